@@ -1,0 +1,92 @@
+"""The plan: every decision of a deployment, made once and only carried out afterwards.
+
+Bytes are plain integers; addresses are IPv4 strings; `argv` and `docker_run` are argument lists.
+"""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fit(_Frozen):
+    """Memory per GPU, term by term (see plan/fit.py for the formula and its source)."""
+
+    fits: bool | None  # None: the GPUs' memory is not known, or the engine runs on CPUs
+    reason: str
+    gpu_memory_bytes: int | None
+    weight_bytes_total: int
+    weight_bytes_per_rank: int
+    reserved_bytes: int
+    static_fraction: float | None
+    kv_bytes_per_token: int
+    kv_pool_bytes: int | None
+    kv_tokens: int | None
+    terms: dict[str, int]
+
+
+class Weights(_Frozen):
+    """Where the checkpoint comes from, where it lies on every node, and what it needs on disk."""
+
+    model: str
+    source: str  # modelscope | huggingface | path
+    revision: str | None
+    directory: str  # folder that the engine serves from, the same on every node
+    source_bytes: int
+    served_bytes: int
+
+
+class Node(_Frozen):
+    """One node's rank: the container that runs there, to the last flag."""
+
+    host: str
+    address: str
+    rank: int
+    image: str
+    argv: list[str]
+    env: dict[str, str]
+    volumes: list[str]
+    devices: list[str]
+    cap_add: list[str]
+    ulimits: dict[str, int]
+    gpus: str | None
+    shm_size: str
+    docker_run: list[str]
+
+
+class Webui(_Frozen):
+    """The chat page; secrets are not part of the plan."""
+
+    host: str
+    address: str
+    port: int
+    image: str
+    url: str
+    env: dict[str, str]
+    docker_run: list[str]
+
+
+class Plan(_Frozen):
+    """What `deploy plan` prints, `deploy up` carries out and the tests assert."""
+
+    cluster: str
+    model: str
+    served_model_name: str
+    engine: str
+    engine_version: str
+    device: str  # cuda | cpu
+    tensor_parallel: int
+    pipeline_parallel: int
+    world_size: int
+    convert_to_bf16: bool
+    convert_reason: str
+    fit: Fit
+    weights: Weights
+    engine_port: int
+    dist_port: int
+    engine_url: str
+    nodes: list[Node]
+    webui: Webui
