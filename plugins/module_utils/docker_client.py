@@ -1,0 +1,47 @@
+"""The node's Docker Engine over the docker SDK, for this collection's modules (Python 3.8 or newer)."""
+
+from __future__ import annotations
+
+import typing as t
+
+try:
+    import docker
+    from docker.errors import DockerException
+
+    SDK_ERROR: t.Optional[str] = None
+except ImportError as error:
+    SDK_ERROR = str(error)
+    # Something to catch in `except`; connect() has ended the module before it could be raised.
+    DockerException = Exception  # type: ignore[assignment,misc]
+
+if t.TYPE_CHECKING:
+    from ansible.module_utils.basic import AnsibleModule
+
+REMEDY = "Run the role headfirst.serving.docker_engine on this node"
+
+
+def connect(module: AnsibleModule, timeout_s: int = 60) -> t.Optional[docker.DockerClient]:
+    """Return a client that has answered a ping; end the module with a next step when there is none.
+
+    In check mode a node without an engine gives None: the steps that would have installed it did not run.
+    `timeout_s` is the wait for one answer of the engine, in seconds.
+    """
+    if SDK_ERROR is not None:
+        return _without_engine(
+            module,
+            f"Python's docker SDK is missing ({SDK_ERROR}). {REMEDY}, or: apt-get install python3-docker",
+        )
+    try:
+        client = docker.from_env(version="auto", timeout=timeout_s)
+        client.ping()
+    except DockerException as error:
+        return _without_engine(
+            module,
+            f"The Docker Engine does not answer: {error}. {REMEDY}, or look at: journalctl -u docker -n 50",
+        )
+    return client
+
+
+def _without_engine(module: AnsibleModule, message: str) -> None:
+    if not module.check_mode:
+        module.fail_json(msg=message)
