@@ -17,8 +17,6 @@ except ImportError as error:
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 
-REMEDY = "Run the role headfirst.serving.docker_engine on this node"
-
 
 def connect(module: AnsibleModule, timeout_s: int = 60) -> t.Optional[docker.DockerClient]:
     """Return a client that has answered a ping; end the module with a next step when there is none.
@@ -27,21 +25,19 @@ def connect(module: AnsibleModule, timeout_s: int = 60) -> t.Optional[docker.Doc
     `timeout_s` is the wait for one answer of the engine, in seconds.
     """
     if SDK_ERROR is not None:
-        return _without_engine(
-            module,
-            f"Python's docker SDK is missing ({SDK_ERROR}). {REMEDY}, or: apt-get install python3-docker",
-        )
+        _fail(module, f"Python's docker SDK is missing ({SDK_ERROR})", "apt-get install python3-docker")
+        return None
     try:
         client = docker.from_env(version="auto", timeout=timeout_s)
         client.ping()
     except DockerException as error:
-        return _without_engine(
-            module,
-            f"The Docker Engine does not answer: {error}. {REMEDY}, or look at: journalctl -u docker -n 50",
-        )
+        _fail(module, f"The Docker Engine does not answer: {error}", "journalctl -u docker -n 50")
+        return None
     return client
 
 
-def _without_engine(module: AnsibleModule, message: str) -> None:
+def _fail(module: AnsibleModule, what: str, command: str) -> None:
     if not module.check_mode:
-        module.fail_json(msg=message)
+        module.fail_json(
+            msg=f"{what}. Run the role headfirst.serving.docker_engine on this node, or try: {command}"
+        )
