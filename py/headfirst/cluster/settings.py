@@ -1,0 +1,98 @@
+"""The variables a person may write in an inventory: names, types, defaults. The single place that knows them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+
+def _words(value: Any) -> Any:
+    """INI has only strings: split a shell-quoted one into words."""
+    return shlex.split(value) if isinstance(value, str) else value
+
+
+def _pairs(value: Any) -> Any:
+    """`A=1 B=2`, a JSON object or a mapping to a mapping of strings."""
+    if isinstance(value, str):
+        if value.lstrip().startswith("{"):
+            value = json.loads(value)
+        else:
+            words = shlex.split(value)
+            if bad := [word for word in words if "=" not in word]:
+                raise ValueError(f"{bad[0]!r} is not of the form NAME=VALUE")
+            value = dict(word.split("=", 1) for word in words)
+    return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _text(value: Any) -> Any:
+    """Ansible reads `1.10` in an INI host line as a number; these variables are texts."""
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+Words = Annotated[list[str], BeforeValidator(_words)]
+Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
+Text = Annotated[str, BeforeValidator(_text)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Bytes = Annotated[str, BeforeValidator(_text), Field(pattern=r"^\d+(\.\d+)?[kmgKMG]?$")]
+
+
+class ClusterSettings(BaseModel):
+    """Variables of the whole cluster, written under `[all:vars]`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    cluster_name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] | None = Field(
+        None, description="Name in paths and in the summary. Default: the inventory's file name."
+    )
+    model: Text = Field("", description="Hub id (`deepseek-ai/DeepSeek-R1`) or an absolute folder on the head.")
+    model_source: Literal["modelscope", "huggingface", "path", "demo"] = Field(
+        "modelscope", description="Where the checkpoint comes from; `demo` is the small one that Headfirst carries."
+    )
+    model_revision: Text | None = Field(None, description="Branch, tag or commit on the hub.")
+    served_model_name: Text | None = Field(None, description="Name in the API. Default: the model's last part.")
+    weights_dir: Annotated[str, Field(pattern=r"^/")] = Field(
+        "/var/lib/headfirst/models", description="Folder for checkpoints on every node; give it a fast, large disk."
+    )
+    engine: Literal["sglang"] = "sglang"
+    engine_device: Literal["cuda", "cpu"] = "cuda"
+    engine_image: Text | None = Field(None, description="repo:tag or repo:tag@sha256:… Default: the engine's own.")
+    engine_image_source: Literal["registry", "tarball", "build"] = Field(
+        "registry", description="`build` makes the CPU image from Debian and PyPI packages on this machine."
+    )
+    engine_image_tarball: Text | None = Field(None, description="`docker save` file on this machine.")
+    engine_args: Words = Field(default_factory=list, description="More engine flags, as on a command line.")
+    engine_env: Pairs = Field(default_factory=dict, description="More environment for every rank: `A=1 B=2`.")
+    engine_port: Port = Field(30000, description="The engine's HTTP port on the head.")
+    dist_port: Port = Field(5000, description="Rendezvous port on the head.")
+    tensor_parallel: int | None = Field(None, ge=1, description="Default: chosen by the plan.")
+    pipeline_parallel: int | None = Field(None, ge=1, description="Default: chosen by the plan.")
+    shm_size: Bytes = "32g"
+    ready_timeout: int = Field(3600, ge=10, description="Seconds until the service must answer a chat.")
+    webui_port: Port = 8080
+    webui_image: Text | None = Field(None, description="Default: the official image.")
+    webui_image_source: Literal["registry", "build"] = "registry"
+    lab_subnet: IPv4Network | None = Field(None, description="Network of lab nodes, made on this machine.")
+
+
+class HostSettings(BaseModel):
+    """Variables of one host, written on its line."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    address: IPv4Address | None = Field(None, description="Address the ranks use. Default: ansible_host.")
+    gpus: int | None = Field(None, ge=0, le=64, description="GPUs that serve on this host.")
+    gpu: Text | None = Field(None, description="GPU model, e.g. A100-80G.")
+    nic: Text | None = Field(None, description="Interface that holds `address`.")
+    hca: Text | None = Field(None, description="RDMA devices, e.g. mlx5_1,mlx5_2.")
+    ib_gid_index: int | None = Field(None, ge=0, description="GID index of RoCE v2 with IPv4.")
+    lab: bool = Field(False, description="This host is a node to be made on this machine.")
+    lab_memory: Bytes | None = None
+    lab_cpus: float | None = Field(None, gt=0)
+
+
+CLUSTER_NAMES = frozenset(ClusterSettings.model_fields)
+HOST_NAMES = frozenset(HostSettings.model_fields)

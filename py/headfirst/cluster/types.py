@@ -1,0 +1,62 @@
+"""A cluster: the hosts of one inventory, their ranks, and their settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from headfirst.cluster.settings import ClusterSettings
+
+
+@dataclass(frozen=True)
+class Login:
+    """How Ansible reaches a host (its `ansible_*` variables), for what talks to it without Ansible."""
+
+    host: str
+    port: int
+    user: str | None
+    private_key: str | None
+
+
+@dataclass(frozen=True)
+class Host:
+    """One server. `address` is the IPv4 address the ranks use among themselves."""
+
+    name: str
+    address: str
+    login: Login
+    gpus: int | None
+    gpu: str | None
+    nic: str | None
+    hca: str | None
+    ib_gid_index: int | None
+    lab: bool
+    lab_memory: str | None
+    lab_cpus: float | None
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The head first, then the workers in inventory order: the position is the rank."""
+
+    name: str
+    inventories: tuple[Path, ...]
+    settings: ClusterSettings
+    head: Host
+    workers: tuple[Host, ...]
+    webui: Host
+
+    @property
+    def ranks(self) -> tuple[Host, ...]:
+        """Hosts by node rank."""
+        return (self.head, *self.workers)
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Every host once, ranks first."""
+        return self.ranks if self.webui in self.ranks else (*self.ranks, self.webui)
+
+    @property
+    def lab_hosts(self) -> tuple[Host, ...]:
+        """Hosts that are nodes on this machine."""
+        return tuple(host for host in self.hosts if host.lab)

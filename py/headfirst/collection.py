@@ -1,0 +1,28 @@
+"""Where the Ansible collection and the data files lie: in a checkout beside py/, in a wheel beside this package."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+_PACKAGE = Path(__file__).resolve().parent
+_CHECKOUT = _PACKAGE.parent.parent
+
+
+@cache
+def is_checkout() -> bool:
+    """True when this package runs from a checkout of the repository."""
+    return (_CHECKOUT / "galaxy.yml").is_file() and (_CHECKOUT / "py" / "headfirst").samefile(_PACKAGE)
+
+
+@cache
+def collection_root() -> Path:
+    """Folder of the collection `headfirst.serving` (roles/, playbooks/, plugins/)."""
+    if is_checkout():
+        return _CHECKOUT
+    return _PACKAGE.parent / "ansible_collections" / "headfirst" / "serving"
+
+
+def data_dir(name: str) -> Path:
+    """Folder `templates` or `inventories`."""
+    return (_CHECKOUT if is_checkout() else _PACKAGE) / name
