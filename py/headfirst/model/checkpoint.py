@@ -1,0 +1,188 @@
+"""A checkpoint, described: what the plan must know of a model before anything is downloaded.
+
+Numbers come from the model's own config.json and from its safetensors headers; nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.errors import InputError
+
+# safetensors dtype name -> bytes of one element (https://github.com/huggingface/safetensors, README "Format").
+ELEMENT_BYTES = {
+    "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
+    "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
+}  # fmt: skip
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Mla(_Frozen):
+    """Dimensions of multi-head latent attention (DeepSeek-V2 and later)."""
+
+    q_lora_rank: int | None
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+
+
+class Moe(_Frozen):
+    """Mixture of experts: `experts` routed ones per layer from layer `first_dense_layers` on."""
+
+    experts: int
+    experts_per_token: int
+    shared_experts: int
+    intermediate_size: int
+    first_dense_layers: int
+
+
+class Shard(_Frozen):
+    """One safetensors file; `bytes` is its size on disk, None where only its name is known."""
+
+    name: str
+    bytes: int | None
+
+
+class Checkpoint(_Frozen):
+    """A model's architecture and sizes. All `*bytes` are plain byte counts."""
+
+    id: str
+    revision: str | None
+    architecture: str
+    dtype: str  # fp8 | bf16 | fp16 | fp32 | int8 | another quantisation's own name, such as awq
+    weight_block_size: tuple[int, int] | None
+    hidden_size: int
+    intermediate_size: int
+    layers: int
+    nextn_layers: int  # multi-token-prediction layers kept after the last layer
+    attention_heads: int
+    kv_heads: int
+    head_dim: int
+    vocab_size: int
+    tied_embeddings: bool
+    max_context: int
+    mla: Mla | None
+    moe: Moe | None
+    remote_code: bool  # config.json's auto_map: the model brings Python files of its own
+    total_bytes: int  # weight files on disk
+    bytes_by_dtype: dict[str, int]  # safetensors dtype name -> bytes of tensors of that dtype
+    scale_bytes: int  # of these, the FP8 block scales, which a conversion to BF16 drops
+    shards: tuple[Shard, ...]
+    source: str  # folder | hub | catalogue
+    note: str | None = None  # said to the person, e.g. why the catalogue was used
+
+    @property
+    def fp8_bytes(self) -> int:
+        """Bytes of FP8 tensors: one byte a parameter."""
+        return sum(size for name, size in self.bytes_by_dtype.items() if name.startswith("F8_E4M3"))
+
+    @property
+    def bf16_bytes(self) -> int:
+        """Bytes on disk after FP8 -> BF16: FP8 tensors double, their scales go, the rest stays."""
+        return self.total_bytes + self.fp8_bytes - self.scale_bytes
+
+
+def from_config(
+    config: Mapping[str, Any],
+    *,
+    id: str,
+    revision: str | None,
+    total_bytes: int,
+    bytes_by_dtype: Mapping[str, int],
+    scale_bytes: int,
+    shards: tuple[Shard, ...],
+    source: str,
+    where: str,
+    note: str | None = None,
+) -> Checkpoint:
+    """Describe a checkpoint from its config.json (Hugging Face's key names) and its measured sizes.
+
+    Raises InputError naming the missing key, with `where` as the place.
+    """
+
+    def integer(key: str) -> int:
+        value = config.get(key)
+        if not isinstance(value, int):
+            raise InputError(
+                f"config.json has no usable {key!r}, which the plan needs.",
+                where=where,
+                hint="Is this the config.json of a decoder-only language model? Copy it from the model's page.",
+            )
+        return value
+
+    architectures = config.get("architectures") or []
+    if not architectures:
+        raise InputError("config.json names no architecture.", where=where)
+    heads = integer("num_attention_heads")
+    block = (config.get("quantization_config") or {}).get("weight_block_size")
+    return Checkpoint(
+        id=id,
+        revision=revision,
+        architecture=str(architectures[0]),
+        dtype=_dtype(config, bytes_by_dtype),
+        weight_block_size=(int(block[0]), int(block[1])) if block else None,
+        hidden_size=integer("hidden_size"),
+        intermediate_size=integer("intermediate_size"),
+        layers=integer("num_hidden_layers"),
+        nextn_layers=int(config.get("num_nextn_predict_layers") or 0),
+        attention_heads=heads,
+        kv_heads=int(config.get("num_key_value_heads") or heads),
+        head_dim=int(config.get("head_dim") or integer("hidden_size") // heads),
+        vocab_size=integer("vocab_size"),
+        tied_embeddings=bool(config.get("tie_word_embeddings", False)),
+        max_context=integer("max_position_embeddings"),
+        mla=_mla(config, integer),
+        moe=_moe(config, integer),
+        remote_code="auto_map" in config,
+        total_bytes=total_bytes,
+        bytes_by_dtype=dict(bytes_by_dtype),
+        scale_bytes=scale_bytes,
+        shards=shards,
+        source=source,
+        note=note,
+    )
+
+
+def _mla(config: Mapping[str, Any], integer: Any) -> Mla | None:
+    if not config.get("kv_lora_rank"):
+        return None
+    return Mla(
+        q_lora_rank=config.get("q_lora_rank"),
+        kv_lora_rank=integer("kv_lora_rank"),
+        qk_nope_head_dim=integer("qk_nope_head_dim"),
+        qk_rope_head_dim=integer("qk_rope_head_dim"),
+        v_head_dim=integer("v_head_dim"),
+    )
+
+
+def _moe(config: Mapping[str, Any], integer: Any) -> Moe | None:
+    # DeepSeek says n_routed_experts, Qwen says num_experts.
+    experts = config.get("n_routed_experts") or config.get("num_experts")
+    if not experts:
+        return None
+    return Moe(
+        experts=int(experts),
+        experts_per_token=integer("num_experts_per_tok"),
+        shared_experts=int(config.get("n_shared_experts") or 0),
+        intermediate_size=integer("moe_intermediate_size"),
+        first_dense_layers=int(config.get("first_k_dense_replace") or 0),
+    )
+
+
+def _dtype(config: Mapping[str, Any], bytes_by_dtype: Mapping[str, int]) -> str:
+    """What the tensors really are, before what config.json says they are (a left-over
+    quantization_config after a conversion is a known trap)."""
+    if any(name.startswith("F8_") for name in bytes_by_dtype):
+        return "fp8"
+    method = (config.get("quantization_config") or {}).get("quant_method")
+    if method and method != "fp8":
+        return str(method)
+    largest = max(bytes_by_dtype, key=lambda name: bytes_by_dtype[name], default="BF16")
+    return {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I8": "int8"}.get(largest, largest.lower())
