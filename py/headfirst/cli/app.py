@@ -1,0 +1,61 @@
+"""The `deploy` command: one small module a verb."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from headfirst import __version__
+from headfirst.cli import chat, check, down, init, lab, logs, plan, status, up
+from headfirst.errors import HeadfirstError
+
+app = typer.Typer(
+    name="deploy",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Bare servers that answer on SSH to a multi-node LLM service with a chat page on top. The head goes first.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 3 not ready.",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"headfirst {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    pass
+
+
+for _module in (up, plan, check, status, logs, chat, down, init):
+    app.command(_module.__name__.rpartition(".")[2], epilog=_module.EXAMPLE)(_module.run)
+app.add_typer(lab.app, name="lab")
+
+
+def main() -> None:
+    """Run the command line; a HeadfirstError becomes one paragraph and its exit code."""
+    try:
+        app()
+    except HeadfirstError as error:
+        if "--json" in sys.argv[1:]:
+            print(json.dumps({"error": {"what": error.what, "where": error.where, "hint": error.hint}}))
+        else:
+            console = Console(stderr=True, highlight=False)
+            where = f"{escape(error.where)}: " if error.where else ""
+            console.print(f"[bold red]error:[/] {where}{escape(error.what)}", soft_wrap=True)
+            if error.hint:
+                console.print(f"  {escape(error.hint)}", soft_wrap=True)
+        sys.exit(error.exit_code)
+
+
+if __name__ == "__main__":
+    main()

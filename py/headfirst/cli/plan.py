@@ -1,0 +1,28 @@
+"""`deploy plan`: what `deploy up` would do, to the last flag."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from headfirst.cli import options
+from headfirst.cli.plan_table import print_plan
+from headfirst.deployment.prepare import prepare
+
+EXAMPLE = "Example: deploy plan inventories/a100x4.ini --json"
+
+
+def run(
+    inventory: options.InventoryArgument = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    probe: Annotated[bool, typer.Option("--probe", help="Ask the hosts over SSH for what the inventory omits.")] = False,
+    as_json: options.Json = False,
+) -> None:
+    """Show ranks, memory fit, environment and the docker run line of every node. Needs no SSH."""
+    prepared = prepare(options.inventories(inventory, inventory_option), extra_vars or [], probe=probe)
+    if as_json:
+        typer.echo(prepared.plan.model_dump_json(indent=2))
+    else:
+        print_plan(prepared.plan)

@@ -1,0 +1,32 @@
+"""`deploy up`: bare nodes to a chat answer."""
+
+from __future__ import annotations
+
+from headfirst.cli import options
+from headfirst.cli.reporting import choose_reporter, print_summary
+from headfirst.deployment.options import RunOptions
+from headfirst.deployment.up import up
+
+EXAMPLE = "Example: deploy up inventories/lab.ini"
+
+
+def run(
+    inventory: options.InventoryArgument = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    limit: options.Limit = None,
+    tags: options.Tags = None,
+    check: options.Check = False,
+    diff: options.Diff = False,
+    as_json: options.Json = False,
+    plain: options.Plain = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Bring the cluster up: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
+    run_options = RunOptions(
+        inventories=options.inventories(inventory, inventory_option),
+        extra_vars=extra_vars or [], limit=limit, tags=tags or [], check=check, diff=diff, verbosity=verbose,
+    )  # fmt: skip
+    with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        outcome = up(run_options, reporter)
+    print_summary(outcome, as_json=as_json)

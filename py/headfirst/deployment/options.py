@@ -1,0 +1,20 @@
+"""What a run was asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """Ansible's own options of a run, by Ansible's names."""
+
+    inventories: Sequence[Path]
+    extra_vars: Sequence[str] = ()
+    limit: str | None = None
+    tags: Sequence[str] = ()
+    check: bool = False
+    diff: bool = False
+    verbosity: int = 0
