@@ -77,6 +77,14 @@ def parameters_by_dtype(model: Checkpoint) -> dict[str, int] | None:
     return {name: count for name, count in counts.items() if count}
 
 
+def scale_parameters(model: Checkpoint) -> int:
+    """Elements of all block scales; 0 where the model has none or its architecture is unknown."""
+    block = model.weight_block_size
+    if model.dtype != "fp8" or block is None:
+        return 0
+    return sum(tensor.scales(block) for tensor in tensors(model) or [] if tensor.linear)
+
+
 def _tensors(model: Checkpoint) -> Iterator[Tensor]:
     hidden, vocab = model.hidden_size, model.vocab_size
     yield Tensor(vocab, hidden, Split.SHARDED, Place.EMBEDDING, linear=False)
