@@ -1,0 +1,46 @@
+"""Action: judge what module check_host gathered on all hosts, and report every finding at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible_collections.headfirst.serving.plugins.plugin_utils import check_cluster_rules, check_rules
+
+
+class ActionModule(ActionBase):
+    """Runs on the controller; fails when a finding is an error. Result: `headfirst_findings`."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {failed, msg, headfirst_findings: [{id, severity, host, what, why, fix}]}."""
+        _, args = self.validate_argument_spec(
+            argument_spec={
+                "results": {"type": "dict", "required": True},
+                "limits": {"type": "dict", "required": True},
+            }
+        )
+        results, limits = args["results"], args["limits"]
+        facts = {host: result["host"] for host, result in results.items() if "host" in result}
+        findings = [
+            check_cluster_rules.silent_host(host, result)
+            for host, result in results.items()
+            if host not in facts
+        ]
+        for host, known in facts.items():
+            findings += check_rules.check_host(host, known, limits[host])
+        addresses = {host: limit["address"] for host, limit in limits.items() if limit["address"]}
+        findings += check_cluster_rules.compare(facts, addresses)
+        failed = any(found["severity"] == "error" for found in findings)
+        return {
+            "changed": False,
+            "failed": failed,
+            "msg": _text(findings) or f"All {len(results)} hosts are fit.",
+            "headfirst_findings": findings,
+        }
+
+
+def _text(findings: list[dict[str, str]]) -> str:
+    return "\n".join(f"{f['host']}: {f['severity']}: {f['what']}. {f['why']} {f['fix']}" for f in findings)

@@ -1,0 +1,148 @@
+"""A host's addresses, the listeners on its ports and its way to peers; standard library, Python 3.8+."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import errno
+import glob
+import os
+import re
+import shutil
+import socket
+import subprocess
+import typing as t
+
+CONNECT_TIMEOUT_S = 3.0
+ENGINE_TIMEOUT_S = 20.0
+LISTEN = "0A"  # TCP_LISTEN in the kernel's include/net/tcp_states.h
+CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
+
+
+def own_addresses(fib_trie: str = "/proc/net/fib_trie") -> t.List[str]:
+    """Every IPv4 address but loopback; iproute2 may be missing, so the kernel's table is read."""
+    found = set()
+    address = ""
+    with open(fib_trie, encoding="ascii") as file:
+        for line in file:
+            if "|--" in line:
+                address = line.split("|--")[1].strip()
+            elif "/32 host LOCAL" in line and not address.startswith("127."):
+                found.add(address)
+    return sorted(found)
+
+
+def unreachable(peers: t.List[str], ports: t.List[int]) -> t.List[str]:
+    """Peers none of whose `ports` gave an answer; a refused connection is an answer too."""
+
+    def silent(peer: str) -> bool:
+        return not any(_answers(peer, port) for port in ports)
+
+    if not peers:
+        return []
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(peers)) as pool:
+        probes = {peer: pool.submit(silent, peer) for peer in peers}
+        return [peer for peer, probe in probes.items() if probe.result()]
+
+
+def _answers(peer: str, port: int) -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.settimeout(CONNECT_TIMEOUT_S)
+        try:
+            return probe.connect_ex((peer, port)) in (0, errno.ECONNREFUSED)
+        except (socket.timeout, socket.gaierror):
+            return False
+
+
+def busy_ports(ports: t.List[int]) -> t.List[t.Dict[str, t.Any]]:
+    """Which of `ports` have a listener: {port, process, container}.
+
+    `process` is "name (pid)" or "" when it cannot be seen; `container` is the name of a Headfirst container
+    that holds the port, or "".
+    """
+    inodes = _listeners()
+    busy = sorted(set(ports) & set(inodes))
+    if not busy:
+        return []
+    owners = _owners({inodes[port] for port in busy})
+    containers, published = _our_containers()
+    result = []
+    for port in busy:
+        pid = owners.get(inodes[port])
+        ours = containers.get(_container_of(pid), "") if pid else ""
+        result.append(
+            {
+                "port": port,
+                "process": _name(pid) if pid else "",
+                "container": ours or published.get(port, ""),
+            }
+        )
+    return result
+
+
+def _listeners() -> t.Dict[int, str]:
+    """Port → socket inode of every TCP listener, IPv4 and IPv6."""
+    found = {}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in _read(table).splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == LISTEN:
+                found[int(fields[1].rsplit(":", 1)[1], 16)] = fields[9]
+    return found
+
+
+def _owners(inodes: t.Set[str]) -> t.Dict[str, int]:
+    """Socket inode → pid, for those processes that this user may look into."""
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    found = {}
+    for link in glob.iglob("/proc/[0-9]*/fd/*"):
+        try:
+            inode = wanted.get(os.readlink(link))
+        except OSError:  # the process ended, or belongs to another user
+            continue
+        if inode is not None:
+            found[inode] = int(link.split("/")[2])
+    return found
+
+
+def _our_containers() -> t.Tuple[t.Dict[str, str], t.Dict[int, str]]:
+    """Container id → name and published port → name, of the running containers named headfirst-*."""
+    docker = shutil.which("docker")
+    if docker is None:
+        return {}, {}
+    command = [docker, "ps", "--no-trunc", "--filter=name=^headfirst-"]
+    try:
+        listing = subprocess.run(
+            [*command, "--format={{.ID}}\t{{.Names}}\t{{.Ports}}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            universal_newlines=True,
+            timeout=ENGINE_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:  # the port is then reported with its process alone
+        return {}, {}
+    ids, published = {}, {}
+    for line in listing.stdout.splitlines():
+        container, name, ports = line.split("\t")
+        ids[container] = name
+        for port in re.findall(r":(\d+)->", ports):
+            published[int(port)] = name
+    return ids, published
+
+
+def _name(pid: int) -> str:
+    return f"{_read(f'/proc/{pid}/comm').strip()} ({pid})"
+
+
+def _container_of(pid: int) -> str:
+    # The innermost container comes last in the path.
+    ids = CONTAINER_ID.findall(_read(f"/proc/{pid}/cgroup"))
+    return ids[-1] if ids else ""
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except FileNotFoundError:  # no IPv6, or the process has ended
+        return ""

@@ -1,0 +1,105 @@
+"""Rules of role `check` that need more than one host's facts, and what a host that gave none tells us."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Finding, finding
+
+# (id, pattern of the failure, what, fix). The first match wins. From OpenSSH, sudo, ansible-core 2.19.
+FAILURES = [
+    (
+        "host-key",
+        r"host key verification failed|remote host identification has changed",
+        "its SSH host key is not the one on record",
+        "If the host was reinstalled: ssh-keygen -R ADDRESS, then connect once with ssh.",
+    ),
+    (
+        "ssh-login",
+        r"permission denied",
+        "it refuses the SSH login",
+        "Check ansible_user and ansible_ssh_private_key_file; try: ssh USER@ADDRESS true",
+    ),
+    (
+        "sudo",
+        r"sudo|become password|privilege escalation",
+        "root cannot be reached with sudo",
+        "Give the user sudo rights, and its password with --ask-become-pass if it needs one.",
+    ),
+    (
+        "python",
+        r"python\S*: (command )?not found|no python interpreter|minimum of python|interpreter .*not found",
+        "it has no Python that Ansible can use",
+        "apt-get install python3",
+    ),
+    (
+        "disk",
+        r"no space left on device",
+        "its disk is full",
+        "Free space; the largest folders: du -xh / | sort -h | tail",
+    ),
+]
+UNREACHABLE = "Is it on, and is ansible_host right? Try: ssh USER@ADDRESS true"
+
+
+def silent_host(host: str, result: Mapping[str, Any]) -> Finding:
+    """Explain why module check_host gave no facts of `host`, from the task's result."""
+    text = " ".join(str(result.get(key, "")) for key in ("msg", "module_stderr", "module_stdout"))
+    text = text.replace("Task failed: ", "").strip().rstrip(".") + "."
+    for id, pattern, what, fix in FAILURES:
+        if re.search(pattern, text, re.IGNORECASE):
+            return finding(id, "error", host, what, text, fix)
+    if result.get("unreachable"):
+        return finding("reachability", "error", host, "it does not answer on SSH", text, UNREACHABLE)
+    return finding(
+        "facts", "error", host, "looking at it failed", text, "Run again with -vvv for the details."
+    )
+
+
+def compare(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]) -> list[Finding]:
+    """Compare the hosts: `facts` per inventory name, `addresses` of the data plane per inventory name."""
+    hostnames = {host: str(known["hostname"]) for host, known in facts.items()}
+    return [
+        *_shared(
+            "hostname",
+            hostnames,
+            "Names tell hosts apart in logs and certificates.",
+            "hostnamectl hostname NAME",
+        ),
+        *_shared("address-unique", addresses, "Two ranks cannot share one.", "Correct the inventory."),
+        *_differ("architecture", {host: known["architecture"] for host, known in facts.items()}),
+    ]
+
+
+def _shared(id: str, values: Mapping[str, str], why: str, fix: str) -> list[Finding]:
+    holders = defaultdict(list)
+    for host, value in values.items():
+        holders[value].append(host)
+    noun = id.split("-")[0]
+    return [
+        finding(
+            id,
+            "error",
+            host,
+            f"its {noun} {value} is also that of {', '.join(h for h in hosts if h != host)}",
+            why,
+            fix,
+        )
+        for value, hosts in holders.items()
+        if len(hosts) > 1
+        for host in hosts
+    ]
+
+
+def _differ(id: str, values: Mapping[str, str]) -> list[Finding]:
+    if len(set(values.values())) < 2:
+        return []
+    listed = ", ".join(f"{host}: {value}" for host, value in values.items())
+    why = "One image serves all ranks."
+    return [
+        finding(id, "error", host, f"the hosts differ in {id} ({listed})", why, "Use hosts of one kind.")
+        for host in values
+    ]

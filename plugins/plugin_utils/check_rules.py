@@ -1,0 +1,166 @@
+"""The rules of role `check`: what makes a host unfit, why that matters, and what to type.
+
+A rule of one host is a function that yields a sentence for each thing it finds wrong, registered with `rule`.
+Rules that compare hosts are in check_cluster_rules.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+GB = 10**9
+Facts = dict[str, Any]
+Limits = dict[str, Any]
+Finding = dict[str, str]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One thing to look at. `look` takes a host's facts (module check_host) and the limits of the role."""
+
+    id: str
+    severity: str  # error ends the run; warning is only reported
+    why: str
+    fix: str
+    look: Callable[[Facts, Limits], Iterator[str]]
+
+
+RULES: list[Rule] = []
+
+
+def rule(
+    id: str, *, severity: str = "error", why: str, fix: str
+) -> Callable[[Callable[[Facts, Limits], Iterator[str]]], Rule]:
+    """Register the decorated function as a rule."""
+
+    def register(look: Callable[[Facts, Limits], Iterator[str]]) -> Rule:
+        RULES.append(Rule(id, severity, why, fix, look))
+        return RULES[-1]
+
+    return register
+
+
+def finding(id: str, severity: str, host: str, what: str, why: str, fix: str) -> Finding:
+    """One entry of `headfirst_findings`."""
+    return {"id": id, "severity": severity, "host": host, "what": what, "why": why, "fix": fix}
+
+
+def check_host(host: str, facts: Facts, limits: Limits) -> list[Finding]:
+    """Apply every rule to one host."""
+    return [
+        finding(rule.id, rule.severity, host, what, rule.why, rule.fix)
+        for rule in RULES
+        for what in rule.look(facts, limits)
+    ]
+
+
+@rule(
+    "sudo",
+    why="The roles install packages and write under /etc.",
+    fix="Run the play with become, as a user who may use sudo.",
+)
+def _sudo(facts: Facts, limits: Limits) -> Iterator[str]:
+    if facts["uid"] != 0:
+        yield f"the tasks run as uid {facts['uid']}, not as root"
+
+
+@rule(
+    "os",
+    why="Packages and paths differ between distributions; only these were written for.",
+    fix="Install a supported system, or add yours to check_supported_os and see how far it goes.",
+)
+def _os(facts: Facts, limits: Limits) -> Iterator[str]:
+    if facts["os"] not in limits["supported_os"]:
+        yield f"{facts['os_name']} is not supported (supported: {', '.join(limits['supported_os'])})"
+
+
+@rule(
+    "python",
+    why="The tools that fetch and convert weights run on the node.",
+    fix="apt-get install a newer python3, and point ansible_python_interpreter to it.",
+)
+def _python(facts: Facts, limits: Limits) -> Iterator[str]:
+    if _version(facts["python"]) < _version(limits["python_min"]):
+        yield f"Python is {facts['python']}, older than {limits['python_min']}"
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".")[:2])
+
+
+@rule(
+    "architecture",
+    why="The engine's image is built for these architectures.",
+    fix="Take the host out of the inventory.",
+)
+def _architecture(facts: Facts, limits: Limits) -> Iterator[str]:
+    if facts["architecture"] not in limits["architectures"]:
+        yield f"the architecture {facts['architecture']} is not among {', '.join(limits['architectures'])}"
+
+
+@rule(
+    "disk",
+    why="The weights and their conversion must fit.",
+    fix="Free space on that filesystem, or choose another with weights_dir.",
+)
+def _disk(facts: Facts, limits: Limits) -> Iterator[str]:
+    have, need = facts["disk_free_bytes"] + facts["disk_used_bytes"], limits["min_disk_gb"] * GB
+    if have < need:
+        yield (
+            f"{facts['disk_free_bytes'] / GB:.1f} GB free for {limits['disk_path']}, where"
+            f" {facts['disk_used_bytes'] / GB:.1f} GB lie already; {need / GB:.1f} GB are needed"
+        )
+
+
+@rule(
+    "memory",
+    why="The engine would be killed while it loads the weights.",
+    fix="Use a host with more memory, or a smaller model.",
+)
+def _memory(facts: Facts, limits: Limits) -> Iterator[str]:
+    if facts["memory_bytes"] < limits["min_memory_gb"] * GB:
+        yield f"{facts['memory_bytes'] / GB:.1f} GB of memory; {limits['min_memory_gb']:.1f} GB are needed"
+
+
+@rule(
+    "port",
+    why="The service cannot listen there.",
+    fix="Stop that process, or choose another port in the inventory (engine_port, dist_port, webui_port).",
+)
+def _port(facts: Facts, limits: Limits) -> Iterator[str]:
+    for busy in facts["busy_ports"]:
+        if not busy["container"]:
+            yield f"port {busy['port']} is in use by {busy['process'] or 'a process that cannot be seen'}"
+
+
+@rule(
+    "clock",
+    why="Sign-in tokens and certificates depend on the time, and logs of hosts are read side by side.",
+    fix="apt-get install systemd-timesyncd && timedatectl set-ntp true, or use your own time server.",
+)
+def _clock(facts: Facts, limits: Limits) -> Iterator[str]:
+    skew = facts["clock_skew_s"]
+    if abs(skew) > limits["max_clock_skew_s"]:
+        yield f"the clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's"
+
+
+@rule(
+    "address",
+    why="The ranks would bind to an address that this host does not have, and wait for ever.",
+    fix="Set address in the inventory to one of the host's own (ip -4 address).",
+)
+def _address(facts: Facts, limits: Limits) -> Iterator[str]:
+    if limits["address"] and limits["address"] not in facts["addresses"]:
+        yield f"{limits['address']} is not an address of this host (it has {', '.join(facts['addresses'])})"
+
+
+@rule(
+    "peer",
+    why="The ranks talk to each other on these addresses.",
+    fix="Open the firewall between the hosts, or correct address in the inventory.",
+)
+def _peer(facts: Facts, limits: Limits) -> Iterator[str]:
+    for peer in facts["unreachable_peers"]:
+        yield f"no answer from its peer {peer}"
