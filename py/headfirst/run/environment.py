@@ -1,0 +1,64 @@
+"""The environment of ansible-playbook: what Headfirst's runs need, over what the user set."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import headfirst
+from headfirst.run.private_dir import PrivateDir
+
+MIN_FORKS = 20
+_SSH_ARGS = (
+    # One connection a host and run, kept while another host works; it is closed when the run ends.
+    "-o ControlMaster=auto -o ControlPersist=120s "
+    # A dead link is noticed within a minute.
+    "-o ServerAliveInterval=15 -o ServerAliveCountMax=4"
+)
+
+
+def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
+    """Variables to lay over the process's own environment for one run."""
+    return {
+        # The commands of this very venv, also for tasks delegated to the controller.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        # ssh's and sudo's messages are read by failures.py, and Ansible wants UTF-8.
+        "LC_ALL": "C.UTF-8",
+        "ANSIBLE_COLLECTIONS_PATH": collections_path(private),
+        "ANSIBLE_FORKS": str(max(forks, MIN_FORKS)),
+        "ANSIBLE_HOST_KEY_CHECKING": "True",
+        "ANSIBLE_PIPELINING": "True",
+        "ANSIBLE_PYTHON_INTERPRETER": os.environ.get("ANSIBLE_PYTHON_INTERPRETER", "/usr/bin/python3"),
+        "ANSIBLE_SSH_ARGS": _SSH_ARGS,
+        "ANSIBLE_SSH_CONTROL_PATH_DIR": str(private.control),
+        # A connection that drops between two tasks is tried again once.
+        "ANSIBLE_SSH_RETRIES": "1",
+        # A broken generated inventory must stop the run, not be skipped with a warning.
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
+        "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
+        "ANSIBLE_NOCOLOR": "True",
+        "HEADFIRST_PROGRESS": str(private.progress),
+    }
+
+
+def collections_path(private: PrivateDir) -> str:
+    """Search path on which `headfirst.serving` is the one that belongs to this package.
+
+    In a checkout the repository is the collection, so it is linked into the private folder; in an
+    installed wheel it lies beside the package.
+    """
+    package_parent = Path(headfirst.__file__).resolve().parents[1]
+    repository = package_parent.parent
+    if (repository / "galaxy.yml").is_file():
+        link = private.collections / "ansible_collections" / "headfirst" / "serving"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(repository, target_is_directory=True)
+        first = private.collections
+    else:
+        first = package_parent
+    users = os.environ.get(
+        "ANSIBLE_COLLECTIONS_PATH", "~/.ansible/collections:/usr/share/ansible/collections"
+    )
+    return f"{first}:{users}"

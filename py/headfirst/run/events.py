@@ -1,0 +1,136 @@
+"""What happens in a run, as small typed values. Reporters and the record of the run read these.
+
+Times are seconds. `stage` is the part of a play's name before the bar (see stages.py); `host` is the
+inventory's name of a host. docs/json-events.md documents them as JSON.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that a check found on a host. `severity` is `error` or `warning`."""
+
+    id: str
+    severity: str
+    host: str
+    what: str
+    why: str = ""
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunStarted:
+    """The run begins; Ansible's own output goes to `log_file`."""
+
+    playbook: str
+    log_file: str
+
+
+@dataclass(frozen=True, slots=True)
+class StageStarted:
+    """The first task of a stage is about to run. `title` is the text of its first play."""
+
+    stage: str
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStarted:
+    """A host begins a task."""
+
+    stage: str
+    host: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far long work on a host is.
+
+    `unit` is `bytes`, `files`, `layers` …; `total` 0 means unknown; `rate` is units per second and `eta`
+    seconds left, both None while they cannot be told.
+    """
+
+    stage: str
+    host: str
+    what: str
+    done: int
+    total: int
+    unit: str
+    note: str
+    rate: float | None
+    eta: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskDone:
+    """A host ended a task without failing (skipped counts: `changed` is false)."""
+
+    stage: str
+    host: str
+    task: str
+    changed: bool
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsReported:
+    """The checks of a host ended with these findings; warnings alone do not stop the run."""
+
+    stage: str
+    host: str
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HostFailed:
+    """A task failed on a host, or the host did not answer. `result` is the module's own result.
+
+    A playbook may rescue the failure: the host then goes on with a next TaskStarted.
+    """
+
+    stage: str
+    host: str
+    task: str
+    message: str
+    unreachable: bool
+    result: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StageDone:
+    """A stage ended. `changed` counts changed tasks over all hosts."""
+
+    stage: str
+    seconds: float
+    changed: int
+    failed_hosts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunDone:
+    """The run ended. `changed` counts changed tasks per host."""
+
+    ok: bool
+    cancelled: bool
+    seconds: float
+    changed: dict[str, int]
+    failed_hosts: tuple[str, ...]
+    log_file: str
+
+
+Event = (
+    RunStarted
+    | StageStarted
+    | TaskStarted
+    | Progress
+    | TaskDone
+    | FindingsReported
+    | HostFailed
+    | StageDone
+    | RunDone
+)

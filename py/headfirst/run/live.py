@@ -1,0 +1,125 @@
+"""The run on a terminal: the current stage as a live table, one line a host; ended stages as one line."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from headfirst.run.amounts import amount, duration, speed
+from headfirst.run.board import Board, Row, State
+from headfirst.run.events import Event, FindingsReported, HostFailed, Progress, RunDone, StageDone
+
+# Lines that the live table leaves to the stage's header, the note on left-out hosts, and the prompt.
+_OTHER_LINES = 4
+_BAR_WIDTH = 20
+
+
+class LiveReporter:
+    """Draws the board about ten times a second; lines about what ended scroll away above it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Console()
+        self._board = Board()
+        self._spinner = Spinner("dots")
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def handle(self, event: Event) -> None:
+        """Take an event in; what ended is printed for good."""
+        self._board.apply(event)
+        match event:
+            case StageDone():
+                self._print_stage(event)
+            case HostFailed():
+                kind = "does not answer" if event.unreachable else "failed"
+                message = event.message.splitlines()[0]
+                self._print(f"[red]✗ {event.host} {kind}[/]: {escape(event.task)}: {escape(message)}")
+            case FindingsReported():
+                for finding in event.findings:
+                    colour = "red" if finding.severity == "error" else "yellow"
+                    what = escape(f"{finding.host}: {finding.what}")
+                    self._print(f"[{colour}]![/] {what} [dim]{escape(finding.fix)}[/]")
+            case RunDone(cancelled=True):
+                self._print(f"[yellow]Stopped[/] after {duration(event.seconds)}")
+
+    def tick(self) -> None:
+        """Draw the table anew."""
+        self._live.update(self._draw() if self._board.stage else Text(), refresh=True)
+
+    def _print(self, markup: str) -> None:
+        self._console.print(markup, highlight=False)
+
+    def _print_stage(self, event: StageDone) -> None:
+        mark = "[red]✗[/]" if event.failed_hosts else "[green]✓[/]"
+        changed = f"{event.changed} changed" if event.changed else "no change"
+        title = escape(self._board.title)
+        self._board.stage = ""
+        self._print(
+            f"{mark} [bold]{escape(event.stage):<8}[/] {title}  [dim]{changed}, {duration(event.seconds)}[/]"
+        )
+
+    def _draw(self) -> RenderableType:
+        board = self._board
+        now = board.clock()
+        header = Table.grid(padding=(0, 1))
+        header.add_row(
+            self._spinner,
+            Text(f"{board.stage:<8}", style="bold"),
+            board.title,
+            Text(duration(now - board.since), style="dim"),
+        )
+        rows, hidden = board.visible(max(1, self._console.height - _OTHER_LINES))
+        table = Table.grid(padding=(0, 1), expand=True)
+        table.add_column(width=3, justify="right")
+        table.add_column(no_wrap=True)
+        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        table.add_column(no_wrap=True, justify="right")
+        for row in rows:
+            table.add_row(self._mark(row), Text(row.host), *self._work(row, now))
+        more = [Text(f"    and {hidden} more hosts", style="dim")] if hidden else []
+        return Group(header, table, *more)
+
+    def _mark(self, row: Row) -> RenderableType:
+        if row.state is State.FAILED:
+            return Text("✗", style="red")
+        return Text("·", style="dim") if row.state is State.WAITING else self._spinner
+
+    def _work(self, row: Row, now: float) -> tuple[RenderableType, RenderableType]:
+        if row.progress is not None:
+            return _long_work(row.progress)
+        style = "red" if row.state is State.FAILED else "dim" if row.state is State.WAITING else ""
+        seconds = duration(now - row.since) if row.state is State.WORKING and now - row.since >= 1 else ""
+        return Text(row.text, style=style), Text(seconds, style="dim")
+
+
+def _long_work(state: Progress) -> tuple[RenderableType, RenderableType]:
+    cells: list[RenderableType] = [Text(state.what)]
+    if state.total:
+        cells.append(ProgressBar(total=state.total, completed=min(state.done, state.total), width=_BAR_WIDTH))
+    cells.append(Text(amount(state.done, state.total, state.unit)))
+    if state.note:
+        cells.append(Text(state.note, style="dim"))
+    line = Table.grid(padding=(0, 1))
+    for _ in cells:
+        line.add_column(no_wrap=True, overflow="ellipsis")
+    line.add_row(*cells)
+    times = [speed(state.rate, state.unit)] if state.rate else []
+    if state.eta is not None:
+        times.append(f"{duration(state.eta)} left")
+    return line, Text(", ".join(times), style="dim")

@@ -1,0 +1,90 @@
+"""The outcome of a run: what failed, what changed, where the time went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from headfirst.run.events import (
+    Event,
+    Finding,
+    FindingsReported,
+    HostFailed,
+    StageDone,
+    TaskDone,
+)
+
+
+class StageTime(NamedTuple):
+    """How long a stage took."""
+
+    stage: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What `run_playbook` returns. It never holds one of the secrets handed to it.
+
+    `ok` is false after a failure and after a cancel. `failed` and `unreachable` keep the order in which
+    hosts failed; rescued failures are not in them. `changed` counts changed tasks per host. `stages` keeps
+    the order of the run. `stats` is what plays published with `ansible.builtin.set_stats`.
+    `ansible_error` is what ansible-playbook itself complained about when no task failed (a broken
+    playbook, a pattern that matches no host).
+    """
+
+    ok: bool
+    cancelled: bool
+    changed: dict[str, int]
+    failed: list[HostFailed]
+    unreachable: list[HostFailed]
+    findings: list[Finding]
+    stages: list[StageTime]
+    seconds: float
+    log_file: Path
+    stats: dict[str, Any] = field(default_factory=dict)
+    ansible_error: str | None = None
+
+    @property
+    def changed_total(self) -> int:
+        """Changed tasks over all hosts; 0 says that everything was as wanted."""
+        return sum(self.changed.values())
+
+
+class Record:
+    """Keeps what a RunResult needs while the events of a run pass by."""
+
+    def __init__(self) -> None:
+        self.failures: list[HostFailed] = []
+        self.findings: list[Finding] = []
+        self.changed: dict[str, int] = {}
+        self._stages: dict[str, float] = {}
+
+    def note(self, event: Event) -> None:
+        """Remember one event."""
+        if isinstance(event, TaskDone):
+            self.changed[event.host] = self.changed.get(event.host, 0) + event.changed
+        elif isinstance(event, HostFailed):
+            self.failures.append(event)
+        elif isinstance(event, FindingsReported):
+            self.findings.extend(event.findings)
+        elif isinstance(event, StageDone):
+            self._stages[event.stage] = self._stages.get(event.stage, 0.0) + event.seconds
+
+    @property
+    def stages(self) -> list[StageTime]:
+        """Stages in the order they ended; a stage that ran twice is summed."""
+        return [StageTime(stage, seconds) for stage, seconds in self._stages.items()]
+
+    def final_failures(self, failed_per_host: dict[str, int]) -> list[HostFailed]:
+        """Failures that were not rescued: the last one of each host that Ansible counts as failed.
+
+        `failed_per_host` sums `failures` and `dark` of Ansible's own statistics.
+        """
+        last = {failure.host: failure for failure in self.failures}
+        return [
+            failure
+            for failure in self.failures
+            if failure is last[failure.host] and failed_per_host.get(failure.host, 0)
+        ]
