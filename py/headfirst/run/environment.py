@@ -10,6 +10,7 @@ import headfirst
 from headfirst.run.private_dir import PrivateDir
 
 MIN_FORKS = 20
+_DEFAULT_COLLECTIONS = "~/.ansible/collections:/usr/share/ansible/collections"  # Ansible's own
 _SSH_ARGS = (
     # One connection a host and run, kept while another host works; it is closed when the run ends.
     "-o ControlMaster=auto -o ControlPersist=120s "

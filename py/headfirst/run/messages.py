@@ -6,7 +6,13 @@ import re
 from typing import Any
 
 # ansible-core 2.19 puts these in front of what the module or the action said.
-_WRAPPING = re.compile(r"^(?:Task failed|Action failed|Module failed|Data could not be sent[^.]*\.)\s*:?\s*")
+_WRAPPING = re.compile(
+    r"^(?:(?:Task|Action|Module) failed:\s*"
+    r"|Data could not be sent to remote host \"[^\"]*\"\. Make sure this host can be reached over ssh:\s*"
+    r"|Failed to connect to the host via ssh:\s*)"
+)
+# Said by ssh on stderr when two tasks open a host's connection at once; harmless.
+_NOISE = re.compile(r"^ControlSocket .* already exists, disabling multiplexing$")
 _TAIL_LINES = 5
 
 
@@ -34,7 +40,7 @@ def failure_message(result: dict[str, Any]) -> str:
 def _unwrap(message: str) -> str:
     while (shorter := _WRAPPING.sub("", message, count=1)) != message:
         message = shorter
-    return message.strip()
+    return message.replace("\r\n", "\n").strip()
 
 
 def _first_failed_item(result: dict[str, Any]) -> dict[str, Any] | None:
@@ -56,4 +62,5 @@ def _command_message(result: dict[str, Any]) -> str:
 
 def _tail(text: object) -> str:
     lines = [line.rstrip() for line in str(text or "").splitlines() if line.strip()]
+    lines = [line for line in lines if not _NOISE.match(line)]
     return "\n".join(lines[-_TAIL_LINES:])

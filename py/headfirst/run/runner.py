@@ -174,8 +174,6 @@ class _Run:
             self._log.write(text + "\n")
         if event["event"] in ("verbose", "error") and "ERROR" in text[:12]:
             self._complaints.append(text)
-        if event["event"] == "playbook_on_no_hosts_matched":
-            self._complaints.append("no host of the inventory matches")
         if event["event"] == "playbook_on_stats":
             self._statistics = event["event_data"]
         for translated in self._translator.translate(event):

@@ -1,0 +1,110 @@
+"""A run that failed → the one error that a person reads: what, where, and what to type next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.live.access import HostAccess
+from headfirst.run.events import Finding, HostFailed
+from headfirst.run.failure_rules import NOT_READY, UNREACHABLE, Rule
+from headfirst.run.result import RunResult
+
+_AGAIN = "The same command takes the work up where it stopped."
+# Long results (a whole file's diff) have their reason near the front or in these keys.
+_TEXT_KEYS = ("module_stderr", "module_stdout", "stderr", "exception")
+
+
+def to_error(result: RunResult, access: Mapping[str, HostAccess] | None = None) -> HeadfirstError:
+    """The error for a `result` that is not ok; raise it.
+
+    `access` gives, per host, the SSH details that hints name. NotReadyError (exit 3): a host does not
+    answer, lacks sudo, Python or disk space, or the checks found errors. InputError (exit 2): a role was
+    given a wrong variable. HeadfirstError (exit 1): everything else, with the task and its message.
+    """
+    log = f"Ansible's own output: {result.log_file}"
+    if result.cancelled:
+        return HeadfirstError("stopped before the end", hint=f"{_AGAIN}\n{log}")
+    known = access or {}
+    if result.unreachable:
+        return _by_host(result.unreachable, known, log)
+    errors = [finding for finding in result.findings if finding.severity == "error"]
+    if errors and result.failed:
+        return _from_findings(errors, log)
+    if result.failed:
+        return _by_host(result.failed, known, log)
+    return HeadfirstError(result.ansible_error or "ansible-playbook ended without saying why", hint=log)
+
+
+def _by_host(failures: Sequence[HostFailed], access: Mapping[str, HostAccess], log: str) -> HeadfirstError:
+    """The error of the first failed host; what differs on other hosts is told after it."""
+    first, *others = [_one(failure, access) for failure in failures]
+    for failure, other in zip(failures[1:], others, strict=True):
+        other.where = failure.host
+    also = [f"{error.where}: {error.what}" for error in others]
+    lines = [first.hint or "", *(["Also:", *(f"  {line}" for line in also)] if also else []), log]
+    first.hint = "\n".join(line for line in lines if line)
+    return first
+
+
+def _one(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstError:
+    login = access.get(failure.host) or HostAccess(failure.host, failure.host)
+    text = _text(failure)
+    rule = _matching(UNREACHABLE, text) if failure.unreachable else None
+    rule = rule or _matching(NOT_READY, text)
+    if rule is not None:
+        words = _words(login, failure.message)
+        return NotReadyError(rule.what.format(**words), where=failure.host, hint=rule.fix.format(**words))
+    if failure.unreachable:
+        return NotReadyError(
+            f"the host does not answer: {failure.message}",
+            where=failure.host,
+            hint=f"Try: {login.ssh_command('true')}",
+        )
+    if failure.result.get("argument_errors"):
+        return InputError(failure.message, where=failure.host, hint=f"Task: {failure.task}.")
+    return HeadfirstError(
+        failure.message, where=failure.host, hint=f"Stage {failure.stage}, task: {failure.task}."
+    )
+
+
+def _from_findings(findings: Sequence[Finding], log: str) -> NotReadyError:
+    count = "one thing is" if len(findings) == 1 else f"{len(findings)} things are"
+    lines = []
+    for finding in findings:
+        lines.append(f"  {finding.host}: {finding.what}" + (f" ({finding.why})" if finding.why else ""))
+        if finding.fix:
+            lines.append(f"    → {finding.fix}")
+    return NotReadyError(f"{count} not ready", hint="\n".join([*lines, log]))
+
+
+def _matching(rules: Sequence[Rule], text: str) -> Rule | None:
+    return next((rule for rule in rules if rule.pattern.search(text)), None)
+
+
+def _text(failure: HostFailed) -> str:
+    said = [str(failure.result.get(key) or "") for key in _TEXT_KEYS]
+    return "\n".join([failure.message, *said])
+
+
+def _words(login: HostAccess, message: str) -> dict[str, str]:
+    """What a rule's sentences may name. ssh's own message knows the port and the key that it used."""
+    port = str(login.port or _found(r"port (\d+)", message) or 22)
+    key = login.private_key or _found(r"(?:no such identity: |Load key \"|for ')([^:\"']+)", message)
+    return {
+        "host": login.host,
+        "address": login.address,
+        "port": port,
+        "key": str(key or "that ssh tries"),
+        "key_name": login.address if port == "22" else f"[{login.address}]:{port}",
+        "known_hosts": str(login.known_hosts or "~/.ssh/known_hosts"),
+        "ssh": login.ssh_command("true"),
+        "ssh_do": login.ssh_command("sudo", "apt-get", "install", "-y", "python3"),
+        "ssh_df": login.ssh_command("df", "-h"),
+    }
+
+
+def _found(pattern: str, text: str) -> str | None:
+    match = re.search(pattern, text)
+    return match.group(1) if match else None
