@@ -1,0 +1,1 @@
+"""Checkpoints on the nodes: fetch, distribute, convert, verify. Also usable alone, as `headfirst-weights`."""
