@@ -8,7 +8,6 @@ from typing import Self
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.markup import escape
-from rich.progress_bar import ProgressBar
 from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
@@ -51,10 +50,11 @@ class LiveReporter:
                 message = event.message.splitlines()[0]
                 self._print(f"[red]✗ {event.host} {kind}[/]: {escape(event.task)}: {escape(message)}")
             case FindingsReported():
+                # Errors end the run, and its last paragraph lists them all.
                 for finding in event.findings:
-                    colour = "red" if finding.severity == "error" else "yellow"
-                    what = escape(f"{finding.host}: {finding.what}")
-                    self._print(f"[{colour}]![/] {what} [dim]{escape(finding.fix)}[/]")
+                    if finding.severity != "error":
+                        what = escape(f"{finding.host}: {finding.what}")
+                        self._print(f"[yellow]![/] {what} [dim]{escape(finding.fix)}[/]")
             case RunDone(cancelled=True):
                 self._print(f"[yellow]Stopped[/] after {duration(event.seconds)}")
 
@@ -109,16 +109,14 @@ class LiveReporter:
 
 
 def _long_work(state: Progress) -> tuple[RenderableType, RenderableType]:
-    cells: list[RenderableType] = [Text(state.what)]
+    line = Text(f"{state.what} ")
     if state.total:
-        cells.append(ProgressBar(total=state.total, completed=min(state.done, state.total), width=_BAR_WIDTH))
-    cells.append(Text(amount(state.done, state.total, state.unit)))
-    if state.note:
-        cells.append(Text(state.note, style="dim"))
-    line = Table.grid(padding=(0, 1))
-    for _ in cells:
-        line.add_column(no_wrap=True, overflow="ellipsis")
-    line.add_row(*cells)
+        filled = min(_BAR_WIDTH, _BAR_WIDTH * state.done // state.total)
+        line.append("━" * filled, style="green")
+        line.append("━" * (_BAR_WIDTH - filled) + " ", style="bright_black")
+    line.append(amount(state.done, state.total, state.unit))
+    if state.note:  # last, because the end is what a narrow terminal cuts
+        line.append(f" {state.note}", style="dim")
     times = [speed(state.rate, state.unit)] if state.rate else []
     if state.eta is not None:
         times.append(f"{duration(state.eta)} left")

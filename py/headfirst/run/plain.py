@@ -60,6 +60,8 @@ class PlainReporter:
                 self._progress(event)
             case FindingsReported():
                 for finding in event.findings:
+                    if finding.severity == "error":
+                        continue  # the run's last paragraph lists them all
                     fix = f" {finding.fix}" if finding.fix else ""
                     self._say(finding.host, f"{finding.severity}: {finding.what}{fix}")
             case HostFailed():
@@ -94,7 +96,7 @@ class PlainReporter:
 
     def _say(self, host: str, text: str) -> None:
         self._spoke[host] = self._clock()
-        self._line(f"   {host}: {text}")
+        self._line(f"   {host}: {text}".replace("\n", "\n      "))
 
     def _line(self, text: str) -> None:
         print(text, file=self._out, flush=True)

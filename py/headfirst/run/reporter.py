@@ -9,7 +9,7 @@ from headfirst.run.events import Event
 
 
 class Reporter(Protocol):
-    """Used as a context manager around a run; all calls come from one thread."""
+    """The caller opens it as a context manager around one run or several; all calls come from one thread."""
 
     def __enter__(self) -> Self:
         """Take the terminal."""

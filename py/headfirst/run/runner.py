@@ -46,7 +46,8 @@ def run_playbook(
     `limit`, `tags`, `skip_tags`, `check`, `diff` and `verbosity` mean what they mean to ansible-playbook.
     Ansible's own output is appended to `log_file` (mode 0600) and to nothing else. No value of `secrets`
     reaches the log, an event or the result. Ctrl-C, SIGTERM and a closed terminal stop the run: the
-    result then has `cancelled` set. A failed run is a result, not an exception (see failures.py).
+    result then has `cancelled` set. A failed run is a result, not an exception (see failures.py). The caller
+    opens `reporter` (it is a context manager), around one run or several.
     """
     options = {
         "playbook": str(playbook.resolve() if isinstance(playbook, Path) else playbook),
@@ -58,7 +59,7 @@ def run_playbook(
         "cmdline": " ".join(flag for flag, wanted in (("--check", check), ("--diff", diff)) if wanted),
         "verbosity": verbosity,
     }
-    with private_dir() as private, open_log(log_file) as log, reporter:
+    with private_dir() as private, open_log(log_file) as log:
         options["envvars"] = ansible_environment(private, forks)
         return _Run(options, private, reporter, log, log_file, Scrubber(secrets)).execute()
 
