@@ -54,6 +54,7 @@ class Node(_Frozen):
     ulimits: dict[str, int]
     gpus: str | None
     shm_size: str
+    ipc: str
     docker_run: list[str]
 
 

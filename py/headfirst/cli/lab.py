@@ -1,0 +1,72 @@
+"""`deploy lab`: nodes on this machine."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from headfirst import lab as nodes
+from headfirst.cli import options
+from headfirst.cli.reporting import choose_reporter
+from headfirst.cluster.inventory import load
+from headfirst.deployment.lab_nodes import required_lab
+from headfirst.deployment.local_work import run_jobs
+
+app = typer.Typer(no_args_is_help=True, help="Nodes on this machine: containers with systemd and sshd.")
+
+
+@app.command(epilog="Example: deploy lab up inventories/lab.ini")
+def up(
+    inventory: options.InventoryArgument = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    as_json: options.Json = False,
+    plain: options.Plain = False,
+) -> None:
+    """Start the lab nodes of an inventory, and say how they are reached."""
+    lab = required_lab(load(options.inventories(inventory, inventory_option), extra_vars or []))
+    with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        results, _ = run_jobs(reporter, "lab", "Nodes on this machine", {"lab": lambda advance: nodes.up(lab, advance)})
+    access = results["lab"]
+    if not as_json:
+        for node in lab.nodes:
+            typer.echo(
+                f"{node.name}: ssh -i {access.private_key} -o UserKnownHostsFile={access.known_hosts} "
+                f"{access.user}@{node.address}"
+            )
+
+
+@app.command(epilog="Example: deploy lab status inventories/lab.ini")
+def status(
+    inventory: options.InventoryArgument = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show the lab nodes of an inventory."""
+    found = nodes.status(required_lab(load(options.inventories(inventory, inventory_option), extra_vars or [])))
+    if as_json:
+        typer.echo(json.dumps([asdict(node) for node in found], indent=2))
+        return
+    table = Table("node", "address", "state", "ssh")
+    for node in found:
+        table.add_row(node.name, node.address, node.state, "answers" if node.ssh else "no answer")
+    Console().print(table)
+
+
+@app.command(epilog="Example: deploy lab down inventories/lab.ini")
+def down(
+    inventory: options.InventoryArgument = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    as_json: options.Json = False,
+    plain: options.Plain = False,
+) -> None:
+    """Remove the lab nodes of an inventory: containers, volumes, network, keys. Nothing of them stays."""
+    lab = required_lab(load(options.inventories(inventory, inventory_option), extra_vars or []))
+    with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        run_jobs(reporter, "lab", "Remove the nodes", {"lab": lambda advance: nodes.down(lab, advance)})

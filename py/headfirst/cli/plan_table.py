@@ -1,0 +1,65 @@
+"""A plan as a person reads it."""
+
+from __future__ import annotations
+
+import shlex
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headfirst.plan.types import Fit, Plan
+
+GB, GIB = 10**9, 2**30
+
+
+def print_plan(plan: Plan) -> None:
+    """Print ranks, weights, memory fit, ports and the docker run line of every node."""
+    console = Console(highlight=False)
+    console.print(f"[bold]{escape(plan.model)}[/] as {escape(plan.served_model_name)}, {plan.engine} {plan.engine_version}")
+    console.print(
+        f"TP {plan.tensor_parallel} × PP {plan.pipeline_parallel} = {plan.world_size} ranks of "
+        f"{'a GPU' if plan.device == 'cuda' else 'CPU cores'} on {len(plan.nodes)} node(s)"
+    )
+    weights = plan.weights
+    console.print(f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {escape(weights.directory)}", soft_wrap=True)
+    to_bf16 = f"FP8 → BF16: yes, {weights.served_bytes / GB:,.1f} GB" if plan.convert_to_bf16 else "FP8 → BF16: no"
+    console.print(f"{to_bf16}. {escape(plan.convert_reason)}", soft_wrap=True)
+    _print_fit(console, plan.fit)
+    table = Table("rank", "host", "address", "ports", box=None, title="Nodes", title_justify="left")
+    for node in plan.nodes:
+        ports = f"{plan.engine_port} API, {plan.dist_port} rendezvous" if node.rank == 0 else ""
+        table.add_row(str(node.rank), node.host, node.address, ports)
+    table.add_row("–", plan.webui.host, plan.webui.address, f"{plan.webui.port} chat page")
+    console.print(table)
+    for node in plan.nodes:
+        _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run)
+    _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run)
+
+
+def _print_fit(console: Console, fit: Fit) -> None:
+    colour = {True: "green", False: "red", None: "yellow"}[fit.fits]
+    console.print(f"Memory: [{colour}]{escape(fit.reason)}[/]", soft_wrap=True)
+    table = Table("per GPU", "GiB", box=None)
+    table.columns[1].justify = "right"
+    for term, value in fit.terms.items():
+        table.add_row(term, f"{value / GIB:,.2f}")
+    if fit.terms:
+        console.print(table)
+    console.print(f"KV cache: {fit.kv_bytes_per_token:,} bytes a token" + (f", {fit.kv_tokens:,} tokens" if fit.kv_tokens else ""))
+
+
+def _print_run(console: Console, title: str, line: list[str]) -> None:
+    """One option a line, ready to be pasted into a shell."""
+    console.print(f"\n[bold]# {escape(title)}[/]")
+    words = [shlex.quote(word) for word in line]
+    lines, current = [], words[0]
+    for word in words[1:]:
+        if word.startswith("-"):
+            lines.append(current)
+            current = f"  {word}"
+        else:
+            current += f" {word}"
+    console.print(escape(" \\\n".join([*lines, current])), soft_wrap=True)
+
+

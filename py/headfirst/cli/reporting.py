@@ -1,0 +1,78 @@
+"""What a run shows while it goes, and says when it is through."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import AbstractContextManager
+
+from rich.console import Console
+
+from headfirst.deployment.up import Outcome
+from headfirst.run.json_events import JsonReporter
+from headfirst.run.live import LiveReporter
+from headfirst.run.plain import PlainReporter
+from headfirst.run.reporter import Reporter
+from headfirst.run.result import RunResult
+from headfirst.run.timing import timing_table
+
+
+def choose_reporter(*, as_json: bool, plain: bool) -> AbstractContextManager[Reporter]:
+    """JSON events if asked; a live display on a terminal; plain lines elsewhere."""
+    if as_json:
+        return JsonReporter(sys.stdout)
+    console = Console(highlight=False)
+    if plain or not console.is_terminal:
+        return PlainReporter(sys.stdout)
+    return LiveReporter(console)
+
+
+def print_summary(outcome: Outcome, *, as_json: bool) -> None:
+    """Address, model, credentials, how to stop; and where the time went."""
+    plan, changed = outcome.plan, outcome.result.changed_total
+    page = f"http://{plan.webui.address}:{plan.webui.port}"
+    if as_json:
+        print(
+            json.dumps({
+                "event": "summary", "changed": changed, "chat_page": page, "api": f"{plan.engine_url}/v1",
+                "model": plan.served_model_name, "credentials": str(outcome.credentials),
+                "stages": {stage.stage: round(stage.seconds, 1) for stage in outcome.result.stages},
+            })
+        )  # fmt: skip
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(timing_table(outcome.result))
+    console.print()
+    if outcome.check:
+        console.print(f"Check mode: {changed} tasks would change something." if changed else "Nothing would change.")
+        return
+    said = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
+    console.print(f"[bold green]The service is up.[/] {said}")
+    console.print(f"  Chat page    {page}")
+    console.print(f"  API          {plan.engine_url}/v1   model {plan.served_model_name}")
+    console.print(f"  Credentials  {outcome.credentials}")
+    console.print(f"  Ask it       deploy chat {outcome.inventory} 'Hello'")
+    console.print(f"  Stop it      deploy down {outcome.inventory}")
+
+
+def print_checked(result: RunResult, *, as_json: bool) -> None:
+    """Findings that do not stop a deployment, and that all is ready."""
+    warnings = [finding for finding in result.findings if finding.severity == "warning"]
+    if as_json:
+        print(json.dumps({"event": "checked", "ready": True, "warnings": len(warnings)}))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    for finding in warnings:
+        console.print(f"[yellow]warning:[/] {finding.host}: {finding.what}\n  {finding.fix}")
+    console.print("[bold green]Ready.[/] Nothing stands against the deployment.")
+
+
+def print_down(result: RunResult, *, data: bool, as_json: bool) -> None:
+    """What was stopped and what stays."""
+    if as_json:
+        print(json.dumps({"event": "down", "changed": result.changed_total, "data_removed": data}))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    console.print("Stopped." if result.changed_total else "Nothing was running.")
+    if not data:
+        console.print("Weights and chats stay in /var/lib/headfirst (and in weights_dir); --data removes the folder.")

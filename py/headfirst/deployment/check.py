@@ -1,0 +1,17 @@
+"""`deploy check`: what stands against the deployment on the hosts. Changes nothing."""
+
+from __future__ import annotations
+
+from headfirst.deployment.options import RunOptions
+from headfirst.deployment.prepare import prepare
+from headfirst.deployment.role_vars import check_vars
+from headfirst.deployment.stages import run_stages
+from headfirst.run.reporter import Reporter
+from headfirst.run.result import RunResult
+
+
+def check(options: RunOptions, reporter: Reporter) -> RunResult:
+    """Run the check stage alone. Raises NotReadyError listing the findings that stop a deployment."""
+    prepared = prepare(options.inventories, options.extra_vars)
+    variables = check_vars(prepared.cluster, prepared.plan)
+    return run_stages("check.yml", options, prepared.cluster, variables, reporter)

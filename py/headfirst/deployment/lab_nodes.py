@@ -1,0 +1,60 @@
+"""From a cluster's lab hosts to the lab that makes them."""
+
+from __future__ import annotations
+
+import ipaddress
+import shutil
+from pathlib import Path
+
+from headfirst.cluster.types import Cluster
+from headfirst.demo import checkpoint_dir
+from headfirst.errors import InputError, NotReadyError
+from headfirst.lab import keys
+from headfirst.lab.types import Lab, LabAccess, LabNode
+from headfirst.paths import cache_dir, state_dir
+
+# Where nodes see `share_dir()`, read-only: it stands for the NFS share of a real site.
+NODE_SHARE = Path("/srv/headfirst")
+
+
+def share_dir() -> Path:
+    """Folder of this machine that every lab node sees at NODE_SHARE."""
+    return cache_dir("share")
+
+
+def lab_of(cluster: Cluster) -> Lab | None:
+    """The lab of a cluster, or None when it has no lab hosts."""
+    if not cluster.lab_hosts:
+        return None
+    subnet = cluster.settings.lab_subnet or ipaddress.IPv4Network(f"{cluster.head.address}/24", strict=False)
+    nodes = tuple(LabNode(host.name, host.address, host.lab_memory, host.lab_cpus) for host in cluster.lab_hosts)
+    return Lab(cluster.name, str(subnet), nodes, state_dir("lab", cluster.name), share_dir())
+
+
+def share_demo_checkpoint() -> None:
+    """Put the demo checkpoint on the share, where its files differ."""
+    source, target = checkpoint_dir(), share_dir() / "demo"
+    target.mkdir(exist_ok=True)
+    for file in sorted(path for path in source.iterdir() if path.is_file()):
+        copy = target / file.name
+        if not copy.exists() or copy.read_bytes() != file.read_bytes():
+            shutil.copyfile(file, copy)
+
+
+def lab_access(lab: Lab) -> LabAccess:
+    """How the nodes of a lab that is up are reached. Raises NotReadyError when it is not."""
+    access = keys.access(lab)
+    if not access.private_key.exists() or not access.known_hosts.exists():
+        raise NotReadyError(f"the nodes of lab {lab.name} are not up", hint="Start them: deploy lab up INVENTORY")
+    return access
+
+
+def required_lab(cluster: Cluster) -> Lab:
+    """The lab of a cluster that must have one."""
+    lab = lab_of(cluster)
+    if lab is None:
+        raise InputError(
+            "the inventory has no lab nodes", where=str(cluster.inventories[0]),
+            hint="Lab nodes are hosts with lab=true, as in inventories/lab.ini.",
+        )  # fmt: skip
+    return lab

@@ -1,0 +1,57 @@
+"""A stage that runs on this machine: jobs side by side in threads, shown like Ansible's stages."""
+
+from __future__ import annotations
+
+import queue
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import Any
+
+from headfirst.run.events import Event, Progress, StageDone, StageStarted, TaskDone, TaskStarted
+from headfirst.run.reporter import Reporter
+from headfirst.run.result import StageTime
+
+# What a job calls as it advances: what is being done, how much of it, out of how much (0: unknown).
+Advance = Callable[[str, int, int], None]
+
+
+def run_jobs(
+    reporter: Reporter, stage: str, title: str, jobs: Mapping[str, Callable[[Advance], Any]], *, unit: str = "steps"
+) -> tuple[dict[str, Any], StageTime]:
+    """Run every job in a thread of its own and return their results by name, and the time it took.
+
+    The first error is raised when the jobs that had started are through: none is left half-done behind our back.
+    """
+    events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+    start = time.monotonic()
+    reporter.handle(StageStarted(stage, title))
+
+    def run(name: str, job: Callable[[Advance], Any]) -> Any:
+        began = time.monotonic()
+
+        def advance(what: str, done: int, total: int) -> None:
+            events.put(Progress(stage, name, what, done, total, unit, "", None, None))
+
+        events.put(TaskStarted(stage, name, title))
+        result = job(advance)
+        events.put(TaskDone(stage, name, title, changed=False, seconds=time.monotonic() - began))
+        return result
+
+    with ThreadPoolExecutor(max_workers=max(1, len(jobs))) as pool:
+        futures: dict[str, Future[Any]] = {name: pool.submit(run, name, job) for name, job in jobs.items()}
+        pending = set(futures.values())
+        while pending:
+            _, pending = wait(pending, timeout=0.1, return_when=FIRST_COMPLETED)
+            _drain(events, reporter)
+            reporter.tick()
+    _drain(events, reporter)
+    failed = tuple(name for name, future in futures.items() if future.exception())
+    seconds = time.monotonic() - start
+    reporter.handle(StageDone(stage, seconds, changed=0, failed_hosts=failed))
+    return {name: future.result() for name, future in futures.items()}, StageTime(stage, seconds)
+
+
+def _drain(events: queue.SimpleQueue[Event], reporter: Reporter) -> None:
+    while not events.empty():
+        reporter.handle(events.get())

@@ -1,0 +1,127 @@
+"""The plan as variables of the roles: the one place where decisions get the roles' names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headfirst import engines
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster, Host
+from headfirst.deployment.artifacts import Artifacts, Tarball
+from headfirst.deployment.lab_nodes import NODE_SHARE
+from headfirst.plan.types import Node, Plan
+
+GB = 10**9
+HostVars = dict[str, dict[str, Any]]
+
+
+def check_vars(cluster: Cluster, plan: Plan) -> HostVars:
+    """Variables per host for `playbooks/check.yml` alone."""
+    return {host.name: _check(cluster, plan, host) for host in cluster.hosts}
+
+
+def stop_vars(cluster: Cluster) -> HostVars:
+    """Variables per host for `playbooks/down.yml`: stopping needs the ranks and no plan."""
+    ranks: HostVars = {host.name: {"engine_rank": rank} for rank, host in enumerate(cluster.ranks)}
+    return {cluster.webui.name: {}} | ranks
+
+
+def role_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
+    """Variables per host. They carry secrets: keep the result out of logs and off disks that outlive a run."""
+    found = check_vars(cluster, plan)
+    for node in plan.nodes:
+        found[node.host] |= (
+            _engine_image(plan, files.engine) | _node_tools(plan, files) | _weights(cluster, plan, node, secrets)
+            | _engine(cluster, plan, node, secrets)
+        )  # fmt: skip
+    found[plan.webui.host] |= _webui(plan, secrets, files.webui)
+    return found
+
+
+def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
+    is_rank = host in cluster.ranks
+    ports = [plan.engine_port, plan.dist_port] if host is cluster.head else []
+    return {
+        "check_ports": ports + ([plan.webui.port] if host is cluster.webui else []),
+        "check_disk_path": cluster.settings.weights_dir if is_rank else "/var/lib/headfirst",
+        # Every node holds the source and, where it is converted, the served copy; a tenth more for images and logs.
+        "check_min_disk_gb": round(_disk_bytes(plan) * 1.1 / GB, 1) if is_rank else 0,
+        "check_address": host.address,
+        "check_peers": [peer.address for peer in cluster.hosts if peer is not host],
+    }
+
+
+def _disk_bytes(plan: Plan) -> int:
+    return plan.weights.served_bytes + (plan.weights.source_bytes if plan.convert_to_bf16 else 0)
+
+
+def _image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
+    if tarball is None:
+        return {f"{prefix}_source": "registry"}
+    return {
+        f"{prefix}_source": "tarball",
+        f"{prefix}_tarball": str(tarball.path),
+        f"{prefix}_tarball_remote": tarball.on_node,
+        f"{prefix}_id": tarball.image_id or "",
+    }
+
+
+def _engine_image(plan: Plan, tarball: Tarball | None) -> dict[str, Any]:
+    return {"engine_image_name": plan.nodes[0].image, **_image_source("engine_image", tarball)}
+
+
+def _node_tools(plan: Plan, files: Artifacts) -> dict[str, Any]:
+    hub = {"modelscope": ["modelscope"], "huggingface": ["huggingface"]}
+    return {"node_tools_wheel": str(files.node_wheel), "node_tools_extras": hub.get(plan.weights.source, [])}
+
+
+def _weights(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[str, Any]:
+    demo = plan.weights.source == "demo"
+    return {
+        "weights_model": str(NODE_SHARE / "demo") if demo else plan.weights.model,
+        "weights_source": "path" if demo else plan.weights.source,
+        "weights_revision": plan.weights.revision or "",
+        "weights_dir": cluster.settings.weights_dir,
+        "weights_name": plan.weights.directory.rpartition("/")[2],
+        "weights_convert_to_bf16": plan.convert_to_bf16,
+        "weights_is_head": node.rank == 0,
+        "weights_head_address": cluster.head.address,
+        "weights_peers": [worker.address for worker in cluster.workers],
+        "weights_token": secrets.weights_token,
+    }
+
+
+def _engine(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[str, Any]:
+    return {
+        "engine_rank": node.rank,
+        "engine_image": node.image,
+        "engine_argv": node.argv,
+        "engine_env": node.env,
+        "engine_volumes": node.volumes,
+        "engine_devices": node.devices,
+        "engine_cap_add": node.cap_add,
+        "engine_ulimits": node.ulimits,
+        "engine_gpus": node.gpus or "",
+        "engine_shm_size": node.shm_size,
+        "engine_ipc_mode": node.ipc,
+        "engine_config": engines.get(plan.engine).config_file(api_key=secrets.engine_api_key),
+        "engine_url": plan.engine_url,
+        "engine_model_name": plan.served_model_name,
+        "engine_api_key": secrets.engine_api_key,
+        "engine_ready_timeout": cluster.settings.ready_timeout,
+    }
+
+
+def _webui(plan: Plan, secrets: Secrets, tarball: Tarball | None) -> dict[str, Any]:
+    return {
+        "open_webui_image": plan.webui.image,
+        **_image_source("open_webui_image", tarball),
+        "open_webui_bind_address": plan.webui.address,
+        "open_webui_port": plan.webui.port,
+        "open_webui_engine_url": f"{plan.engine_url}/v1",
+        "open_webui_engine_api_key": secrets.engine_api_key,
+        "open_webui_model_name": plan.served_model_name,
+        "open_webui_admin_email": secrets.webui_admin_email,
+        "open_webui_admin_password": secrets.webui_admin_password,
+        "open_webui_secret_key": secrets.webui_secret_key,
+    }

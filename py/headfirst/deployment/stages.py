@@ -1,0 +1,54 @@
+"""Runs a playbook of ours on a prepared cluster."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster
+from headfirst.collection import collection_root
+from headfirst.deployment import inventory
+from headfirst.deployment.access import host_access
+from headfirst.deployment.options import RunOptions
+from headfirst.deployment.role_vars import HostVars
+from headfirst.deployment.lab_nodes import lab_access, lab_of
+from headfirst.run.failures import to_error
+from headfirst.run.log import new_log_file
+from headfirst.run.reporter import Reporter
+from headfirst.run.result import RunResult
+from headfirst.run.runner import run_playbook
+
+
+def run_stages(
+    playbook: str,
+    options: RunOptions,
+    cluster: Cluster,
+    variables: HostVars,
+    reporter: Reporter,
+    *,
+    secrets: Secrets | None = None,
+    extra: Sequence[str] = (),
+) -> RunResult:
+    """Run `playbooks/<playbook>` with these variables per host. Raises HeadfirstError where it fails or is cancelled."""
+    lab = lab_of(cluster)
+    with tempfile.TemporaryDirectory(prefix="headfirst-") as folder:
+        planned = Path(folder) / "plan.yml"
+        inventory.write(planned, cluster, variables, lab and lab_access(lab))
+        result = run_playbook(
+            collection_root() / "playbooks" / playbook,
+            [*cluster.inventories, planned],
+            reporter=reporter,
+            log_file=new_log_file(cluster.name),
+            extra_vars=[*options.extra_vars, *extra],
+            limit=options.limit,
+            tags=",".join(options.tags) or None,
+            check=options.check,
+            diff=options.diff,
+            verbosity=options.verbosity,
+            secrets=secrets.values() if secrets else (),
+        )
+    if not result.ok:
+        raise to_error(result, host_access(cluster))
+    return result

@@ -1,0 +1,64 @@
+"""`deploy up`: this machine's part first, then the playbook, then what a person needs to know."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from headfirst.cluster.secrets import credentials_file, load_or_create
+from headfirst.cluster.types import Cluster
+from headfirst.deployment import artifacts
+from headfirst.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
+from headfirst.deployment.local_work import run_jobs
+from headfirst.deployment.options import RunOptions
+from headfirst.deployment.prepare import prepare
+from headfirst.deployment.role_vars import role_vars
+from headfirst.deployment.stages import run_stages
+from headfirst.lab import up as lab_up
+from headfirst.plan.types import Plan
+from headfirst.run.reporter import Reporter
+from headfirst.run.result import RunResult, StageTime
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run that ended well, and what to tell about it."""
+
+    plan: Plan
+    result: RunResult
+    credentials: Path
+    inventory: Path
+    check: bool
+
+
+def up(options: RunOptions, reporter: Reporter) -> Outcome:
+    """Carry out the whole plan. Raises HeadfirstError on the first failure; run it again to go on."""
+    start = time.monotonic()
+    prepared = prepare(options.inventories, options.extra_vars)
+    cluster = prepared.cluster
+    secrets = load_or_create(cluster.name)
+    built, local = _prepare_here(cluster, options, reporter)
+    files = artifacts.collect(cluster, built)
+    variables = role_vars(cluster, prepared.plan, secrets, files)
+    result = run_stages("up.yml", options, cluster, variables, reporter, secrets=secrets)
+    result = replace(result, stages=[*local, *result.stages], seconds=time.monotonic() - start)
+    return Outcome(prepared.plan, result, credentials_file(cluster.name), Path(options.inventories[0]), options.check)
+
+
+def _prepare_here(
+    cluster: Cluster, options: RunOptions, reporter: Reporter
+) -> tuple[dict[str, Any], list[StageTime]]:
+    """Lab nodes and images, side by side. Check mode starts no nodes."""
+    jobs = dict(artifacts.jobs(cluster))
+    lab = lab_of(cluster)
+    if lab and options.check:
+        lab_access(lab)  # says what to do when the nodes are not up
+    elif lab:
+        share_demo_checkpoint()
+        jobs["lab"] = lambda advance: lab_up(lab, advance)
+    if not jobs:
+        return {}, []
+    built, seconds = run_jobs(reporter, "prepare", "Nodes and images on this machine", jobs)
+    return built, [seconds]

@@ -1,0 +1,141 @@
+"""Cluster + checkpoint to Plan. A pure function: no I/O, no clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headfirst import engines
+from headfirst.cluster.source import locate_variable
+from headfirst.cluster.types import Cluster, Host
+from headfirst.engines.base import Engine, LaunchRequest
+from headfirst.errors import InputError
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.plan import gpus, parallel, precision, webui
+from headfirst.plan.docker_run import docker_run
+from headfirst.plan.fit import fit
+from headfirst.plan.gpus import Gpu
+from headfirst.plan.types import Node, Plan, Weights
+
+ENGINE_CONTAINER = "headfirst-engine"
+# Carries the API key (mode 0600): on an argv everybody on the host could read it.
+ENGINE_CONFIG = "/etc/headfirst/engine.yaml"
+
+
+def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
+    """Decide everything that `deploy up` carries out. Raises InputError for what cannot be decided or cannot work."""
+    settings = cluster.settings
+    engine = engines.get(settings.engine)
+    arguments = engine.check_arguments(settings.engine_args).require(where=_where_arguments(cluster))
+    gpu = _gpu(cluster)
+    dtype = precision.choose(checkpoint, gpu, device=settings.engine_device)
+    sizes = parallel.choose(
+        checkpoint, _machines(cluster), dtype=dtype.dtype,
+        tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=str(cluster.inventories[0]),
+    )  # fmt: skip
+    weights = _weights(cluster, checkpoint, convert=dtype.convert_to_bf16)
+    served_name = settings.served_model_name or checkpoint.id.rstrip("/").rpartition("/")[2]
+    image = settings.engine_image or engine.default_image(settings.engine_device)
+    nodes = []
+    for rank, host in enumerate(cluster.ranks):
+        request = LaunchRequest(
+            model_dir=weights.directory, served_name=served_name, parallel=sizes, nodes=len(cluster.ranks), rank=rank,
+            head_address=cluster.head.address, dist_port=settings.dist_port, address=host.address,
+            port=settings.engine_port, listen_address=host.address, device=settings.engine_device,
+            trust_remote_code=checkpoint.remote_code, config_file=ENGINE_CONFIG, nic=host.nic, hca=host.hca,
+            ib_gid_index=host.ib_gid_index, extra_args=tuple(settings.engine_args), extra_env=settings.engine_env,
+        )  # fmt: skip
+        nodes.append(_node(cluster, host, engine, request, image))
+    return Plan(
+        cluster=cluster.name,
+        model=checkpoint.id,
+        served_model_name=served_name,
+        engine=engine.name,
+        engine_version=engine.version,
+        device=settings.engine_device,
+        tensor_parallel=sizes.tensor,
+        pipeline_parallel=sizes.pipeline,
+        world_size=sizes.world,
+        convert_to_bf16=dtype.convert_to_bf16,
+        convert_reason=dtype.reason,
+        fit=fit(checkpoint, gpu, sizes, engine=engine, dtype=dtype.dtype, arguments=arguments),
+        weights=weights,
+        engine_port=settings.engine_port,
+        dist_port=settings.dist_port,
+        engine_url=f"http://{cluster.head.address}:{settings.engine_port}",
+        nodes=nodes,
+        webui=webui.plan(cluster, served_name),
+    )
+
+
+def _where_arguments(cluster: Cluster) -> str | None:
+    return locate_variable("engine_args", cluster.inventories)
+
+
+def _gpu(cluster: Cluster) -> Gpu | None:
+    """The GPU of all ranks; a mix would leave the larger ones waiting and needs a wish said aloud."""
+    named = {host.gpu: host.name for host in cluster.ranks if host.gpu}
+    if cluster.settings.engine_device == "cpu" or not named:
+        return None
+    found = {gpus.find(name, where=host).name for name, host in named.items()}
+    if len(found) > 1:
+        raise InputError(
+            f"the ranks have different GPUs: {', '.join(sorted(found))}", where=str(cluster.inventories[0]),
+            hint="Tensor parallelism runs at the pace and with the memory of the smallest: list hosts of one kind.",
+        )  # fmt: skip
+    return gpus.find(next(iter(named)))
+
+
+def _machines(cluster: Cluster) -> parallel.Machines:
+    if cluster.settings.engine_device == "cpu":
+        return parallel.Machines(len(cluster.ranks), None)
+    missing = [host.name for host in cluster.ranks if not host.gpus]
+    if missing:
+        raise InputError(
+            f"the number of GPUs of {', '.join(missing)} is not known", where=str(cluster.inventories[0]),
+            hint="Write gpus=8 gpu=A100-80G in the inventory, or ask the hosts: deploy plan --probe.",
+        )  # fmt: skip
+    counts = {host.gpus for host in cluster.ranks}
+    if len(counts) > 1:
+        listed = ", ".join(f"{host.name} {host.gpus}" for host in cluster.ranks)
+        raise InputError(
+            f"the ranks have different numbers of GPUs: {listed}", where=str(cluster.inventories[0]),
+            hint="Ranks are spread evenly over the nodes: give each the same gpus=.",
+        )  # fmt: skip
+    return parallel.Machines(len(cluster.ranks), counts.pop())
+
+
+def _weights(cluster: Cluster, checkpoint: Checkpoint, *, convert: bool) -> Weights:
+    settings = cluster.settings
+    name = checkpoint.id.rstrip("/").rpartition("/")[2]
+    return Weights(
+        model=checkpoint.id,
+        source=settings.model_source,
+        revision=settings.model_revision,
+        directory=f"{settings.weights_dir.rstrip('/')}/{name}{'-bf16' if convert else ''}",
+        source_bytes=checkpoint.total_bytes,
+        served_bytes=checkpoint.bf16_bytes if convert else checkpoint.total_bytes,
+    )
+
+
+def _node(cluster: Cluster, host: Host, engine: Engine, request: LaunchRequest, image: str) -> Node:
+    settings = cluster.settings
+    cuda = settings.engine_device == "cuda"
+    parts: dict[str, Any] = {
+        "argv": engine.launch_argv(request),
+        "env": engine.environment(request),
+        "volumes": [f"{request.model_dir}:{request.model_dir}:ro"],
+        # RDMA needs its devices and pinned memory, and nothing more: not --privileged.
+        "devices": ["/dev/infiniband"] if host.hca else [],
+        "cap_add": ["IPC_LOCK"] if host.hca else [],
+        "ulimits": {"memlock": -1, "stack": 67108864} if cuda else {},
+        "gpus": "all" if cuda else None,
+        "shm_size": settings.shm_size,
+        "ipc": "host",
+    }
+    line = docker_run(name=ENGINE_CONTAINER, image=image, **_with_config(parts))
+    return Node(host=host.name, address=host.address, rank=request.rank, image=image, docker_run=line, **parts)
+
+
+def _with_config(parts: dict[str, Any]) -> dict[str, Any]:
+    """The role `engine` writes the config file and mounts it at the same path."""
+    return parts | {"volumes": [*parts["volumes"], f"{ENGINE_CONFIG}:{ENGINE_CONFIG}:ro"]}

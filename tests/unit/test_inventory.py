@@ -1,0 +1,171 @@
+"""Inventories as a new user writes them: what is read, and what each mistake says, with file and line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headfirst.cluster.inventory import load
+from headfirst.errors import InputError
+
+GOOD = """\
+[head]
+node1 ansible_host=192.0.2.11 gpus=8
+
+[workers]
+node3 ansible_host=192.0.2.13
+node2 ansible_host=192.0.2.12 nic=ens5
+
+[all:vars]
+ansible_user=ubuntu
+model=deepseek-ai/DeepSeek-R1
+nic=eth0
+engine_args="--mem-fraction-static 0.8"
+engine_env=NCCL_DEBUG=INFO NCCL_IB_TIMEOUT=22
+"""
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "mine.ini"
+    path.write_text(text)
+    return path
+
+
+def refusal(path: Path, *extra: str) -> InputError:
+    with pytest.raises(InputError) as caught:
+        load([path], extra)
+    assert caught.value.exit_code == 2
+    return caught.value
+
+
+def test_ranks_are_the_head_then_the_workers_in_inventory_order(tmp_path: Path) -> None:
+    cluster = load([write(tmp_path, GOOD)])
+    assert [host.name for host in cluster.ranks] == ["node1", "node3", "node2"]
+    assert [host.nic for host in cluster.ranks] == ["eth0", "eth0", "ens5"]
+    assert cluster.name == "mine"
+    assert cluster.webui == cluster.head
+    assert cluster.head.login.user == "ubuntu"
+    assert cluster.settings.engine_args == ["--mem-fraction-static", "0.8"]
+    assert cluster.settings.engine_env == {"NCCL_DEBUG": "INFO", "NCCL_IB_TIMEOUT": "22"}
+
+
+def test_extra_variables_win(tmp_path: Path) -> None:
+    cluster = load([write(tmp_path, GOOD)], ["engine_port=31000", "@" + str(_extra_file(tmp_path))])
+    assert cluster.settings.engine_port == 31000
+    assert cluster.settings.webui_port == 9090
+
+
+def _extra_file(tmp_path: Path) -> Path:
+    path = tmp_path / "extra.yml"
+    path.write_text("webui_port: 9090\n")
+    return path
+
+
+def test_a_webui_host_of_its_own(tmp_path: Path) -> None:
+    cluster = load([write(tmp_path, GOOD + "\n[webui]\nchat ansible_host=192.0.2.20\n")])
+    assert cluster.webui.name == "chat"
+    assert [host.name for host in cluster.hosts] == ["node1", "node3", "node2", "chat"]
+
+
+def test_no_such_inventory(tmp_path: Path) -> None:
+    error = refusal(tmp_path / "nowhere.ini")
+    assert "no such inventory" in error.what
+    assert "deploy init nowhere.ini" in str(error)
+
+
+def test_no_head(tmp_path: Path) -> None:
+    error = refusal(write(tmp_path, GOOD.replace("[head]", "[heads]")))
+    assert "no head" in error.what
+    assert "[head]" in str(error.hint)
+
+
+def test_two_heads(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace("[workers]\n", ""))
+    error = refusal(path)
+    assert error.what == "two heads: node1, node3, node2"
+    assert error.where == f"{path}:4"
+
+
+def test_a_worker_listed_twice(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace("[all:vars]", "node3 ansible_host=192.0.2.13\n\n[all:vars]"))
+    error = refusal(path)
+    assert "node3 is listed twice in [workers]" in error.what
+    assert error.where == f"{path}:8"
+
+
+def test_one_server_under_two_names(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace("192.0.2.12", "192.0.2.13"))
+    error = refusal(path)
+    assert error.what == "node3 and node2 have the same address 192.0.2.13"
+    assert error.where == f"{path}:6"
+
+
+def test_the_head_among_the_workers(tmp_path: Path) -> None:
+    error = refusal(write(tmp_path, GOOD.replace("[workers]", "[workers]\nnode1")))
+    assert "both head and worker" in error.what
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("engin_port", "engine_port"), ("docker_engine_data_rot", "docker_engine_data_root"), ("nick", "nic")],
+)
+def test_a_misspelled_variable(tmp_path: Path, wrong: str, right: str) -> None:
+    path = write(tmp_path, GOOD + f"{wrong}=1\n")
+    error = refusal(path)
+    assert error.what == f"unknown variable {wrong}"
+    assert error.hint == f"Did you mean {right}?"
+    assert error.where == f"{path}:{len(path.read_text().splitlines())}"
+
+
+def test_a_misspelled_variable_in_group_vars(tmp_path: Path) -> None:
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "all.yml").write_text("---\nengine_prot: 1\n")
+    error = refusal(write(tmp_path, GOOD))
+    assert error.where == f"{tmp_path}/group_vars/all.yml:2"
+
+
+def test_a_misspelled_extra_variable(tmp_path: Path) -> None:
+    error = refusal(write(tmp_path, GOOD), "modle=x")
+    assert error.where == "extra variables (-e)"
+    assert "Did you mean model?" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("engine_port=99999", "less than or equal to 65535"),
+        ("engine=vlm", "'sglang'"),
+        ("tensor_parallel=zero", "valid integer"),
+        ("engine_env=NCCL_DEBUG", "'NCCL_DEBUG' is not of the form NAME=VALUE"),
+        ("shm_size=lots", "pattern"),
+    ],
+)
+def test_a_wrong_value_names_its_line(tmp_path: Path, line: str, message: str) -> None:
+    text = "\n".join(kept for kept in GOOD.splitlines() if not kept.startswith(line.partition("=")[0]))
+    path = write(tmp_path, f"{text}\n{line}\n")
+    error = refusal(path)
+    assert message in error.what
+    assert error.where == f"{path}:{len(path.read_text().splitlines())}"
+
+
+def test_a_setting_that_differs_between_hosts(tmp_path: Path) -> None:
+    error = refusal(write(tmp_path, GOOD.replace("nic=ens5", "engine_port=30001")))
+    assert "engine_port is a setting of the whole cluster" in error.what
+
+
+def test_no_model(tmp_path: Path) -> None:
+    error = refusal(write(tmp_path, GOOD.replace("model=deepseek-ai/DeepSeek-R1\n", "")))
+    assert error.what == "no model is named"
+
+
+def test_a_host_without_an_address(tmp_path: Path) -> None:
+    path = write(tmp_path, GOOD.replace("node3 ansible_host=192.0.2.13", "node3"))
+    error = refusal(path)
+    assert "node3 has no address" in error.what
+    assert error.where == f"{path}:5"
+
+
+def test_an_inventory_that_ansible_cannot_read(tmp_path: Path) -> None:
+    error = refusal(write(tmp_path, "[head\nnode1\n"))
+    assert "cannot read the inventory" in error.what
