@@ -27,9 +27,7 @@ def describe(action: argparse.Action) -> dict[str, Any]:
     name = getattr(action.type, "__name__", None) if action.type else "str"
     text = re.sub(r"\s+", " ", action.help or "").strip()
     option: dict[str, Any] = {"flags": list(action.option_strings), "dest": action.dest}
-    if action.nargs == 0:
-        option["type"] = "flag"
-    elif isinstance(action, argparse.BooleanOptionalAction):
+    if action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction):
         option["type"] = "flag"
     else:
         option["type"] = TYPES.get(str(name), "str")
@@ -58,8 +56,9 @@ def main() -> int:
     options = [describe(action) for action in parser._actions if action.option_strings]
     target = Path(sys.argv[1]) / f"arguments-{sglang.__version__}.json"
     lines = ",\n".join(f"  {json.dumps(option, ensure_ascii=False)}" for option in options)
-    header = f'"version": "{sglang.__version__}",\n "source": "ServerArgs.add_cli_args, by tools/sglang_arguments.py"'
-    target.write_text(f'{{\n {header},\n "options": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+    source = "ServerArgs.add_cli_args, by tools/sglang_arguments.py"
+    header = f'"version": "{sglang.__version__}",\n "source": "{source}",\n'
+    target.write_text(f'{{\n {header} "options": [\n{lines}\n ]\n}}\n', encoding="utf-8")
     print(f"{target}: {len(options)} options")
     return 0
 

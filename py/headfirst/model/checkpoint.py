@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headfirst.errors import InputError
 
-# safetensors dtype name -> bytes of one element (https://github.com/huggingface/safetensors, README "Format").
+# safetensors dtype name -> bytes of one element (README of the safetensors project, "Format").
 ELEMENT_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
@@ -113,7 +113,7 @@ def from_config(
             raise InputError(
                 f"config.json has no usable {key!r}, which the plan needs.",
                 where=where,
-                hint="Is this the config.json of a decoder-only language model? Copy it from the model's page.",
+                hint="Is this the config.json of a decoder-only language model? See the model's page.",
             )
         return value
 

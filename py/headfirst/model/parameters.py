@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from headfirst.model.checkpoint import Checkpoint
+from headfirst.model.checkpoint import Checkpoint, Mla, Moe
 
 
 class Split(Enum):
     """How tensor parallelism spreads a tensor."""
 
     SHARDED = "sharded"  # every rank holds 1/tp
-    KV = "kv"  # by KV heads: 1/min(tp, kv_heads)
+    HEADS = "heads"  # by attention heads: 1/tp of the ranks that share one request's attention
+    KV = "kv"  # likewise, by KV heads, of which every rank holds at least one
     WHOLE = "whole"  # every rank holds all of it
 
 
@@ -100,9 +101,9 @@ def _tensors(model: Checkpoint) -> Iterator[Tensor]:
 
 def _layer(model: Checkpoint, layer: int, place: Place) -> Iterator[Tensor]:
     yield Tensor(1, model.hidden_size, Split.WHOLE, place, linear=False, count=2)  # the two norms
-    yield from _latent_attention(model, place) if model.mla else _attention(model, place)
+    yield from _latent_attention(model, model.mla, place) if model.mla else _attention(model, place)
     if model.moe and layer >= model.moe.first_dense_layers:
-        yield from _experts(model, place)
+        yield from _experts(model, model.moe, place)
     else:
         yield from _mlp(model.hidden_size, model.intermediate_size, place)
 
@@ -110,35 +111,33 @@ def _layer(model: Checkpoint, layer: int, place: Place) -> Iterator[Tensor]:
 def _attention(model: Checkpoint, place: Place) -> Iterator[Tensor]:
     query = model.attention_heads * model.head_dim
     kv = model.kv_heads * model.head_dim
-    yield Tensor(query, model.hidden_size, Split.SHARDED, place)
+    yield Tensor(query, model.hidden_size, Split.HEADS, place)
     yield Tensor(kv, model.hidden_size, Split.KV, place, count=2)
-    yield Tensor(model.hidden_size, query, Split.SHARDED, place)
+    yield Tensor(model.hidden_size, query, Split.HEADS, place)
     if model.architecture == "Qwen2ForCausalLM":  # biases of q, k, v
-        yield Tensor(1, query, Split.SHARDED, place, linear=False)
+        yield Tensor(1, query, Split.HEADS, place, linear=False)
         yield Tensor(1, kv, Split.KV, place, linear=False, count=2)
     if model.architecture == "Qwen3ForCausalLM":  # norms of q and k
         yield Tensor(1, model.head_dim, Split.WHOLE, place, linear=False, count=2)
 
 
-def _latent_attention(model: Checkpoint, place: Place) -> Iterator[Tensor]:
-    mla, heads, hidden = model.mla, model.attention_heads, model.hidden_size
-    assert mla is not None
+def _latent_attention(model: Checkpoint, mla: Mla, place: Place) -> Iterator[Tensor]:
+    heads, hidden = model.attention_heads, model.hidden_size
     query = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
     if mla.q_lora_rank:
         yield Tensor(mla.q_lora_rank, hidden, Split.WHOLE, place)
         yield Tensor(1, mla.q_lora_rank, Split.WHOLE, place, linear=False)
-        yield Tensor(query, mla.q_lora_rank, Split.SHARDED, place)
+        yield Tensor(query, mla.q_lora_rank, Split.HEADS, place)
     else:
-        yield Tensor(query, hidden, Split.SHARDED, place)
+        yield Tensor(query, hidden, Split.HEADS, place)
     yield Tensor(mla.kv_lora_rank + mla.qk_rope_head_dim, hidden, Split.WHOLE, place)
     yield Tensor(1, mla.kv_lora_rank, Split.WHOLE, place, linear=False)
-    yield Tensor(heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, Split.SHARDED, place)
-    yield Tensor(hidden, heads * mla.v_head_dim, Split.SHARDED, place)
+    yield Tensor(heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, Split.HEADS, place)
+    yield Tensor(hidden, heads * mla.v_head_dim, Split.HEADS, place)
 
 
-def _experts(model: Checkpoint, place: Place) -> Iterator[Tensor]:
-    moe, hidden = model.moe, model.hidden_size
-    assert moe is not None
+def _experts(model: Checkpoint, moe: Moe, place: Place) -> Iterator[Tensor]:
+    hidden = model.hidden_size
     yield Tensor(moe.experts, hidden, Split.WHOLE, place, linear=False)  # router
     yield Tensor(1, moe.experts, Split.WHOLE, place, linear=False, fp32=True)  # e_score_correction_bias
     yield from _mlp(hidden, moe.intermediate_size, place, count=moe.experts)

@@ -64,7 +64,8 @@ def find(name: str, *, where: str | None = None) -> Gpu:
     if plain in spellings:
         return gpus[spellings[plain]]
     # "A100" alone says too little: there is one with 40 GB and one with 80 GB.
-    sizes = [known for spelling, known in spellings.items() if plain and re.fullmatch(plain + r"\d+g", spelling)]
+    sized = re.compile(re.escape(plain) + r"\d+g")
+    sizes = [known for spelling, known in spellings.items() if plain and sized.fullmatch(spelling)]
     near = sizes or [spellings[s] for s in difflib.get_close_matches(plain, spellings, n=3, cutoff=0.5)]
     near = list(dict.fromkeys(near))
     hint = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(gpus)}."

@@ -1,0 +1,164 @@
+"""Check engine arguments against the engine's own parser, kept as data, without the engine.
+
+The specification is JSON with one object an option: flags, dest, type (str, int, float, human_int, json,
+flag), and where they apply nargs, choices, default, deprecated, required, help.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headfirst.engines.base import Arguments, Problem
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_HUMAN = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Specification:
+    """The options of one engine version.
+
+    `removed` maps a flag of an older version to what to write instead; `owned` maps a destination to the
+    sentence that says where the plan takes it from.
+    """
+
+    engine: str
+    options: Mapping[str, Mapping[str, Any]]  # by flag
+    removed: Mapping[str, str]
+    owned: Mapping[str, str]
+
+
+def specification(
+    engine: str, options: Iterable[Mapping[str, Any]], removed: Mapping[str, str], owned: Mapping[str, str]
+) -> Specification:
+    """Index `options` by every spelling."""
+    by_flag = {flag: option for option in options for flag in option["flags"]}
+    return Specification(engine=engine, options=by_flag, removed=removed, owned=owned)
+
+
+def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
+    """Read `arguments` as the engine's parser would, and tell everything that it would refuse.
+
+    Abbreviated flags are refused too: the next release may have a second flag with the same beginning.
+    """
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not _is_flag(word):
+            problems.append(Problem(word, f"{word!r} stands where a flag should.", "Flags begin with '--'."))
+            continue
+        flag, has_value, attached = word.partition("=")
+        given = [attached] if has_value else []
+        while not has_value and rest and not _is_flag(rest[0]):
+            if _full(spec.options.get(flag), given):
+                break
+            given.append(rest.pop(0))
+        option = spec.options.get(flag)
+        problem = _flag_problem(spec, flag, values) if option is None else _owned(spec, option, flag, values)
+        if problem is None and option is not None:
+            problem = _store(option, flag, given, values)
+        if problem is not None:
+            problems.append(problem)
+    return Arguments(values=values, problems=tuple(problems))
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word)
+
+
+def _full(option: Mapping[str, Any] | None, given: Sequence[str]) -> bool:
+    """Whether the option takes no further word."""
+    if option is None:
+        return False  # an unknown flag swallows its words, so that they are not reported again
+    if option["type"] == "flag":
+        return True
+    return option.get("nargs") in (None, "?") and len(given) == 1
+
+
+def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> Problem:
+    if flag in spec.removed:
+        return Problem(flag, f"{spec.engine} no longer has {flag}.", spec.removed[flag])
+    longer = [known for known in spec.options if known.startswith(flag)] if len(flag) > 3 else []
+    dests = {spec.options[known]["dest"] for known in longer}
+    if len(dests) == 1:
+        owned = _owned(spec, spec.options[longer[0]], flag, values)
+        return owned or Problem(flag, f"{flag} is cut short.", f"Write {longer[0]}.")
+    near = difflib.get_close_matches(flag.replace("_", "-"), spec.options, n=1, cutoff=0.6)
+    return Problem(flag, f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None)
+
+
+def _owned(
+    spec: Specification, option: Mapping[str, Any], flag: str, values: Mapping[str, Any]
+) -> Problem | None:
+    if option["dest"] in spec.owned:
+        return Problem(flag, f"{flag} is set by the plan.", spec.owned[option["dest"]])
+    if option["dest"] in values:
+        return Problem(flag, f"{flag} is given twice.", "Keep one of them.")
+    return None
+
+
+def _store(
+    option: Mapping[str, Any], flag: str, given: Sequence[str], values: dict[str, Any]
+) -> Problem | None:
+    """Put the typed value into `values`, or tell why the engine would refuse it."""
+    dest, nargs = option["dest"], option.get("nargs")
+    if option["type"] == "flag":
+        if given:
+            return Problem(flag, f"{flag} takes no value, but {given[0]!r} is given.")
+        values[dest] = option.get("const", not flag.startswith("--no-"))
+        return None
+    if not given and nargs not in ("*", "?"):
+        return Problem(flag, f"{flag} needs a value.", _expected(option))
+    typed = []
+    for text in given:
+        try:
+            typed.append(_CONVERTERS[option["type"]](text))
+        except ValueError:
+            return Problem(flag, f"{flag} cannot take {text!r}.", _expected(option))
+        if "choices" in option and typed[-1] not in option["choices"]:
+            near = difflib.get_close_matches(text, map(str, option["choices"]), n=1, cutoff=0.5)
+            choices = f"Its values are {', '.join(map(str, option['choices']))}."
+            hint = f"Did you mean {near[0]}? {choices}" if near else choices
+            return Problem(flag, f"{flag} cannot be {text!r}.", hint)
+    if nargs is None:
+        values[dest] = typed[0]
+    elif nargs == "?":
+        values[dest] = typed[0] if typed else True
+    else:
+        values[dest] = typed
+    return None
+
+
+def _expected(option: Mapping[str, Any]) -> str:
+    kinds = {"int": "a whole number", "float": "a number", "human_int": "a number such as 8192 or 8Ki"}
+    if "choices" in option:
+        return f"Its values are {', '.join(map(str, option['choices']))}."
+    return f"It takes {kinds.get(option['type'], 'JSON' if option['type'] == 'json' else 'a text')}."
+
+
+def _human_int(text: str) -> int:
+    match = _HUMAN.fullmatch(text.strip())
+    if match is None:
+        return int(text)
+    number, unit = match.groups()
+    if unit is None or unit.endswith("i"):
+        return int(number) * _UNITS.get(unit or "", 1)
+    return int(float(number) * _UNITS[unit])
+
+
+_CONVERTERS: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "human_int": _human_int,
+    "json": json.loads,
+}

@@ -1,0 +1,151 @@
+"""How SGLang 0.5.23 divides a GPU's memory, before the model is loaded.
+
+Source: sglang/srt/arg_groups/memory_hook.py (handle_gpu_memory_settings, reserve_for_graph_mb,
+reserve_for_deepep_a2a_mb), cuda_graph_hook.py (the captured sizes), speculative_hook.py (48 requests) and
+model_executor/pool_configurator.py (bytes per token). Multimodal models, disaggregation and
+SGLANG_ENABLE_POST_CAPTURE_KV_SIZING (off by default) divide it otherwise and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headfirst.engines.base import MemoryUse
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.plan.gpus import MIB, Gpu
+from headfirst.plan.parallel import Parallel
+
+# (memory below this many MiB, chunked prefill, decode batch with tp < 4, with tp >= 4)
+_DEFAULTS = (
+    (20 * 1024, 2048, 8, 8),
+    (35 * 1024, 4096, 48, 160),
+    (60 * 1024, 4096, 32, 160),
+    (160 * 1024, 8192, 256, 512),
+)
+_LARGEST = (16384, 512, 512)
+_MAX_PREFILL_TOKENS = 16384
+_SPECULATIVE_REQUESTS = 48
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """What the engine resolves its arguments to."""
+
+    chunked_prefill: int
+    decode_batch: int  # 0: no decode graphs
+    prefill_sizes: int  # captured prefill sizes; 0: no prefill graphs
+    attention_data_parallel: int
+    deepep: bool
+    draft_layers: int
+
+
+def memory_use(checkpoint: Checkpoint, gpu: Gpu, parallel: Parallel, values: Mapping[str, Any]) -> MemoryUse:
+    """Bytes that the engine keeps out of weights and KV cache, item by item, and the fraction for these."""
+    settings = _resolve(checkpoint, gpu, parallel, values)
+    total_mib = gpu.memory_bytes // MIB
+    terms = _terms(checkpoint, total_mib, parallel, settings, values)
+    fraction = values.get("mem_fraction_static")
+    if fraction is None:
+        fraction = round((total_mib - sum(terms.values())) / total_mib, 3)
+    else:
+        terms = {"outside_mem_fraction_static": total_mib - float(fraction) * total_mib}
+    attention = max(1, parallel.tensor // settings.attention_data_parallel)
+    return MemoryUse(
+        terms={name: int(mib * MIB) for name, mib in terms.items() if mib},
+        static_fraction=float(fraction),
+        kv_bytes_per_token=_kv_bytes(checkpoint, attention, parallel, settings, values),
+        attention_tensor=attention,
+        draft_layers=settings.draft_layers,
+        max_tokens=values.get("max_total_tokens"),
+    )
+
+
+def _resolve(checkpoint: Checkpoint, gpu: Gpu, parallel: Parallel, values: Mapping[str, Any]) -> _Settings:
+    chunk, few, many = _LARGEST
+    for below, chunk_default, few_default, many_default in _DEFAULTS:
+        if gpu.memory_bytes // MIB < below:
+            chunk, few, many = chunk_default, few_default, many_default
+            break
+    chunk = values.get("chunked_prefill_size", chunk)
+    speculative = values.get("speculative_algorithm") is not None
+    requests = values.get("max_running_requests", _SPECULATIVE_REQUESTS if speculative else None)
+    batch = values.get("cuda_graph_max_bs_decode")
+    if batch is None:
+        batch = min(few if parallel.tensor < 4 else many, requests or _LARGEST[2])
+    if values.get("cuda_graph_bs_decode"):
+        batch = max(values["cuda_graph_bs_decode"])
+    no_graphs = values.get("disable_cuda_graph", False)
+    no_decode = no_graphs or values.get("disable_decode_cuda_graph", False)
+    # Pipeline stages capture no prefill graphs unless asked to.
+    no_prefill = no_graphs or values.get("disable_prefill_cuda_graph", False) or parallel.pipeline > 1
+    largest = min(chunk, values.get("max_total_tokens") or chunk)
+    return _Settings(
+        chunked_prefill=chunk,
+        decode_batch=0 if no_decode else batch,
+        prefill_sizes=0 if no_prefill else _captured_prefill_sizes(largest),
+        attention_data_parallel=values.get("attn_dp_size", 1),
+        deepep=values.get("moe_a2a_backend") == "deepep",
+        draft_layers=checkpoint.nextn_layers if speculative else 0,
+    )
+
+
+def _terms(
+    checkpoint: Checkpoint,
+    total_mib: int,
+    parallel: Parallel,
+    settings: _Settings,
+    values: Mapping[str, Any],
+) -> dict[str, float]:
+    """Reserved MiB by purpose."""
+    tokens = settings.chunked_prefill
+    if tokens <= 0:  # chunked prefill switched off
+        tokens = values.get("max_prefill_tokens", _MAX_PREFILL_TOKENS)
+    terms: dict[str, float] = {
+        "metadata": 512,
+        "activations": max(tokens, 2048) * 1.5,
+        "parallel_buffers": parallel.world / 8 * 1024,
+        "decode_graphs": settings.decode_batch * 2,
+    }
+    if settings.attention_data_parallel > 1:
+        padding = 4.5 if settings.decode_batch > 300 else 3
+        terms["data_parallel_attention"] = settings.decode_batch * settings.attention_data_parallel * padding
+    if settings.prefill_sizes:
+        terms["prefill_graphs"] = 1536 if checkpoint.mla else settings.prefill_sizes * 8
+        if settings.deepep:
+            terms["prefill_graphs"] += 1024
+    if total_mib > 60 * 1024:
+        terms["floor_10_gib"] = max(0.0, 10 * 1024 - sum(terms.values()))
+    if settings.deepep and settings.decode_batch:
+        terms["deepep_buffers"] = 2048
+    return terms
+
+
+def _captured_prefill_sizes(largest: int) -> int:
+    """How many prefill sizes the engine captures up to `largest` tokens."""
+    sizes = [
+        *range(4, 33, 4),
+        *range(48, 257, 16),
+        *range(288, 513, 32),
+        *range(576, 1025, 64),
+        *range(1280, 4097, 256),
+        *range(4608, largest + 1, 512),
+    ]
+    return sum(size <= largest for size in sizes)
+
+
+def _kv_bytes(
+    checkpoint: Checkpoint,
+    attention: int,
+    parallel: Parallel,
+    settings: _Settings,
+    values: Mapping[str, Any],
+) -> int:
+    """KV cache bytes of one token on one rank; MLA keeps one latent vector, the same on every rank."""
+    kind = values.get("kv_cache_dtype", "auto")
+    element = 2 if kind in ("auto", "bf16", "bfloat16") else 1
+    layers = -(-checkpoint.layers // parallel.pipeline) + settings.draft_layers
+    if checkpoint.mla:
+        return (checkpoint.mla.kv_lora_rank + checkpoint.mla.qk_rope_head_dim) * layers * element
+    return max(1, checkpoint.kv_heads // attention) * 2 * checkpoint.head_dim * layers * element

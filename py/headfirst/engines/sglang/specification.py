@@ -1,0 +1,50 @@
+"""SGLang's options as data: its own parser's, those it has removed, and those that the plan sets."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from headfirst.engines.argument_check import Specification, specification
+
+VERSION = "0.5.23"
+
+_OWNED = {
+    "model_path": "Set model in the inventory.",
+    "served_model_name": "Set served_model_name in the inventory.",
+    "tp_size": "Set tensor_parallel in the inventory.",
+    "pp_size": "Set pipeline_parallel in the inventory.",
+    "nnodes": "It follows from the hosts in [head] and [workers].",
+    "node_rank": "The head is rank 0, then the workers in the order of the inventory.",
+    "dist_init_addr": "It is the head's address; set dist_port in the inventory for another port.",
+    "host": "The plan chooses the address that the engine listens on.",
+    "port": "Set engine_port in the inventory.",
+    "device": "Set engine_device in the inventory.",
+    "config": "The plan mounts a file of its own there, with the API key.",
+    "api_key": "A key is made and passed in a file, so that it stands in no process list; leave it out.",
+    "admin_api_key": "Everyone who lists processes could read it; leave it out.",
+    "ssl_keyfile_password": "Everyone who lists processes could read it; use a key file without password.",
+}
+
+
+@cache
+def load() -> Specification:
+    """The specification of SGLang VERSION."""
+    folder = files("headfirst.engines.sglang")
+    options: list[dict[str, Any]] = _read(folder.joinpath(f"arguments-{VERSION}.json"))["options"]
+    removed = _read(folder.joinpath("removed.json"))["flags"]
+    return specification(f"SGLang {VERSION}", options, {f: _advice(e) for f, e in removed.items()}, _OWNED)
+
+
+def _read(path: Any) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def _advice(entry: dict[str, Any]) -> str:
+    older, newer = entry["between"]
+    gone = f"It went between {older} and {newer}"
+    instead = entry["instead"]
+    return f"{gone}; write {instead}." if instead else f"{gone} without a successor; leave it out."
