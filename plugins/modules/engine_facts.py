@@ -1,0 +1,139 @@
+"""Module: what role docker_engine must know of a node before it decides anything. Standard library only."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: engine_facts
+short_description: Look at the Docker Engine of a node and at its configuration
+version_added: 0.1.0
+description:
+  - Reads in one round trip which engine is there, whether it answers, and how it is configured.
+  - Changes nothing. Does not need Python's docker SDK.
+author: The Headfirst authors
+attributes:
+  check_mode:
+    description: Changes nothing, so check mode is the same.
+    support: full
+options:
+  config_file:
+    description: The engine's configuration, JSON.
+    type: path
+    default: /etc/docker/daemon.json
+  files:
+    description: Glob patterns of further files that the engine reads when it starts.
+    type: list
+    elements: str
+    default: []
+"""
+
+EXAMPLES = r"""
+- name: Look at the engine
+  headfirst.serving.engine_facts:
+    files: [/etc/systemd/system/docker.service.d/*.conf]
+"""
+
+RETURN = r"""
+engine:
+  description:
+    - Keys installed, snap, sdk and stale (bools; stale means that the engine started before its
+      files were written), os_id, os_codename, config (what config_file holds), files (path to SHA-256), info,
+      the engine's answer to GET /info, empty when it does not answer.
+  type: dict
+  returned: always
+"""
+
+import glob
+import hashlib
+import http.client
+import importlib.util
+import json
+import os
+import shutil
+import socket
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils.host_facts import os_release
+
+SOCKET = "/var/run/docker.sock"
+PID_FILE = "/var/run/docker.pid"
+TIMEOUT_S = 20.0
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP over the engine's socket."""
+
+    def connect(self) -> None:
+        """Open the socket."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(TIMEOUT_S)
+        self.sock.connect(SOCKET)
+
+
+def info() -> t.Dict[str, t.Any]:
+    """The engine's answer to GET /info; empty when there is no engine or it does not answer."""
+    connection = UnixConnection("localhost")
+    try:
+        connection.request("GET", "/info")
+        return json.loads(connection.getresponse().read())
+    except (OSError, http.client.HTTPException):
+        return {}
+    finally:
+        connection.close()
+
+
+def config(module: AnsibleModule, path: str) -> t.Dict[str, t.Any]:
+    """The content of daemon.json; empty when it is absent."""
+    if not os.path.exists(path):
+        return {}
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    try:
+        return json.loads(text or "{}")
+    except ValueError as error:
+        module.fail_json(
+            msg=f"{path} is not JSON: {error}. Correct it, or move it away; the role would merge into it."
+        )
+
+
+def sha256(path: str) -> str:
+    """SHA-256 of a small file, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def stale(paths: t.List[str]) -> bool:
+    """True when one of `paths` is younger than the running engine."""
+    if not os.path.exists(PID_FILE):
+        return False
+    started = os.stat(PID_FILE).st_mtime
+    return any(os.stat(path).st_mtime > started for path in paths if os.path.exists(path))
+
+
+def main() -> None:
+    """Look and exit."""
+    module = AnsibleModule(
+        argument_spec={
+            "config_file": {"type": "path", "default": "/etc/docker/daemon.json"},
+            "files": {"type": "list", "elements": "str", "default": []},
+        },
+        supports_check_mode=True,
+    )
+    release = os_release()
+    paths = [path for pattern in module.params["files"] for path in sorted(glob.glob(pattern))]
+    engine = {
+        "installed": shutil.which("dockerd") is not None,
+        "snap": os.path.exists("/snap/docker"),
+        "sdk": importlib.util.find_spec("docker") is not None,
+        "os_id": release.get("ID", ""),
+        "os_codename": release.get("VERSION_CODENAME", ""),
+        "config": config(module, module.params["config_file"]),
+        "files": {path: sha256(path) for path in paths},
+        "stale": stale([module.params["config_file"], *paths]),
+        "info": info(),
+    }
+    module.exit_json(changed=False, engine=engine)
+
+
+if __name__ == "__main__":
+    main()
