@@ -1,0 +1,342 @@
+"""run_playbook with the real ansible-runner, over connection local."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from headfirst.errors import NotReadyError
+from headfirst.run.events import Event, HostFailed, Progress, RunDone, RunStarted, StageDone, StageStarted
+from headfirst.run.failures import to_error
+from headfirst.run.result import RunResult
+from headfirst.run.runner import run_playbook
+
+SECRET = 'tok"en-5f2e'
+INVENTORY = """\
+[all]
+node1
+node2
+[all:vars]
+ansible_connection=local
+ansible_python_interpreter=/usr/bin/python3
+"""
+
+
+class Collector:
+    """A reporter that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.ticks = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def handle(self, event: Event) -> None:
+        self.events.append(event)
+
+    def tick(self) -> None:
+        self.ticks += 1
+
+
+@pytest.fixture
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty TMPDIR of the test's own, to see what a run leaves behind; its path is short, as in life."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setattr("tempfile.tempdir", folder)
+        monkeypatch.setenv("TMPDIR", folder)
+        yield Path(folder)
+
+
+def play(tmp_path: Path, text: str, collector: Collector | None = None, **options: Any) -> RunResult:
+    (tmp_path / "hosts.ini").write_text(INVENTORY)
+    (tmp_path / "play.yml").write_text(textwrap.dedent(text))
+    return run_playbook(
+        tmp_path / "play.yml",
+        [tmp_path / "hosts.ini"],
+        reporter=collector or Collector(),
+        log_file=tmp_path / "run.log",
+        **options,
+    )
+
+
+def test_stages_changes_and_secrets(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_TOKEN", SECRET)
+    collector = Collector()
+    result = play(
+        tmp_path,
+        """
+        - name: check | Look
+          hosts: all
+          gather_facts: false
+          tasks:
+            - name: Show the secret and the environment
+              ansible.builtin.debug: {msg: "{{ token }} {{ lookup('env', 'SOME_TOKEN') }}"}
+        - name: nobody | No host takes part
+          hosts: localhost
+          gather_facts: false
+          tasks: []
+        - name: host | First
+          hosts: all
+          gather_facts: false
+          tasks:
+            - name: Change
+              ansible.builtin.command: {cmd: "true"}
+            - name: Fail and be mended
+              block:
+                - ansible.builtin.command: {cmd: "false"}
+              rescue:
+                - ansible.builtin.debug: {msg: mended}
+        - name: host | Second
+          hosts: node1
+          gather_facts: false
+          tasks:
+            - name: Publish
+              ansible.builtin.set_stats: {data: {answer: 42}}
+        """,
+        collector,
+        extra_vars={"token": SECRET},
+        secrets=[SECRET],
+    )
+    assert result.ok
+    assert not result.cancelled
+    assert result.failed == []
+    assert result.changed == {"node1": 1, "node2": 1}
+    assert result.stats == {"answer": 42}
+    assert [stage for stage, _ in result.stages] == ["check", "host"]
+    assert 0 < sum(seconds for _, seconds in result.stages) <= result.seconds
+    assert isinstance(collector.events[0], RunStarted)
+    assert isinstance(collector.events[-1], RunDone)
+    stages = [event for event in collector.events if isinstance(event, (StageStarted, StageDone))]
+    assert [event.stage for event in stages] == ["check", "check", "host", "host"]
+    log = (tmp_path / "run.log").read_text()
+    assert "TASK [Change]" in log
+    assert "********" in log
+    for text in (log, repr(collector.events), repr(result)):
+        assert "5f2e" not in text
+    assert (tmp_path / "run.log").stat().st_mode & 0o777 == 0o600
+    assert list(scratch.glob("hf-*")) == []
+
+
+def test_secrets_are_gone_from_disk_while_the_run_lasts(tmp_path: Path) -> None:
+    result = play(
+        tmp_path,
+        """
+        - name: check | Look for the secret in the run's own folder
+          hosts: node1
+          gather_facts: false
+          tasks:
+            - name: Search
+              ansible.builtin.command:
+                cmd: grep -rl {{ token }} {{ lookup('env', 'HEADFIRST_PROGRESS') | dirname }}
+              register: search
+              failed_when: search.rc != 1
+        """,
+        extra_vars={"token": "plain-7be1"},
+    )
+    assert result.ok, result
+
+
+def test_check_mode_and_limit_reach_ansible(tmp_path: Path) -> None:
+    result = play(
+        tmp_path,
+        """
+        - name: host | Write
+          hosts: all
+          gather_facts: false
+          tasks:
+            - name: Copy
+              ansible.builtin.copy:
+                dest: "{{ playbook_dir }}/made-{{ inventory_hostname }}"
+                content: "new\\n"
+                mode: "0644"
+            - name: Skipped by tag
+              ansible.builtin.fail: {}
+              tags: [broken]
+        """,
+        check=True,
+        diff=True,
+        limit="node2",
+        skip_tags="broken",
+    )
+    assert result.ok
+    assert result.changed == {"node2": 1}
+    assert list(tmp_path.glob("made-*")) == []
+    assert "+new" in (tmp_path / "run.log").read_text()
+
+
+def test_failure_names_host_task_and_reason(tmp_path: Path) -> None:
+    collector = Collector()
+    result = play(
+        tmp_path,
+        """
+        - name: serve | Start
+          hosts: all
+          gather_facts: false
+          tasks:
+            - name: Try each
+              ansible.builtin.command: {cmd: "ls {{ item }}"}
+              loop: [/, /not/there]
+              when: inventory_hostname == 'node2'
+        """,
+        collector,
+    )
+    assert not result.ok
+    (failure,) = result.failed
+    assert (failure.host, failure.stage, failure.task) == ("node2", "serve", "Try each")
+    assert "/not/there" in failure.message
+    assert [event.host for event in collector.events if isinstance(event, HostFailed)] == ["node2"]
+    error = to_error(result)
+    assert (error.exit_code, error.where) == (1, "node2")
+    assert "serve" in (error.hint or "")
+    assert str(result.log_file) in (error.hint or "")
+
+
+def test_closed_port_is_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "ssh.ini").write_text("node1 ansible_connection=ssh ansible_host=127.0.0.1 ansible_port=1\n")
+    (tmp_path / "play.yml").write_text(
+        "- name: check | Reach\n  hosts: all\n  gather_facts: false\n"
+        "  tasks: [{name: Ping, ansible.builtin.ping: }]\n"
+    )
+    result = run_playbook(
+        tmp_path / "play.yml", [tmp_path / "ssh.ini"], reporter=Collector(), log_file=tmp_path / "run.log"
+    )
+    assert [failure.host for failure in result.unreachable] == ["node1"]
+    error = to_error(result)
+    assert isinstance(error, NotReadyError)
+    assert "port 1" in error.what
+    assert "refused" in error.what
+
+
+def test_broken_playbook_says_so(tmp_path: Path) -> None:
+    result = play(tmp_path, "- name: x | y\n  hosts: all\n  roles: [no_such_role]\n")
+    assert not result.ok
+    assert "no_such_role" in (result.ansible_error or "")
+    assert "no_such_role" in to_error(result).what
+
+
+def test_progress_lines_become_events(tmp_path: Path) -> None:
+    collector = Collector()
+    lines = [
+        json.dumps({"host": "node1", "what": "copy", "done": n, "total": 2, "unit": "files"}) for n in (1, 2)
+    ]
+    result = play(
+        tmp_path,
+        f"""
+        - name: weights | Copy
+          hosts: node1
+          gather_facts: false
+          tasks:
+            - name: Report
+              ansible.builtin.shell: |
+                echo '{lines[0]}' >> "$HEADFIRST_PROGRESS"
+                sleep 0.5
+                echo broken >> "$HEADFIRST_PROGRESS"
+                echo '{lines[1]}' >> "$HEADFIRST_PROGRESS"
+        """,
+        collector,
+    )
+    states = [event for event in collector.events if isinstance(event, Progress)]
+    assert [(state.stage, state.host, state.done) for state in states] == [
+        ("weights", "node1", 1),
+        ("weights", "node1", 2),
+    ]
+    assert states[-1].rate is not None
+    assert states[-1].rate > 0
+    assert "not a line of progress: broken" in result.log_file.read_text()
+
+
+def test_reporter_that_breaks_stops_ansible(tmp_path: Path) -> None:
+    class Broken(Collector):
+        def handle(self, event: Event) -> None:
+            if isinstance(event, StageStarted):
+                raise BrokenPipeError
+
+    with pytest.raises(BrokenPipeError):
+        play(tmp_path, SLEEPER.format(command="sleep 297.31"), Broken())
+    assert running("297.31") == []
+
+
+SLEEPER = """
+- name: weights | Wait
+  hosts: all
+  gather_facts: false
+  tasks:
+    - name: Sleep
+      ansible.builtin.shell: {command}
+"""
+PROGRAM = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from test_run_playbook import Collector, play
+from headfirst.run.failures import to_error
+result = play(Path({folder!r}), {playbook!r})
+print(result.cancelled, result.ok, to_error(result).what, sep=";")
+"""
+
+
+def running(words: str) -> list[str]:
+    """Command lines of living processes that contain `words`."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if words in command and "test_run_playbook" not in command:
+                found.append(command)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("number", "command", "times"),
+    [
+        (signal.SIGINT, "sleep 298.11", 1),
+        (signal.SIGTERM, "sleep 298.12", 1),
+        (signal.SIGINT, "trap '' INT TERM; sleep 298.13; sleep 298.13", 1),
+        (signal.SIGINT, "sleep 298.14", 2),
+    ],
+    ids=["ctrl-c", "sigterm", "task-ignores-it", "ctrl-c-twice"],
+)
+def test_cancel_ends_what_was_started(
+    tmp_path: Path, scratch: Path, number: signal.Signals, command: str, times: int
+) -> None:
+    program = PROGRAM.format(
+        tests=str(Path(__file__).parent),
+        folder=str(tmp_path),
+        playbook=SLEEPER.format(command=f'"{command}"'),
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    marker = command.split()[-1]
+    assert running(marker) == [], "an earlier run left something behind"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment
+    ) as child:
+        deadline = time.monotonic() + 30
+        while len(running(f"sleep {marker}")) < 2 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert running(f"sleep {marker}"), "the task never started"
+        asked = time.monotonic()
+        for _ in range(times):
+            child.send_signal(number)
+            time.sleep(0.05)
+        out, _ = child.communicate(timeout=30)
+    assert out.strip() == "True;False;stopped before the end"
+    assert time.monotonic() - asked < 8
+    assert running(marker) == []
+    assert list(scratch.glob("hf-*")) == []
