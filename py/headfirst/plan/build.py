@@ -35,6 +35,7 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
     weights = _weights(cluster, checkpoint, convert=dtype.convert_to_bf16)
     served_name = settings.served_model_name or checkpoint.id.rstrip("/").rpartition("/")[2]
     image = settings.engine_image or engine.default_image(settings.engine_device)
+    engine_url = f"http://{cluster.head.address}:{settings.engine_port}"
     nodes = []
     for rank, host in enumerate(cluster.ranks):
         request = LaunchRequest(
@@ -57,13 +58,13 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
         world_size=sizes.world,
         convert_to_bf16=dtype.convert_to_bf16,
         convert_reason=dtype.reason,
-        fit=fit(checkpoint, gpu, sizes, engine=engine, dtype=dtype.dtype, arguments=arguments),
+        fit=fit(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments),
         weights=weights,
         engine_port=settings.engine_port,
         dist_port=settings.dist_port,
-        engine_url=f"http://{cluster.head.address}:{settings.engine_port}",
+        engine_url=engine_url,
         nodes=nodes,
-        webui=webui.plan(cluster, served_name),
+        webui=webui.plan(cluster, engine_url),
     )
 
 
@@ -138,4 +139,6 @@ def _node(cluster: Cluster, host: Host, engine: Engine, request: LaunchRequest, 
 
 def _with_config(parts: dict[str, Any]) -> dict[str, Any]:
     """The role `engine` writes the config file and mounts it at the same path."""
+    if ENGINE_CONFIG not in parts["argv"]:
+        return parts
     return parts | {"volumes": [*parts["volumes"], f"{ENGINE_CONFIG}:{ENGINE_CONFIG}:ro"]}

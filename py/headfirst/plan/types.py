@@ -65,6 +65,7 @@ class Webui(_Frozen):
     address: str
     port: int
     image: str
+    command: list[str]
     url: str
     env: dict[str, str]
     docker_run: list[str]
