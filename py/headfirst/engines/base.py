@@ -37,7 +37,7 @@ class LaunchRequest:
     nic: str | None = None
     hca: str | None = None
     ib_gid_index: int | None = None
-    cpu_cores: str | None = None  # cores of this rank's CPU threads, e.g. "0-1"
+    cpu_cores: str = "0-1"  # cores that each rank of this node computes on, with device=cpu
 
 
 @dataclass(frozen=True)

@@ -35,10 +35,11 @@ def nearest(id: str) -> list[str]:
 
 
 def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> Checkpoint | None:
-    """The catalogue's description of `id`, or None where it has none."""
-    entry = _entries().get(id)
-    if entry is None:
+    """The catalogue's description of `id` (in any case of letters), or None where it has none."""
+    known = {name.lower(): name for name in ids()}.get(id.lower())
+    if known is None:
         return None
+    entry = _entries()[known]
     weights = entry["weights"]
     described = from_config(
         entry["config"],

@@ -33,8 +33,9 @@ def fit(
     dtype: str,
     arguments: Mapping[str, Any],
 ) -> Fit:
-    """Memory of one rank, term by term. `dtype` is what is served; `arguments` are the values of check_arguments.
+    """Memory of one rank, term by term.
 
+    `dtype` is what is served; `arguments` are the values of the engine's check_arguments.
     `reserved_bytes` is what the engine sets aside (all terms but `outside_engine`).
     `gpu` None (unknown, or CPU) gives fits=None with the weights' sizes only.
     """

@@ -1,0 +1,198 @@
+"""Describe a model on a hub from its config.json, its file list and its shards' headers, not its weights.
+
+Hugging Face: GET /api/models/ID/revision/REV?blobs=true and /ID/resolve/REV/FILE (hub API documentation).
+ModelScope: GET /api/v1/models/ID/repo/files and /api/v1/models/ID/repo?FilePath=FILE (package modelscope).
+Mirrors: HF_ENDPOINT and MODELSCOPE_DOMAIN; tokens of gated models: HF_TOKEN and MODELSCOPE_API_TOKEN.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from headfirst.errors import InputError, NotReadyError
+from headfirst.model import safetensors
+from headfirst.model.checkpoint import Checkpoint, Shard, from_config
+from headfirst.model.folder import INDEX
+from headfirst.model.safetensors import Header
+
+TIMEOUT = httpx.Timeout(20, connect=5)
+_PARALLEL_READS = 8
+_REDIRECTS_AND_RETRIES: dict[str, Any] = {"follow_redirects": True, "timeout": TIMEOUT}
+
+
+class HubUnreachableError(NotReadyError):
+    """No answer from the hub: no network, no name, a timeout, or the hub's own failure (5xx)."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """One hub's addresses. `listing` and `file` have fields {id}, {revision} and {file}."""
+
+    name: str
+    endpoint: str
+    listing: str
+    file: str
+    default_revision: str
+    token: str | None = None
+
+    @classmethod
+    def of(cls, source: str, environment: Mapping[str, str]) -> Hub:
+        """The hub called `source` (huggingface or modelscope), with the environment's mirror and token."""
+        if source == "huggingface":
+            endpoint = environment.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+            return cls(
+                "Hugging Face",
+                endpoint,
+                "/api/models/{id}/revision/{revision}?blobs=true",
+                "/{id}/resolve/{revision}/{file}",
+                "main",
+                environment.get("HF_TOKEN"),
+            )
+        if source == "modelscope":
+            domain = environment.get("MODELSCOPE_DOMAIN", "www.modelscope.cn").rstrip("/")
+            return cls(
+                "ModelScope",
+                domain if "://" in domain else f"https://{domain}",
+                "/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=true",
+                "/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
+                "master",
+                environment.get("MODELSCOPE_API_TOKEN"),
+            )
+        raise InputError(
+            f"Unknown model_source {source!r}.", hint="It can be modelscope, huggingface or path."
+        )
+
+
+def describe_hub(
+    hub: Hub, id: str, *, revision: str | None = None, transport: httpx.BaseTransport | None = None
+) -> Checkpoint:
+    """Describe `id` as the hub has it. HubUnreachableError without a network; InputError when the hub does
+    not know the model, or wants a token."""
+    at = revision or hub.default_revision
+    headers = {"Authorization": f"Bearer {hub.token}"} if hub.token else {}
+    with httpx.Client(
+        base_url=hub.endpoint, headers=headers, transport=transport, **_REDIRECTS_AND_RETRIES
+    ) as client:
+        session = _Session(client, hub, id, at)
+        config = session.json("config.json")
+        shards = session.shards()
+        if not shards:
+            raise InputError(
+                f"{id} has no safetensors weights on {hub.name}.",
+                hint="Choose a repository with *.safetensors; GGUF and .bin repositories cannot be served.",
+            )
+        total_bytes = sum(shard.bytes or 0 for shard in shards)
+        if config.get("quantization_config"):
+            # Only headers tell how much of a quantised checkpoint is FP8.
+            with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+                found = list(pool.map(session.header, (shard.name for shard in shards)))
+            sizes, scales = safetensors.total(found)
+        else:
+            kind = {"float16": "F16", "float32": "F32"}.get(
+                config.get("torch_dtype", config.get("dtype", "")), "BF16"
+            )
+            sizes, scales = {kind: total_bytes}, 0
+    return from_config(
+        config,
+        id=id,
+        revision=revision,
+        total_bytes=total_bytes,
+        bytes_by_dtype=sizes,
+        scale_bytes=scales,
+        shards=shards,
+        source="hub",
+        where=f"{hub.endpoint} {id}@{at}",
+    )
+
+
+@dataclass(frozen=True)
+class _Session:
+    """Requests for one model at one revision."""
+
+    client: httpx.Client
+    hub: Hub
+    id: str
+    revision: str
+
+    def json(self, file: str) -> dict[str, Any]:
+        return self._json(self._file(file))
+
+    def shards(self) -> tuple[Shard, ...]:
+        """The weight files: those of the index where there is one, else all at the top of the repository."""
+        sizes = self._sizes()
+        names = {name for name in sizes if name.endswith(".safetensors") and "/" not in name}
+        if INDEX in sizes:
+            names = set(self.json(INDEX)["weight_map"].values())
+        return tuple(Shard(name=name, bytes=sizes[name]) for name in sorted(names))
+
+    def _sizes(self) -> dict[str, int]:
+        """File name -> bytes."""
+        url = self.hub.listing.format(id=self.id, revision=self.revision)
+        listing = self._json(url)
+        if "siblings" in listing:
+            return {entry["rfilename"]: entry.get("size") or 0 for entry in listing["siblings"]}
+        return {entry["Path"]: entry["Size"] for entry in listing["Data"]["Files"] if entry["Type"] == "blob"}
+
+    def header(self, file: str) -> Header:
+        """A shard's header, by two range requests."""
+        url, where = self._file(file), f"{self.id}/{file}"
+        begin = safetensors.PREFIX_BYTES
+        length = safetensors.header_length(self._get(url, 0, begin), where=where)
+        return safetensors.parse(self._get(url, begin, begin + length), where=where)
+
+    def _json(self, url: str) -> dict[str, Any]:
+        text = self._get(url)
+        try:
+            content: dict[str, Any] = json.loads(text)
+        except ValueError:
+            raise HubUnreachableError(
+                f"{self.hub.name} at {self.hub.endpoint} answers {url} with something that is no JSON.",
+                hint="Is there a proxy or a sign-in page in between?",
+            ) from None
+        return content
+
+    def _file(self, file: str) -> str:
+        return self.hub.file.format(id=self.id, revision=self.revision, file=file)
+
+    def _get(self, url: str, begin: int = 0, stop: int | None = None) -> bytes:
+        """The body, or its bytes from `begin` up to `stop`."""
+        headers = {} if stop is None else {"Range": f"bytes={begin}-{stop - 1}"}
+        try:
+            with self.client.stream("GET", url, headers=headers) as response:
+                self._refuse(response)
+                if stop is None:
+                    return response.read()
+                if response.status_code != httpx.codes.PARTIAL_CONTENT:
+                    raise HubUnreachableError(
+                        f"{self.hub.name} at {self.hub.endpoint} sends no parts of files.",
+                        hint="Use another mirror, or fetch the model and give its folder.",
+                    )
+                return response.read()
+        except httpx.HTTPError as error:
+            raise HubUnreachableError(
+                f"{self.hub.name} at {self.hub.endpoint} cannot be reached: {error or type(error).__name__}.",
+                hint="Check the network and the proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_DOMAIN.",
+            ) from error
+
+    def _refuse(self, response: httpx.Response) -> None:
+        """Raise for an answer that is no success."""
+        status = response.status_code
+        if status in (401, 403):
+            raise InputError(
+                f"{self.hub.name} refuses {self.id} (HTTP {status}): it is gated, private or misspelt.",
+                hint="Accept the model's licence on its page and set HF_TOKEN (or MODELSCOPE_API_TOKEN).",
+            )
+        if status == 404:
+            raise InputError(
+                f"{self.hub.name} has no {self.id} at revision {self.revision}.",
+                hint="Check model, model_source and model_revision: the hubs spell some models differently.",
+            )
+        if status >= 500:
+            raise HubUnreachableError(f"{self.hub.name} at {self.hub.endpoint} answers HTTP {status}.")
+        response.raise_for_status()
