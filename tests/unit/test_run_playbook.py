@@ -108,7 +108,7 @@ def test_stages_changes_and_secrets(tmp_path: Path, scratch: Path, monkeypatch: 
               ansible.builtin.set_stats: {data: {answer: 42}}
         """,
         collector,
-        extra_vars={"token": SECRET},
+        extra_vars=[json.dumps({"token": SECRET})],
         secrets=[SECRET],
     )
     assert result.ok
@@ -145,7 +145,7 @@ def test_secrets_are_gone_from_disk_while_the_run_lasts(tmp_path: Path) -> None:
               register: search
               failed_when: search.rc != 1
         """,
-        extra_vars={"token": "plain-7be1"},
+        extra_vars=["token=plain-7be1"],
     )
     assert result.ok, result
 

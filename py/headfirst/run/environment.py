@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-import headfirst
+from headfirst.collection import collection_root, is_checkout
 from headfirst.run.private_dir import PrivateDir
 
 MIN_FORKS = 20
@@ -50,16 +50,11 @@ def collections_path(private: PrivateDir) -> str:
     In a checkout the repository is the collection, so it is linked into the private folder; in an
     installed wheel it lies beside the package.
     """
-    package_parent = Path(headfirst.__file__).resolve().parents[1]
-    repository = package_parent.parent
-    if (repository / "galaxy.yml").is_file():
-        link = private.collections / "ansible_collections" / "headfirst" / "serving"
-        link.parent.mkdir(parents=True)
-        link.symlink_to(repository, target_is_directory=True)
+    if is_checkout():
         first = private.collections
+        link = first / "ansible_collections" / "headfirst" / "serving"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(collection_root(), target_is_directory=True)
     else:
-        first = package_parent
-    users = os.environ.get(
-        "ANSIBLE_COLLECTIONS_PATH", "~/.ansible/collections:/usr/share/ansible/collections"
-    )
-    return f"{first}:{users}"
+        first = collection_root().parents[2]
+    return f"{first}:{os.environ.get('ANSIBLE_COLLECTIONS_PATH', _DEFAULT_COLLECTIONS)}"

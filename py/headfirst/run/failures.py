@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.live import explain
 from headfirst.live.access import HostAccess
 from headfirst.run.events import Finding, HostFailed
-from headfirst.run.failure_rules import NOT_READY, UNREACHABLE, Rule
 from headfirst.run.result import RunResult
 
 _AGAIN = "The same command takes the work up where it stopped."
@@ -50,18 +49,11 @@ def _by_host(failures: Sequence[HostFailed], access: Mapping[str, HostAccess], l
 
 def _one(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstError:
     login = access.get(failure.host) or HostAccess(failure.host, failure.host)
-    text = _text(failure)
-    rule = _matching(UNREACHABLE, text) if failure.unreachable else None
-    rule = rule or _matching(NOT_READY, text)
-    if rule is not None:
-        words = _words(login, failure.message)
-        return NotReadyError(rule.what.format(**words), where=failure.host, hint=rule.fix.format(**words))
+    said = "\n".join([failure.message, *(str(failure.result.get(key) or "") for key in _TEXT_KEYS)])
     if failure.unreachable:
-        return NotReadyError(
-            f"the host does not answer: {failure.message}",
-            where=failure.host,
-            hint=f"Try: {login.ssh_command('true')}",
-        )
+        return explain.unreachable(login, said.strip())
+    if (error := explain.not_ready(login, said)) is not None:
+        return error
     if failure.result.get("argument_errors"):
         return InputError(failure.message, where=failure.host, hint=f"Task: {failure.task}.")
     return HeadfirstError(
@@ -77,34 +69,3 @@ def _from_findings(findings: Sequence[Finding], log: str) -> NotReadyError:
         if finding.fix:
             lines.append(f"    → {finding.fix}")
     return NotReadyError(f"{count} not ready", hint="\n".join([*lines, log]))
-
-
-def _matching(rules: Sequence[Rule], text: str) -> Rule | None:
-    return next((rule for rule in rules if rule.pattern.search(text)), None)
-
-
-def _text(failure: HostFailed) -> str:
-    said = [str(failure.result.get(key) or "") for key in _TEXT_KEYS]
-    return "\n".join([failure.message, *said])
-
-
-def _words(login: HostAccess, message: str) -> dict[str, str]:
-    """What a rule's sentences may name. ssh's own message knows the port and the key that it used."""
-    port = str(login.port or _found(r"port (\d+)", message) or 22)
-    key = login.private_key or _found(r"(?:no such identity: |Load key \"|for ')([^:\"']+)", message)
-    return {
-        "host": login.host,
-        "address": login.address,
-        "port": port,
-        "key": str(key or "that ssh tries"),
-        "key_name": login.address if port == "22" else f"[{login.address}]:{port}",
-        "known_hosts": str(login.known_hosts or "~/.ssh/known_hosts"),
-        "ssh": login.ssh_command("true"),
-        "ssh_do": login.ssh_command("sudo", "apt-get", "install", "-y", "python3"),
-        "ssh_df": login.ssh_command("df", "-h"),
-    }
-
-
-def _found(pattern: str, text: str) -> str | None:
-    match = re.search(pattern, text)
-    return match.group(1) if match else None

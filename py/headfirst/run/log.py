@@ -7,19 +7,14 @@ from datetime import datetime
 from pathlib import Path
 from typing import TextIO
 
+from headfirst.paths import state_dir
+
 KEEP = 20
-
-
-def state_dir() -> Path:
-    """The user's folder for Headfirst's records (XDG_STATE_HOME, else ~/.local/state)."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(base) / "headfirst"
 
 
 def new_log_file(cluster: str) -> Path:
     """Path of a fresh log `<cluster>-<time>.log`; the folder exists, older logs beyond KEEP are gone."""
-    folder = state_dir() / "logs"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = state_dir("logs")
     old = sorted(folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
     for path in old[: max(0, len(old) - KEEP + 1)]:
         path.unlink(missing_ok=True)

@@ -29,7 +29,7 @@ class PrivateDir:
 
     def forget_secrets(self, artifact_dir: str) -> None:
         """Delete what Ansible has read by now, so that not even a killed run leaves a secret behind."""
-        for path in (self.root / "env" / "extravars", Path(artifact_dir) / "command"):
+        for path in (self.root / "env" / "cmdline", Path(artifact_dir) / "command"):
             path.unlink(missing_ok=True)
 
     def close_connections(self) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import queue
+import shlex
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -31,7 +32,7 @@ def run_playbook(
     *,
     reporter: Reporter,
     log_file: Path,
-    extra_vars: Mapping[str, Any] | None = None,
+    extra_vars: Sequence[str] = (),
     limit: str | None = None,
     tags: str | None = None,
     skip_tags: str | None = None,
@@ -43,20 +44,23 @@ def run_playbook(
 ) -> RunResult:
     """Run `playbook` (a path, or a collection's playbook such as `headfirst.serving.up`) on the hosts.
 
-    `limit`, `tags`, `skip_tags`, `check`, `diff` and `verbosity` mean what they mean to ansible-playbook.
+    `extra_vars` (`KEY=VALUE`, `@FILE` or JSON), `limit`, `tags`, `skip_tags`, `check`, `diff` and `verbosity`
+    mean what they mean to ansible-playbook; a secret belongs into an inventory, because -e is seen by `ps`.
     Ansible's own output is appended to `log_file` (mode 0600) and to nothing else. No value of `secrets`
     reaches the log, an event or the result. Ctrl-C, SIGTERM and a closed terminal stop the run: the
     result then has `cancelled` set. A failed run is a result, not an exception (see failures.py). The caller
     opens `reporter` (it is a context manager), around one run or several.
     """
-    options = {
+    flags = [flag for flag, wanted in (("--check", check), ("--diff", diff)) if wanted]
+    for text in extra_vars:
+        flags += ["--extra-vars", text]
+    options: dict[str, Any] = {
         "playbook": str(playbook.resolve() if isinstance(playbook, Path) else playbook),
         "inventory": [str(path.resolve()) for path in inventories],
-        "extravars": dict(extra_vars or {}),
         "limit": limit,
         "tags": tags,
         "skip_tags": skip_tags,
-        "cmdline": " ".join(flag for flag, wanted in (("--check", check), ("--diff", diff)) if wanted),
+        "cmdline": shlex.join(flags),
         "verbosity": verbosity,
     }
     with private_dir() as private, open_log(log_file) as log:

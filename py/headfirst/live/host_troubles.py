@@ -1,7 +1,7 @@
-"""What Ansible, ssh and sudo say when a host is not ready, and what a person does about it. Data only.
+"""What ssh, sudo and Ansible say when a host is not ready, and what a person does about it. Data only.
 
-`what` and `fix` may hold {host}, {address}, {ssh} (the command that shows the trouble by hand), {key},
-{known_hosts} and {port}. The first rule whose pattern is found in the failure's text counts.
+`what` and `fix` may hold {host}, {address}, {port}, {key}, {key_name} (the host in known_hosts), {known_hosts},
+and commands to type: {ssh} (shows the trouble by hand), {ssh_python}, {ssh_df}. The first rule whose pattern is found in the failure's text counts.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ NOT_READY = (
     _rule(
         r"module interpreter .* was not found|/python3[^ ]*: (?:not found|no such file)",
         "{host} has no Python 3",
-        "Install it there: {ssh_do}",
+        "Install it there: {ssh_python}",
     ),
     _rule(
         r"no space left on device|errno 28\b|not enough free space|disk quota exceeded",

@@ -1,0 +1,54 @@
+"""What ssh or sudo said about a host → the error that a person reads."""
+
+from __future__ import annotations
+
+import re
+
+from headfirst.errors import NotReadyError
+from headfirst.live.access import HostAccess
+from headfirst.live.host_troubles import NOT_READY, UNREACHABLE, Rule
+
+
+def unreachable(access: HostAccess, said: str) -> NotReadyError:
+    """The error for a host that no command could be run on; `said` is what ssh (or paramiko) reported."""
+    known = _from_rules(access, said, UNREACHABLE + NOT_READY)
+    return known or NotReadyError(
+        f"the host does not answer on SSH: {said}",
+        where=access.host,
+        hint=f"Try: {access.ssh_command('true')}",
+    )
+
+
+def not_ready(access: HostAccess, said: str) -> NotReadyError | None:
+    """The error for a host that answers but lacks sudo, Python or disk space; None: it is something else."""
+    return _from_rules(access, said, NOT_READY)
+
+
+def _from_rules(access: HostAccess, said: str, rules: tuple[Rule, ...]) -> NotReadyError | None:
+    rule = next((rule for rule in rules if rule.pattern.search(said)), None)
+    if rule is None:
+        return None
+    words = _words(access, said)
+    return NotReadyError(rule.what.format(**words), where=access.host, hint=rule.fix.format(**words))
+
+
+def _words(access: HostAccess, said: str) -> dict[str, str]:
+    """What a rule's sentences may name. ssh's own message knows the port and the key that it used."""
+    port = str(access.port or _found(r"port (\d+)", said) or 22)
+    key = access.private_key or _found(r"(?:no such identity: |Load key \"|for ')([^:\"']+)", said)
+    return {
+        "host": access.host,
+        "address": access.address,
+        "port": port,
+        "key": str(key or "that ssh tries"),
+        "key_name": access.address if port == "22" else f"[{access.address}]:{port}",
+        "known_hosts": str(access.known_hosts or "~/.ssh/known_hosts"),
+        "ssh": access.ssh_command("true"),
+        "ssh_python": access.ssh_command("sudo", "apt-get", "install", "-y", "python3"),
+        "ssh_df": access.ssh_command("df", "-h"),
+    }
+
+
+def _found(pattern: str, text: str) -> str | None:
+    match = re.search(pattern, text)
+    return match.group(1) if match else None
