@@ -21,6 +21,7 @@ def print_plan(plan: Plan) -> None:
         f"TP {plan.tensor_parallel} × PP {plan.pipeline_parallel} = {plan.world_size} ranks of "
         f"{'a GPU' if plan.device == 'cuda' else 'CPU cores'} on {len(plan.nodes)} node(s)"
     )
+    console.print(f"Described by {escape(plan.model_described_by)}", soft_wrap=True)
     weights = plan.weights
     console.print(f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {escape(weights.directory)}", soft_wrap=True)
     to_bf16 = f"FP8 → BF16: yes, {weights.served_bytes / GB:,.1f} GB" if plan.convert_to_bf16 else "FP8 → BF16: no"
@@ -33,8 +34,8 @@ def print_plan(plan: Plan) -> None:
     table.add_row("–", plan.webui.host, plan.webui.address, f"{plan.webui.port} chat page")
     console.print(table)
     for node in plan.nodes:
-        _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run)
-    _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run)
+        _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run, node.image)
+    _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run, plan.webui.image)
 
 
 def _print_fit(console: Console, fit: Fit) -> None:
@@ -49,17 +50,16 @@ def _print_fit(console: Console, fit: Fit) -> None:
     console.print(f"KV cache: {fit.kv_bytes_per_token:,} bytes a token" + (f", {fit.kv_tokens:,} tokens" if fit.kv_tokens else ""))
 
 
-def _print_run(console: Console, title: str, line: list[str]) -> None:
+def _print_run(console: Console, title: str, line: list[str], image: str) -> None:
     """One option a line, ready to be pasted into a shell."""
     console.print(f"\n[bold]# {escape(title)}[/]")
-    words = [shlex.quote(word) for word in line]
-    lines, current = [], words[0]
-    for word in words[1:]:
-        if word.startswith("-"):
-            lines.append(current)
-            current = f"  {word}"
+    lines: list[str] = []
+    after_image = False
+    for word in line:
+        starts = word.startswith("--") or word == image or (after_image and lines[-1].strip() == image)
+        if starts or not lines:
+            lines.append(f"  {shlex.quote(word)}" if lines else word)
         else:
-            current += f" {word}"
-    console.print(escape(" \\\n".join([*lines, current])), soft_wrap=True)
-
-
+            lines[-1] += f" {shlex.quote(word)}"
+        after_image = after_image or word == image
+    console.print(escape(" \\\n".join(lines)), soft_wrap=True)

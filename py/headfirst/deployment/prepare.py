@@ -10,8 +10,8 @@ from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
 from headfirst.demo import checkpoint_dir
 from headfirst.deployment.probe import probe_hosts
-from headfirst.model import describe
 from headfirst.model.checkpoint import Checkpoint
+from headfirst.model.describe import describe
 from headfirst.plan.build import build
 from headfirst.plan.types import Plan
 

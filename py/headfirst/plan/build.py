@@ -49,6 +49,7 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
     return Plan(
         cluster=cluster.name,
         model=checkpoint.id,
+        model_described_by=f"{checkpoint.source}: {checkpoint.note}" if checkpoint.note else checkpoint.source,
         served_model_name=served_name,
         engine=engine.name,
         engine_version=engine.version,

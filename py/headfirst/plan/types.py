@@ -76,6 +76,7 @@ class Plan(_Frozen):
 
     cluster: str
     model: str
+    model_described_by: str  # folder | hub | catalogue, and why when it is not the best one
     served_model_name: str
     engine: str
     engine_version: str

@@ -1,0 +1,3 @@
+EXAMPLE = ""
+def run() -> None:
+    """logs"""
