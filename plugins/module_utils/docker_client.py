@@ -6,13 +6,13 @@ import typing as t
 
 try:
     import docker
-    from docker.errors import DockerException
+    from docker.errors import DockerException, NotFound
 
     SDK_ERROR: t.Optional[str] = None
 except ImportError as error:
     SDK_ERROR = str(error)
     # Something to catch in `except`; connect() has ended the module before it could be raised.
-    DockerException = Exception  # type: ignore[assignment,misc]
+    DockerException = NotFound = Exception  # type: ignore[assignment,misc]
 
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

@@ -1,0 +1,66 @@
+"""Action: send one large file over the connection in pieces, and go on where an interrupted transfer ended."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
+
+CHUNK = 32 * 2**20
+
+
+class ActionModule(ActionBase):
+    """Unlike ansible.builtin.copy, needs no space in the login user's home and can be taken up again."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {changed, dest, size (bytes), sent (bytes)}; AnsibleActionFail when the host cannot take it."""
+        _, args = self.validate_argument_spec(
+            argument_spec={
+                "src": {"type": "path", "required": True},
+                "dest": {"type": "path", "required": True},
+            }
+        )
+        source, dest = Path(args["src"]), args["dest"]
+        if not source.is_file():
+            raise AnsibleActionFail(f"There is no file {source} on the controller.")
+        size = source.stat().st_size
+        if self._size(dest) == size:
+            return {"changed": False, "dest": dest, "size": size, "sent": 0}
+        if self._task.check_mode:
+            return {"changed": True, "dest": dest, "size": size, "sent": 0}
+        start = min(max(self._size(f"{dest}.part"), 0), size)
+        self._send(source, f"{dest}.part", start, size, str((task_vars or {})["inventory_hostname"]))
+        self._command(f"mv {shlex.quote(dest + '.part')} {shlex.quote(dest)}")
+        return {"changed": True, "dest": dest, "size": size, "sent": size - start}
+
+    def _send(self, source: Path, part: str, start: int, size: int, host: str) -> None:
+        done = start
+        with source.open("rb") as file:
+            file.seek(start)
+            while chunk := file.read(CHUNK):
+                # At a given offset, so that a piece which is sent twice does no harm.
+                self._command(
+                    f"umask 077; dd of={shlex.quote(part)} bs=1M iflag=fullblock oflag=seek_bytes seek={done}"
+                    " conv=notrunc status=none",
+                    chunk,
+                )
+                done += len(chunk)
+                report(host, "copy image", done=done, total=size, unit="bytes", note=source.name)
+
+    def _size(self, path: str) -> int:
+        """Bytes of a file on the host, -1 when it is not there."""
+        return int(self._command(f"stat -c %s {shlex.quote(path)} 2>/dev/null || echo -1").strip())
+
+    def _command(self, command: str, data: bytes | None = None) -> str:
+        answer = self._low_level_execute_command(command, in_data=data)
+        if answer["rc"] != 0:
+            raise AnsibleActionFail(
+                f"{command.split(' of=')[0]} failed on the host: {answer['stderr'].strip()}"
+            )
+        return str(answer["stdout"])
