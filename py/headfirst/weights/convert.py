@@ -14,7 +14,7 @@ from headfirst.errors import HeadfirstError, InputError
 from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import CONFIG, INDEX, check_checkpoint, read_json
 from headfirst.weights.convert_shard import convert_shard, converted_layout
-from headfirst.weights.files import STATE_FOLDER, list_files, require_space, write_whole
+from headfirst.weights.files import STATE_FOLDER, claim, list_files, require_space, write_whole
 from headfirst.weights.hash_cache import HashCache
 from headfirst.weights.manifest import MANIFEST, Manifest
 from headfirst.weights.progress import Progress
@@ -34,9 +34,11 @@ def convert(source: Path, target: Path, processes: int | None = None) -> tuple[M
     recipes = [
         recipe for recipe in make_recipes(shards, block_size(source)) if recipe.copied or recipe.scaled
     ]
-    _require_own(target, source)
+    if target.resolve() == source.resolve():
+        raise InputError("source and target are the same folder", where=str(target))
+    claim(target)
     made_from = manifests.load(source)
-    origin = {"converted_from": made_from.digest if made_from else ""}
+    origin = {**made_from.origin, "converted_from": made_from.digest} if made_from else {}
     before = manifests.load(target)
     done = _Finished(target)
     todo = [recipe for recipe in recipes if not done.holds(recipe)]
@@ -48,8 +50,9 @@ def convert(source: Path, target: Path, processes: int | None = None) -> tuple[M
         progress.add(sum(recipe.source.size for recipe in recipes if recipe not in todo))
         _convert_all(todo, target, done, progress, processes)
     _copy_others(source, target, sizes, recipes)
-    with Progress("verify") as progress:
-        after = manifests.build(target, origin, progress)
+    with Progress("hash") as progress:
+        names = [name for name in list_files(target) if name != MANIFEST]
+        after = manifests.build(target, names, origin, progress)
     changed = before is None or before != after
     if changed:
         manifests.save(target, after)
@@ -106,16 +109,6 @@ class _Finished:
 def _fingerprint(recipe: ShardRecipe) -> str:
     stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in recipe.inputs]
     return hashlib.sha256(repr((_FORMAT, recipe.block, stats)).encode()).hexdigest()
-
-
-def _require_own(target: Path, source: Path) -> None:
-    """Refuse a folder with somebody's files in it: what is no part of the result is removed from it."""
-    if target.resolve() == source.resolve():
-        raise InputError("source and target are the same folder", where=str(target))
-    if target.is_dir() and any(target.iterdir()) and not (target / STATE_FOLDER).is_dir():
-        raise InputError("the target folder is not empty and was not made by headfirst", where=str(target),
-                         hint="Name a new folder, or remove this one.")  # fmt: skip
-    (target / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
 
 def _copy_others(

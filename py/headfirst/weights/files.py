@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from headfirst.errors import NotReadyError
+from headfirst.errors import InputError, NotReadyError
 
 STATE_FOLDER = ".headfirst"
 """Our notes inside a checkpoint folder: caches and unfinished files. Hidden, so no part of the checkpoint."""
@@ -26,6 +26,20 @@ def list_files(folder: Path) -> list[str]:
             (Path(root) / name).relative_to(folder).as_posix() for name in names if not name.startswith(".")
         ]
     return sorted(found)
+
+
+def claim(folder: Path) -> None:
+    """Make `folder` ours, or refuse: what is no part of the checkpoint is later removed from it.
+
+    Raises InputError where it holds somebody's files.
+    """
+    if folder.is_dir() and any(folder.iterdir()) and not (folder / STATE_FOLDER).is_dir():
+        raise InputError(
+            "the folder is not empty and was not made by headfirst",
+            where=str(folder),
+            hint="Name another folder, remove this one, or use it in place with model_source=path.",
+        )
+    (folder / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import cpu_count
 from pathlib import Path, PurePosixPath
 
 from headfirst.errors import NotReadyError
-from headfirst.weights.files import list_files, sha256, write_whole
+from headfirst.weights.files import sha256, write_whole
 from headfirst.weights.hash_cache import HashCache
 from headfirst.weights.progress import Progress
 
@@ -89,10 +89,9 @@ def discard(folder: Path) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
 
 
-def build(folder: Path, origin: Mapping[str, str], progress: Progress) -> Manifest:
-    """Hash what is in `folder` (only what the cache does not know) and return its manifest, not yet saved."""
+def build(folder: Path, names: Sequence[str], origin: Mapping[str, str], progress: Progress) -> Manifest:
+    """Hash these files (only what the cache does not know) and return their manifest, not yet saved."""
     cache = HashCache(folder)
-    names = [name for name in list_files(folder) if name != MANIFEST]
 
     def record(name: str) -> FileRecord:
         size = (folder / name).stat().st_size

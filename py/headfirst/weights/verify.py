@@ -1,0 +1,64 @@
+"""Prove a checkpoint folder against its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from headfirst.errors import NotReadyError
+from headfirst.weights.files import sha256
+from headfirst.weights.hash_cache import HashCache
+from headfirst.weights.manifest import HASH_THREADS, FileRecord, Manifest, load
+from headfirst.weights.progress import Progress
+
+
+def unchanged(folder: Path, manifest: Manifest) -> bool:
+    """Whether every file is as when it was last hashed, and that hash is the manifest's. Reads no file."""
+    cache = HashCache(folder)
+    return all(cache.get(name) == record.sha256 for name, record in manifest.files.items())
+
+
+def faults(folder: Path, manifest: Manifest, progress: Progress, *, deep: bool = False) -> Mapping[str, str]:
+    """What is wrong, by file name; empty where all is well.
+
+    A file that is unchanged since it was hashed is not read again, unless `deep`.
+    """
+    cache = HashCache(folder)
+
+    def fault(item: tuple[str, FileRecord]) -> str | None:
+        name, record = item
+        path = folder / name
+        if not path.is_file():
+            return "missing"
+        if path.stat().st_size != record.size:
+            return f"{path.stat().st_size} bytes instead of {record.size}"
+        known = None if deep else cache.get(name)
+        if known is None:
+            known = sha256(path, progress.add)
+            cache.put(name, known)
+        else:
+            progress.add(record.size)
+        return None if known == record.sha256 else "its sha256 is not the manifest's"
+
+    progress.total = manifest.size
+    with ThreadPoolExecutor(HASH_THREADS) as pool:
+        found = zip(manifest.files, pool.map(fault, manifest.files.items()), strict=True)
+        return {name: why for name, why in found if why}
+
+
+def verify(folder: Path, *, deep: bool = False) -> Manifest:
+    """Raise NotReadyError, naming files, unless `folder` is complete and every file is its manifest's."""
+    manifest = load(folder)
+    if manifest is None:
+        raise NotReadyError("there is no complete checkpoint here", where=str(folder))
+    with Progress("verify") as progress:
+        wrong = faults(folder, manifest, progress, deep=deep)
+    if wrong:
+        listed = "; ".join(f"{name}: {why}" for name, why in list(wrong.items())[:3])
+        raise NotReadyError(
+            f"{len(wrong)} file(s) are not what they should be: {listed}",
+            where=str(folder),
+            hint="Run `deploy up` again: it brings what is wrong anew.",
+        )
+    return manifest
