@@ -2,7 +2,7 @@
 
 Hugging Face: GET /api/models/ID/revision/REV?blobs=true and /ID/resolve/REV/FILE (hub API documentation).
 ModelScope: GET /api/v1/models/ID/repo/files and /api/v1/models/ID/repo?FilePath=FILE (package modelscope).
-Mirrors: HF_ENDPOINT and MODELSCOPE_DOMAIN; tokens of gated models: HF_TOKEN and MODELSCOPE_API_TOKEN.
+Mirrors: HF_ENDPOINT and MODELSCOPE_ENDPOINT; tokens of gated models: HF_TOKEN and MODELSCOPE_API_TOKEN.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class Hub:
                 environment.get("HF_TOKEN"),
             )
         if source == "modelscope":
-            domain = environment.get("MODELSCOPE_DOMAIN", "www.modelscope.cn").rstrip("/")
+            endpoint = environment.get("MODELSCOPE_ENDPOINT", "https://www.modelscope.cn").rstrip("/")
             return cls(
                 "ModelScope",
-                domain if "://" in domain else f"https://{domain}",
-                "/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=true",
+                endpoint,
+                "/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
                 "/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
                 "master",
                 environment.get("MODELSCOPE_API_TOKEN"),
@@ -129,6 +129,12 @@ class _Session:
         names = {name for name in sizes if name.endswith(".safetensors") and "/" not in name}
         if INDEX in sizes:
             names = set(self.json(INDEX)["weight_map"].values())
+        missing = sorted(names - sizes.keys())
+        if missing:
+            raise InputError(
+                f"{self.id} on {self.hub.name} lacks {missing[0]}, which its index names.",
+                hint="Choose another revision of the model.",
+            )
         return tuple(Shard(name=name, bytes=sizes[name]) for name in sorted(names))
 
     def _sizes(self) -> dict[str, int]:
@@ -177,7 +183,7 @@ class _Session:
         except httpx.HTTPError as error:
             raise HubUnreachableError(
                 f"{self.hub.name} at {self.hub.endpoint} cannot be reached: {error or type(error).__name__}.",
-                hint="Check the network and the proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_DOMAIN.",
+                hint="Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT.",
             ) from error
 
     def _refuse(self, response: httpx.Response) -> None:

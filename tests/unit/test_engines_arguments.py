@@ -1,0 +1,112 @@
+"""The user's engine arguments against SGLang's own parser, kept as data."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from headfirst import engines
+from headfirst.engines.sglang import specification
+from headfirst.errors import InputError
+
+ENGINE = engines.get("sglang")
+
+
+def test_the_specification_is_that_of_the_pinned_version() -> None:
+    spec = specification.load()
+    assert ENGINE.version == "0.5.23"
+    assert len({option["dest"] for option in spec.options.values()}) > 500
+    assert spec.options["--tp-size"] is spec.options["--tensor-parallel-size"]
+
+
+def test_removed_flags_are_gone_and_their_successors_exist() -> None:
+    spec = specification.load()
+    assert len(spec.removed) == 13
+    for flag, advice in spec.removed.items():
+        assert flag not in spec.options
+        if "write " in advice:
+            successor, *value = shlex.split(advice.partition("write ")[2].rstrip("."))
+            option = spec.options[successor]
+            assert not value or value[0] in option["choices"]
+
+
+def test_what_the_plan_owns_are_real_options() -> None:
+    dests = {option["dest"] for option in specification.load().options.values()}
+    assert specification.load().owned.keys() <= dests
+
+
+def test_values_are_typed_by_destination() -> None:
+    words = (
+        "--mem-fraction-static 0.8 --dtype bfloat16 --chunked-prefill-size -1 --max-total-tokens=8Ki "
+        "--cuda-graph-bs-decode 1 2 4 --enable-metrics --json-model-override-args '{\"a\": 1}' "
+        "--attention-backend torch_native --context-length 25.6k"
+    )
+    arguments = ENGINE.check_arguments(shlex.split(words))
+    assert arguments.problems == ()
+    assert arguments.values == {
+        "mem_fraction_static": 0.8,
+        "dtype": "bfloat16",
+        "chunked_prefill_size": -1,
+        "max_total_tokens": 8192,
+        "cuda_graph_bs_decode": [1, 2, 4],
+        "enable_metrics": True,
+        "json_model_override_args": '{"a": 1}',
+        "attention_backend": "torch_native",
+        "context_length": 25600,
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "hint"),
+    [
+        ("--mem-fraction-sttic 0.8", "has no --mem-fraction-sttic", "Did you mean --mem-fraction-static?"),
+        ("--mem_fraction_static 0.8", "has no --mem_fraction_static", "Did you mean --mem-fraction-static?"),
+        ("--mem-fraction-static much", "cannot take 'much'", "It takes a number."),
+        ("--max-running-requests 1.5", "cannot take '1.5'", "It takes a whole number."),
+        ("--max-total-tokens 1.5Ki", "cannot take '1.5Ki'", "8Ki"),
+        ("--mem-fraction-static", "needs a value", "It takes a number."),
+        ("--attention-backend flashinfr", "cannot be 'flashinfr'", "Did you mean flashinfer?"),
+        ("--load-format what", "cannot be 'what'", "Its values are auto,"),
+        ("--mem-fraction 0.8", "is cut short", "Write --mem-fraction-static."),
+        ("--enable-metrics yes", "stands where a flag should", "begin with '--'"),
+        ("--enable-metrics=yes", "takes no value", ""),
+        ("--enable-metrics --enable-metrics", "given twice", "Keep one"),
+        ("stray", "'stray' stands where a flag should", ""),
+        ("--preferred-sampling-params {", "cannot take '{'", "It takes JSON."),
+        ("--enable-ep-moe", "no longer has --enable-ep-moe", "between 0.5.2 and 0.5.9; write --ep-size."),
+        ("--cuda-graph-max-bs 8", "no longer has --cuda-graph-max-bs", "--cuda-graph-max-bs-decode"),
+        ("--torchao-config int4wo-128", "no longer has --torchao-config", "leave it out"),
+        ("--tp 8", "--tp is set by the plan", "tensor_parallel"),
+        ("--tensor-parallel-size 8", "is set by the plan", "tensor_parallel"),
+        ("--node-rank 1", "is set by the plan", "rank 0"),
+        ("--api-key token-abc123", "is set by the plan", "process list"),
+        ("--flash-attn", "has no --flash-attn", ""),
+        ("--max-num-batched-tokens 4096", "has no --max-num-batched-tokens", ""),
+    ],
+)
+def test_each_mistake_is_one_problem_with_the_way_out(words: str, what: str, hint: str) -> None:
+    arguments = ENGINE.check_arguments(shlex.split(words))
+    assert len(arguments.problems) == 1
+    assert what in arguments.problems[0].what
+    assert hint in (arguments.problems[0].hint or "")
+
+
+def test_a_secret_is_not_repeated_in_the_message() -> None:
+    problems = ENGINE.check_arguments(["--api-key", "token-abc123"]).problems
+    assert "token-abc123" not in str(problems[0])
+
+
+def test_all_problems_are_told_at_once() -> None:
+    arguments = ENGINE.check_arguments(["--tp", "8", "--dtype", "bf17", "--enable-metrics"])
+    with pytest.raises(InputError) as raised:
+        arguments.require(where="a.ini:4")
+    assert "--tp" in raised.value.what
+    assert "bf17" in raised.value.what
+    assert raised.value.where == "a.ini:4"
+    assert arguments.values == {"enable_metrics": True}
+
+
+def test_unknown_engine() -> None:
+    with pytest.raises(InputError, match="Unknown engine 'sglan'") as raised:
+        engines.get("sglan")
+    assert raised.value.hint == "Did you mean sglang?"

@@ -1,0 +1,171 @@
+"""Memory fit, term by term, against SGLang 0.5.23's formula and against published measurements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from headfirst import engines
+from headfirst.model import Checkpoint, catalogue
+from headfirst.plan import gpus
+from headfirst.plan.fit import fit
+from headfirst.plan.gpus import MIB
+from headfirst.plan.parallel import Parallel
+from headfirst.plan.types import Fit
+
+GIB = 1 << 30
+ENGINE = engines.get("sglang")
+
+
+def model(id: str) -> Checkpoint:
+    found = catalogue.lookup(id)
+    assert found is not None
+    return found
+
+
+def r1(gpu: str, tensor: int, pipeline: int = 1, *, dtype: str, **arguments: Any) -> Fit:
+    return fit(
+        model("deepseek-ai/DeepSeek-R1"),
+        gpus.find(gpu),
+        Parallel(tensor, pipeline),
+        ENGINE,
+        dtype=dtype,
+        arguments=arguments,
+    )
+
+
+def test_r1_in_bf16_on_four_nodes_of_eight_a100() -> None:
+    result = r1("A100-80G", 32, dtype="bf16")
+    assert result.fits
+    assert {name: size // MIB for name, size in result.terms.items()} == {
+        "metadata": 512,
+        "activations": 12288,  # 1.5 × 8192
+        "parallel_buffers": 4096,  # 1024 × 32 / 8
+        "decode_graphs": 1024,  # 2 × 512
+        "prefill_graphs": 1536,  # MLA
+        "outside_engine": 2560,
+    }
+    assert result.reserved_bytes == 19456 * MIB
+    assert result.static_fraction == 0.762
+    assert result.kv_bytes_per_token == 61 * (512 + 64) * 2 == 70272
+    # 41.2 "GB" (GiB) per GPU in the log of sglang #3784; the rest are copies of kv_b_proj for MLA.
+    assert result.weight_bytes_per_rank == pytest.approx(41.2 * GIB, rel=0.01)
+    # 0.762 × (80 − 2.5) GiB − weights; operations.md reads 62,464 MiB as 62.4 GiB and so says 320k.
+    assert result.kv_pool_bytes == pytest.approx(18.1 * GIB, rel=0.01)
+    assert result.kv_tokens == pytest.approx(277_000, rel=0.01)
+
+
+def test_r1_in_bf16_does_not_fit_on_sixteen_a100() -> None:
+    result = r1("A100-80G", 16, dtype="bf16")
+    assert result.fits is False
+    assert result.weight_bytes_per_rank > 79 * GIB
+    assert result.kv_tokens == 0
+    assert "At least 32 such GPUs are needed (tensor_parallel=32)" in result.reason
+
+
+@pytest.mark.parametrize(("gpu", "tensor"), [("H20", 16), ("H100", 16), ("H200", 8), ("B200", 8)])
+def test_r1_in_fp8_fits_where_sglang_says_so(gpu: str, tensor: int) -> None:
+    result = r1(gpu, tensor, dtype="fp8")
+    assert result.fits
+    assert result.kv_tokens is not None
+    assert result.kv_tokens > 100_000
+
+
+def test_r1_in_fp8_does_not_fit_on_eight_h100() -> None:
+    result = r1("H100-80G", 8, dtype="fp8")
+    assert result.fits is False
+    assert "tensor_parallel=16" in result.reason
+
+
+def test_fp8_weights_on_eight_h200_match_a_log() -> None:
+    # sglang #3416: 58.12 GiB free after loading; 137.9 GiB were free before (InferenceX #2128).
+    assert r1("H200", 8, dtype="fp8").weight_bytes_per_rank == pytest.approx((137.9 - 58.12) * GIB, rel=0.02)
+
+
+def test_pipeline_stages_share_layers_and_capture_no_prefill_graphs() -> None:
+    whole, staged = r1("H100", 16, dtype="fp8"), r1("H100", 16, 2, dtype="fp8")
+    assert staged.weight_bytes_per_rank == pytest.approx(whole.weight_bytes_per_rank / 2, rel=0.05)
+    assert staged.kv_bytes_per_token == 31 * (512 + 64) * 2
+    assert "prefill_graphs" not in staged.terms
+
+
+def test_users_fraction_replaces_the_formula() -> None:
+    llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
+    arguments = {"mem_fraction_static": 0.8}
+    result = fit(llama, gpus.find("A100-80G"), Parallel(8, 1), ENGINE, dtype="bf16", arguments=arguments)
+    assert result.static_fraction == 0.8
+    assert result.reserved_bytes == 16384 * MIB
+    assert result.kv_bytes_per_token == 1 * 2 * 128 * 80 * 2  # 8 KV heads over 8 GPUs
+    # All but norms and biases is divided by eight.
+    assert result.weight_bytes_per_rank == pytest.approx(llama.total_bytes / 8, rel=0.001)
+
+
+def test_kv_heads_are_copied_when_there_are_fewer_than_gpus() -> None:
+    qwen = model("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B")  # 2 KV heads
+    result = fit(qwen, gpus.find("L20"), Parallel(4, 1), ENGINE, dtype="bf16", arguments={})
+    assert result.kv_bytes_per_token == 1 * 2 * 128 * 28 * 2
+    assert result.weight_bytes_per_rank > qwen.total_bytes / 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "term", "mib"),
+    [
+        ({"chunked_prefill_size": 4096}, "activations", 6144),
+        ({"chunked_prefill_size": -1}, "activations", 24576),  # max_prefill_tokens 16384
+        ({"chunked_prefill_size": 512}, "activations", 3072),  # at least 2048 tokens
+        ({"max_running_requests": 64}, "decode_graphs", 128),
+        ({"cuda_graph_max_bs_decode": 100, "max_running_requests": 64}, "decode_graphs", 200),
+        ({"cuda_graph_bs_decode": [1, 8, 40]}, "decode_graphs", 80),
+        ({"speculative_algorithm": "EAGLE"}, "decode_graphs", 96),
+        ({"attn_dp_size": 8}, "data_parallel_attention", 18432),  # 512 × 8 × 4.5
+        ({"moe_a2a_backend": "deepep"}, "deepep_buffers", 2048),
+        ({"moe_a2a_backend": "deepep"}, "prefill_graphs", 2560),
+    ],
+)
+def test_arguments_change_the_terms(arguments: dict[str, Any], term: str, mib: int) -> None:
+    assert r1("H20", 16, dtype="fp8", **arguments).terms[term] == mib * MIB
+
+
+def test_without_graphs_the_floor_of_ten_gib_fills_up() -> None:
+    result = r1("H20", 8, dtype="fp8", disable_cuda_graph=True, chunked_prefill_size=2048)
+    assert result.terms["floor_10_gib"] == (10240 - 512 - 3072 - 1024) * MIB
+    assert result.reserved_bytes == 10240 * MIB
+
+
+def test_small_gpus_have_no_floor_and_small_defaults() -> None:
+    qwen = model("Qwen/Qwen3-0.6B")
+    result = fit(qwen, gpus.find("T4"), Parallel(1, 1), ENGINE, dtype="bf16", arguments={})
+    assert result.terms["activations"] == 3072 * MIB
+    assert result.terms["decode_graphs"] == 16 * MIB
+    assert result.terms["prefill_graphs"] == 8 * 42 * MIB  # 42 sizes up to 2048 tokens
+    assert "floor_10_gib" not in result.terms
+
+
+def test_speculation_loads_the_extra_layer_and_its_cache() -> None:
+    plain, drafting = (
+        r1("H20", 16, dtype="fp8"),
+        r1("H20", 16, dtype="fp8", speculative_algorithm="EAGLE"),
+    )
+    assert drafting.kv_bytes_per_token == plain.kv_bytes_per_token + (512 + 64) * 2
+    assert drafting.weight_bytes_per_rank > plain.weight_bytes_per_rank
+
+
+def test_fp8_cache_takes_half() -> None:
+    assert r1("H20", 16, dtype="fp8", kv_cache_dtype="fp8_e4m3").kv_bytes_per_token == 70272 // 2
+
+
+def test_max_total_tokens_caps_the_pool() -> None:
+    assert r1("H20", 16, dtype="fp8", max_total_tokens=5000).kv_tokens == 5000
+
+
+def test_a_pool_shorter_than_the_context_is_said() -> None:
+    assert "at most that long" in r1("A100-80G", 32, dtype="bf16", max_total_tokens=1000).reason
+    result = r1("A100-80G", 32, dtype="bf16", max_total_tokens=1000, context_length=800)
+    assert "at most that long" not in result.reason
+
+
+def test_unknown_gpu_gives_sizes_only() -> None:
+    result = fit(model("Qwen/Qwen2-7B"), None, Parallel(2, 1), ENGINE, dtype="bf16", arguments={})
+    assert result.fits is None
+    assert result.kv_tokens is None
+    assert result.weight_bytes_per_rank == pytest.approx(15_231_233_024 / 2, rel=0.001)
