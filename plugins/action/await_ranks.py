@@ -1,0 +1,194 @@
+"""Wait until an engine serves; end on all hosts as soon as one of its ranks dies."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from itertools import chain, repeat
+from pathlib import Path
+from typing import Any
+
+from ansible import constants, context
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible_collections.headfirst.serving.plugins.module_utils import engine_log_rules
+from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
+    ALIVE,
+    DIED,
+    ECHO,
+    LATE,
+    READY,
+    UNREACHABLE,
+    RankBoard,
+    Verdict,
+    explain,
+)
+
+# One look at a rank takes this long, so the others hear of a death within about twice as much.
+WATCH_S = 4
+# An engine that has logged its end gets this long to be gone; some never go.
+DYING_GRACE_S = 10.0
+# When all that is known is that a rank lost its peer, the peer gets this long to say why.
+SETTLE_S = 12.0
+KILLED = 137  # 128 + SIGKILL
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """`await_ranks`: one waiter a host, all at once, sharing a board on the controller."""
+
+    _supports_check_mode = True
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return {"changed", "answer"}, or a failure with `failure` (the deciding Verdict) and `ranks`."""
+        super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec(
+            {
+                "name": {"type": "str", "required": True},
+                "rank": {"type": "int", "required": True},
+                "hosts": {"type": "list", "elements": "str", "required": True},
+                "start_error": {"type": "str", "default": ""},
+                "url": {"type": "str", "required": True},
+                "model": {"type": "str", "required": True},
+                "api_key": {"type": "str", "no_log": True},
+                "timeout": {"type": "int", "default": 900},
+            }
+        )
+        if self._task.check_mode:
+            return {"changed": False, "skipped": True, "msg": "Nothing was started in check mode."}
+        if context.CLIARGS["forks"] < len(args["hosts"]):
+            raise AnsibleActionFail(
+                f"{len(args['hosts'])} ranks are watched at the same time, but forks is "
+                f"{context.CLIARGS['forks']}: run with --forks {len(args['hosts'])}."
+            )
+        # Made and removed by this run of Ansible; the task's id is the same on every host.
+        board = RankBoard(Path(constants.DEFAULT_LOCAL_TMP) / f"ranks-{self._task._uuid}")
+        host = (task_vars or {})["inventory_hostname"]
+        if args["start_error"]:
+            verdict = _not_started(host, args["rank"], args["start_error"])
+            board.post(verdict)
+        else:
+            verdict = self._wait(args, host, board, task_vars)
+        return _outcome(verdict, board, len(args["hosts"]))
+
+    def _wait(
+        self, args: dict[str, Any], host: str, board: RankBoard, task_vars: dict[str, Any] | None
+    ) -> Verdict:
+        """Look, post and read until this rank is judged or another one has ended the wait."""
+        deadline = time.monotonic() + args["timeout"]
+        dying_until = echo_until = float("inf")
+        for watch_s in chain((0, 1), repeat(WATCH_S)):  # an engine that serves already is seen at once
+            seen = self._look(args, host, watch_s, board, task_vars)
+            now = time.monotonic()
+            dying = any(engine_log_rules.DYING.search(line) for line in seen["log"])
+            if dying:
+                dying_until = min(dying_until, now + DYING_GRACE_S)
+            verdict = judge(host, args["rank"], seen, gone_wrong=now > dying_until)
+            if verdict.kind == ALIVE and now > deadline:
+                verdict = _late(verdict, args["timeout"], seen["probe"])
+            others = [other for other in board.read() if other.rank != args["rank"]]
+            rank_0_ready = any(other.rank == 0 and other.kind == READY for other in others)
+            if verdict.kind == ALIVE and rank_0_ready and not dying:
+                verdict = replace(verdict, kind=READY, doing="ready")
+            board.post(verdict)
+            report(host, "engine", note=verdict.doing)
+            if verdict.kind != ALIVE:
+                return verdict
+            if any(other.kind in (DIED, UNREACHABLE, LATE) for other in others):
+                return verdict
+            if any(other.kind == ECHO for other in others):
+                # Another rank lost its peer: this one may be about to tell why.
+                echo_until = min(echo_until, now + SETTLE_S)
+            if now > echo_until:
+                return verdict
+        raise AssertionError("the ranks are watched until one of them decides")
+
+    def _look(
+        self,
+        args: dict[str, Any],
+        host: str,
+        watch_s: int,
+        board: RankBoard,
+        task_vars: dict[str, Any] | None,
+    ) -> dict[str, Any]:
+        module_args = {"name": args["name"], "seconds": watch_s, "api_key": args["api_key"]}
+        if args["rank"] == 0:  # the others answer 200 from a dummy, whatever their state
+            module_args.update(url=args["url"], path="/health_generate", chat_model=args["model"])
+        try:
+            seen: dict[str, Any] = self._execute_module(
+                "headfirst.serving.container_watch", module_args=module_args, task_vars=task_vars
+            )
+        except AnsibleConnectionFailure as error:
+            hint = f"Check the node and its SSH, then run the same command again: ssh {host}"
+            board.post(Verdict(host, args["rank"], UNREACHABLE, f"the node went away ({error})", hint))
+            raise
+        if seen.get("failed"):
+            what = f"it cannot be watched: {seen['msg']}"
+            hint = f"Look at Docker on {host}: systemctl status docker"
+            board.post(Verdict(host, args["rank"], DIED, what, hint))
+            raise AnsibleActionFail(what, result=seen)
+        return seen
+
+
+def _outcome(verdict: Verdict, board: RankBoard, ranks: int) -> dict[str, Any]:
+    """Return the task's result, which is the same on all hosts: done when every rank is, else failed."""
+    end = time.monotonic() + SETTLE_S + WATCH_S
+    verdicts = board.read()
+    while not _settled(verdicts, ranks) and time.monotonic() < end:
+        time.sleep(0.2)
+        verdicts = board.read()
+    if verdict.kind == READY and all(v.kind >= ALIVE for v in verdicts):
+        return {"changed": False, "answer": verdict.reason}
+    decisive, text = explain(verdicts)
+    return {
+        "failed": True,
+        "msg": text,
+        "failure": vars(decisive),
+        "ranks": {v.host: v.reason for v in verdicts},
+    }
+
+
+def _settled(verdicts: list[Verdict], ranks: int) -> bool:
+    """Say whether the board decides: a rank ended for a reason of its own, or all are ready."""
+    worst = min(verdict.kind for verdict in verdicts)
+    return worst in (DIED, UNREACHABLE, LATE) or (worst == READY and len(verdicts) == ranks)
+
+
+def _not_started(host: str, rank: int, error: str) -> Verdict:
+    hint = "Correct that, then run the same command again."
+    return Verdict(host, rank, DIED, f"its container did not start: {error.rstrip('.')}", hint)
+
+
+def judge(host: str, rank: int, seen: dict[str, Any], gone_wrong: bool) -> Verdict:
+    """Return what one look at a rank means; `gone_wrong` says that it logged its end a while ago."""
+    doing = engine_log_rules.doing(seen["log"])
+    if seen["ready"]:
+        return Verdict(host, rank, READY, seen["probe"], doing="ready")
+    if not seen["exists"]:
+        hint = "Run the same command again: it makes the container anew."
+        return Verdict(host, rank, DIED, "there is no container", hint)
+    if seen["running"] and not gone_wrong:
+        return Verdict(host, rank, ALIVE, "running", doing=doing)
+    how = "hangs after a crash" if seen["running"] else f"ended with exit code {seen['exit_code']}"
+    cause = engine_log_rules.find_cause(seen["log"])
+    if seen["oom_killed"] or (cause is None and seen["exit_code"] == KILLED):
+        hint = "Look for the reason with `dmesg | grep -i oom` on that host; give the engine more memory."
+        return Verdict(host, rank, DIED, f"it was killed ({how})", hint, _tail(seen["log"]), doing)
+    if cause is None:
+        hint = f"Read its log on {host}: docker logs CONTAINER"
+        return Verdict(host, rank, DIED, f"it {how} and says no reason", hint, _tail(seen["log"]), doing)
+    kind = ECHO if cause.echo else DIED
+    return Verdict(host, rank, kind, f"{cause.reason} (it {how})", cause.hint, cause.lines, doing)
+
+
+def _late(verdict: Verdict, timeout_s: int, probe: str) -> Verdict:
+    reason = f"not ready after {timeout_s} s" + (f", last answer: {probe}" if probe else "")
+    hint = (
+        "Raise ready_timeout if a rank was still busy; a rank that waits shows that another one is missing."
+    )
+    return replace(verdict, kind=LATE, reason=reason, hint=hint)
+
+
+def _tail(log: list[str]) -> list[str]:
+    return [engine_log_rules.shown(line) for line in log[-3:]]

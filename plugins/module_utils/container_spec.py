@@ -1,0 +1,107 @@
+"""What a container should be, as one comparable value (Python 3.8 or newer)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import typing as t
+
+SPEC_LABEL = "headfirst.spec"
+SPEC_JSON_LABEL = "headfirst.spec.json"
+
+Spec = t.Dict[str, t.Any]
+
+SPEC_OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
+    "image": {"type": "str", "required": True},
+    "command": {"type": "list", "elements": "str", "default": []},
+    "environment": {"type": "dict", "default": {}},
+    "env_file": {"type": "path"},
+    "network_mode": {"type": "str", "default": "bridge"},
+    "ipc_mode": {"type": "str"},
+    "shm_size": {"type": "str"},
+    "volumes": {"type": "list", "elements": "str", "default": []},
+    "devices": {"type": "list", "elements": "str", "default": []},
+    "gpus": {"type": "str"},
+    "cap_add": {"type": "list", "elements": "str", "default": []},
+    "cap_drop": {"type": "list", "elements": "str", "default": []},
+    "ulimits": {"type": "dict", "default": {}},
+    "labels": {"type": "dict", "default": {}},
+    "restart_policy": {
+        "type": "str",
+        "default": "no",
+        "choices": ["no", "on-failure", "unless-stopped", "always"],
+    },
+}
+
+
+def read_env_file(text: str) -> t.Dict[str, str]:
+    """Return the variables of an env file: one KEY=VALUE a line, values as they are, # starts a comment.
+
+    ValueError names the line that has no `=`, by number only: its text may be a secret.
+    """
+    variables: t.Dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise ValueError("line {} is not KEY=VALUE".format(number))
+        variables[key] = value
+    return variables
+
+
+def canonical(spec: Spec, image_id: str, secret_env: t.Dict[str, str]) -> Spec:
+    """Return the spec as it is compared: no empty options, the image's ID, secrets only as a digest."""
+    kept: Spec = {key: value for key, value in spec.items() if value not in (None, [], {}, "")}
+    kept["environment"] = {key: env_value(value) for key, value in spec.get("environment", {}).items()}
+    kept["image_id"] = image_id
+    if secret_env:
+        kept["env_file_sha256"] = _sha256(secret_env)
+    return kept
+
+
+def fingerprint(kept: Spec) -> str:
+    """Return the SHA-256, in hex, of a canonical spec."""
+    return _sha256(kept)
+
+
+def labels(kept: Spec) -> t.Dict[str, str]:
+    """Return the container's labels: the spec's own, its fingerprint, and the spec itself for the diff."""
+    own = {str(key): str(value) for key, value in kept.get("labels", {}).items()}
+    return {**own, SPEC_LABEL: fingerprint(kept), SPEC_JSON_LABEL: json.dumps(kept, sort_keys=True)}
+
+
+def env_value(value: t.Any) -> str:
+    """Return an environment value as a program reads it; YAML's true becomes `True`."""
+    return str(value)
+
+
+def create_arguments(spec: Spec, secret_env: t.Dict[str, str]) -> t.Dict[str, t.Any]:
+    """Return docker SDK arguments of `containers.create`, but for name, labels and what needs SDK types.
+
+    An init is always PID 1: an engine that crashes as PID 1 would exit 0.
+    """
+    environment = {key: env_value(value) for key, value in spec["environment"].items()}
+    arguments: t.Dict[str, t.Any] = {
+        "image": spec["image"],
+        "environment": {**environment, **secret_env},
+        "network_mode": spec["network_mode"],
+        "init": True,
+        "restart_policy": {"Name": spec["restart_policy"]},
+    }
+    for key in ("command", "ipc_mode", "shm_size", "volumes", "devices", "cap_add", "cap_drop"):
+        if spec.get(key):
+            arguments[key] = spec[key]
+    return arguments
+
+
+def gpu_request(gpus: str) -> t.Dict[str, t.Any]:
+    """Return the arguments of a docker SDK DeviceRequest for `all`, a number, or `device=0,1`."""
+    request: t.Dict[str, t.Any] = {"capabilities": [["gpu"]]}
+    if gpus.startswith("device="):
+        return {**request, "device_ids": gpus[len("device=") :].split(",")}
+    return {**request, "count": -1 if gpus == "all" else int(gpus)}
+
+
+def _sha256(value: t.Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,71 @@
+#!/usr/bin/python
+"""Documentation of the action plugin of the same name, which does the work on the controller."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: await_ranks
+short_description: Wait until a distributed engine serves
+description:
+  - Watches the container of one rank on every host at the same time. Done when rank 0 answers
+    C(/health_generate) with 200 and one chat request with at least one token.
+  - Fails on all hosts within seconds once any rank dies, with the rank, its host, the log lines that
+    decide and a next step. Fails as well when the time is up, with what each rank was doing last.
+  - Runs on the controller; needs as many forks as there are ranks.
+options:
+  name:
+    description: Name of the rank's container on this host.
+    type: str
+    required: true
+  rank:
+    description: This host's rank; rank 0 serves the API.
+    type: int
+    required: true
+  hosts:
+    description: All hosts whose ranks belong together.
+    type: list
+    elements: str
+    required: true
+  start_error:
+    description: Why this host's container could not be started; that ends the wait on all hosts.
+    type: str
+    default: ""
+  url:
+    description: Address of the API as rank 0's own host reaches it, without a trailing slash.
+    type: str
+    required: true
+  model:
+    description: Served name of the model that the chat request asks.
+    type: str
+    required: true
+  api_key:
+    description: The API's key. It is blotted out of every log line.
+    type: str
+  timeout:
+    description: The longest wait, in seconds.
+    type: int
+    default: 900
+attributes:
+  check_mode: {support: full, description: Waits for nothing.}
+  diff_mode: {support: none, description: Changes nothing.}
+author: The Headfirst authors (@headfirst)
+"""
+
+EXAMPLES = r"""
+- name: Wait until the ranks serve
+  headfirst.serving.await_ranks:
+    name: headfirst-engine
+    rank: "{{ engine_rank }}"
+    hosts: "{{ ansible_play_hosts_all }}"
+    url: http://127.0.0.1:30000
+    model: demo
+"""
+
+RETURN = r"""
+answer: {description: On rank 0 the answer of the chat request., type: str, returned: success}
+failure:
+  description: The rank that decides, with C(host), C(rank), C(reason), C(lines) and C(hint).
+  type: dict
+  returned: failure
+ranks: {description: Every host with what became of its rank., type: dict, returned: failure}
+"""

@@ -1,0 +1,163 @@
+#!/usr/bin/python
+"""Watch one container for a while."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_watch
+short_description: Watch a container until it serves, ends, or the time is up
+description:
+  - Looks at one container every second and returns as soon as its probe answers, or it does not run, or
+    the time is up.
+  - Changes nothing and never fails because of what it sees; the caller judges.
+options:
+  name:
+    description: Name of the container.
+    type: str
+    required: true
+  seconds:
+    description: The longest time to watch.
+    type: int
+    default: 5
+  url:
+    description: Address of the service, asked from the node itself. Without it nothing is probed.
+    type: str
+  path:
+    description: Path under O(url) that answers 200 when the service is ready.
+    type: str
+    default: /health
+  chat_model:
+    description: Also ask this model for a few tokens; ready means that it generated some.
+    type: str
+  api_key:
+    description: Bearer token of the service. It is blotted out of what is returned.
+    type: str
+  lines:
+    description: How many of the last log lines to return, counted from the container's last start.
+    type: int
+    default: 500
+attributes:
+  check_mode: {support: full, description: Nothing is ever changed.}
+  diff_mode: {support: none, description: Nothing is ever changed.}
+author: The Headfirst authors (@headfirst)
+"""
+
+EXAMPLES = r"""
+- name: Wait for the page
+  headfirst.serving.container_watch:
+    name: headfirst-page
+    url: http://127.0.0.1:8080
+    path: /ready
+    seconds: 120
+  register: page
+  failed_when: not page.ready
+"""
+
+RETURN = r"""
+exists: {description: There is such a container., type: bool, returned: always}
+running: {description: It runs., type: bool, returned: always}
+ready: {description: Its probes answered., type: bool, returned: always}
+probe: {description: What the last probe said., type: str, returned: always}
+exit_code: {description: Exit code of a container that has ended., type: int, returned: always}
+oom_killed: {description: The kernel ended it for memory., type: bool, returned: always}
+log: {description: Its last log lines., type: list, elements: str, returned: always}
+"""
+
+import calendar
+import contextlib
+import re
+import time
+import typing as t
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils import http_probe
+from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
+
+# Without the SDK connect() ends the module, or check mode goes on without an engine.
+with contextlib.suppress(ImportError):
+    from docker.errors import NotFound
+
+if t.TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+ABSENT = {
+    "exists": False,
+    "running": False,
+    "ready": False,
+    "probe": "",
+    "exit_code": 0,
+    "oom_killed": False,
+    "log": [],
+}
+INTERVAL_S = 1.0
+# A generate probe of a busy engine may take this long; SGLang's own limit is 20 s.
+PROBE_TIMEOUT_S = 30.0
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "seconds": {"type": "int", "default": 5},
+            "url": {"type": "str"},
+            "path": {"type": "str", "default": "/health"},
+            "chat_model": {"type": "str"},
+            "api_key": {"type": "str", "no_log": True},
+            "lines": {"type": "int", "default": 500},
+        },
+        supports_check_mode=True,
+    )
+    client = connect(module)
+    try:
+        module.exit_json(changed=False, **_watch(module.params, client))
+    except DockerException as error:
+        module.fail_json(msg="Container {}: {}".format(module.params["name"], error))
+
+
+def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Dict[str, t.Any]:
+    end = time.monotonic() + params["seconds"]
+    try:
+        container = client.containers.get(params["name"]) if client is not None else None
+    except NotFound:
+        container = None
+    if container is None:
+        return dict(ABSENT)
+    while True:
+        ready, words = _probe(params)
+        container.reload()
+        running = container.attrs["State"]["Running"]
+        if ready or not running or time.monotonic() + INTERVAL_S > end:
+            return _report(container, ready and running, words, params["lines"])
+        time.sleep(INTERVAL_S)
+
+
+def _probe(params: t.Dict[str, t.Any]) -> t.Tuple[bool, str]:
+    if not params["url"]:
+        return False, ""
+    ready, words = http_probe.get(params["url"] + params["path"], params["api_key"], PROBE_TIMEOUT_S)
+    if ready and params["chat_model"]:
+        return http_probe.chat(params["url"], params["chat_model"], params["api_key"], PROBE_TIMEOUT_S)
+    return ready, words
+
+
+def _report(container: Container, ready: bool, words: str, lines: int) -> t.Dict[str, t.Any]:
+    state = container.attrs["State"]
+    # The engine gives nanoseconds, 2025-01-31T10:20:30.123456789Z; whole seconds are enough and lose no line.
+    started = calendar.timegm(time.strptime(state["StartedAt"][:19], "%Y-%m-%dT%H:%M:%S"))
+    text = container.logs(since=started, tail=lines).decode("utf-8", "replace")
+    return {
+        "exists": True,
+        "running": state["Running"],
+        "ready": ready,
+        "probe": words,
+        "exit_code": state["ExitCode"],
+        "oom_killed": state["OOMKilled"],
+        # A progress bar redraws its line with carriage returns.
+        "log": [line for line in re.split(r"[\r\n]+", text) if line.strip()][-lines:],
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,61 @@
+"""Where the ranks' waiters, one process a host on the controller, tell each other what they see."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+# The smaller, the nearer to the reason: a lost peer and a timeout are how other troubles look from afar.
+DIED, UNREACHABLE, ECHO, LATE, ALIVE, READY = range(6)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one host's waiter found.
+
+    `kind` is one of the constants above; `lines` are log lines, ready to show; `at` is the controller's
+    clock, in seconds.
+    """
+
+    host: str
+    rank: int
+    kind: int
+    reason: str
+    hint: str = ""
+    lines: list[str] = field(default_factory=list)
+    doing: str = ""
+    at: float = field(default_factory=time.time)
+
+
+class RankBoard:
+    """A folder with one verdict a rank, each replaced in one step."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+    def post(self, verdict: Verdict) -> None:
+        """Put a rank's verdict on the board in place of its last one."""
+        with tempfile.NamedTemporaryFile("w", dir=self._folder, prefix=".", delete=False) as file:
+            json.dump(asdict(verdict), file)
+        Path(file.name).replace(self._folder / f"{verdict.rank}.json")
+
+    def read(self) -> list[Verdict]:
+        """Return the verdicts that are there, by rank."""
+        files = self._folder.glob("[0-9]*.json")
+        return sorted((Verdict(**json.loads(file.read_text())) for file in files), key=lambda v: v.rank)
+
+
+def explain(verdicts: list[Verdict]) -> tuple[Verdict, str]:
+    """Return the verdict that decides, and one paragraph for a person with the lines and the next step."""
+    decisive = min(verdicts, key=lambda verdict: (verdict.kind, verdict.at))
+    text = [f"Rank {decisive.rank} on {decisive.host}: {decisive.reason}."]
+    text += [f"  | {line}" for line in decisive.lines]
+    if decisive.kind == LATE:
+        text += [f"  rank {v.rank} on {v.host}, when the time was up: {v.doing}" for v in verdicts]
+    others = [v for v in verdicts if v.kind <= ECHO and v.rank != decisive.rank]
+    text += [f"Then rank {v.rank} on {v.host}: {v.reason}." for v in others]
+    return decisive, "\n".join([*text, decisive.hint])
