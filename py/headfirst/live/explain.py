@@ -12,11 +12,8 @@ from headfirst.live.host_troubles import NOT_READY, UNREACHABLE, Rule
 def unreachable(access: HostAccess, said: str) -> NotReadyError:
     """The error for a host that no command could be run on; `said` is what ssh (or paramiko) reported."""
     known = _from_rules(access, said, UNREACHABLE + NOT_READY)
-    return known or NotReadyError(
-        f"the host does not answer on SSH: {said}",
-        where=access.host,
-        hint=f"Try: {access.ssh_command('true')}",
-    )
+    by_hand = f"Try: {access.ssh_command('true')}"
+    return known or NotReadyError(f"the host does not answer on SSH: {said}", where=access.host, hint=by_hand)
 
 
 def not_ready(access: HostAccess, said: str) -> NotReadyError | None:

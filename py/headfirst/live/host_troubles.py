@@ -1,7 +1,8 @@
 """What ssh, sudo and Ansible say when a host is not ready, and what a person does about it. Data only.
 
-`what` and `fix` may hold {host}, {address}, {port}, {key}, {key_name} (the host in known_hosts), {known_hosts},
-and commands to type: {ssh} (shows the trouble by hand), {ssh_python}, {ssh_df}. The first rule whose pattern is found in the failure's text counts.
+`what` and `fix` may hold {host}, {address}, {port}, {key}, {key_name} (the host in known_hosts),
+{known_hosts}, and commands to type: {ssh} (shows the trouble by hand), {ssh_python}, {ssh_df}.
+The first rule whose pattern is found in what was said counts.
 """
 
 from __future__ import annotations

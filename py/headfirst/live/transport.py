@@ -1,0 +1,117 @@
+"""The Docker Engine API of a host, over SSH: `docker system dial-stdio` there, the docker SDK here."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import docker
+import paramiko
+import requests
+from docker.transport.basehttpadapter import BaseHTTPAdapter
+from docker.transport.sshconn import SSHConnection, SSHConnectionPool
+
+from headfirst.errors import NotReadyError
+from headfirst.live import explain
+from headfirst.live.access import HostAccess
+from headfirst.live.ssh import run, ssh, transport_of
+
+# The SDK tells by this address that its answers come over an SSH channel.
+_BASE_URL = "http+docker://ssh"
+TIMEOUT_S = 30
+
+
+@contextlib.contextmanager
+def docker_over_ssh(access: HostAccess) -> Iterator[docker.DockerClient]:
+    """A client of the host's Docker Engine; the connection is closed at the end.
+
+    Raises NotReadyError when the host does not answer, sudo asks for a password, or no engine runs there.
+    """
+    with ssh(access) as connection, docker_client(access, connection) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def docker_client(access: HostAccess, connection: paramiko.SSHClient) -> Iterator[docker.DockerClient]:
+    """As docker_over_ssh, over a connection that is open already and stays open."""
+    sudo = "sudo -n " if access.become else ""
+    version = _engine_version(access, connection, sudo)
+    # A placeholder: the SDK would make an SSH connection of its own, with neither our key nor sudo.
+    api = docker.APIClient(base_url="http://ssh:1", version=version, timeout=TIMEOUT_S)
+    api.mount(_BASE_URL, _Adapter(transport_of(connection), f"{sudo}docker system dial-stdio"))
+    api.base_url = _BASE_URL
+    client = _Client(api)
+    try:
+        yield client
+    except requests.exceptions.ConnectionError as error:
+        raise NotReadyError(
+            "the connection to the Docker Engine broke off",
+            where=access.host,
+            hint=f"Try: {access.ssh_command(*sudo.split(), 'docker', 'ps')}",
+        ) from error
+    finally:
+        client.close()
+
+
+def _engine_version(access: HostAccess, connection: paramiko.SSHClient, sudo: str) -> str:
+    """The engine's API version; asking by command tells why, where an engine cannot be reached."""
+    answer = run(connection, f"{sudo}docker version --format '{{{{.Server.APIVersion}}}}'")
+    if answer.code == 0:
+        return answer.out.strip()
+    if (error := explain.not_ready(access, answer.err)) is not None:
+        raise error
+    by_hand = access.ssh_command(*sudo.split(), "docker", "version")
+    if answer.code == 127 or "command not found" in answer.err:
+        raise NotReadyError("Docker is not installed", where=access.host, hint="`deploy up` installs it.")
+    said = (answer.err.strip().splitlines() or ["no reason given"])[-1]
+    raise NotReadyError(
+        f"the Docker Engine does not answer: {said}", where=access.host, hint=f"Try: {by_hand}"
+    )
+
+
+class _Client(docker.DockerClient):
+    """The SDK's client on an API client made here."""
+
+    def __init__(self, api: docker.APIClient) -> None:
+        self.api = api
+
+
+class _Connection(SSHConnection):
+    """One HTTP connection: a command on the host whose stdin and stdout are the engine's socket."""
+
+    def __init__(self, transport: paramiko.Transport, command: str) -> None:
+        super().__init__(timeout=TIMEOUT_S)
+        self._transport = transport
+        self._command = command
+
+    def connect(self) -> None:
+        channel: Any = self._transport.open_session(timeout=TIMEOUT_S)
+        channel.settimeout(self.timeout)
+        channel.exec_command(self._command)
+        self.sock = channel
+
+
+class _Pool(SSHConnectionPool):
+    def __init__(self, transport: paramiko.Transport, command: str) -> None:
+        super().__init__(timeout=TIMEOUT_S)
+        self._transport = transport
+        self._command = command
+
+    def _new_conn(self) -> Any:
+        return _Connection(self._transport, self._command)
+
+
+class _Adapter(BaseHTTPAdapter):
+    """Hands every request of the SDK to the one pool of this host."""
+
+    def __init__(self, transport: paramiko.Transport, command: str) -> None:
+        super().__init__()
+        self._pool = _Pool(transport, command)
+
+    def get_connection(self, url: Any, proxies: Any = None) -> _Pool:
+        return self._pool
+
+    def close(self) -> None:
+        self._pool.close()
+        super().close()
