@@ -18,7 +18,14 @@ import sglang
 from sglang.srt.server_args import ServerArgs
 
 # Parsers of a value with suffixes or structure, by function name -> how to check the text.
-TYPES = {"int": "int", "float": "float", "str": "str", "human_readable_int": "human_int", "loads": "json"}
+TYPES = {
+    "int": "int",
+    "float": "float",
+    "human_readable_int": "human_int",
+    "loads": "json",
+    "json_list_type": "json",
+    "parse_cuda_graph_config_arg": "json",
+}
 
 
 def describe(action: argparse.Action) -> dict[str, Any]:
