@@ -1,0 +1,122 @@
+"""Talks to an engine's OpenAI-compatible API: the answer as it is written, one question or a conversation."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import httpx
+
+from headfirst.errors import HeadfirstError, NotReadyError
+
+# Between two pieces of an answer; a long prompt before the first one takes a while.
+_READ_TIMEOUT_S = 300.0
+_CONNECT_TIMEOUT_S = 10.0
+
+
+class Piece(NamedTuple):
+    """A few characters of an answer; `reasoning` marks the thinking that some models send first."""
+
+    text: str
+    reasoning: bool
+
+
+class Chat:
+    """A conversation with one model; each question is asked with everything said before.
+
+    `base_url` is the engine's address without `/v1`.
+    """
+
+    def __init__(self, base_url: str, model: str, api_key: str | None, system: str | None = None) -> None:
+        self._model = model
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        timeout = httpx.Timeout(_READ_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
+        self._http = httpx.Client(base_url=base_url, headers=headers, timeout=timeout)
+        self._system = [{"role": "system", "content": system}] if system else []
+        self._said: list[dict[str, str]] = []
+
+    def __enter__(self) -> Chat:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def ask(
+        self, question: str, *, max_tokens: int | None = None, temperature: float | None = None
+    ) -> Iterator[Piece]:
+        """The answer, piece by piece. An answer that is not read to its end is not remembered.
+
+        Raises NotReadyError when the engine does not answer, HeadfirstError when it refuses.
+        """
+        asked = {"role": "user", "content": question}
+        body: dict[str, Any] = {
+            "model": self._model,
+            "messages": [*self._system, *self._said, asked],
+            "stream": True,
+        }
+        if max_tokens is not None:
+            body["max_tokens"] = max_tokens
+        if temperature is not None:
+            body["temperature"] = temperature
+        answer = ""
+        with self._errors(), self._http.stream("POST", "/v1/chat/completions", json=body) as response:
+            if response.status_code != 200:
+                response.read()
+                raise _refused(response)
+            for piece in _pieces(response.iter_lines()):
+                answer += "" if piece.reasoning else piece.text
+                yield piece
+        self._said += [asked, {"role": "assistant", "content": answer}]
+
+    def forget(self) -> None:
+        """Begin a new conversation."""
+        self._said.clear()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        hint = "`deploy status` shows whether it runs."
+        try:
+            yield
+        except httpx.TimeoutException as error:
+            raise NotReadyError("the engine does not answer in time", hint=hint) from error
+        except httpx.TransportError as error:
+            raise NotReadyError("the engine does not answer", hint=hint) from error
+
+
+def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
+    """Pieces from the lines of a server-sent event stream."""
+    for line in lines:
+        if not line.startswith("data:"):
+            continue
+        data = line.removeprefix("data:").strip()
+        if data == "[DONE]":
+            return
+        event = json.loads(data)
+        if "error" in event:
+            raise HeadfirstError(f"the engine broke off: {_message(event)}")
+        for choice in event.get("choices", []):
+            delta = choice.get("delta") or {}
+            if text := delta.get("reasoning_content"):
+                yield Piece(text, reasoning=True)
+            if text := delta.get("content"):
+                yield Piece(text, reasoning=False)
+
+
+def _refused(response: httpx.Response) -> HeadfirstError:
+    if response.status_code == 401:
+        return HeadfirstError(
+            "the engine refuses the API key", hint="Has it been redeployed with another one?"
+        )
+    try:
+        message = _message(response.json())
+    except ValueError:
+        message = response.text.strip()[:200]
+    return HeadfirstError(f"the engine answers {response.status_code}: {message}")
+
+
+def _message(body: Any) -> str:
+    """The text of an error; engines put it at `error.message`, `error` or `message`."""
+    error = body.get("error", body) if isinstance(body, dict) else body
+    return str(error.get("message", error) if isinstance(error, dict) else error)

@@ -1,0 +1,23 @@
+"""Log lines on a terminal: each rank in a colour of its own; plain text elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.text import Text
+
+from headfirst.live.logs import LogLine
+
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta")
+
+
+def print_logs(lines: Iterable[LogLine], console: Console, *, timestamps: bool = False) -> None:
+    """Print `[rank 0 node1] text`; with `timestamps` the time (UTC) stands before the text."""
+    for line in lines:
+        shown = Text(f"[rank {line.rank} {line.host}] ", style=_COLOURS[line.rank % len(_COLOURS)])
+        if timestamps:
+            shown.append(f"{line.time} ", style="dim")
+        # The engine may colour its lines itself.
+        shown.append_text(Text.from_ansi(line.text))
+        console.print(shown, soft_wrap=True, highlight=False)

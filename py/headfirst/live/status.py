@@ -1,0 +1,128 @@
+"""What runs right now: every rank's container, the engine's answer, the chat page; hosts asked in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import docker
+import httpx
+
+from headfirst.errors import NotReadyError
+from headfirst.live.access import HostAccess
+from headfirst.live.ssh import ssh
+from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, WebuiStatus
+from headfirst.live.transport import docker_client
+from headfirst.live.tunnel import forward, tunnel
+
+ENGINE_CONTAINER = "headfirst-engine"
+WEBUI_CONTAINER = "headfirst-webui"
+# The engine's health generates a token, behind requests that are being served.
+HTTP_TIMEOUT_S = 15.0
+
+
+class WebuiTarget(NamedTuple):
+    """Where the chat page is: its host, and its address as that host sees it."""
+
+    access: HostAccess
+    url: str
+    container: str = WEBUI_CONTAINER
+
+
+def cluster_status(
+    ranks: Sequence[HostAccess],
+    *,
+    engine_url: str,
+    api_key: str | None = None,
+    webui: WebuiTarget | None = None,
+    container: str = ENGINE_CONTAINER,
+) -> ClusterStatus:
+    """Ask all hosts. `ranks` is in the order of the ranks, the head first; `engine_url` as the head sees it.
+
+    `container` is the ranks' container on each host.
+
+    A host that does not answer is a row with its problem, not an exception.
+    """
+    with ThreadPoolExecutor(max_workers=len(ranks) + 2) as pool:
+        rows = [pool.submit(_rank, rank, access, container) for rank, access in enumerate(ranks)]
+        engine = pool.submit(_engine, ranks[0], engine_url, api_key)
+        page = pool.submit(_webui, webui) if webui else None
+        return ClusterStatus(
+            ranks=[row.result() for row in rows],
+            engine=engine.result(),
+            webui=page.result() if page else None,
+        )
+
+
+def _rank(rank: int, access: HostAccess, container: str) -> RankStatus:
+    try:
+        with ssh(access) as connection, docker_client(access, connection) as client:
+            return RankStatus(rank=rank, **_container(client, access.host, container))
+    except NotReadyError as error:
+        return RankStatus(rank=rank, host=access.host, state="unreachable", problem=error.what)
+
+
+def _engine(head: HostAccess, url: str, api_key: str | None) -> EngineStatus:
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    try:
+        with (
+            tunnel(head, url) as local,
+            httpx.Client(base_url=local, headers=headers, timeout=HTTP_TIMEOUT_S) as client,
+        ):
+            health = client.get("/health_generate")
+            if health.status_code != 200:
+                problem = f"/health_generate answers {health.status_code}: it is starting, or it hangs"
+                return EngineStatus(url=url, ready=False, problem=problem)
+            listed = client.get("/v1/models").raise_for_status().json()
+            return EngineStatus(url=url, ready=True, models=[model["id"] for model in listed["data"]])
+    except (NotReadyError, httpx.HTTPError) as error:
+        return EngineStatus(url=url, ready=False, problem=_problem(error))
+
+
+def _webui(target: WebuiTarget) -> WebuiStatus:
+    access, url, container = target
+    try:
+        with ssh(access) as connection, docker_client(access, connection) as client:
+            row = _container(client, access.host, container)
+            if row["state"] != "running":
+                return WebuiStatus(url=url, ready=False, **row)
+            try:
+                with forward(connection, url) as local:
+                    answer = httpx.get(f"{local}/ready", timeout=HTTP_TIMEOUT_S)
+            except httpx.HTTPError as error:
+                return WebuiStatus(url=url, ready=False, **{**row, "problem": _problem(error)})
+            if answer.status_code != 200:
+                row["problem"] = f"/ready answers {answer.status_code}"
+            return WebuiStatus(url=url, ready=answer.status_code == 200, **row)
+    except NotReadyError as error:
+        return WebuiStatus(url=url, ready=False, host=access.host, state="unreachable", problem=error.what)
+
+
+def _container(client: docker.DockerClient, host: str, name: str) -> dict[str, Any]:
+    """Fields of a ContainerStatus, from the engine's own description of the container."""
+    try:
+        found = client.containers.get(name).attrs
+    except docker.errors.NotFound:
+        return {"host": host, "state": "missing"}
+    state, config = found["State"], found["Config"]
+    return {
+        "host": host,
+        "state": state["Status"],
+        "health": (state.get("Health") or {}).get("Status"),
+        "restarts": found["RestartCount"],
+        "exit_code": None if state["Running"] else state["ExitCode"],
+        "problem": "out of memory" if state.get("OOMKilled") else state.get("Error") or None,
+        "image": config["Image"],
+        "image_id": found["Image"],
+        "started_at": state["StartedAt"],
+        "argv": [found["Path"], *found["Args"]],
+    }
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, httpx.TimeoutException):
+        return f"no answer within {HTTP_TIMEOUT_S:.0f} s"
+    if isinstance(error, (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError)):
+        return "nothing answers at its port"
+    return error.what if isinstance(error, NotReadyError) else str(error)
