@@ -1,0 +1,111 @@
+"""Which rank decides when an engine does not come up, and what a person reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.action import await_ranks
+from ansible_collections.headfirst.serving.plugins.plugin_utils import rank_board
+from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
+    ALIVE,
+    DIED,
+    ECHO,
+    LATE,
+    READY,
+    RankBoard,
+    Verdict,
+)
+
+OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory"
+LOST_PEER = "RuntimeError: Connection closed by peer"
+
+
+def seen(**changes: Any) -> dict[str, Any]:
+    """What container_watch returns for a rank that runs and is not ready."""
+    running = {
+        "exists": True,
+        "running": True,
+        "ready": False,
+        "probe": "",
+        "exit_code": 0,
+        "oom_killed": False,
+        "log": [],
+    }
+    return {**running, **changes}
+
+
+def ended(log: list[str], exit_code: int = 1) -> dict[str, Any]:
+    return seen(running=False, exit_code=exit_code, log=log)
+
+
+@pytest.mark.parametrize(
+    ("look", "gone_wrong", "kind", "words"),
+    [
+        (seen(ready=True, probe="Hello"), False, READY, "Hello"),
+        (seen(log=["Load weight begin"]), False, ALIVE, "running"),
+        (seen(exists=False, running=False), False, DIED, "no container"),
+        (ended([OUT_OF_MEMORY]), False, DIED, "out of memory (it ended with exit code 1)"),
+        (ended([LOST_PEER]), False, ECHO, "lost another rank"),
+        (ended(["Load weight begin"], 137), False, DIED, "it was killed"),
+        (seen(running=False, oom_killed=True, exit_code=1), False, DIED, "it was killed"),
+        (ended(["bye"], 0), False, DIED, "it ended with exit code 0 and says no reason"),
+        (seen(log=["Scheduler hit an exception: KeyError: 1"]), True, DIED, "hangs after a crash"),
+    ],
+)
+def test_one_look(look: dict[str, Any], gone_wrong: bool, kind: int, words: str) -> None:
+    verdict = await_ranks.judge("node2", 1, look, gone_wrong)
+    assert verdict.kind == kind
+    assert words in verdict.reason
+
+
+def test_the_rank_that_died_first_decides_not_the_one_that_lost_it() -> None:
+    lost = Verdict("node1", 0, ECHO, "it lost another rank", at=1.0)
+    died = Verdict("node2", 1, DIED, "it ran out of memory", "Use less.", [OUT_OF_MEMORY], at=2.0)
+    decisive, text = rank_board.explain([lost, died])
+    assert decisive is died
+    assert text.splitlines() == [
+        "Rank 1 on node2: it ran out of memory.",
+        f"  | {OUT_OF_MEMORY}",
+        "Then rank 0 on node1: it lost another rank.",
+        "Use less.",
+    ]
+
+
+def test_of_two_that_died_the_earlier_decides() -> None:
+    first = Verdict("node2", 1, DIED, "a", at=1.0)
+    assert rank_board.explain([Verdict("node1", 0, DIED, "b", at=2.0), first])[0] is first
+
+
+def test_a_timeout_tells_what_every_rank_was_doing() -> None:
+    late = Verdict("node1", 0, LATE, "not ready after 60 s", doing="joining the other ranks")
+    _, text = rank_board.explain([late, Verdict("node2", 1, ALIVE, "running", doing="starting")])
+    assert "rank 0 on node1, when the time was up: joining the other ranks" in text
+    assert "rank 1 on node2, when the time was up: starting" in text
+
+
+def test_the_board_keeps_the_last_word_of_each_rank(tmp_path: Path) -> None:
+    board = RankBoard(tmp_path / "board")
+    board.post(Verdict("node2", 1, ALIVE, "running"))
+    board.post(Verdict("node1", 0, ALIVE, "running"))
+    last = Verdict("node2", 1, DIED, "gone", lines=["why"])
+    board.post(last)
+    assert [verdict.rank for verdict in board.read()] == [0, 1]
+    assert board.read()[1] == last
+
+
+@pytest.mark.parametrize(
+    ("kinds", "settled"),
+    [
+        ([READY, READY], True),
+        ([READY, ALIVE], False),
+        ([READY], False),  # the other one has not looked yet
+        ([ECHO, ALIVE], False),  # the reason may still come
+        ([ECHO, DIED], True),
+        ([LATE, ALIVE], True),
+    ],
+)
+def test_when_the_board_decides(kinds: list[int], settled: bool) -> None:
+    verdicts = [Verdict(f"node{rank}", rank, kind, "") for rank, kind in enumerate(kinds)]
+    assert await_ranks._settled(verdicts, ranks=2) is settled

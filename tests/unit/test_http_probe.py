@@ -1,0 +1,105 @@
+"""The probes against a server that answers as told."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils import http_probe
+
+
+class Server(HTTPServer):
+    """Answers every request with `status` and `answer`, and remembers the last one."""
+
+    status = 200
+    answer: object = None
+    asked: tuple[str, str | None, object] = ("", None, None)
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.server.asked = (self.path, self.headers["Authorization"], json.loads(body or "null"))
+        text = json.dumps(self.server.answer).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()
+
+
+def url(server: Server) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}"
+
+
+def reply(content: str | None, tokens: int, **more: str) -> dict[str, object]:
+    return {"choices": [{"message": {"content": content, **more}}], "usage": {"completion_tokens": tokens}}
+
+
+def test_health_is_200_and_nothing_else(server: Server) -> None:
+    assert http_probe.get(url(server) + "/health", "sesame", 5) == (True, "HTTP 200")
+    assert server.asked == ("/health", "Bearer sesame", None)
+    server.status = 503
+    assert http_probe.get(url(server) + "/health", None, 5)[0] is False
+
+
+def test_no_server_is_said_in_words() -> None:
+    ready, words = http_probe.get("http://127.0.0.1:9/health", None, 5)
+    assert not ready
+    assert "refused" in words
+
+
+def test_a_proxy_in_the_environment_is_not_asked(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert http_probe.get(url(server) + "/health", None, 5)[0]
+
+
+def test_chat_returns_the_answer(server: Server) -> None:
+    server.answer = reply("Hi there", 2)
+    assert http_probe.chat(url(server), "demo", "sesame", 5) == (True, "Hi there")
+    path, authorization, body = server.asked
+    assert (path, authorization) == ("/v1/chat/completions", "Bearer sesame")
+    assert isinstance(body, dict)
+    assert body["model"] == "demo"
+
+
+def test_a_model_that_still_thinks_has_answered(server: Server) -> None:
+    server.answer = reply(None, 8, reasoning_content="Well,")
+    assert http_probe.chat(url(server), "demo", None, 5) == (True, "Well,")
+
+
+def test_an_answer_without_a_token_is_no_answer(server: Server) -> None:
+    server.answer = reply("", 0)
+    assert http_probe.chat(url(server), "demo", None, 5)[0] is False
+
+
+def test_a_refused_chat_says_why(server: Server) -> None:
+    server.status, server.answer = 401, {"error": "Unauthorized"}
+    ready, words = http_probe.chat(url(server), "demo", None, 5)
+    assert not ready
+    assert "401" in words
+    assert "Unauthorized" in words
+
+
+def test_only_http_is_asked() -> None:
+    with pytest.raises(ValueError, match="not an http"):
+        http_probe.get("file:///etc/passwd", None, 5)
