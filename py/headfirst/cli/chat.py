@@ -1,3 +1,32 @@
-EXAMPLE = ""
-def run() -> None:
-    """chat"""
+"""`deploy chat`: talk to the model."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headfirst.cli import options
+from headfirst.cluster.inventory import load
+from headfirst.deployment.service import open_chat
+from headfirst.live.chat_terminal import converse, print_answer
+
+EXAMPLE = "Example: deploy chat inventories/lab.ini 'What is tensor parallelism?'"
+
+
+def run(
+    inventory: options.InventoryArgument = None,
+    prompt: Annotated[str | None, typer.Argument(help="One question; without it, a conversation.", show_default=False)] = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    system: Annotated[str | None, typer.Option("--system", help="System prompt.", show_default=False)] = None,
+) -> None:
+    """Ask the model, from here, through SSH."""
+    cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
+    console = Console()
+    with open_chat(cluster, system) as chat:
+        if prompt is None:
+            converse(chat, console)
+        else:
+            print_answer(chat, prompt, console)

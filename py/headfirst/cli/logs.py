@@ -1,3 +1,38 @@
-EXAMPLE = ""
-def run() -> None:
-    """logs"""
+"""`deploy logs`: the ranks' logs, merged by time."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from headfirst.cli import options
+from headfirst.cluster.inventory import load
+from headfirst.deployment.service import rank_access
+from headfirst.live.log_printer import print_logs
+from headfirst.live.logs import parse_since, stream_logs
+
+EXAMPLE = "Example: deploy logs inventories/lab.ini --rank 1 --follow"
+
+
+def run(
+    inventory: options.InventoryArgument = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    rank: Annotated[
+        str | None, typer.Option("--rank", metavar="RANK|HOST", help="Only this rank.", show_default=False)
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Last lines per rank.", show_default=False)] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="10m|TIME", help="Only lines after this.", show_default=False)
+    ] = None,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Show the time of each line.")] = False,
+) -> None:
+    """Show the logs of all ranks, or of one."""
+    cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
+    lines = stream_logs(
+        rank_access(cluster, rank), follow=follow, tail=tail, since=parse_since(since) if since else None
+    )
+    print_logs(lines, Console(), timestamps=timestamps)

@@ -1,3 +1,51 @@
-EXAMPLE = ""
-def run() -> None:
-    """status"""
+"""`deploy status`: what runs."""
+
+from __future__ import annotations
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headfirst.cli import options
+from headfirst.cluster.inventory import load
+from headfirst.deployment import service
+from headfirst.errors import NotReadyError
+from headfirst.live.status_types import ClusterStatus
+
+EXAMPLE = "Example: deploy status inventories/lab.ini --json"
+
+
+def run(
+    inventory: options.InventoryArgument = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show every rank, the engine and the chat page. Exit code 3 when something is not ready."""
+    found = service.status(load(options.inventories(inventory, inventory_option), extra_vars or []))
+    if as_json:
+        typer.echo(found.model_dump_json(indent=2))
+    else:
+        _print(found, Console(highlight=False))
+    if not found.ready:
+        raise typer.Exit(NotReadyError.exit_code)
+
+
+def _print(found: ClusterStatus, console: Console) -> None:
+    table = Table("rank", "host", "container", "restarts", "since", "image", box=None)
+    for rank in found.ranks:
+        state = f"{rank.state}: {rank.problem}" if rank.problem else rank.state
+        restarts = "" if rank.restarts is None else str(rank.restarts)
+        table.add_row(
+            str(rank.rank), rank.host, escape(state), restarts, (rank.started_at or "")[:19], escape(rank.image or "")
+        )
+    console.print(table)
+    _line(console, "engine", found.engine.url, found.engine.ready, ", ".join(found.engine.models), found.engine.problem)
+    if found.webui:
+        _line(console, "chat page", found.webui.url, found.webui.ready, found.webui.state, found.webui.problem)
+
+
+def _line(console: Console, what: str, url: str, ready: bool, more: str, problem: str | None) -> None:
+    mark = "[green]ready[/]" if ready else "[red]not ready[/]"
+    console.print(f"{what}  {url}  {mark}  {escape(problem or more)}", soft_wrap=True)

@@ -37,8 +37,8 @@ def credentials_file(cluster: str) -> Path:
     return state_dir("clusters", cluster) / "credentials.json"
 
 
-def load_or_create(cluster: str) -> Secrets:
-    """Secrets of the cluster named so; generated at the first call."""
+def existing(cluster: str) -> Secrets | None:
+    """Secrets of the cluster named so, or None where it was never brought up from this machine."""
     path = credentials_file(cluster)
     if path.exists():
         try:
@@ -48,7 +48,14 @@ def load_or_create(cluster: str) -> Secrets:
                 f"the credentials of cluster {cluster} cannot be read: {error.errors()[0]['msg']}", where=str(path),
                 hint="Mend the file, or move it away: new credentials are made, and the service restarts with them.",
             ) from None  # fmt: skip
-    made = Secrets()
+    return None
+
+
+def load_or_create(cluster: str) -> Secrets:
+    """Secrets of the cluster named so; generated at the first call."""
+    if found := existing(cluster):
+        return found
+    path, made = credentials_file(cluster), Secrets()
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
         file.write(made.model_dump_json(indent=2) + "\n")
     return made

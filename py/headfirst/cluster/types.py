@@ -7,6 +7,8 @@ from pathlib import Path
 
 from headfirst.cluster.settings import ClusterSettings
 
+DEMO_MODEL = "headfirst-demo"
+
 
 @dataclass(frozen=True)
 class Login:
@@ -60,3 +62,23 @@ class Cluster:
     def lab_hosts(self) -> tuple[Host, ...]:
         """Hosts that are nodes on this machine."""
         return tuple(host for host in self.hosts if host.lab)
+
+    @property
+    def engine_url(self) -> str:
+        """Where rank 0 serves its API, as the hosts see it."""
+        return f"http://{self.head.address}:{self.settings.engine_port}"
+
+    @property
+    def webui_url(self) -> str:
+        """Where the chat page is."""
+        return f"http://{self.webui.address}:{self.settings.webui_port}"
+
+    @property
+    def model_id(self) -> str:
+        """The model as the inventory names it."""
+        return DEMO_MODEL if self.settings.model_source == "demo" else self.settings.model
+
+    @property
+    def served_model_name(self) -> str:
+        """The model's name in the API."""
+        return self.settings.served_model_name or self.model_id.rstrip("/").rpartition("/")[2]

@@ -36,5 +36,5 @@ def describe_model(cluster: Cluster) -> Checkpoint:
     """The checkpoint that the inventory names, from its folder, its hub or the catalogue."""
     settings = cluster.settings
     if settings.model_source == "demo":
-        return describe("headfirst-demo", "path", folder=checkpoint_dir())
-    return describe(settings.model, settings.model_source, revision=settings.model_revision)
+        return describe(cluster.model_id, "path", folder=checkpoint_dir())
+    return describe(cluster.model_id, settings.model_source, revision=settings.model_revision)

@@ -33,13 +33,11 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
         tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=str(cluster.inventories[0]),
     )  # fmt: skip
     weights = _weights(cluster, checkpoint, convert=dtype.convert_to_bf16)
-    served_name = settings.served_model_name or checkpoint.id.rstrip("/").rpartition("/")[2]
     image = settings.engine_image or engine.default_image(settings.engine_device)
-    engine_url = f"http://{cluster.head.address}:{settings.engine_port}"
     nodes = []
     for rank, host in enumerate(cluster.ranks):
         request = LaunchRequest(
-            model_dir=weights.directory, served_name=served_name, parallel=sizes, nodes=len(cluster.ranks), rank=rank,
+            model_dir=weights.directory, served_name=cluster.served_model_name, parallel=sizes, nodes=len(cluster.ranks), rank=rank,
             head_address=cluster.head.address, dist_port=settings.dist_port, address=host.address,
             port=settings.engine_port, listen_address=host.address, device=settings.engine_device,
             trust_remote_code=checkpoint.remote_code, config_file=ENGINE_CONFIG, nic=host.nic, hca=host.hca,
@@ -50,7 +48,7 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
         cluster=cluster.name,
         model=checkpoint.id,
         model_described_by=f"{checkpoint.source}: {checkpoint.note}" if checkpoint.note else checkpoint.source,
-        served_model_name=served_name,
+        served_model_name=cluster.served_model_name,
         engine=engine.name,
         engine_version=engine.version,
         device=settings.engine_device,
@@ -63,9 +61,9 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
         weights=weights,
         engine_port=settings.engine_port,
         dist_port=settings.dist_port,
-        engine_url=engine_url,
+        engine_url=cluster.engine_url,
         nodes=nodes,
-        webui=webui.plan(cluster, engine_url),
+        webui=webui.plan(cluster),
     )
 
 

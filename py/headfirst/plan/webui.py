@@ -18,7 +18,7 @@ BUILT_IMAGE = "headfirst/open-webui:0.12.4"
 BUILT_COMMAND = ["open-webui", "serve"]
 
 
-def plan(cluster: Cluster, engine_url: str) -> Webui:
+def plan(cluster: Cluster) -> Webui:
     """Image, address and environment of Open WebUI; secrets come from an env file that the role writes."""
     settings, host = cluster.settings, cluster.webui
     built = settings.webui_image_source == "build"
@@ -28,7 +28,7 @@ def plan(cluster: Cluster, engine_url: str) -> Webui:
     variables = defaults | {
         "open_webui_bind_address": host.address,
         "open_webui_port": settings.webui_port,
-        "open_webui_engine_url": engine_url,
+        "open_webui_engine_url": cluster.engine_url,
     }
     env = {name: _render(value, variables) for name, value in internal["__open_webui_env"].items()}
     spec = internal["__open_webui_spec"]
@@ -40,7 +40,7 @@ def plan(cluster: Cluster, engine_url: str) -> Webui:
     )  # fmt: skip
     return Webui(
         host=host.name, address=host.address, port=settings.webui_port, image=image, command=command,
-        url=f"http://{host.address}:{settings.webui_port}", env=env, docker_run=line,
+        url=cluster.webui_url, env=env, docker_run=line,
     )  # fmt: skip
 
 
