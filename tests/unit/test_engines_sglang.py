@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from headfirst import engines
 from headfirst.engines.base import LaunchRequest
+from headfirst.model import catalogue
+from headfirst.plan.gpus import MIB, Gpu
 from headfirst.plan.parallel import Parallel
 
 ENGINE = engines.get("sglang")
@@ -153,3 +158,20 @@ def test_images_and_config_file() -> None:
     assert ENGINE.default_image("cpu") != ENGINE.default_image("cuda")
     assert ENGINE.config_file(api_key="k") == {"api-key": "k"}
     assert ENGINE.readiness.path == "/health_generate"
+
+
+def _measured() -> list[list[Any]]:
+    path = Path(__file__).parent / "data" / f"sglang-{ENGINE.version}-mem-fraction.json"
+    rows: list[list[Any]] = json.loads(path.read_text(encoding="utf-8"))["rows"]
+    return rows
+
+
+@pytest.mark.parametrize(("id", "memory_mib", "tp", "pp", "arguments", "fraction"), _measured())
+def test_memory_fraction_is_what_the_engine_itself_computes(
+    id: str, memory_mib: int, tp: int, pp: int, arguments: list[str], fraction: float
+) -> None:
+    model = catalogue.lookup(id)
+    assert model is not None
+    values = ENGINE.check_arguments(arguments).require()
+    use = ENGINE.memory_use(model, Gpu("any", memory_mib * MIB, (8, 0)), Parallel(tp, pp), values)
+    assert use.static_fraction == pytest.approx(fraction, abs=1e-9)

@@ -35,7 +35,7 @@ class _Settings:
 
     chunked_prefill: int
     decode_batch: int  # 0: no decode graphs
-    prefill_sizes: int  # captured prefill sizes; 0: no prefill graphs
+    prefill_sizes: int | None  # how many prefill sizes are captured; None: no prefill graphs
     attention_data_parallel: int
     deepep: bool
     draft_layers: int
@@ -76,15 +76,10 @@ def _resolve(checkpoint: Checkpoint, gpu: Gpu, parallel: Parallel, values: Mappi
         batch = min(few if parallel.tensor < 4 else many, requests or _LARGEST[2])
     if values.get("cuda_graph_bs_decode"):
         batch = max(values["cuda_graph_bs_decode"])
-    no_graphs = values.get("disable_cuda_graph", False)
-    no_decode = no_graphs or values.get("disable_decode_cuda_graph", False)
-    # Pipeline stages capture no prefill graphs unless asked to.
-    no_prefill = no_graphs or values.get("disable_prefill_cuda_graph", False) or parallel.pipeline > 1
-    largest = min(chunk, values.get("max_total_tokens") or chunk)
     return _Settings(
         chunked_prefill=chunk,
-        decode_batch=0 if no_decode else batch,
-        prefill_sizes=0 if no_prefill else _captured_prefill_sizes(largest),
+        decode_batch=batch if _graphs(values, "decode", by_default=True) else 0,
+        prefill_sizes=_prefill_sizes(chunk, parallel, values),
         attention_data_parallel=values.get("attn_dp_size", 1),
         deepep=values.get("moe_a2a_backend") == "deepep",
         draft_layers=checkpoint.nextn_layers if speculative else 0,
@@ -111,7 +106,7 @@ def _terms(
     if settings.attention_data_parallel > 1:
         padding = 4.5 if settings.decode_batch > 300 else 3
         terms["data_parallel_attention"] = settings.decode_batch * settings.attention_data_parallel * padding
-    if settings.prefill_sizes:
+    if settings.prefill_sizes is not None:
         terms["prefill_graphs"] = 1536 if checkpoint.mla else settings.prefill_sizes * 8
         if settings.deepep:
             terms["prefill_graphs"] += 1024
@@ -122,8 +117,26 @@ def _terms(
     return terms
 
 
-def _captured_prefill_sizes(largest: int) -> int:
-    """How many prefill sizes the engine captures up to `largest` tokens."""
+def _graphs(values: Mapping[str, Any], phase: str, *, by_default: bool) -> bool:
+    """Whether CUDA graphs are captured for `phase`; its backend's name wins over the switches."""
+    backend = values.get(f"cuda_graph_backend_{phase}")
+    if backend is not None:
+        return bool(backend != "disabled")
+    switched_off = values.get("disable_cuda_graph") or values.get(f"disable_{phase}_cuda_graph")
+    return by_default and not switched_off
+
+
+def _prefill_sizes(chunk: int, parallel: Parallel, values: Mapping[str, Any]) -> int | None:
+    """How many prefill sizes the engine captures; pipeline stages capture none unless asked to."""
+    if not _graphs(values, "prefill", by_default=parallel.pipeline == 1):
+        return None
+    if values.get("cuda_graph_bs_prefill"):
+        return len(values["cuda_graph_bs_prefill"])
+    largest = values.get("cuda_graph_max_bs_prefill")
+    if largest is None:
+        largest = min(chunk, values.get("max_total_tokens") or chunk)
+        if parallel.pipeline > 1:
+            largest = min(largest, 8192)
     sizes = [
         *range(4, 33, 4),
         *range(48, 257, 16),
