@@ -132,9 +132,10 @@ def _prefill_sizes(chunk: int, parallel: Parallel, values: Mapping[str, Any]) ->
         return None
     if values.get("cuda_graph_bs_prefill"):
         return len(values["cuda_graph_bs_prefill"])
-    largest = values.get("cuda_graph_max_bs_prefill")
-    if largest is None:
-        largest = min(chunk, values.get("max_total_tokens") or chunk)
+    if "cuda_graph_max_bs_prefill" in values:
+        largest = int(values["cuda_graph_max_bs_prefill"])
+    else:
+        largest = min(chunk, int(values.get("max_total_tokens", chunk)))
         if parallel.pipeline > 1:
             largest = min(largest, 8192)
     sizes = [
