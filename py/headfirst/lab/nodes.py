@@ -52,7 +52,7 @@ def create(client: docker.DockerClient, lab: Lab, node: LabNode, image: str) -> 
             volumes=list(_VOLUMES.values()),
             labels={LABEL: lab.name, _NODE: node.name, _SPEC: _spec_hash(lab, node, image)},
             host_config=host,
-            networking_config=client.api.create_networking_config({lab.network_name: endpoint}),
+            networking_config={"EndpointsConfig": {lab.network_name: endpoint}},
         )
     except APIError as error:
         raise NotReadyError(f"The node cannot be made: {error.explanation}.", where=node.name) from error
@@ -106,6 +106,8 @@ def _host_config(client: docker.DockerClient, lab: Lab, node: LabNode) -> dict[s
         "cgroupns": "private",
         "tmpfs": {"/run": "mode=755"},
         "network_mode": lab.network_name,
+        # `reboot` inside ends systemd with a signal's exit code: the node comes back, as a server does.
+        "restart_policy": {"Name": "on-failure", "MaximumRetryCount": 1},
         **limits,
     }
 

@@ -44,9 +44,6 @@ def missing_packages() -> list[str]:
     # Docker cannot start a container on a kernel with AppArmor without the parser of its profiles.
     if _APPARMOR.exists() and _APPARMOR.read_text().startswith("Y"):
         missing |= set() if shutil.which("apparmor_parser", path=path) else {"apparmor"}
-    # A user who is not root is let in to the engine's socket by an access control entry.
-    if os.geteuid() != 0 and not shutil.which("setfacl", path=path):
-        missing.add("acl")
     return sorted(missing)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from typing import Any
 
 from docker.errors import APIError
 from docker.models.containers import Container
@@ -23,7 +24,7 @@ def await_boot(container: Container, address: str, timeout: float = _TIMEOUT) ->
     state = ""
     while time.monotonic() < end:
         container.reload()
-        if container.status != "running":
+        if container.status not in ("running", "restarting"):
             code = container.attrs["State"]["ExitCode"]
             raise NotReadyError(
                 f"The node stopped while it was starting (exit code {code}):\n{_last_words(container)}",
@@ -54,10 +55,10 @@ def ssh_answers(address: str, timeout: float = 1.0) -> bool:
 
 def _systemd_state(container: Container) -> str:
     try:
-        _, output = container.exec_run(["systemctl", "is-system-running"])
+        output: Any = container.exec_run(["systemctl", "is-system-running"]).output
     except APIError:
         return ""  # the container has stopped between two looks; the next one says so
-    return output.decode(errors="replace").strip()
+    return str(output, errors="replace").strip()
 
 
 def _last_words(container: Container) -> str:

@@ -9,13 +9,14 @@ cp -r --no-preserve=ownership,mode "$here/files/." "$root/"
 chmod 0440 "$root/etc/sudoers.d/headfirst"
 chmod 0755 "$root/usr/local/sbin/headfirst-node-init"
 
-chroot "$root" useradd --create-home --shell /bin/bash headfirst
-install -d -m 0700 -o "$(chroot "$root" id -u headfirst)" -g "$(chroot "$root" id -g headfirst)" \
-    "$root/home/headfirst/.ssh"
+chroot "$root" useradd --uid 1000 --create-home --shell /bin/bash headfirst
+install -d -m 0700 -o 1000 -g 1000 "$root/home/headfirst/.ssh"
 chroot "$root" systemctl --quiet enable headfirst-first-boot.service
-# Consoles that a node has not got, timers that would hold apt's lock, and daemons that Docker's network replaces.
+# Consoles that a node has not got, timers that would hold apt's lock, daemons that Docker's network replaces,
+# and kernel settings, which are the host's.
 chroot "$root" systemctl --quiet mask console-getty.service getty.target apt-daily.timer \
-    apt-daily-upgrade.timer systemd-networkd.service systemd-networkd.socket systemd-resolved.service
+    apt-daily-upgrade.timer systemd-networkd.service systemd-networkd.socket systemd-resolved.service \
+    systemd-sysctl.service
 
 # Every node makes its own, and the host's package sources are no part of the image.
 : >"$root/etc/machine-id"
