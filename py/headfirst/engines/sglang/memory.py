@@ -146,7 +146,7 @@ def _prefill_sizes(chunk: int, parallel: Parallel, values: Mapping[str, Any]) ->
         *range(1280, 4097, 256),
         *range(4608, largest + 1, 512),
     ]
-    return sum(size <= largest for size in sizes)
+    return len([size for size in sizes if size <= largest])
 
 
 def _kv_bytes(
