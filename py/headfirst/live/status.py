@@ -1,4 +1,4 @@
-"""What runs right now: every rank's container, the engine's answer, the chat page; hosts asked in parallel."""
+"""What runs right now: the ranks' containers, the engine's answer, the chat page; hosts asked in parallel."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def cluster_status(
     A host that does not answer is a row with its problem, not an exception.
     """
     with ThreadPoolExecutor(max_workers=len(ranks) + 2) as pool:
-        rows = [pool.submit(_rank, rank, access, container) for rank, access in enumerate(ranks)]
-        engine = pool.submit(_engine, ranks[0], engine_url, api_key)
-        page = pool.submit(_webui, webui) if webui else None
-        return ClusterStatus(
-            ranks=[row.result() for row in rows],
-            engine=engine.result(),
-            webui=page.result() if page else None,
-        )
+        asked = [pool.submit(_rank, rank, access, container) for rank, access in enumerate(ranks)]
+        asked_engine = pool.submit(_engine, ranks[0], engine_url, api_key)
+        asked_page = pool.submit(_webui, webui) if webui else None
+        rows, engine = [row.result() for row in asked], asked_engine.result()
+        page = asked_page.result() if asked_page else None
+    running = all(row.state == "running" for row in rows)
+    ready = running and engine.ready and (page is None or page.ready)
+    return ClusterStatus(ready=ready, ranks=rows, engine=engine, webui=page)
 
 
 def _rank(rank: int, access: HostAccess, container: str) -> RankStatus:

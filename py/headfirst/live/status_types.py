@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import BaseModel, ConfigDict
 
 
 class _Frozen(BaseModel):
@@ -51,15 +51,12 @@ class WebuiStatus(ContainerStatus):
 
 
 class ClusterStatus(_Frozen):
-    """Everything `deploy status` shows."""
+    """Everything `deploy status` shows.
 
+    `ready`: all ranks run, the engine generates, and the chat page, if there is one, answers.
+    """
+
+    ready: bool
     ranks: list[RankStatus]
     engine: EngineStatus
     webui: WebuiStatus | None
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def ready(self) -> bool:
-        """All ranks run, the engine generates, the chat page (if there is one) answers."""
-        ranks = all(rank.state == "running" for rank in self.ranks)
-        return ranks and self.engine.ready and (self.webui is None or self.webui.ready)
