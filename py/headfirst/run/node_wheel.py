@@ -20,6 +20,11 @@ _REQUIREMENTS = (
     'huggingface_hub>=0.30,<3; extra == "huggingface"',
     'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
 )
+_WHEEL = b"""Wheel-Version: 1.0
+Generator: headfirst
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
 
 
 def build_node_wheel(folder: Path) -> Path:
@@ -58,7 +63,7 @@ def _write(path: Path, files: dict[str, bytes], version: str) -> None:
         "headfirst/__init__.py": f'"""Headfirst\'s node tools."""\n\n__version__ = "{version}"\n'.encode(),
         **dict(sorted(files.items())),
         f"{info}/METADATA": ("\n".join(metadata) + "\n").encode(),
-        f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: headfirst\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/WHEEL": _WHEEL,
         f"{info}/entry_points.txt": b"[console_scripts]\nheadfirst-weights = headfirst.weights.cli:main\n",
     }
     record = "".join(f"{name},{_record_hash(data)},{len(data)}\n" for name, data in everything.items())

@@ -7,7 +7,7 @@ import os
 from argparse import Namespace
 from pathlib import Path
 
-from headfirst.errors import InputError
+from headfirst.errors import HeadfirstError, InputError
 from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import check_checkpoint
 from headfirst.weights.convert import convert
@@ -79,14 +79,18 @@ def run_receive(arguments: Namespace) -> Result:
 
 
 def run_status(arguments: Namespace) -> Result:
-    """Say what is there: a digest is "" where a folder is incomplete or was touched since it was proven."""
+    """Say what is there: a digest is "" where a folder is incomplete or was touched since it was proven.
+
+    What is wrong with the model's own folder is part of what is said, as `error`.
+    """
     source, served = _proven(arguments.source_dir), _proven(arguments.served_dir)
-    request = Request(arguments.source, arguments.model, arguments.revision) if arguments.model else None
-    result: Result = {
-        "source": source.digest if source else "",
-        "current": bool(source and request and is_current(request, arguments.source_dir)),
-        **_served(served),
-    }
+    result: Result = {"changed": False, "source": source.digest if source else "", **_served(served)}
+    if arguments.model:
+        request = Request(arguments.source, arguments.model, arguments.revision)
+        try:
+            result["current"] = is_current(request, arguments.source_dir)
+        except HeadfirstError as error:
+            result |= {"current": False, "error": str(error)}
     print(json.dumps(result))
     return result
 

@@ -1,0 +1,104 @@
+"""Run a program on the node as a unit that survives a lost connection, and follow it to its end."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script
+from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
+
+STATES = ("finished", "started", "stopped")
+FIRST_WAIT_S = 0.5
+LONGEST_WAIT_S = 2.0
+RECONNECT_PAUSE_S = 3.0
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]
+    """`job`: the unit is on the node, this plugin only starts or joins it, and watches."""
+
+    _supports_check_mode = True
+    _requires_connection = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the program's own result, or a failure with its message or its last log lines."""
+        super().run(tmp, task_vars)
+        _, args = self.validate_argument_spec(
+            {
+                "name": {"type": "str", "required": True},
+                "what": {"type": "str"},
+                "argv": {"type": "list", "elements": "str", "default": []},
+                "environment": {"type": "dict", "default": {}},
+                "environment_secret": {"type": "dict", "default": {}, "no_log": True},
+                "state": {
+                    "type": "str",
+                    "choices": STATES,
+                    "default": "finished",
+                },
+                "reconnect_timeout": {"type": "int", "default": 600},
+            },
+            required_if=[("state", "finished", ["argv"]), ("state", "started", ["argv"])],
+        )
+        self._host = (task_vars or {})["inventory_hostname"]
+        self._what = args["what"] or args["name"]
+        self._patience_s: int = args["reconnect_timeout"]
+        self._connected = False
+        if self._task.check_mode:
+            return {"changed": False, "skipped": True, "msg": f"Check mode: would run {self._what}."}
+        job = Job(
+            args["name"],
+            args["argv"],
+            {name: str(value) for name, value in args["environment"].items()},
+            {name: str(value) for name, value in args["environment_secret"].items()},
+        )
+        if args["state"] == "stopped":
+            return {"changed": self._ask(job_script.stop(job)).stopped}
+        return self._follow(job, until_started=args["state"] == "started")
+
+    def _follow(self, job: Job, *, until_started: bool) -> dict[str, Any]:
+        wait = FIRST_WAIT_S
+        seen = self._ask(job_script.start(job, wait))
+        joined, told = seen.attached, {}
+        while True:
+            if seen.progress != told:
+                told = dict(seen.progress)
+                report(self._host, self._what, **told)
+            if seen.state != "running":
+                break
+            if until_started and seen.progress:
+                return {"changed": not joined}
+            wait = min(1.25 * wait, LONGEST_WAIT_S)
+            seen = self._ask(job_script.poll(job, wait))
+        if seen.succeeded:
+            return {"changed": True, **seen.result}
+        return {"failed": True, "exit": seen.exit, "msg": self._why(seen)}
+
+    def _why(self, seen: Report) -> str:
+        if "msg" in seen.result:
+            return str(seen.result["msg"])
+        log = "\n".join(seen.log)
+        if seen.state == "vanished":
+            return f"{self._what} is gone without a word (was {self._host} restarted?). Run again.\n{log}"
+        return f"{self._what} ended with {seen.exit or 'no exit status'}. Its last lines:\n{log}"
+
+    def _ask(self, script: str) -> Report:
+        """Run a script of job_script. Once the host has answered, a lost connection is made again."""
+        lost_at = None
+        while True:
+            try:
+                answer = self._low_level_execute_command("sh", in_data=script.encode())
+                break
+            except AnsibleConnectionFailure:
+                lost_at = lost_at or time.monotonic()
+                if not self._connected or time.monotonic() - lost_at > self._patience_s:
+                    raise
+                report(self._host, self._what, note="connection lost; the work goes on; connecting again")
+                self._connection.reset()
+                time.sleep(RECONNECT_PAUSE_S)
+        self._connected = True
+        if answer["rc"] != 0:
+            raise AnsibleActionFail(f"{self._what} could not be started: {answer['stderr'].strip()}")
+        return job_script.parse(answer["stdout"])

@@ -1,0 +1,70 @@
+"""Documentation of the action job; the work is done in plugins/action/job.py."""
+
+DOCUMENTATION = r"""
+module: job
+short_description: Run a program on the node as a systemd unit that survives a lost connection
+version_added: 0.1.0
+description:
+  - Runs a program as the transient unit C(headfirst-job-<name>) and follows it to its end.
+  - A lost SSH connection, or an end of ansible-playbook, leaves the unit running. The next run of the same
+    task joins it; where the task has become another one (argv or environment), the unit is replaced.
+  - The program may keep one JSON object with C(done), C(total), C(unit) and C(note) in the file that the
+    environment variable E(HEADFIRST_PROGRESS_FILE) names, and leave its result, a JSON object, in the file
+    that E(HEADFIRST_RESULT_FILE) names. The result becomes the task's, its C(msg) the message of a failure.
+  - Each new progress is appended, as a JSON line, to the controller's file that E(HEADFIRST_PROGRESS) names.
+author: The Headfirst authors
+attributes:
+  check_mode:
+    description: Runs nothing and is skipped.
+    support: partial
+requirements:
+  - systemd 240 or later on the node
+options:
+  name:
+    description: Name of the job; letters, digits and hyphens.
+    type: str
+    required: true
+  what:
+    description: What the job does, for people. The name, if not given.
+    type: str
+  argv:
+    description: Program and arguments. Needed unless O(state=stopped).
+    type: list
+    elements: str
+    default: []
+  environment:
+    description: Environment variables of the program.
+    type: dict
+    default: {}
+  environment_secret:
+    description: Environment variables that are in no argv and in no log; a file of mode 0600 carries them.
+    type: dict
+    default: {}
+  state:
+    description:
+      - V(finished) waits for the end of the program.
+      - V(started) waits for its first progress and leaves it running.
+      - V(stopped) ends it.
+    type: str
+    choices: [finished, started, stopped]
+    default: finished
+  reconnect_timeout:
+    description: Seconds to try to connect again after the connection was lost.
+    type: int
+    default: 600
+"""
+
+EXAMPLES = r"""
+- name: Convert the weights
+  headfirst.serving.job:
+    name: weights-convert
+    what: convert
+    argv: [/opt/headfirst/bin/headfirst-weights, convert, /data/DeepSeek-R1, /data/DeepSeek-R1-bf16]
+"""
+
+RETURN = r"""
+exit:
+  description: How the unit ended, as systemd says it (SERVICE_RESULT, EXIT_CODE, EXIT_STATUS).
+  type: str
+  returned: on failure
+"""

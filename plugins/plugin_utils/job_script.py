@@ -1,0 +1,208 @@
+"""The shell that runs a job on a node as a transient systemd unit, and the report that it prints.
+
+The script goes in on stdin, so that a secret is in no argv and no log; it prints `key value` lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+JOBS = "/var/lib/headfirst/jobs"
+LOG_LINES = 20
+
+_PRELUDE = r"""
+running() {
+    case "$(systemctl is-active "$unit")" in
+        active|activating|deactivating|reloading) return 0 ;;
+        *) return 1 ;;
+    esac
+}
+fact() {
+    if [ -f "$2" ]; then printf '%s %s\n' "$1" "$(tr -d '\r\n' <"$2")"; fi
+}
+report() {
+    if [ -f "$dir/exit" ]; then
+        echo 'state ended'
+    elif running; then
+        echo 'state running'
+    elif [ -f "$dir/exit" ]; then
+        echo 'state ended'  # between the two looks
+    else
+        echo 'state vanished'
+    fi
+    fact exit "$dir/exit"
+    fact progress "$dir/progress.json"
+    fact result "$dir/result.json"
+    if [ -f "$dir/log" ]; then tail -n "$log_lines" "$dir/log" | sed 's/^/log /'; fi
+}
+wait_for() {
+    left=$1
+    while [ "$left" -gt 0 ] && [ ! -f "$dir/exit" ]; do
+        sleep 0.1
+        left=$((left - 1))
+    done
+    report
+}
+begin() {
+    umask 077
+    mkdir -p "$dir"
+    if running; then
+        if [ "$(cat "$dir/signature" 2>/dev/null)" = "$signature" ]; then
+            echo 'attached yes'
+            return 0
+        fi
+        systemctl stop "$unit"
+    fi
+    systemctl reset-failed "$unit" 2>/dev/null || :
+    rm -f "$dir/exit" "$dir/progress.json" "$dir/result.json" "$dir/log"
+    printf '%s' "$secrets" >"$dir/environment"
+    printf '%s' "$signature" >"$dir/signature"
+    eval "$run" || { rm -f "$dir/environment"; return 1; }
+}
+end() {
+    if running; then
+        systemctl stop "$unit"
+        echo 'stopped yes'
+    fi
+    rm -f "$dir/exit" "$dir/environment"
+}
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to run. `secrets` are environment variables that only the unit sees."""
+
+    name: str
+    argv: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def folder(self) -> str:
+        """Where its progress, result and log are."""
+        return f"{JOBS}/{self.name}"
+
+    @property
+    def unit(self) -> str:
+        """Its systemd unit."""
+        return f"headfirst-job-{self.name}.service"
+
+    @property
+    def signature(self) -> str:
+        """Equal for equal work: a running unit with another signature is replaced, not joined."""
+        work = [list(self.argv), sorted(self.environment.items()), sorted(self.secrets.items())]
+        return hashlib.sha256(json.dumps(work).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the node said. `state` is running, ended, vanished (gone without a word), or "" after a stop."""
+
+    state: str = ""
+    attached: bool = False
+    stopped: bool = False
+    exit: str = ""
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    result: Mapping[str, Any] = field(default_factory=dict)
+    log: Sequence[str] = ()
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the program left with exit status 0."""
+        return self.state == "ended" and self.exit.split()[1:] == ["exited", "0"]
+
+
+def start(job: Job, wait_s: float) -> str:
+    """Start the job, or join it where it runs; report after `wait_s` seconds, or as soon as it ends."""
+    return _script(job, f"begin && wait_for {_tenths(wait_s)}")
+
+
+def poll(job: Job, wait_s: float) -> str:
+    """Report after `wait_s` seconds, or as soon as the job ends."""
+    return _script(job, f"wait_for {_tenths(wait_s)}")
+
+
+def stop(job: Job) -> str:
+    """End the job where it runs."""
+    return _script(job, "end")
+
+
+def parse(stdout: str) -> Report:
+    """Read a report; other lines (a login banner) are passed over."""
+    facts: dict[str, Any] = {}
+    log = []
+    for line in stdout.splitlines():
+        key, _, value = line.partition(" ")
+        if key == "log":
+            log.append(value)
+        elif key in ("state", "exit"):
+            facts[key] = value
+        elif key in ("attached", "stopped"):
+            facts[key] = value == "yes"
+        elif key in ("progress", "result"):
+            facts[key] = json.loads(value)
+    return Report(**facts, log=log)
+
+
+def _tenths(seconds: float) -> int:
+    return round(seconds * 10)
+
+
+def _script(job: Job, action: str) -> str:
+    values = {
+        "unit": job.unit,
+        "dir": job.folder,
+        "signature": job.signature,
+        "log_lines": str(LOG_LINES),
+        "secrets": "".join(f"{name}={_quoted(value)}\n" for name, value in job.secrets.items()),
+        "run": shlex.join(_systemd_run(job)),
+    }
+    assignments = "\n".join(f"{name}={shlex.quote(value)}" for name, value in values.items())
+    # A function, because a child that reads stdin would eat the rest of the script.
+    return f"{_PRELUDE}\n{assignments}\nwork() {{ {action}; }}\nwork </dev/null\n"
+
+
+def _systemd_run(job: Job) -> list[str]:
+    log = f"append:{job.folder}/log"
+    # $$ is systemd's escape of $: these variables are the shell's, which ExecStopPost gives it.
+    words = "$$SERVICE_RESULT $$EXIT_CODE $$EXIT_STATUS"
+    ended = "; ".join(
+        [
+            f"cd {job.folder}",
+            "rm -f environment",
+            f"echo {words} >exit.part",
+            "mv exit.part exit",
+        ]
+    )
+    environment = {
+        **job.environment,
+        "HEADFIRST_PROGRESS_FILE": f"{job.folder}/progress.json",
+        "HEADFIRST_RESULT_FILE": f"{job.folder}/result.json",
+    }
+    return [
+        "systemd-run",
+        "--quiet",
+        "--collect",
+        f"--unit={job.unit}",
+        f"--description=Headfirst job {job.name}",
+        "--property=Type=exec",
+        f"--property=StandardOutput={log}",
+        f"--property=StandardError={log}",
+        f"--property=EnvironmentFile={job.folder}/environment",
+        f'--property=ExecStopPost=/bin/sh -c "{ended}"',
+        *(f"--setenv={name}={value}" for name, value in environment.items()),
+        "--",
+        *(argument.replace("$", "$$") for argument in job.argv),
+    ]
+
+
+def _quoted(value: str) -> str:
+    """A value as systemd's EnvironmentFile reads it."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("$", "\\$").replace("`", "\\`")
+    return f'"{escaped}"'
