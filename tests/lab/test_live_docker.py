@@ -1,0 +1,219 @@
+"""Status and logs over a real sshd and a real Docker Engine; the engine is a busybox that serves files."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import tarfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import docker
+import httpx
+import pytest
+from headfirst.errors import NotReadyError
+from headfirst.live.logs import stream_logs
+from headfirst.live.status import WebuiTarget, cluster_status
+from headfirst.live.transport import docker_over_ssh
+from headfirst.live.tunnel import tunnel
+
+if TYPE_CHECKING:
+    from docker.models.containers import Container
+    from live_sshd import Sshd
+
+pytestmark = pytest.mark.lab
+pytest_plugins = ["live_sshd"]
+
+BUSYBOX = Path("/bin/busybox")
+PAGES = {
+    "health_generate": "",
+    "ready": "",
+    "v1/models": json.dumps({"object": "list", "data": [{"id": "tiny"}]}),
+}
+SERVE = "for n in 1 2 3; do echo line $n; done; echo 'a\rb\rlast'; exec httpd -f -p 127.0.0.1:{port} -h /www"
+Start = Callable[[str], "Container"]
+
+
+@pytest.fixture(scope="module")
+def image() -> Iterator[str]:
+    """An image of one static busybox and the pages that an engine answers with."""
+    assert BUSYBOX.exists(), "busybox is missing: apt-get install busybox-static"
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        tar.add(BUSYBOX, "bin/busybox")
+        for name in ("sh", "httpd", "sleep"):
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+        for path, text in PAGES.items():
+            page = tarfile.TarInfo(f"www/{path}")
+            page.size = len(text)
+            tar.addfile(page, io.BytesIO(text.encode()))
+    tag = f"headfirst-test-{uuid.uuid4().hex[:8]}"
+    client = docker.from_env()
+    client.api.import_image_from_data(content.getvalue(), repository=tag, tag="1")
+    yield f"{tag}:1"
+    client.images.remove(f"{tag}:1", force=True)
+
+
+@pytest.fixture
+def start(image: str) -> Iterator[Start]:
+    """Starts containers with a shell command; removes them afterwards."""
+    client = docker.from_env()
+    started: list[Container] = []
+
+    def run(command: str) -> Container:
+        container = client.containers.run(
+            image,
+            ["/bin/sh", "-c", command],
+            name=f"headfirst-test-{uuid.uuid4().hex[:8]}",
+            network_mode="host",
+            detach=True,
+        )
+        started.append(container)
+        return container
+
+    yield run
+    for container in started:
+        container.remove(force=True)
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def test_status_of_a_running_cluster(sshd: Sshd, start: Start, port: int) -> None:
+    command = SERVE.format(port=port)
+    container = start(command)
+    url = f"http://127.0.0.1:{port}"
+    wait_for(port)
+    ranks = [sshd.access("node1"), sshd.access("node2", address="127.0.0.2")]
+    webui = WebuiTarget(ranks[0], url, container.name)
+    status = cluster_status(ranks, engine_url=url, webui=webui, container=container.name)
+    assert status.ready
+    assert [(rank.rank, rank.host, rank.state) for rank in status.ranks] == [
+        (0, "node1", "running"),
+        (1, "node2", "running"),
+    ]
+    head = status.ranks[0]
+    assert head.argv == ["/bin/sh", "-c", command]
+    assert head.image_id == container.image.id
+    assert head.restarts == 0
+    assert head.exit_code is None
+    assert status.engine.models == ["tiny"]
+    assert status.webui is not None
+    assert status.webui.ready
+    assert json.loads(status.model_dump_json())["ready"] is True
+
+
+def test_status_shows_what_is_broken(sshd: Sshd, start: Start, port: int) -> None:
+    container = start("exit 7")
+    container.wait()
+    ranks = [sshd.access("node1"), sshd.access("node2", port=1)]
+    url = f"http://127.0.0.1:{port}"
+    missing = WebuiTarget(ranks[0], url, "headfirst-test-none")
+    status = cluster_status(ranks, engine_url=url, webui=missing, container=container.name)
+    assert not status.ready
+    assert (status.ranks[0].state, status.ranks[0].exit_code) == ("exited", 7)
+    assert status.ranks[1].state == "unreachable"
+    assert "connection refused" in (status.ranks[1].problem or "")
+    assert not status.engine.ready
+    assert status.engine.problem == "nothing answers at its port"
+    assert status.webui is not None
+    assert (status.webui.state, status.webui.ready) == ("missing", False)
+
+
+def test_history_of_all_ranks_is_merged_by_time(sshd: Sshd, start: Start) -> None:
+    container = start("for n in 1 2 3; do echo line $n; sleep 0.2; done; echo 'a\rb\rlast' >&2")
+    container.wait()
+    ranks = {0: sshd.access("node1"), 1: sshd.access("node2", address="127.0.0.2")}
+    lines = list(stream_logs(ranks, container=container.name))
+    assert [line.text for line in lines] == [
+        text for text in ("line 1", "line 2", "line 3", "last") for _ in ranks
+    ]
+    assert {(line.rank, line.host) for line in lines} == {(0, "node1"), (1, "node2")}
+    assert [line.time for line in lines] == sorted(line.time for line in lines)
+    assert [line.text for line in stream_logs({0: ranks[0]}, container=container.name, tail=2)] == [
+        "line 3",
+        "last",
+    ]
+
+
+def test_following_gives_lines_as_they_come_and_ends_with_the_container(sshd: Sshd, start: Start) -> None:
+    container = start("echo first; until [ -e /go ]; do sleep 0.1; done; echo second")
+    lines = stream_logs({3: sshd.access()}, container=container.name, follow=True)
+    assert next(lines)[3] == "first"
+    container.exec_run(["/bin/busybox", "touch", "/go"])
+    assert [(line.rank, line.text) for line in lines] == [(3, "second")]
+
+
+def test_logs_of_hosts_that_answer_come_before_the_error(sshd: Sshd, start: Start) -> None:
+    container = start("echo hello")
+    container.wait()
+    ranks = {0: sshd.access("node1", port=1), 1: sshd.access("node2")}
+    lines = stream_logs(ranks, container=container.name, follow=True)
+    assert next(lines).text == "hello"
+    with pytest.raises(NotReadyError) as caught:
+        next(lines)
+    assert caught.value.where == "node1"
+
+
+def test_sudo_is_used_when_the_login_is_not_root(sshd: Sshd) -> None:
+    sshd.program("sudo", f'printf "%s\\n" "$*" >> {sshd.folder}/calls; [ "$1" = -n ] && shift; exec "$@"')
+    with docker_over_ssh(sshd.access(become=True)) as client:
+        assert client.ping()
+    calls = (sshd.folder / "calls").read_text().splitlines()
+    assert calls[0].startswith("-n docker version")
+    assert calls[1:] == ["-n docker system dial-stdio"]
+
+
+@pytest.mark.parametrize(
+    ("program", "text", "what"),
+    [
+        ("sudo", "echo 'sudo: a password is required' >&2; exit 1", "needs a password for sudo"),
+        ("docker", "echo 'Cannot connect to the Docker daemon.' >&2; exit 1", "Cannot connect"),
+        ("docker", "exit 127", "not installed"),
+    ],
+)
+def test_why_the_engine_cannot_be_reached(sshd: Sshd, program: str, text: str, what: str) -> None:
+    sshd.program(program, text)
+    access = sshd.access(become=program == "sudo")
+    with pytest.raises(NotReadyError, match=what) as caught, docker_over_ssh(access):
+        pass
+    assert caught.value.where == "node1"
+
+
+def test_tunnel_carries_many_requests_at_once_and_closes(sshd: Sshd, start: Start, port: int) -> None:
+    start(SERVE.format(port=port))
+    wait_for(port)
+    with tunnel(sshd.access(), f"http://127.0.0.1:{port}") as url:
+        answers: list[int] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(httpx.get(f"{url}/ready").status_code))
+            for _ in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert answers == [200] * 8
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{url}/ready")
+
+
+def wait_for(port: int) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"nothing listens at port {port}")
