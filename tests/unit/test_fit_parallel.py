@@ -85,7 +85,15 @@ def test_kv_heads_divide_or_are_copied() -> None:
         choose(qwen, Machines(1, 8), dtype="bf16", tensor=7)
 
 
-def test_no_size_at_all() -> None:
-    with pytest.raises(InputError, match="No tensor parallel size fits") as raised:
-        choose(R1, Machines(3, 1), dtype="bf16", pipeline=1)
-    assert "128 attention heads" in str(raised.value.hint)
+@pytest.mark.parametrize(
+    ("machines", "pipeline", "hint"),
+    [
+        (Machines(4, 7), None, "tensor_parallel can be 4, 8, 16."),
+        (Machines(1, 6), None, "tensor_parallel can be 1, 2, 4."),
+        (Machines(3, 1), 1, "no tensor_parallel works there"),
+    ],
+)
+def test_gpus_are_not_left_idle_unasked(machines: Machines, pipeline: int | None, hint: str) -> None:
+    with pytest.raises(InputError, match="cannot be spread evenly over all of") as raised:
+        choose(R1, machines, dtype="bf16", pipeline=pipeline)
+    assert hint in str(raised.value.hint)

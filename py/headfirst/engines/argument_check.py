@@ -86,7 +86,7 @@ def _full(option: Mapping[str, Any] | None, given: Sequence[str]) -> bool:
 
 def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> Problem:
     if flag in spec.removed:
-        return Problem(flag, f"{spec.engine} no longer has {flag}.", spec.removed[flag])
+        return Problem(flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag])
     longer = [known for known in spec.options if known.startswith(flag)] if len(flag) > 3 else []
     dests = {spec.options[known]["dest"] for known in longer}
     if len(dests) == 1:

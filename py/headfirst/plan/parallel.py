@@ -44,8 +44,8 @@ def choose(
 ) -> Parallel:
     """The sizes to serve with; `tensor` and `pipeline` are the user's wishes and are only checked.
 
-    Without wishes: as many GPUs as can be used, with the fewest pipeline stages. `dtype` is what is
-    served ('fp8' brings the block rule). Raises InputError with the valid values, at `where`.
+    Without wishes: all GPUs, with the fewest pipeline stages. `dtype` is what is served ('fp8' brings the
+    block rule). Raises InputError with the valid values, at `where`.
     """
     if tensor is not None:
         wanted = Parallel(tensor, pipeline or 1)
@@ -58,17 +58,18 @@ def choose(
                 hint=_valid_hint(checkpoint, machines, wanted.pipeline, dtype),
             )
         return wanted
-    for world in _worlds(machines):
-        for stages in [pipeline] if pipeline else range(1, checkpoint.layers + 1):
-            wanted = Parallel(world // stages, stages)
-            if wanted.world == world and not check(checkpoint, machines, wanted, dtype=dtype):
-                return wanted
+    world = machines.nodes * (machines.ranks_per_node or 1)
+    # A stage more is a hop more for every token: not more stages than nodes, or two within one.
+    for stages in [pipeline] if pipeline else range(1, max(machines.nodes, 2) + 1):
+        wanted = Parallel(world // stages, stages)
+        if wanted.world == world and not check(checkpoint, machines, wanted, dtype=dtype):
+            return wanted
     with_stages = f" with pipeline_parallel={pipeline}" if pipeline else ""
     raise InputError(
-        f"No tensor parallel size fits {checkpoint.id} on {_machines(machines)}{with_stages}.",
+        f"{checkpoint.id} with its {checkpoint.attention_heads} attention heads cannot be spread evenly over "
+        f"all of {_machines(machines)}{with_stages}.",
         where=where,
-        hint=f"Tensor parallelism must divide its {checkpoint.attention_heads} attention heads and be spread "
-        "evenly over the nodes; use another number of nodes.",
+        hint=_valid_hint(checkpoint, machines, pipeline or 1, dtype),
     )
 
 
@@ -134,12 +135,6 @@ def _widths(checkpoint: Checkpoint) -> list[tuple[str, int]]:
     return (dense if moe.first_dense_layers else []) + experts
 
 
-def _worlds(machines: Machines) -> list[int]:
-    """Numbers of ranks that use all nodes evenly, the largest first."""
-    per_node = machines.ranks_per_node or 1
-    return [machines.nodes * ranks for ranks in range(per_node, 0, -1)]
-
-
 def _machines(machines: Machines) -> str:
     nodes = f"{machines.nodes} node{'s' if machines.nodes != 1 else ''}"
     return nodes if machines.ranks_per_node is None else f"{nodes} × {machines.ranks_per_node} GPUs"
@@ -148,6 +143,6 @@ def _machines(machines: Machines) -> str:
 def _valid_hint(checkpoint: Checkpoint, machines: Machines, pipeline: int, dtype: str) -> str:
     sizes = valid_tensor_sizes(checkpoint, machines, pipeline=pipeline, dtype=dtype)
     if not sizes:
-        return "Leave tensor_parallel and pipeline_parallel out: they are then chosen for the machines."
+        return f"With pipeline_parallel={pipeline} no tensor_parallel works there: change the stages or the nodes."
     listed = ", ".join(map(str, sizes))
     return f"On {_machines(machines)}, with pipeline_parallel={pipeline}, tensor_parallel can be {listed}."
