@@ -1,0 +1,36 @@
+"""Open WebUI as an image, made from its PyPI package without torch: embedding and speech models stay out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headfirst.images import site
+from headfirst.images.archive import ImageArchive
+from headfirst.images.recipe import PREFIX, Progress, Recipe
+
+_LOCK, _FILES = "open-webui.lock", "webui_files"
+
+
+def build(cache: Path, progress: Progress) -> ImageArchive:
+    """The chat page's image archive in the folder `cache`; see Recipe.build."""
+    return _RECIPE.build(cache, progress)
+
+
+def _install(packages: Path, downloads: Path) -> None:
+    site.install(_LOCK, packages, downloads)
+    site.add(_FILES, packages)
+
+
+_RECIPE = Recipe(
+    name="open-webui",
+    tag="headfirst/open-webui:0.12.4",
+    data=(_LOCK, _FILES),
+    install=_install,
+    env={
+        "PYTHONPATH": PREFIX,
+        "PATH": f"{PREFIX}/commands:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "USE_SLIM_DOCKER": "true",  # what the image is: without it the server imports torch
+    },
+    left_out=("*/tests/*", "langchain_classic/tests/*"),
+    uncompiled=r"/(tests?|azure|botocore|black)/",
+)

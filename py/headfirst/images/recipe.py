@@ -1,0 +1,75 @@
+"""What the images built here have in common: a Debian root below, Python packages above, then one archive."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from headfirst.images import archive, bytecode, layer, rootfs, site, store
+from headfirst.images.archive import ImageArchive
+
+PREFIX = "/opt/site"
+_STEPS = 4
+_COPY_BYTES = 1 << 20
+
+Progress = Callable[[int, int, str], None]
+"""Called as a build advances: steps done, steps in all, what is being done now."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """An image: its name and tag, the data files of this package it is made of, and what is its own.
+
+    `install(site, downloads)` fills the folder of packages; `left_out` are patterns (fnmatch) of files in it
+    that no server reads; `uncompiled` is a regular expression of paths that no server imports.
+    """
+
+    name: str
+    tag: str
+    data: Sequence[str]
+    install: Callable[[Path, Path], None]
+    env: Mapping[str, str]
+    left_out: Sequence[str]
+    uncompiled: str
+
+    def build(self, cache: Path, progress: Progress) -> ImageArchive:
+        """The image's archive in the folder `cache`, made where it is missing or its recipe has changed.
+
+        Raises NotReadyError with the last lines of the program that failed.
+        """
+        key = store.recipe_key(*self.data)
+        path = store.kept(
+            cache, self.name, key, ".tar", lambda target, scratch: self._make(key, cache, target, scratch, progress)
+        )
+        progress(_STEPS, _STEPS, "ready")
+        return ImageArchive(path=path, image_id=archive.image_id(path), tag=self.tag)
+
+    def _make(self, key: str, cache: Path, target: Path, scratch: Path, progress: Progress) -> None:
+        packages, downloads = scratch / "site", cache / f".{self.name}-downloads"
+        progress(0, _STEPS, "installing Python packages")
+        with ThreadPoolExecutor(1) as pool:
+            making = pool.submit(rootfs.layer_file, cache)
+            self.install(packages, downloads)
+            progress(1, _STEPS, "making the Debian root")
+            root = making.result()
+        progress(2, _STEPS, "compiling Python packages")
+        bytecode.compile_site(root, packages, PREFIX, scratch, self.uncompiled)
+        progress(3, _STEPS, "writing the archive")
+
+        def debian(out: IO[bytes]) -> None:
+            with root.open("rb") as file:
+                shutil.copyfileobj(file, out, _COPY_BYTES)
+
+        def python(out: IO[bytes]) -> None:
+            layer.write(out, site.members(packages, PREFIX.lstrip("/"), self.left_out))
+
+        config = {
+            "Env": [f"{name}={value}" for name, value in sorted(self.env.items())],
+            "Labels": {"headfirst.recipe": key},
+        }
+        archive.write(target, self.tag, {"Debian 12": debian, "Python packages": python}, config)
+        shutil.rmtree(downloads)
