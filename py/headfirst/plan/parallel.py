@@ -143,6 +143,6 @@ def _machines(machines: Machines) -> str:
 def _valid_hint(checkpoint: Checkpoint, machines: Machines, pipeline: int, dtype: str) -> str:
     sizes = valid_tensor_sizes(checkpoint, machines, pipeline=pipeline, dtype=dtype)
     if not sizes:
-        return f"With pipeline_parallel={pipeline} no tensor_parallel works there: change the stages or the nodes."
+        return f"With pipeline_parallel={pipeline} no tensor_parallel works there: change stages or nodes."
     listed = ", ".join(map(str, sizes))
     return f"On {_machines(machines)}, with pipeline_parallel={pipeline}, tensor_parallel can be {listed}."
