@@ -31,7 +31,7 @@ def role_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) 
     found = check_vars(cluster, plan)
     for node in plan.nodes:
         found[node.host] |= (
-            _engine_image(plan, files.engine) | _node_tools(plan, files) | _weights(cluster, plan, node, secrets)
+            _engine_image(plan, files.engine) | _node_tools(plan, node, files) | _weights(cluster, plan, node, secrets)
             | _engine(cluster, plan, node, secrets)
         )  # fmt: skip
     found[plan.webui.host] |= _webui(plan, secrets, files.webui)
@@ -70,9 +70,10 @@ def _engine_image(plan: Plan, tarball: Tarball | None) -> dict[str, Any]:
     return {"engine_image_name": plan.nodes[0].image, **_image_source("engine_image", tarball)}
 
 
-def _node_tools(plan: Plan, files: Artifacts) -> dict[str, Any]:
-    hub = {"modelscope": ["modelscope"], "huggingface": ["huggingface"]}
-    return {"node_tools_wheel": str(files.node_wheel), "node_tools_extras": hub.get(plan.weights.source, [])}
+def _node_tools(plan: Plan, node: Node, files: Artifacts) -> dict[str, Any]:
+    # Only the head fetches, so only it needs the hub's client.
+    hub = [plan.weights.source] if node.rank == 0 and plan.weights.source in ("modelscope", "huggingface") else []
+    return {"node_tools_wheel": str(files.node_wheel), "node_tools_extras": hub}
 
 
 def _weights(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[str, Any]:
@@ -116,7 +117,7 @@ def _engine(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[
 def _webui(plan: Plan, secrets: Secrets, tarball: Tarball | None) -> dict[str, Any]:
     return {
         "open_webui_image": plan.webui.image,
-        **_image_source("open_webui_image", tarball),
+        **_image_source("headfirst_webui_image", tarball),
         "open_webui_bind_address": plan.webui.address,
         "open_webui_port": plan.webui.port,
         "open_webui_command": plan.webui.command,
