@@ -81,7 +81,7 @@ class LiveReporter:
         header.add_row(
             self._spinner,
             Text(f"{board.stage:<8}", style="bold"),
-            board.title,
+            Text(board.title),
             Text(duration(now - board.since), style="dim"),
         )
         rows, hidden = board.visible(max(1, self._console.height - _OTHER_LINES))

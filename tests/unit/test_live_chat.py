@@ -1,0 +1,148 @@
+"""Chat over real HTTP with a small server that streams as an engine does; log lines for people."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+import pytest
+from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.live.chat import Chat, Piece
+from headfirst.live.chat_terminal import converse, print_answer
+from headfirst.live.log_printer import print_logs
+from headfirst.live.logs import LogLine, parse_since
+from rich.console import Console
+
+KEY = "key-1"
+
+
+class Engine(BaseHTTPRequestHandler):
+    """Answers `echo N` where N is the number of messages; model `broken` fails in the middle."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append(body)
+        if self.headers["Authorization"] != f"Bearer {KEY}":
+            self._json(401, {"error": "Unauthorized"})
+        elif body["model"] == "unknown":
+            self._json(404, {"object": "error", "message": "no such model", "code": 404})
+        else:
+            self.send_response(200)
+            self.end_headers()
+            self._say({"choices": [{"delta": {"role": "assistant", "content": ""}}]})
+            self._say({"choices": [{"delta": {"reasoning_content": "hm"}}]})
+            if body["model"] == "broken":
+                self._say({"error": {"message": "out of memory"}})
+            else:
+                self._say({"choices": [{"delta": {"content": "echo "}}]})
+                self._say({"choices": [{"delta": {"content": str(len(body["messages"]))}}]})
+                self._say({"choices": [], "usage": {"total_tokens": 1}})
+            self.wfile.write(b"data: [DONE]\n\n")
+
+    def _say(self, event: dict[str, Any]) -> None:
+        self.wfile.write(b": comment\n\ndata: " + json.dumps(event).encode() + b"\n\n")
+
+    def _json(self, code: int, body: dict[str, Any]) -> None:
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(json.dumps(body).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Keep the tests' output clean."""
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    Engine.asked.clear()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Engine) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_answers_come_in_pieces_and_are_remembered(url: str) -> None:
+    with Chat(url, "tiny", KEY, system="Be short.") as chat:
+        first = list(chat.ask("one", max_tokens=5, temperature=0.0))
+        second = "".join(piece.text for piece in chat.ask("two") if not piece.reasoning)
+        chat.forget()
+        third = "".join(piece.text for piece in chat.ask("three") if not piece.reasoning)
+    assert first == [Piece("hm", True), Piece("echo ", False), Piece("2", False)]
+    assert (second, third) == ("echo 4", "echo 2")
+    assert [message["content"] for message in Engine.asked[1]["messages"]] == [
+        "Be short.",
+        "one",
+        "echo 2",
+        "two",
+    ]
+    assert (Engine.asked[0]["max_tokens"], Engine.asked[0]["temperature"]) == (5, 0.0)
+    assert "max_tokens" not in Engine.asked[1]
+
+
+@pytest.mark.parametrize(
+    ("model", "key", "what"),
+    [
+        ("tiny", "wrong", "refuses the API key"),
+        ("unknown", KEY, "404: no such model"),
+        ("broken", KEY, "broke off: out of memory"),
+    ],
+)
+def test_refusals_say_why(url: str, model: str, key: str, what: str) -> None:
+    with Chat(url, model, key) as chat, pytest.raises(HeadfirstError, match=what):
+        list(chat.ask("x"))
+
+
+def test_engine_that_is_not_there() -> None:
+    with Chat("http://127.0.0.1:1", "tiny", KEY) as chat, pytest.raises(NotReadyError, match="not answer"):
+        list(chat.ask("x"))
+
+
+def test_conversation_on_a_terminal(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["hello", "", "/new", "again", "/exit", "never"])
+    monkeypatch.setattr("builtins.input", lambda *_: next(typed))
+    out = io.StringIO()
+    with Chat(url, "tiny", KEY) as chat:
+        converse(chat, Console(file=out, width=80))
+    assert out.getvalue().count("echo 1") == 2
+    assert next(typed) == "never"
+
+
+def test_one_answer_separates_thinking(url: str) -> None:
+    out = io.StringIO()
+    with Chat(url, "tiny", KEY) as chat:
+        print_answer(chat, "x", Console(file=out, width=80))
+    assert out.getvalue() == "hm\n\necho 1\n"
+
+
+def test_since() -> None:
+    now = datetime.now(timezone.utc)
+    assert abs(now - timedelta(minutes=10) - parse_since("10m")) < timedelta(seconds=5)
+    assert parse_since("2026-01-31T12:00+00:00") == datetime(2026, 1, 31, 12, tzinfo=timezone.utc)
+    for wrong in ("", "m", "10x", "yesterday"):
+        with pytest.raises(InputError, match="is not a time"):
+            parse_since(wrong)
+
+
+def test_log_lines_for_people() -> None:
+    lines = [
+        LogLine(0, "node1", "2026-01-01T00:00:00.1Z", "[bold]not markup"),
+        LogLine(1, "node2", "2026-01-01T00:00:00.2Z", "\x1b[31mred\x1b[0m"),
+    ]
+    plain = io.StringIO()
+    print_logs(lines, Console(file=plain, width=20), timestamps=True)
+    assert plain.getvalue() == (
+        "[rank 0 node1] 2026-01-01T00:00:00.1Z [bold]not markup\n[rank 1 node2] 2026-01-01T00:00:00.2Z red\n"
+    )
+    coloured = io.StringIO()
+    print_logs(lines, Console(file=coloured, width=80, force_terminal=True, color_system="standard"))
+    assert "\x1b[36m[rank 0 node1]" in coloured.getvalue()
+    assert "\x1b[35m[rank 1 node2]" in coloured.getvalue()
+    assert "\x1b[31mred" in coloured.getvalue()

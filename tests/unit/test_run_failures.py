@@ -1,0 +1,200 @@
+"""Failed results, as ansible-core 2.19 gives them, become one error; secrets and old logs go."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.live.access import HostAccess
+from headfirst.run.events import Finding, HostFailed
+from headfirst.run.failures import to_error
+from headfirst.run.log import KEEP, new_log_file, open_log
+from headfirst.run.messages import failure_message
+from headfirst.run.result import RunResult, StageTime
+from headfirst.run.scrub import MASK, Scrubber
+from headfirst.run.timing import timing_table
+
+UNREACHABLE = (
+    'Task failed: Data could not be sent to remote host "10.0.0.2". '
+    "Make sure this host can be reached over ssh: "
+)
+
+
+def run_result(**changes: Any) -> RunResult:
+    values: dict[str, Any] = {
+        "ok": False,
+        "cancelled": False,
+        "changed": {},
+        "failed": [],
+        "unreachable": [],
+        "findings": [],
+        "stages": [],
+        "seconds": 1.0,
+        "log_file": Path("/log/x.log"),
+    }
+    return RunResult(**{**values, **changes})
+
+
+def failure(result: dict[str, Any], host: str = "node1", unreachable: bool = False) -> HostFailed:
+    return HostFailed("weights", host, "Copy", failure_message(result), unreachable, result)
+
+
+@pytest.mark.parametrize(
+    ("result", "message"),
+    [
+        ({"msg": "Task failed: Action failed: Set x instead."}, "Set x instead."),
+        ({"censored": "the output has been hidden", "changed": False}, "hidden because it may hold a secret"),
+        (
+            {"msg": "non-zero return code", "rc": 2, "cmd": ["ls", "/x"], "stderr": "a\nls: no /x\n"},
+            "`ls /x` ended with code 2: a\nls: no /x",
+        ),
+        (
+            {"msg": "non-zero return code", "rc": 1, "cmd": "false", "stderr": "", "stdout": "out"},
+            "`false` ended with code 1: out",
+        ),
+        (
+            {
+                "msg": "One or more items failed",
+                "results": [{"failed": False, "msg": "fine"}, {"failed": True, "msg": "no disk"}],
+            },
+            "no disk",
+        ),
+        (
+            {
+                "msg": "Task failed: Module result deserialization failed: No start of json char found",
+                "module_stderr": "ControlSocket /tmp/x already exists, disabling multiplexing\nKilled\n",
+            },
+            "Killed",
+        ),
+        (
+            {"argument_errors": ["a is required", "b is not an int"], "msg": "x"},
+            "a is required; b is not an int",
+        ),
+        ({}, "the task failed and gave no reason"),
+    ],
+)
+def test_message_says_why(result: dict[str, Any], message: str) -> None:
+    assert message in failure_message(result)
+
+
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("ssh: connect to host 10.0.0.2 port 2222: Connection refused", "port 2222: connection refused"),
+        ("ssh: connect to host 10.0.0.2 port 22: Connection timed out", "does not answer on SSH (port 22)"),
+        ("ssh: connect to host 10.0.0.2 port 22: No route to host", "does not answer on SSH"),
+        ("ubuntu@10.0.0.2: Permission denied (publickey,password).", "refuses the login"),
+        (
+            'Load key "/k/id": bad permissions\r\nubuntu@10.0.0.2: Permission denied (publickey).',
+            "does not use the key /k/id",
+        ),
+        ("kex_exchange_identification: read: Connection reset by peer", "kex_exchange_identification"),
+    ],
+)
+def test_unreachable_is_not_ready(said: str, what: str) -> None:
+    silent = failure({"msg": UNREACHABLE + said, "unreachable": True}, unreachable=True)
+    error = to_error(run_result(unreachable=[silent]), {"node1": HostAccess("node1", "10.0.0.2")})
+    assert isinstance(error, NotReadyError)
+    assert what in error.what
+    assert error.where == "node1"
+    assert "/log/x.log" in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("result", "what"),
+    [
+        ({"msg": "Task failed: Missing sudo password"}, "needs a password for sudo"),
+        ({"msg": "Failed: [Errno 28] No space left on device: '/x'"}, "a disk of node1 is full"),
+        ({"rc": 1, "msg": "non-zero return code", "stderr": "tar: No space left on device"}, "disk"),
+        ({"msg": "The module interpreter '/usr/bin/python3' was not found."}, "has no Python 3"),
+    ],
+)
+def test_host_that_is_not_ready(result: dict[str, Any], what: str) -> None:
+    error = to_error(run_result(failed=[failure(result)]))
+    assert isinstance(error, NotReadyError)
+    assert what in error.what
+
+
+def test_hint_names_the_login_that_was_tried() -> None:
+    access = HostAccess("node1", "10.0.0.2", "ubuntu", 2222, Path("/k/id rsa"), Path("/k/known"))
+    silent = failure({"msg": UNREACHABLE + "Permission denied (publickey)."}, unreachable=True)
+    error = to_error(run_result(unreachable=[silent]), {"node1": access})
+    command = "ssh -i '/k/id rsa' -p 2222 -o UserKnownHostsFile=/k/known ubuntu@10.0.0.2 true"
+    assert command in (error.hint or "")
+
+
+def test_several_hosts_are_told_together() -> None:
+    refused = failure({"msg": UNREACHABLE + "Connection refused"}, "node2", unreachable=True)
+    late = failure({"msg": UNREACHABLE + "Connection timed out"}, "node3", unreachable=True)
+    error = to_error(run_result(unreachable=[refused, late], failed=[failure({"msg": "because of it"})]))
+    assert error.where == "node2"
+    assert "node3: node3 does not answer on SSH" in (error.hint or "")
+
+
+def test_findings_are_listed_with_their_fixes() -> None:
+    findings = [
+        Finding("disk", "error", "node1", "3 GB free of 20 GB", "weights go there", "Free some."),
+        Finding("clock", "warning", "node1", "clock is off"),
+        Finding("port", "error", "node2", "port 30000 is in use", fix="Stop it."),
+    ]
+    error = to_error(run_result(findings=findings, failed=[failure({"msg": "2 findings"})]))
+    assert isinstance(error, NotReadyError)
+    assert error.what == "2 things are not ready"
+    assert (error.hint or "").splitlines()[:4] == [
+        "  node1: 3 GB free of 20 GB (weights go there)",
+        "    → Free some.",
+        "  node2: port 30000 is in use",
+        "    → Stop it.",
+    ]
+    assert "clock" not in (error.hint or "")
+
+
+def test_other_failures() -> None:
+    wrong = failure({"argument_errors": ["x is required"], "msg": "Validation failed"})
+    assert isinstance(to_error(run_result(failed=[wrong])), InputError)
+    plain = to_error(run_result(failed=[failure({"msg": "the rank died"})]))
+    assert (type(plain), plain.what, plain.exit_code) == (HeadfirstError, "the rank died", 1)
+    assert "Copy" in (plain.hint or "")
+    cancelled = to_error(run_result(cancelled=True, failed=[failure({"msg": "half way"})]))
+    assert cancelled.what == "stopped before the end"
+    assert to_error(run_result(ansible_error="ERROR! no play")).what == "ERROR! no play"
+
+
+def test_scrubber() -> None:
+    scrub = Scrubber(["", 'pa"ss', "pa", "long-pa-longer"])
+    assert scrub.text('x pa"ss y') == f"x {MASK} y"
+    assert scrub.text(r'{"a": "pa\"ss"}') == f'{{"a": "{MASK}"}}'
+    assert scrub.text("long-pa-longer") == MASK
+    assert scrub.value({"k": ["pa", 1, None], "pa": {"x": "no"}}) == {"k": [MASK, 1, None], MASK: {"x": "no"}}
+    assert Scrubber([]).text("anything") == "anything"
+
+
+def test_logs_are_private_and_the_last_twenty_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    made = []
+    for number in range(KEEP + 3):
+        path = new_log_file("lab")
+        path = path.with_name(f"{path.stem}-{number}.log")
+        with open_log(path) as log:
+            log.write("x")
+        os.utime(path, (number, number))
+        made.append(path)
+    newest = new_log_file("lab")
+    assert newest.parent == tmp_path / "headfirst" / "logs"
+    left = sorted(newest.parent.glob("*.log"))
+    assert left == sorted(made[-KEEP + 1 :])
+    assert left[0].stat().st_mode & 0o777 == 0o600
+    assert newest.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_timing_table() -> None:
+    table = timing_table(
+        run_result(stages=[StageTime("check", 30.0), StageTime("host", 90.0)], seconds=120.0)
+    )
+    columns = [list(column.cells) for column in table.columns]
+    assert columns[0] == ["check", "host", "[bold]total"]
+    assert columns[1] == ["30s", "1m 30s", "[bold]2m 00s"]
+    assert columns[2] == ["25 %", "75 %", ""]
