@@ -1,0 +1,90 @@
+"""What the lab reads of this machine: capabilities, routes, root, packages."""
+
+import ipaddress
+import os
+import shutil
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+from headfirst.errors import NotReadyError
+from headfirst.lab import capabilities, network, packages, sudo
+
+ROUTES = """\
+Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
+eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0
+eth0\t000200C0\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0
+docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
+"""
+
+
+def test_a_full_bounding_set_lacks_only_what_is_the_hosts() -> None:
+    assert capabilities.dropped("Name:\tx\nCapBnd:\t000001ffffffffff\n") == ["SYS_MODULE", "SYS_TIME"]
+
+
+def test_a_capability_outside_the_bounding_set_is_not_asked_for() -> None:
+    without_sys_resource = "CapEff:\t0\nCapBnd:\t000001fffeffffff\nCapAmb:\t0\n"
+    assert capabilities.dropped(without_sys_resource) == ["SYS_MODULE", "SYS_RESOURCE", "SYS_TIME"]
+
+
+def test_an_old_kernel_lacks_the_newest_capabilities() -> None:
+    assert set(capabilities.dropped("CapBnd:\t0000003fffffffff\n")) >= {
+        "PERFMON",
+        "BPF",
+        "CHECKPOINT_RESTORE",
+    }
+
+
+def test_routes_are_networks_without_the_default_one() -> None:
+    assert network.routes(ROUTES) == [
+        ("eth0", ipaddress.IPv4Network("192.0.2.0/24")),
+        ("docker0", ipaddress.IPv4Network("172.17.0.0/16")),
+    ]
+
+
+def test_root_needs_no_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert sudo.as_root(["id"]) == ["id"]
+
+
+def test_no_root_and_no_sudo_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda command: None)
+    with pytest.raises(NotReadyError, match="no sudo"):
+        sudo.as_root(["id"])
+
+
+@pytest.mark.parametrize(("granted", "prefix"), [(True, ["sudo", "-n"]), (False, None)])
+def test_sudo_is_used_without_a_password_or_refused_off_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, granted: bool, prefix: list[str] | None
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda command: "/usr/bin/sudo")
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(isatty=lambda: False))
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=0 if granted else 1))
+    if prefix:
+        assert sudo.as_root(["id"]) == [*prefix, "id"]
+    else:
+        with pytest.raises(NotReadyError, match="sudo -v"):
+            sudo.as_root(["id"])
+
+
+def test_only_missing_packages_are_asked_for_and_an_engine_of_another_origin_is_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    present = {"dockerd", "ssh", "apparmor_parser"}
+    monkeypatch.setattr(shutil, "which", lambda command, path: command if command in present else None)
+    assert packages.missing_packages() == ["mmdebstrap", "openssh-client"]
+    present |= {"mmdebstrap", "ssh-keygen"}
+    assert packages.missing_packages() == []
+
+
+def test_a_failing_apt_get_is_told_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(shutil, "which", lambda command: command)
+    lines = "\n".join(f"line {number}" for number in range(20))
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=100, stdout=lines))
+    with pytest.raises(NotReadyError, match="line 19") as failed:
+        packages.apt_get("update")
+    assert "line 5\n" not in str(failed.value)
