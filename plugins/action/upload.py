@@ -1,4 +1,4 @@
-"""Action: send one large file over the connection in pieces, and go on where an interrupted transfer ended."""
+"""Action: send one large file over the connection in pieces; take up an interrupted transfer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ActionModule(ActionBase):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return {changed, dest, size (bytes), sent (bytes)}; AnsibleActionFail when the host cannot take it."""
+        """Return {changed, dest, size, sent}, in bytes; AnsibleActionFail when the host cannot take it."""
         _, args = self.validate_argument_spec(
             argument_spec={
                 "src": {"type": "path", "required": True},
