@@ -2,10 +2,14 @@
 
 import configparser
 import io
+import subprocess
 import tarfile
 from pathlib import Path
+from types import SimpleNamespace
 
-from headfirst.lab import host_settings
+import pytest
+from headfirst.errors import NotReadyError
+from headfirst.lab import host_settings, packages
 
 
 def parsed(text: str) -> configparser.RawConfigParser:
@@ -41,6 +45,34 @@ def test_no_settings_make_no_file(tmp_path: Path) -> None:
     local_only.write_text("[global]\nfind-links = /opt/wheels\n")
     assert host_settings.pip_conf([tmp_path / "absent.conf"], {"PIP_CONFIG_FILE": "/x"}) == ""
     assert host_settings.pip_conf([local_only], {}) == ""
+
+
+def test_only_the_distributions_own_archives_that_a_node_can_reach_are_carried(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    targets = """\
+deb cdrom:[Debian 12]/ bookworm main|Debian
+deb http://archive.example/debian/ bookworm main|Debian
+deb http://archive.example/debian/ bookworm main|Debian
+deb mirror+file:/etc/apt/mirrors/debian.list bookworm-security main|Debian
+deb https://engine.example/linux/debian/ bookworm stable|Docker
+"""
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=targets))
+    assert host_settings.apt_sources() == [
+        "deb http://archive.example/debian/ bookworm main",
+        "deb mirror+file:/etc/apt/mirrors/debian.list bookworm-security main",
+    ]
+
+
+def test_lists_are_fetched_before_a_machine_without_archives_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(stdout=""))
+    monkeypatch.setattr(packages, "apt_get", asked.append)
+    with pytest.raises(NotReadyError, match="no Debian or Ubuntu archive"):
+        host_settings.apt_sources()
+    assert asked == ["update"]
 
 
 def test_a_secret_keeps_its_mode_and_owner() -> None:

@@ -53,6 +53,12 @@ def test_what_cannot_be_a_host_name_is_refused(name: str) -> None:
         lab(name=name)
 
 
+@pytest.mark.parametrize("memory", ["4 GB", "0", "4gb", "lots", "-1g"])
+def test_what_is_no_amount_of_memory_is_refused(memory: str) -> None:
+    with pytest.raises(InputError, match="write 4g or 512m"):
+        lab(LabNode("node1", "10.9.8.11", memory=memory))
+
+
 @pytest.mark.parametrize("subnet", ["10.9.8.1/24", "10.9.8.0/33", "lan", "fd00::/64"])
 def test_what_is_no_ipv4_network_is_refused(subnet: str) -> None:
     with pytest.raises(InputError, match="not an IPv4 network"):

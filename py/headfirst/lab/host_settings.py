@@ -17,11 +17,13 @@ from pathlib import Path
 from headfirst.errors import NotReadyError
 from headfirst.lab import packages
 from headfirst.lab.sudo import as_root
+from headfirst.lab.types import USER_ID
 
 # Taken as they are, with owner and mode: credentials, keys of the archives, certificates.
 _PATHS = (
     "etc/apt/auth.conf",
     "etc/apt/auth.conf.d",
+    "etc/apt/mirrors",
     "etc/apt/trusted.gpg",
     "etc/apt/trusted.gpg.d",
     "usr/local/share/ca-certificates",
@@ -39,14 +41,15 @@ def as_archives() -> list[bytes]:
         # A proxy's address may carry a password.
         "etc/apt/apt.conf.d/30headfirst-host": (apt_acquire(), 0o600),
     }
-    pip = pip_conf(_pip_files(), os.environ)
-    if pip:
-        made["etc/pip.conf"] = (pip, 0o600)
+    archives = [archive(made)]
+    if pip := pip_conf(_pip_files(), os.environ):
+        # May carry a password, and both root and the user install with pip.
+        archives.append(archive({"etc/pip.conf": (pip, 0o600)}, uid=USER_ID))
     existing = [path for path in _PATHS if Path("/", path).exists()]
     copied = subprocess.run(
         as_root(["tar", "-C", "/", "-c", "--dereference", *existing]), capture_output=True, check=True
     )
-    return [archive(made), copied.stdout]
+    return [*archives, copied.stdout]
 
 
 def archive(files: Mapping[str, tuple[str, int]], uid: int = 0) -> bytes:
@@ -131,4 +134,6 @@ def _distribution_archives() -> list[str]:
     argv = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     lines = [line.rpartition("|") for line in done.stdout.splitlines()]
-    return list(dict.fromkeys(line for line, _, origin in lines if origin in _DISTRIBUTIONS))
+    # A node sees neither this machine's installation disc nor its folders.
+    reached = [(line, origin) for line, _, origin in lines if line.startswith(("deb http", "deb mirror+"))]
+    return list(dict.fromkeys(line for line, origin in reached if origin in _DISTRIBUTIONS))

@@ -89,7 +89,13 @@ def _build(client: docker.DockerClient, name: str, progress: Progress) -> None:
         acquire.touch(mode=0o600)
         acquire.write_text(host_settings.apt_acquire())
         _mmdebstrap(root, acquire, what, progress)
-        client.api.import_image(src=str(root), repository=repository, tag=tag)
+        said = client.api.import_image(src=str(root), repository=repository, tag=tag)
+    # The engine reports a failure in its answer's text, after a status of success.
+    if not client.images.list(name=name):
+        raise NotReadyError(
+            f"The Docker Engine does not take the node image: {said.strip()[-300:]}",
+            hint="Look at the space on its disk: `df -h /var/lib/docker`.",
+        )
     progress(what, _STEPS, _STEPS)
 
 

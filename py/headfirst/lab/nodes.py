@@ -13,14 +13,13 @@ from docker.models.containers import Container
 from headfirst.errors import NotReadyError
 from headfirst.lab import capabilities
 from headfirst.lab.host_settings import archive
-from headfirst.lab.types import USER, Lab, LabNode
+from headfirst.lab.types import USER, USER_ID, Lab, LabNode
 
 LABEL = "headfirst.lab"
 _NODE = "headfirst.lab.node"
 _SPEC = "headfirst.lab.spec"
 # Overlay file systems cannot lie on one another: what an engine inside keeps goes to volumes.
 _VOLUMES = {"docker": "/var/lib/docker", "containerd": "/var/lib/containerd"}
-_USER_ID = 1000
 
 
 def find(client: docker.DockerClient, lab: Lab) -> dict[str, Container]:
@@ -61,10 +60,10 @@ def create(client: docker.DockerClient, lab: Lab, node: LabNode, image: str) -> 
 
 def start(container: Container, public_key: str, settings: list[bytes]) -> None:
     """Gives a stopped node its key and the machine's settings, and boots it."""
-    key = archive({f"home/{USER}/.ssh/authorized_keys": (public_key, 0o600)}, uid=_USER_ID)
-    for data in (*settings, key):
-        container.put_archive("/", data)
+    key = archive({f"home/{USER}/.ssh/authorized_keys": (public_key, 0o600)}, uid=USER_ID)
     try:
+        for data in (*settings, key):
+            container.put_archive("/", data)
         container.start()
     except APIError as error:
         raise NotReadyError(
@@ -99,8 +98,8 @@ def _host_config(client: docker.DockerClient, lab: Lab, node: LabNode) -> dict[s
         limits |= {"nano_cpus": int(node.cpus * 1e9)}
     return {
         "binds": volumes | shared,
-        "cap_add": ["ALL"],
-        "cap_drop": capabilities.dropped(),
+        "cap_drop": ["ALL"],
+        "cap_add": capabilities.available(),
         "security_opt": security,
         # A cgroup namespace of its own on v1 too: what runs inside counts against the node's limits.
         "cgroupns": "private",

@@ -11,8 +11,9 @@ from typing import Protocol
 
 from headfirst.errors import InputError
 
-USER = "headfirst"
+USER, USER_ID = "headfirst", 1000
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_MEMORY = re.compile(r"[1-9][0-9]*[bkmg]?")
 
 
 class Progress(Protocol):
@@ -63,6 +64,8 @@ class Lab:
         # The network's own address, the gateway (first host) and the broadcast address are taken.
         taken = {network[0], network[1], network[-1]}
         for node in self.nodes:
+            if node.memory and not _MEMORY.fullmatch(node.memory):
+                raise InputError(f"{node.memory!r} is no amount of memory for {node.name}: write 4g or 512m.")
             if not _inside(node.address, network) or ipaddress.IPv4Address(node.address) in taken:
                 raise InputError(
                     f"The address {node.address} of lab node {node.name} is not free in {network}.",
