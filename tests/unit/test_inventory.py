@@ -131,6 +131,11 @@ def test_a_misspelled_extra_variable(tmp_path: Path) -> None:
     assert "Did you mean model?" in str(error)
 
 
+def test_an_unquoted_value_with_spaces(tmp_path: Path) -> None:
+    error = refusal(write(tmp_path, GOOD), "engine_args=--dtype half")
+    assert error.what == "a word of -e is not KEY=VALUE"
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

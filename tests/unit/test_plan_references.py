@@ -60,7 +60,7 @@ def test_a100x4_carries_the_published_commands(rank: int) -> None:
         assert part in line
     for part in ("--privileged", " -p ", "--publish", ":latest"):
         assert part not in line
-    assert f"/data/DeepSeek-R1-bf16:/data/DeepSeek-R1-bf16:ro" in line
+    assert "/data/DeepSeek-R1-bf16:/data/DeepSeek-R1-bf16:ro" in line
 
 
 def test_a100x4_as_a_whole() -> None:
@@ -101,11 +101,11 @@ def test_a100x1_70b_carries_the_published_command_without_the_key_in_sight() -> 
 @pytest.mark.parametrize(
     ("extra", "message"),
     [
-        ("engine_args=--mem-fraction-statik 0.8", "--mem-fraction-static"),
-        ("engine_args=--mem-fraction-static lots", "mem-fraction-static"),
-        ("engine_args=--dtype bf17", "bfloat16"),
+        ('engine_args="--mem-fraction-statik 0.8"', "--mem-fraction-static"),
+        ('engine_args="--mem-fraction-static lots"', "mem-fraction-static"),
+        ('engine_args="--dtype bf17"', "bfloat16"),
         ("engine_args=--enable-ep-moe", "removed"),
-        ("engine_args=--tp 16", "tensor_parallel"),
+        ('engine_args="--tp 16"', "tensor_parallel"),
         ("tensor_parallel=24", "divisible"),
         ("gpu=A100", "A100-80G"),
         ("gpus=7", "evenly"),

@@ -32,6 +32,11 @@ def refuse_unknown(names: Iterable[str], inventories: tuple[Path, ...]) -> None:
     """Raise for the first name that neither Headfirst, a role of it nor Ansible knows."""
     known = CLUSTER_NAMES | HOST_NAMES | role_variables()
     for name in names:
+        if name == "_raw_params":  # where Ansible puts the words of -e that are no KEY=VALUE
+            raise InputError(
+                "a word of -e is not KEY=VALUE", where="extra variables (-e)",
+                hint="Quote a value that has spaces: -e 'engine_args=\"--mem-fraction-static 0.8\"'.",
+            )  # fmt: skip
         if name in known or name in _MAGIC or name.startswith("ansible_"):
             continue
         near = difflib.get_close_matches(name, sorted(known), n=1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from headfirst.cluster.secrets import existing
@@ -11,9 +11,11 @@ from headfirst.deployment.access import host_access
 from headfirst.errors import InputError, NotReadyError
 from headfirst.live.access import HostAccess
 from headfirst.live.chat import Chat
+from headfirst.live.logs import LogLine
 from headfirst.live.status import WebuiTarget, cluster_status
 from headfirst.live.status_types import ClusterStatus
 from headfirst.live.tunnel import tunnel
+from headfirst.run.scrub import Scrubber
 
 
 def status(cluster: Cluster) -> ClusterStatus:
@@ -37,6 +39,14 @@ def rank_access(cluster: Cluster, host: str | None) -> dict[int, HostAccess]:
         names = ", ".join(f"{rank} ({login.host})" for rank, login in access.items())
         raise InputError(f"no rank on {host}", hint=f"Ranks: {names}.")
     return found
+
+
+def without_secrets(cluster: Cluster, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    """The lines with the API key masked: SGLang logs all its arguments when it starts."""
+    secrets = existing(cluster.name)
+    scrubber = Scrubber(secrets.values() if secrets else ())
+    for line in lines:
+        yield line._replace(text=scrubber.text(line.text))
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import prepare
 from headfirst.deployment.role_vars import role_vars
 from headfirst.deployment.stages import run_stages
+from headfirst.errors import InputError
 from headfirst.lab import up as lab_up
 from headfirst.plan.types import Plan
 from headfirst.run.reporter import Reporter
@@ -38,6 +39,8 @@ def up(options: RunOptions, reporter: Reporter) -> Outcome:
     start = time.monotonic()
     prepared = prepare(options.inventories, options.extra_vars)
     cluster = prepared.cluster
+    if prepared.plan.fit.fits is False:
+        raise InputError(prepared.plan.fit.reason, hint="`deploy plan` shows the memory of a GPU term by term.")
     secrets = load_or_create(cluster.name)
     built, local = _prepare_here(cluster, options, reporter)
     files = artifacts.collect(cluster, built)
