@@ -25,7 +25,7 @@ class Progress:
     def __init__(self, note: str, total: int = 0) -> None:
         self.note = note
         self.total = total
-        self._done = 0
+        self.done = 0
         self._file = os.environ.get(PROGRESS_FILE)
         self._terminal = sys.stderr.isatty()
         self._next = 0.0
@@ -45,24 +45,24 @@ class Progress:
     def add(self, count: int) -> None:
         """Count `count` more bytes."""
         with self._lock:
-            self._done += count
+            self.done += count
             if time.monotonic() >= self._next:
                 self._report()
 
     def set(self, done: int) -> None:
         """Say how many bytes are done in all, where someone else counts them."""
         with self._lock:
-            self._done = done
+            self.done = done
             if time.monotonic() >= self._next:
                 self._report()
 
     def _report(self) -> None:
         self._next = time.monotonic() + _INTERVAL_S
         if self._file:
-            state = {"done": self._done, "total": self.total, "unit": "bytes", "note": self.note}
+            state = {"done": self.done, "total": self.total, "unit": "bytes", "note": self.note}
             _replace(Path(self._file), state)
         if self._terminal:
-            sys.stderr.write(f"\r\033[K{self.note}: {gigabytes(self._done)} of {gigabytes(self.total)}")
+            sys.stderr.write(f"\r\033[K{self.note}: {gigabytes(self.done)} of {gigabytes(self.total)}")
             sys.stderr.flush()
 
 
