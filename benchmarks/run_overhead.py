@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """What watching a run costs: run_playbook (ansible-runner, events, reporter) against plain ansible-playbook.
 
-Prints median times and their ratio on the same playbook, in turns, with the same Ansible settings. CPU time is
-the steadier figure on a machine that others use too.
+Prints median times and their ratio on the same playbook, in turns, with the same Ansible settings. CPU time
+is the steadier figure on a machine that others use too.
 Usage: python benchmarks/run_overhead.py [ROUNDS]
 """
 
