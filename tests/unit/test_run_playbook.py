@@ -282,10 +282,12 @@ PROGRAM = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from test_run_playbook import Collector, play
+from test_run_playbook import Collector, StageDone, play
 from headfirst.run.failures import to_error
-result = play(Path({folder!r}), {playbook!r})
+collector = Collector()
+result = play(Path({folder!r}), {playbook!r}, collector)
 print(result.cancelled, result.ok, to_error(result).what, sep=";")
+print([(event.stage, event.completed) for event in collector.events if isinstance(event, StageDone)])
 """
 
 
@@ -336,7 +338,7 @@ def test_cancel_ends_what_was_started(
             child.send_signal(number)
             time.sleep(0.05)
         out, _ = child.communicate(timeout=30)
-    assert out.strip() == "True;False;stopped before the end"
+    assert out.splitlines() == ["True;False;stopped before the end", "[('weights', False)]"]
     assert time.monotonic() - asked < 8
     assert running(marker) == []
     assert list(scratch.glob("hf-*")) == []

@@ -82,6 +82,7 @@ def test_plain_lines() -> None:
         error = Finding("disk", "error", "node1", "disk is full")
         reporter.handle(FindingsReported("check", "node1", (warning, error)))
         reporter.handle(StageDone("weights", 44.0, 1, ("node2",)))
+        reporter.handle(StageDone("serve", 2.0, 0, (), completed=False))
     assert out.getvalue().splitlines() == [
         "== weights: Bring the weights",
         "   node1: copy: 1.2 GB of 3.4 GB, 120.0 MB/s, 18s left, shard 1",
@@ -92,6 +93,7 @@ def test_plain_lines() -> None:
         "      really",
         "   node1: warning: clock is off Install chrony.",
         "== weights: 44s, 1 changed, failed on node2",
+        "== serve: 2s, 0 changed, broken off",
     ]
 
 

@@ -103,12 +103,13 @@ class HostFailed:
 
 @dataclass(frozen=True, slots=True)
 class StageDone:
-    """A stage ended. `changed` counts changed tasks over all hosts."""
+    """A stage ended. `changed` counts changed tasks over all hosts; `completed`: it was not broken off."""
 
     stage: str
     seconds: float
     changed: int
     failed_hosts: tuple[str, ...]
+    completed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

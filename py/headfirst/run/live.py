@@ -66,7 +66,7 @@ class LiveReporter:
         self._console.print(markup, highlight=False)
 
     def _print_stage(self, event: StageDone) -> None:
-        mark = "[red]✗[/]" if event.failed_hosts else "[green]✓[/]"
+        mark = "[red]✗[/]" if event.failed_hosts else "[green]✓[/]" if event.completed else "[yellow]–[/]"
         changed = f"{event.changed} changed" if event.changed else "no change"
         title = escape(self._board.title)
         self._board.stage = ""

@@ -70,6 +70,7 @@ class PlainReporter:
                 self._say(event.host, f"{kind}: {event.task}: {event.message}")
             case StageDone():
                 failed = f", failed on {', '.join(event.failed_hosts)}" if event.failed_hosts else ""
+                failed += "" if event.completed else ", broken off"
                 self._line(f"== {event.stage}: {duration(event.seconds)}, {event.changed} changed{failed}")
             case RunDone(cancelled=True):
                 self._line(f"== stopped after {duration(event.seconds)}")

@@ -110,7 +110,7 @@ class _Run:
                 self._cancel.end_now(thread)
         if self._crash is not None:
             raise self._crash
-        for event in self._translator.finish():
+        for event in self._translator.finish(completed=False):
             self._report(event)
         result = self._result(time.monotonic() - started)
         failed_hosts = tuple(failure.host for failure in (*result.unreachable, *result.failed))

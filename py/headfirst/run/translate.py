@@ -44,7 +44,7 @@ class Translator:
         if kind == "playbook_on_play_start":
             self._play = parse_play_name(data["name"])
         elif kind == "playbook_on_stats":
-            yield from self.finish()
+            yield from self.finish(completed=True)
         elif kind == "runner_on_start":
             yield from self._enter_stage()
             # A host that goes on after a failure was rescued.
@@ -57,17 +57,18 @@ class Translator:
         elif kind in ("runner_on_failed", "runner_on_unreachable"):
             yield from self._failed(data, unreachable=kind == "runner_on_unreachable")
 
-    def finish(self) -> Iterator[Event]:
-        """End the current stage, if one is open."""
+    def finish(self, *, completed: bool) -> Iterator[Event]:
+        """End the current stage, if one is open; `completed` is false when the run was broken off in it."""
         if self.stage:
             seconds = self._clock() - self._stage_since
-            yield StageDone(self.stage, seconds, self._stage_changed, tuple(self._stage_failed))
+            failed = tuple(self._stage_failed)
+            yield StageDone(self.stage, seconds, self._stage_changed, failed, completed)
             self.stage = ""
 
     def _enter_stage(self) -> Iterator[Event]:
         if self._play.stage == self.stage:
             return
-        yield from self.finish()
+        yield from self.finish(completed=True)
         self.stage = self._play.stage
         self._stage_since = self._clock()
         self._stage_changed = 0
