@@ -82,8 +82,9 @@ def _start() -> docker.DockerClient:
 
 def _is_dockerd(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/comm").read_text().strip() == "dockerd"
-    except FileNotFoundError:
+        # Empty for a process that has ended and that nobody has waited for, as in a container without an init.
+        return b"dockerd" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 
