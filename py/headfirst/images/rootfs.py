@@ -17,6 +17,7 @@ SUITE = "bookworm"
 _PACKAGES = (
     "ca-certificates",  # the engine fetches models over TLS
     "libnuma1",  # SGLang binds its threads to NUMA nodes through it
+    "libstdc++6",  # of nearly every compiled wheel
     "libsndfile1",  # SGLang imports soundfile, whose portable wheel brings no library
     "python3",
     "usr-is-merged",  # instead of usrmerge, which pulls in all of Perl

@@ -36,6 +36,8 @@ def _absent(*_args: object, **_kwargs: object) -> NoReturn:
 assign_draft_cache_locs_contiguous_cpu = _absent
 assign_extend_cache_locs_cpu = _absent
 build_tree_kernel_efficient_cpu = _absent
+copy_all_layer_kv_cache_cpu = _absent
 fill_accept_out_cache_loc_cpu = _absent
 fill_bonus_tokens_cpu = _absent
+rotate_input_ids_cpu = _absent
 verify_tree_greedy_cpu = _absent
