@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.live.access import HostAccess
+from headfirst.run.cancel import Canceller
 from headfirst.run.events import Finding, HostFailed
 from headfirst.run.failures import to_error
 from headfirst.run.log import KEEP, new_log_file, open_log
@@ -168,8 +170,23 @@ def test_scrubber() -> None:
     assert scrub.text('x pa"ss y') == f"x {MASK} y"
     assert scrub.text(r'{"a": "pa\"ss"}') == f'{{"a": "{MASK}"}}'
     assert scrub.text("long-pa-longer") == MASK
+    assert Scrubber(["it's"]).text("msg: 'it''s'") == f"msg: '{MASK}'"
     assert scrub.value({"k": ["pa", 1, None], "pa": {"x": "no"}}) == {"k": [MASK, 1, None], MASK: {"x": "no"}}
     assert Scrubber([]).text("anything") == "anything"
+
+
+def test_nohup_is_respected() -> None:
+    canceller = Canceller()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with canceller.on_signals():
+            signal.raise_signal(signal.SIGHUP)
+            assert not canceller.requested
+            signal.raise_signal(signal.SIGTERM)
+            assert canceller.requested
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_logs_are_private_and_the_last_twenty_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

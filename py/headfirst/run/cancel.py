@@ -41,7 +41,9 @@ class Canceller:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        previous = {number: signal.signal(number, self._on_signal) for number in _SIGNALS}
+        # What nohup or a background shell has switched off stays off.
+        wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        previous = {number: signal.signal(number, self._on_signal) for number in wanted}
         try:
             yield
         finally:

@@ -11,10 +11,10 @@ MASK = "********"
 
 
 class Scrubber:
-    """Replaces each of `secrets` (and its JSON-escaped form) by asterisks; empty ones are ignored."""
+    """Replaces each of `secrets`, as it is or as JSON or YAML writes it, by asterisks; empty ones count not."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        forms = {form for secret in secrets if secret for form in (secret, json.dumps(secret)[1:-1])}
+        forms = {form for secret in secrets if secret for form in _forms(secret)}
         # Longest first, so that a secret which contains another one goes as a whole.
         ordered = sorted(forms, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
@@ -34,3 +34,7 @@ class Scrubber:
         if isinstance(value, (list, tuple)):
             return [self.value(item) for item in value]
         return value
+
+
+def _forms(secret: str) -> tuple[str, ...]:
+    return secret, json.dumps(secret)[1:-1], secret.replace("'", "''")
