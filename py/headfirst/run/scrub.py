@@ -11,7 +11,7 @@ MASK = "********"
 
 
 class Scrubber:
-    """Replaces each of `secrets`, as it is or as JSON or YAML writes it, by asterisks; empty ones count not."""
+    """Replaces each of `secrets`, as it is or as JSON or YAML writes it, by asterisks; not empty ones."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         forms = {form for secret in secrets if secret for form in _forms(secret)}
