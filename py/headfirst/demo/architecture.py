@@ -1,0 +1,81 @@
+"""The demo model's config.json: DeepSeek-R1's fields, with sizes that two CPU cores can carry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+BLOCK = 128  # edge of the square that shares one FP8 scale
+
+# 24 heads and widths of 48·n divide by 2, 3, 4, 6 and 8 ranks; 144 = kv_lora_rank + qk_rope_head_dim is, like
+# the real model's 576, no multiple of the block.
+CONFIG: dict[str, Any] = {
+    "architectures": ["DeepseekV3ForCausalLM"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 2,
+    "ep_size": 1,
+    "first_k_dense_replace": 1,
+    "hidden_act": "silu",
+    "hidden_size": 192,
+    "initializer_range": 0.02,
+    "intermediate_size": 384,
+    "kv_lora_rank": 128,
+    "max_position_embeddings": 4096,
+    "model_type": "deepseek_v3",
+    "moe_intermediate_size": 48,
+    "moe_layer_freq": 1,
+    "n_group": 4,
+    "n_routed_experts": 8,
+    "n_shared_experts": 1,
+    "norm_topk_prob": True,
+    "num_attention_heads": 24,
+    "num_experts_per_tok": 2,
+    "num_hidden_layers": 6,
+    "num_key_value_heads": 24,
+    "num_nextn_predict_layers": 0,
+    "q_lora_rank": 96,
+    "qk_nope_head_dim": 16,
+    "qk_rope_head_dim": 16,
+    "quantization_config": {
+        "activation_scheme": "dynamic",
+        "fmt": "e4m3",
+        "quant_method": "fp8",
+        "weight_block_size": [BLOCK, BLOCK],
+    },
+    "rms_norm_eps": 1e-06,
+    "rope_scaling": {
+        "beta_fast": 32,
+        "beta_slow": 1,
+        "factor": 4,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": 1024,
+        "type": "yarn",
+    },
+    "rope_theta": 10000,
+    "routed_scaling_factor": 2.5,
+    "scoring_func": "sigmoid",
+    "tie_word_embeddings": False,
+    "topk_group": 2,
+    "topk_method": "noaux_tc",
+    "torch_dtype": "bfloat16",
+    "use_cache": True,
+    "v_head_dim": 16,
+    "vocab_size": 768,
+}
+
+# The engine takes its sampling defaults from this file; temperature 0 keeps the answers the same every time.
+GENERATION_CONFIG: dict[str, Any] = {
+    "bos_token_id": 0,
+    "eos_token_id": 1,
+    "pad_token_id": 2,
+    "do_sample": False,
+    "temperature": 0.0,
+}
+
+
+def without_quantization() -> dict[str, Any]:
+    """Return the config of the same model after its weights were converted to BF16."""
+    return {key: value for key, value in CONFIG.items() if key != "quantization_config"}

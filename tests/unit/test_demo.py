@@ -1,0 +1,176 @@
+"""The demo checkpoint in the package: complete, small, and stored the way DeepSeek-V3 is."""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.demo import answers, checkpoint_dir
+
+FOLDER = checkpoint_dir()
+WIDTH = {"F8_E4M3": 1, "BF16": 2, "F32": 4}
+RANKS = (2, 3, 4, 6, 8)
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One tensor's entry in a safetensors header."""
+
+    file: str
+    dtype: str
+    shape: tuple[int, ...]
+    size: int
+
+
+def read_json(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((FOLDER / name).read_text(encoding="utf-8"))
+    return content
+
+
+def read_header(path: Path) -> tuple[dict[str, Any], int]:
+    """Return a shard's header and the bytes of data that follow it."""
+    with path.open("rb") as file:
+        (length,) = struct.unpack("<Q", file.read(8))
+        return json.loads(file.read(length)), path.stat().st_size - 8 - length
+
+
+@pytest.fixture(scope="module")
+def config() -> dict[str, Any]:
+    return read_json("config.json")
+
+
+@pytest.fixture(scope="module")
+def tensors() -> dict[str, Stored]:
+    found: dict[str, Stored] = {}
+    for path in sorted(FOLDER.glob("*.safetensors")):
+        header, data = read_header(path)
+        assert header.pop("__metadata__") == {"format": "pt"}
+        entries = {
+            name: Stored(
+                path.name,
+                entry["dtype"],
+                tuple(entry["shape"]),
+                entry["data_offsets"][1] - entry["data_offsets"][0],
+            )
+            for name, entry in header.items()
+        }
+        assert sum(entry.size for entry in entries.values()) == data, f"{path.name} is truncated"
+        found |= entries
+    return found
+
+
+def is_fp8(name: str) -> bool:
+    return name.endswith(("_proj.weight", "_proj_with_mqa.weight"))
+
+
+def test_small_enough_for_the_repository() -> None:
+    assert sum(path.stat().st_size for path in FOLDER.iterdir()) <= 8_000_000
+
+
+def test_index_names_every_tensor_where_it_lies(tensors: dict[str, Stored]) -> None:
+    index = read_json("model.safetensors.index.json")
+    assert index["weight_map"] == {name: stored.file for name, stored in tensors.items()}
+    assert index["metadata"]["total_size"] == sum(stored.size for stored in tensors.values())
+    assert len(set(index["weight_map"].values())) >= 3
+
+
+def test_sizes_follow_from_types_and_shapes(tensors: dict[str, Stored]) -> None:
+    for name, stored in tensors.items():
+        assert stored.size == prod(stored.shape) * WIDTH[stored.dtype], name
+
+
+def test_linear_layers_are_fp8_with_a_scale_per_block(
+    tensors: dict[str, Stored], config: dict[str, Any]
+) -> None:
+    rows, columns = config["quantization_config"]["weight_block_size"]
+    linear = [name for name in tensors if is_fp8(name)]
+    per_layer = config["num_hidden_layers"] * 5
+    experts = (config["num_hidden_layers"] - 1) * (config["n_routed_experts"] + 1)
+    assert len(linear) == per_layer + 3 * (experts + 1)
+    for name in linear:
+        weight, scale = tensors[name], tensors[f"{name}_scale_inv"]
+        assert weight.dtype == "F8_E4M3", name
+        assert scale.dtype == "F32", name
+        assert scale.shape == (-(-weight.shape[0] // rows), -(-weight.shape[1] // columns)), name
+
+
+def test_everything_else_is_as_in_the_real_model(tensors: dict[str, Stored]) -> None:
+    for name, stored in tensors.items():
+        if name.endswith("e_score_correction_bias"):
+            assert stored.dtype == "F32", name
+        elif not is_fp8(name) and not name.endswith("_scale_inv"):
+            assert stored.dtype == "BF16", name
+
+
+def test_a_scale_lies_in_another_shard_than_its_weight(tensors: dict[str, Stored]) -> None:
+    assert any(tensors[name].file != tensors[f"{name}_scale_inv"].file for name in tensors if is_fp8(name))
+
+
+def test_a_dimension_is_no_multiple_of_the_block(tensors: dict[str, Stored]) -> None:
+    latent = tensors["model.layers.0.self_attn.kv_a_proj_with_mqa.weight"]
+    assert latent.shape[0] > 128
+    assert latent.shape[0] % 128
+
+
+def test_config_is_that_of_a_deepseek_v3(config: dict[str, Any], tensors: dict[str, Stored]) -> None:
+    assert config["architectures"] == ["DeepseekV3ForCausalLM"]
+    assert config["quantization_config"] == {
+        "activation_scheme": "dynamic",
+        "fmt": "e4m3",
+        "quant_method": "fp8",
+        "weight_block_size": [128, 128],
+    }
+    assert (config["scoring_func"], config["topk_method"]) == ("sigmoid", "noaux_tc")
+    assert config["rope_scaling"]["type"] == "yarn"
+    assert tensors["lm_head.weight"].shape == (config["vocab_size"], config["hidden_size"])
+    layers = {int(name.split(".")[2]) for name in tensors if name.startswith("model.layers.")}
+    assert layers == set(range(config["num_hidden_layers"]))
+    routed = [name for name in tensors if name.endswith(".mlp.gate.weight")]
+    assert len(routed) == config["num_hidden_layers"] - config["first_k_dense_replace"]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_divides_over_ranks(config: dict[str, Any], ranks: int) -> None:
+    for key in ("num_attention_heads", "intermediate_size", "moe_intermediate_size", "vocab_size"):
+        assert config[key] % ranks == 0, key
+
+
+def test_generation_is_greedy_and_ends() -> None:
+    generation, tokenizer = read_json("generation_config.json"), read_json("tokenizer_config.json")
+    special = {token["content"]: token["id"] for token in read_json("tokenizer.json")["added_tokens"]}
+    assert generation["temperature"] == 0
+    assert special[tokenizer["eos_token"]] == generation["eos_token_id"]
+    assert special[tokenizer["bos_token"]] == generation["bos_token_id"]
+
+
+def test_chat_template_lays_turns_out_as_deepseek_does() -> None:
+    jinja2 = pytest.importorskip("jinja2")
+    tokenizer = read_json("tokenizer_config.json")
+    template = jinja2.Environment(autoescape=False).from_string(tokenizer["chat_template"])
+    messages = [
+        {"role": "system", "content": "S"},
+        {"role": "user", "content": "Q1"},
+        {"role": "assistant", "content": "A1"},
+        {"role": "user", "content": "Q2"},
+    ]
+    text = template.render(messages=messages, bos_token="<b>", eos_token="<e>", add_generation_prompt=True)
+    assert text == "<b>S<｜User｜>Q1<｜Assistant｜>A1<e><｜User｜>Q2<｜Assistant｜>"
+
+
+def test_answers_cover_what_a_newcomer_asks() -> None:
+    known = answers()
+    for prompt in (
+        "hello",
+        "Who are you?",
+        "What is Headfirst?",
+        "What is tensor parallel?",
+        "你好",
+        "你是谁？",
+    ):
+        assert known[prompt]
+    assert all(isinstance(answer, str) and answer for answer in known.values())
