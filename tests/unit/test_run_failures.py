@@ -75,6 +75,10 @@ def failure(result: dict[str, Any], host: str = "node1", unreachable: bool = Fal
             {"argument_errors": ["a is required", "b is not an int"], "msg": "x"},
             "a is required; b is not an int",
         ),
+        (
+            {"headfirst_findings": [{"severity": "error"}, {"severity": "warning"}], "msg": "very long"},
+            "1 not ready",
+        ),
         ({}, "the task failed and gave no reason"),
     ],
 )
@@ -146,12 +150,23 @@ def test_findings_are_listed_with_their_fixes() -> None:
     assert isinstance(error, NotReadyError)
     assert error.what == "2 things are not ready"
     assert (error.hint or "").splitlines()[:4] == [
-        "  node1: 3 GB free of 20 GB (weights go there)",
-        "    → Free some.",
-        "  node2: port 30000 is in use",
-        "    → Stop it.",
+        "node1: 3 GB free of 20 GB (weights go there)",
+        "  → Free some.",
+        "node2: port 30000 is in use",
+        "  → Stop it.",
     ]
     assert "clock" not in (error.hint or "")
+
+
+def test_finding_about_a_silent_host_names_its_login() -> None:
+    silent = failure({"msg": UNREACHABLE + "Permission denied (publickey)."}, "node2", unreachable=True)
+    found = Finding("ssh", "error", "node2", "it does not answer", fix="Try: ssh USER@ADDRESS true")
+    access = {"node2": HostAccess("node2", "10.0.0.2", "ubuntu", private_key=Path("/k/id"))}
+    result = run_result(findings=[found], failed=[failure({"headfirst_findings": []})], silent=[silent])
+    hint = to_error(result, access).hint or ""
+    assert "node2: 10.0.0.2 refuses the login: wrong user or wrong SSH key" in hint
+    assert "Try: ssh -i /k/id ubuntu@10.0.0.2 true" in hint
+    assert "USER@ADDRESS" not in hint
 
 
 def test_other_failures() -> None:

@@ -221,6 +221,29 @@ def test_closed_port_is_not_ready(tmp_path: Path) -> None:
     assert "refused" in error.what
 
 
+def test_host_that_may_be_silent(tmp_path: Path) -> None:
+    result = play(
+        tmp_path,
+        """
+        - name: check | Reach
+          hosts: all
+          gather_facts: false
+          tasks:
+            - name: Ping
+              ansible.builtin.ping:
+              ignore_unreachable: true
+              vars:
+                ansible_connection: "{{ 'ssh' if inventory_hostname == 'node2' else 'local' }}"
+                ansible_host: 127.0.0.1
+                ansible_port: 1
+        """,
+    )
+    assert result.ok
+    assert result.unreachable == []
+    assert [failure.host for failure in result.silent] == ["node2"]
+    assert "refused" in result.silent[0].message
+
+
 def test_broken_playbook_says_so(tmp_path: Path) -> None:
     result = play(tmp_path, "- name: x | y\n  hosts: all\n  roles: [no_such_role]\n")
     assert not result.ok

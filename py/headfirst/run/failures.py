@@ -30,7 +30,7 @@ def to_error(result: RunResult, access: Mapping[str, HostAccess] | None = None) 
         return _by_host(result.unreachable, known, log)
     errors = [finding for finding in result.findings if finding.severity == "error"]
     if errors and result.failed:
-        return _from_findings(errors, log)
+        return _from_findings(errors, {one.host: one for one in result.silent}, known, log)
     if result.failed:
         return _by_host(result.failed, known, log)
     return HeadfirstError(result.ansible_error or "ansible-playbook ended without saying why", hint=log)
@@ -61,11 +61,20 @@ def _one(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstErro
     )
 
 
-def _from_findings(findings: Sequence[Finding], log: str) -> NotReadyError:
+def _from_findings(
+    findings: Sequence[Finding],
+    silent: Mapping[str, HostFailed],
+    access: Mapping[str, HostAccess],
+    log: str,
+) -> NotReadyError:
     count = "one thing is" if len(findings) == 1 else f"{len(findings)} things are"
     lines = []
     for finding in findings:
-        lines.append(f"  {finding.host}: {finding.what}" + (f" ({finding.why})" if finding.why else ""))
-        if finding.fix:
-            lines.append(f"    → {finding.fix}")
+        what, fix = f"{finding.what} ({finding.why})" if finding.why else finding.what, finding.fix
+        if finding.host in silent:  # here the login is known, on the controller's side of the check it is not
+            error = _one(silent[finding.host], access)
+            what, fix = error.what, error.hint or ""
+        lines.append(f"{finding.host}: {what}")
+        if fix:
+            lines.append(f"  → {fix}")
     return NotReadyError(f"{count} not ready", hint="\n".join([*lines, log]))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+# A result may carry these: a list of {id, severity, host, what, why, fix}, as our check role returns them.
+FINDINGS_KEY = "headfirst_findings"
 # ansible-core 2.19 puts these in front of what the module or the action said.
 _WRAPPING = re.compile(
     r"^(?:(?:Task|Action|Module) failed:\s*"
@@ -21,6 +23,8 @@ def failure_message(result: dict[str, Any]) -> str:
 
     Looks into loops for the first failed item, and at stderr where the message says nothing.
     """
+    if findings := result.get(FINDINGS_KEY):
+        return f"{sum(finding['severity'] == 'error' for finding in findings)} not ready"
     if "censored" in result:
         return "the task failed; its output is hidden because it may hold a secret"
     failed_item = _first_failed_item(result)

@@ -29,7 +29,8 @@ class RunResult:
 
     `ok` is false after a failure and after a cancel. `failed` and `unreachable` keep the order in which
     hosts failed; rescued failures are not in them. `changed` counts changed tasks per host. `stages` keeps
-    the order of the run. `stats` is what plays published with `ansible.builtin.set_stats`.
+    the order of the run. `stats` is what plays published with `ansible.builtin.set_stats`. `silent` are
+    hosts that did not answer a task which ignores that, as our checks do to report all hosts at once.
     `ansible_error` is what ansible-playbook itself complained about when no task failed (a broken
     playbook, a pattern that matches no host).
     """
@@ -43,6 +44,7 @@ class RunResult:
     stages: list[StageTime]
     seconds: float
     log_file: Path
+    silent: list[HostFailed] = field(default_factory=list)
     stats: dict[str, Any] = field(default_factory=dict)
     ansible_error: str | None = None
 

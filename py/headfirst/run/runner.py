@@ -204,6 +204,7 @@ class _Run:
             stages=self._record.stages,
             seconds=seconds,
             log_file=self._log_file,
+            silent=[one for one in self._record.failures if one.unreachable and one not in failures],
             stats=self._statistics.get("artifact_data", {}),
             ansible_error="\n".join(self._complaints) if not ok and not failures else None,
         )

@@ -16,11 +16,8 @@ from headfirst.run.events import (
     TaskDone,
     TaskStarted,
 )
-from headfirst.run.messages import failure_message
+from headfirst.run.messages import FINDINGS_KEY, failure_message
 from headfirst.run.stages import PlayName, parse_play_name
-
-# A result may carry these: a list of {id, severity, host, what, why, fix}, as our check role returns them.
-FINDINGS_KEY = "headfirst_findings"
 
 
 class Translator:
