@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ class ActionModule(ActionBase):
             argument_spec={
                 "src": {"type": "path", "required": True},
                 "dest": {"type": "path", "required": True},
+                "what": {"type": "str", "default": "upload"},
             }
         )
         source, dest = Path(args["src"]), args["dest"]
@@ -35,11 +38,14 @@ class ActionModule(ActionBase):
         if self._task.check_mode:
             return {"changed": True, "dest": dest, "size": size, "sent": 0}
         start = min(max(self._size(f"{dest}.part"), 0), size)
-        self._send(source, f"{dest}.part", start, size, str((task_vars or {})["inventory_hostname"]))
+        progress = partial(
+            report, str((task_vars or {})["inventory_hostname"]), args["what"], total=size, unit="bytes"
+        )
+        self._send(source, f"{dest}.part", start, progress)
         self._command(f"mv {shlex.quote(dest + '.part')} {shlex.quote(dest)}")
         return {"changed": True, "dest": dest, "size": size, "sent": size - start}
 
-    def _send(self, source: Path, part: str, start: int, size: int, host: str) -> None:
+    def _send(self, source: Path, part: str, start: int, progress: Callable[..., None]) -> None:
         done = start
         with source.open("rb") as file:
             file.seek(start)
@@ -51,7 +57,7 @@ class ActionModule(ActionBase):
                     chunk,
                 )
                 done += len(chunk)
-                report(host, "copy image", done=done, total=size, unit="bytes", note=source.name)
+                progress(done=done, note=source.name)
 
     def _size(self, path: str) -> int:
         """Bytes of a file on the host, -1 when it is not there."""

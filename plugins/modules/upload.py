@@ -21,6 +21,10 @@ options:
     description: Full path on the host; its folder must exist. Mode 0600.
     type: path
     required: true
+  what:
+    description: What the progress is called.
+    type: str
+    default: upload
 """
 
 EXAMPLES = r"""
