@@ -14,7 +14,7 @@ from headfirst.lab import engine, nodes
 
 pytestmark = pytest.mark.lab
 NODES = (
-    lab.LabNode("node1", "10.213.98.11", memory="1g", cpus=0.5),
+    lab.LabNode("node1", "10.213.98.11", memory="512m", cpus=0.5),
     lab.LabNode("node2", "10.213.98.12"),
 )
 
@@ -95,7 +95,11 @@ def test_no_privileges_beyond_what_is_asked_for_and_the_limits_hold(bench: Bench
     assert host["Privileged"] is False
     assert host["CapDrop"] == ["ALL"]
     assert "SYS_TIME" not in host["CapAdd"]
-    assert (host["Memory"], host["NanoCpus"]) == (2**30, 500_000_000)
+    assert (host["Memory"], host["NanoCpus"]) == (2**29, 500_000_000)
+    hog = "python3 -c 'import os; len(os.urandom(1) * 2**29)'"
+    too_much = bench.ssh(NODES[0].address, hog)
+    assert too_much.returncode != 0
+    assert bench.ssh(NODES[1].address, hog).returncode == 0
 
 
 def test_the_shared_folder_is_seen_and_cannot_be_written(bench: Bench) -> None:

@@ -82,7 +82,7 @@ def _start() -> docker.DockerClient:
 
 def _is_dockerd(pid: int) -> bool:
     try:
-        # Empty for a process that has ended and that nobody has waited for, as in a container without an init.
+        # Empty for a process that has ended and that nobody waits for, as in a container without an init.
         return b"dockerd" in Path(f"/proc/{pid}/cmdline").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return False
