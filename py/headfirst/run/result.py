@@ -79,14 +79,13 @@ class Record:
         """Stages in the order they ended; a stage that ran twice is summed."""
         return [StageTime(stage, seconds) for stage, seconds in self._stages.items()]
 
-    def final_failures(self, failed_per_host: dict[str, int]) -> list[HostFailed]:
+    def final_failures(self, statistics: dict[str, Any]) -> list[HostFailed]:
         """Failures that were not rescued: the last one of each host that Ansible counts as failed.
 
-        `failed_per_host` sums `failures` and `dark` of Ansible's own statistics.
+        `statistics` is ansible-runner's `playbook_on_stats`; empty when the run was stopped before it.
         """
+        if not statistics:
+            return self.failures
+        counted = {host for kind in ("failures", "dark") for host, n in statistics[kind].items() if n}
         last = {failure.host: failure for failure in self.failures}
-        return [
-            failure
-            for failure in self.failures
-            if failure is last[failure.host] and failed_per_host.get(failure.host, 0)
-        ]
+        return [one for one in self.failures if one is last[one.host] and one.host in counted]

@@ -14,7 +14,7 @@ import ansible_runner
 
 from headfirst.run.cancel import Canceller
 from headfirst.run.environment import MIN_FORKS, ansible_environment
-from headfirst.run.events import Event, HostFailed, RunDone, RunStarted
+from headfirst.run.events import Event, RunDone, RunStarted
 from headfirst.run.log import open_log
 from headfirst.run.private_dir import PrivateDir, private_dir
 from headfirst.run.progress_file import ProgressTail
@@ -113,16 +113,9 @@ class _Run:
         for event in self._translator.finish(completed=False):
             self._report(event)
         result = self._result(time.monotonic() - started)
-        failed_hosts = tuple(failure.host for failure in (*result.unreachable, *result.failed))
+        failed = tuple(failure.host for failure in (*result.unreachable, *result.failed))
         self._report(
-            RunDone(
-                result.ok,
-                result.cancelled,
-                result.seconds,
-                result.changed,
-                failed_hosts,
-                str(self._log_file),
-            )
+            RunDone(result.ok, result.cancelled, result.seconds, result.changed, failed, str(self._log_file))
         )
         return result
 
@@ -193,7 +186,7 @@ class _Run:
 
     def _result(self, seconds: float) -> RunResult:
         ok = self._returned == 0
-        failures = [] if ok else self._final_failures()
+        failures = [] if ok else self._record.final_failures(self._statistics)
         return RunResult(
             ok=ok,
             cancelled=self._cancel.requested and not ok,
@@ -208,11 +201,3 @@ class _Run:
             stats=self._statistics.get("artifact_data", {}),
             ansible_error="\n".join(self._complaints) if not ok and not failures else None,
         )
-
-    def _final_failures(self) -> list[HostFailed]:
-        if not self._statistics:  # stopped before Ansible counted
-            return self._record.failures
-        counts = dict(self._statistics.get("failures") or {})
-        for host, number in (self._statistics.get("dark") or {}).items():
-            counts[host] = counts.get(host, 0) + number
-        return self._record.final_failures(counts)
