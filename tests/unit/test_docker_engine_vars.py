@@ -1,0 +1,128 @@
+"""What role docker_engine derives from its variables, on systems that the lab cannot make as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLE = Path(__file__).resolve().parents[2] / "roles" / "docker_engine"
+
+
+def engine(system: str = "debian", codename: str = "bookworm", **facts: Any) -> dict[str, Any]:
+    known = {
+        "os_id": system,
+        "os_codename": codename,
+        "installed": False,
+        "config": {},
+        "files": {},
+        "info": {},
+    }
+    return {"__docker_engine_look": {"engine": {**known, **facts}}}
+
+
+def templar(look: dict[str, Any], **variables: Any) -> Templar:
+    loader = DataLoader()
+    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
+    return Templar(
+        loader, variables={**defaults, **own, **look, **variables, "ansible_managed": "Ansible managed"}
+    )
+
+
+def value(name: str, look: dict[str, Any], **variables: Any) -> Any:
+    return templar(look, **variables).template(trust_as_template("{{ " + name + " }}"))
+
+
+@pytest.mark.parametrize(
+    ("system", "codename", "source", "uri"),
+    [
+        ("ubuntu", "jammy", "docker", "https://download.docker.com/linux/ubuntu"),
+        ("ubuntu", "noble", "tuna", "https://mirrors.tuna.tsinghua.edu.cn/docker-ce/linux/ubuntu"),
+        ("debian", "bookworm", "aliyun", "https://mirrors.aliyun.com/docker-ce/linux/debian"),
+        (
+            "ubuntu",
+            "jammy",
+            "https://mirror.example/docker-ce/linux",
+            "https://mirror.example/docker-ce/linux/ubuntu",
+        ),
+    ],
+)
+def test_the_source_of_dockers_packages(system: str, codename: str, source: str, uri: str) -> None:
+    template = trust_as_template((ROLE / "templates" / "docker.sources.j2").read_text())
+    text = templar(engine(system, codename), docker_engine_source=source).template(template)
+    assert text.splitlines() == [
+        "# Ansible managed",
+        "Types: deb",
+        f"URIs: {uri}",
+        f"Suites: {codename}",
+        "Components: stable",
+        "Signed-By: /etc/apt/keyrings/headfirst-docker.asc",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("source", "installed", "expected"),
+    [
+        ("distribution", False, ["python3-docker", "docker.io", "apparmor", "ca-certificates"]),
+        ("distribution", True, ["python3-docker"]),
+        ("ustc", True, ["python3-docker"]),
+    ],
+)
+def test_an_engine_that_is_there_is_kept(source: str, installed: bool, expected: list[str]) -> None:
+    look = engine("ubuntu", "jammy", installed=installed)
+    assert value("__docker_engine_packages", look, docker_engine_source=source) == expected
+
+
+def test_dockers_packages_come_from_dockers_repository() -> None:
+    packages = value("__docker_engine_packages", engine("ubuntu", "noble"), docker_engine_source="docker")
+    assert packages[:3] == ["python3-docker", "docker-ce", "docker-ce-cli"]
+
+
+def test_daemon_json_is_merged() -> None:
+    theirs = {"runtimes": {"nvidia": {"path": "x"}}, "registry-mirrors": ["https://a.example"], "debug": True}
+    merged = value(
+        "__docker_engine_config",
+        engine(config=theirs),
+        docker_engine_registry_mirrors=["https://b.example"],
+        docker_engine_data_root="/mnt/docker",
+        docker_engine_daemon_config={"debug": False},
+    )
+    assert merged == {
+        "runtimes": {"nvidia": {"path": "x"}},
+        "registry-mirrors": ["https://b.example", "https://a.example"],
+        "debug": False,
+        "data-root": "/mnt/docker",
+        "live-restore": True,
+        "log-driver": "json-file",
+        "log-opts": {"max-size": "50m", "max-file": "3"},
+    }
+    again = value(
+        "__docker_engine_config", engine(config=merged), docker_engine_registry_mirrors=["https://b.example"]
+    )
+    assert again["registry-mirrors"] == merged["registry-mirrors"]
+
+
+def test_a_log_driver_of_somebody_else_gets_no_options() -> None:
+    merged = value("__docker_engine_config", engine(config={"log-driver": "journald"}))
+    assert merged == {"log-driver": "journald", "live-restore": True}
+
+
+def test_a_swarm_gets_no_live_restore() -> None:
+    look = engine(info={"Swarm": {"LocalNodeState": "active"}})
+    assert "live-restore" not in value("__docker_engine_config", look)
+
+
+def test_mirrors_of_the_preset() -> None:
+    merged = value("__docker_engine_config", engine(), docker_engine_registry_mirrors="china")
+    assert merged["registry-mirrors"] == ["https://docker.m.daocloud.io", "https://docker.211678.top"]
+
+
+def test_the_proxys_drop_in_escapes_percent() -> None:
+    text = value("__docker_engine_dropin_text", engine(), docker_engine_https_proxy="http://u:p%40s@proxy:1")
+    assert text == '[Service]\nEnvironment="HTTPS_PROXY=http://u:p%%40s@proxy:1"\n'
+    assert value("__docker_engine_dropin_differs", engine()) is False

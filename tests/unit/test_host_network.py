@@ -1,0 +1,71 @@
+"""Listeners, addresses and peers, looked up on this machine itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils import host_network
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_a_listener_is_found_with_its_process(listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    (busy,) = host_network.busy_ports([port, free_port()])
+    assert busy["port"] == port
+    assert busy["process"].endswith(f"({os.getpid()})")
+    assert busy["container"] == ""
+
+
+def test_a_port_held_inside_our_container_carries_its_name(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    container = "ab" * 32
+    monkeypatch.setattr(host_network, "_our_containers", lambda: ({container: "headfirst-engine"}, {}))
+    read = host_network._read
+    cgroup = f"0::/system.slice/docker-{'cd' * 32}.scope/docker/{container}\n"
+    monkeypatch.setattr(
+        host_network, "_read", lambda path: cgroup if path.endswith("/cgroup") else read(path)
+    )
+    (busy,) = host_network.busy_ports([listener.getsockname()[1]])
+    assert busy["container"] == "headfirst-engine"
+
+
+def test_a_published_port_carries_its_containers_name(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = listener.getsockname()[1]
+    monkeypatch.setattr(host_network, "_our_containers", lambda: ({}, {port: "headfirst-webui"}))
+    assert host_network.busy_ports([port])[0]["container"] == "headfirst-webui"
+
+
+def test_a_refused_connection_is_an_answer() -> None:
+    assert host_network.unreachable(["127.0.0.1"], [free_port()]) == []
+
+
+def test_a_silent_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host_network, "_answers", lambda peer, port: peer == "10.0.0.1" and port == 30000)
+    assert host_network.unreachable(["10.0.0.1", "10.0.0.2"], [22, 30000]) == ["10.0.0.2"]
+
+
+def test_own_addresses_leave_loopback_out(tmp_path: Path) -> None:
+    table = tmp_path / "fib_trie"
+    table.write_text(
+        "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.0\n        /24 link UNICAST\n"
+        "     |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n"
+        "     |-- 127.0.0.1\n        /32 host LOCAL\n"
+    )
+    assert host_network.own_addresses(str(table)) == ["10.0.0.5"]

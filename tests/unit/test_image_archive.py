@@ -1,0 +1,102 @@
+"""Archives of docker save in both layouts, and what is not one."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils.image_archive import ArchiveError, describe
+from ansible_collections.headfirst.serving.plugins.modules import image_info
+
+CONFIG = json.dumps(
+    {"created": "2026-01-01T00:00:00Z", "rootfs": {"diff_ids": ["sha256:aa", "sha256:bb"]}}
+).encode()
+ID = "sha256:" + hashlib.sha256(CONFIG).hexdigest()
+
+
+def archive(path: Path, files: dict[str, object], mode: str = "w") -> str:
+    with tarfile.open(path, mode) as tar:
+        for name, content in files.items():
+            data = content if isinstance(content, bytes) else json.dumps(content).encode()
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+    return str(path)
+
+
+def entry(config: str, *names: str) -> dict[str, object]:
+    return {"Config": config, "RepoTags": list(names), "Layers": []}
+
+
+def test_layout_before_docker_25(tmp_path: Path) -> None:
+    path = archive(tmp_path / "a.tar", {"x.json": CONFIG, "manifest.json": [entry("x.json", "sglang:cpu")]})
+    assert describe(path, "sglang:cpu") == {
+        "ids": [ID],
+        "layers": ["sha256:aa", "sha256:bb"],
+        "created": "2026-01-01T00:00:00Z",
+    }
+
+
+def test_layout_since_docker_25_knows_the_manifests_digest_too(tmp_path: Path) -> None:
+    files = {
+        "blobs/sha256/x": CONFIG,
+        "manifest.json": [entry("blobs/sha256/x", "sglang:cpu")],
+        "index.json": {"manifests": [{"digest": "sha256:cc"}]},
+    }
+    assert describe(archive(tmp_path / "a.tar", files), "other:name")["ids"] == [ID, "sha256:cc"]
+
+
+def test_of_several_images_the_named_one_is_taken(tmp_path: Path) -> None:
+    other = CONFIG.replace(b"aa", b"dd")
+    files = {"x": CONFIG, "y": other, "manifest.json": [entry("y", "b:1"), entry("x", "a:1")]}
+    path = archive(tmp_path / "a.tar", files)
+    assert describe(path, "a:1")["ids"] == [ID]
+    with pytest.raises(ArchiveError, match="holds 2 images, and none is named c:1"):
+        describe(path, "c:1")
+
+
+def test_what_is_not_an_archive_is_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match=r"no file .*docker save -o"):
+        describe(str(tmp_path / "absent.tar"), "a:1")
+    compressed = archive(tmp_path / "a.tar.gz", {"manifest.json": []}, "w:gz")
+    with pytest.raises(ArchiveError, match="gunzip"):
+        describe(compressed, "a:1")
+    with pytest.raises(ArchiveError, match=r"manifest\.json"):
+        describe(archive(tmp_path / "b.tar", {"other": b""}), "a:1")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("lmsysorg/sglang:v1", "lmsysorg/sglang:v1"),
+        ("lmsysorg/sglang:v1@sha256:aa", "lmsysorg/sglang@sha256:aa"),
+        ("host:5000/sglang@sha256:aa", "host:5000/sglang@sha256:aa"),
+        ("host:5000/sglang:v1@sha256:aa", "host:5000/sglang@sha256:aa"),
+    ],
+)
+def test_a_digest_says_more_than_a_tag(name: str, expected: str) -> None:
+    assert image_info.without_tag(name) == expected
+
+
+def test_an_image_is_compared_with_all_that_is_expected() -> None:
+    attributes = {
+        "Id": ID,
+        "Created": "2026-01-01T00:00:00Z",
+        "RootFS": {"Layers": ["sha256:aa"]},
+        "Config": {"Labels": None},
+    }
+    anything = {"name": "a:1", "image_id": "", "archive": {}, "tarball": "", "labels": {}}
+    content = {"layers": ["sha256:aa"], "created": "2026-01-01T00:00:00Z"}
+
+    def reason(**expected: object) -> str:
+        return image_info.mismatch(attributes, {**anything, **expected})
+
+    assert reason() == reason(image_id=ID) == reason(archive={"ids": [ID], "layers": [], "created": ""}) == ""
+    assert "its ID is" in reason(image_id="sha256:00")
+    assert "the archive holds sha256:00" in reason(archive={**content, "ids": ["sha256:00"], "layers": []})
+    assert reason(archive={**content, "ids": ["sha256:00"]}) == ""  # converted for containerd's store
+    assert "label headfirst.source is not set" in reason(labels={"headfirst.source": "x"})
