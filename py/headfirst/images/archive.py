@@ -53,9 +53,11 @@ def write(path: Path, tag: str, layers: Mapping[str, Layer], config: Mapping[str
         digest = hashlib.sha256(document).hexdigest()
         names = [f"{number}/layer.tar" for number in range(len(layers))]
         manifest = [{"Config": f"{digest}.json", "RepoTags": [tag], "Layers": names}]
+        documents = {f"{digest}.json": document, "manifest.json": json.dumps(manifest).encode()}
         with tarfile.open(fileobj=out, mode="w") as tar:
-            for name, data in ((f"{digest}.json", document), ("manifest.json", json.dumps(manifest).encode())):
+            for name, data in documents.items():
                 tar.addfile(_header(name, len(data)), io.BytesIO(data))
+
 
 def image_id(path: Path) -> str:
     """The image ID of an archive that `write` made."""
@@ -63,7 +65,8 @@ def image_id(path: Path) -> str:
         manifest = tar.extractfile("manifest.json")
         if manifest is None:
             raise ValueError(f"{path} is no archive of an image")
-        return "sha256:" + json.load(manifest)[0]["Config"].removesuffix(".json")
+        config: str = json.load(manifest)[0]["Config"]
+        return "sha256:" + config.removesuffix(".json")
 
 
 def _add_layer(out: IO[bytes], name: str, layer: Layer) -> str:

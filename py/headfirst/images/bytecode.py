@@ -27,9 +27,11 @@ def compile_site(layer: Path, site: Path, prefix: str, scratch: Path, skipped: s
     unpack = ["tar", "-xf", str(layer), "-C", str(root), "--no-same-owner", "./usr/bin", "./usr/lib"]
     commands.run(unpack, doing="Unpacking the image's Python", hint=hint)
     commands.run(
-        [*_python(root), "-m", "compileall", "-q", "-q", f"-j{os.cpu_count()}", "-x", skipped]
-        # The hash of the source, never checked: a layer's file times do not matter then.
-        + ["--invalidation-mode=unchecked-hash", "-s", str(site), "-p", prefix, str(site)],
+        [
+            *(*_python(root), "-m", "compileall", "-q", "-q", f"-j{os.cpu_count()}", "-x", skipped),
+            # The hash of the source, never checked: a layer's file times do not matter then.
+            *("--invalidation-mode=unchecked-hash", "-s", str(site), "-p", prefix, str(site)),
+        ],
         doing="Compiling the image's Python packages",
         hint=hint,
         # A fixed seed: the order of sets is written into the bytecode.

@@ -1,7 +1,7 @@
-"""Shared libraries without their debugging symbols, which some wheels carry: triton's is 506 MB, 192 without.
+"""Shared libraries without their debugging symbols: triton's is 506 MB as it comes, 192 without.
 
-Needs no binutils: in a linked library everything that is loaded lies within the program headers' segments, and
-what follows the last of them (symbol and section tables, DWARF) is read by debuggers only.
+Needs no binutils: in a linked library all that is loaded lies within the program headers' segments, and what
+follows the last of them (symbol and section tables, DWARF) is read by debuggers only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MIN_GAIN_BYTES = 1 << 20
 
 
 def stripped(path: Path, size: int) -> tuple[bytes, int] | None:
-    """The new ELF header and the new size in bytes of the library at `path`, or None if it gains too little."""
+    """New ELF header and new size in bytes of the library at `path`; None if it is none or gains little."""
     if size < _MIN_GAIN_BYTES:
         return None
     with path.open("rb") as file:

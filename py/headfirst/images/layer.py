@@ -27,7 +27,7 @@ class Member:
 
 def write(out: IO[bytes], members: Iterable[Member]) -> None:
     """Writes the members, and the folders they need, to `out` as a tar archive. Owner is root."""
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_COPY_BYTES) as tar:
+    with tarfile.TarFile(fileobj=out, mode="w", format=tarfile.PAX_FORMAT, copybufsize=_COPY_BYTES) as tar:
         folders: set[str] = set()
         for member in sorted(members, key=lambda member: member.name):
             for parent in reversed(Path(member.name).parents[:-1]):

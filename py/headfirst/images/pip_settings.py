@@ -37,7 +37,7 @@ def translated(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def parsed(listing: str) -> dict[str, str]:
-    """Options from the output of `pip config list`; a variable beats a command's section, and that the global one."""
+    """Options in what `pip config list` prints: a variable beats the command's section, that the global."""
     rank = {"global": 0, "install": 1, ":env:": 2}
     lines = [line.partition("=") for line in listing.splitlines() if "=" in line]
     values = [(*name.rpartition(".")[::2], ast.literal_eval(value)) for name, _, value in lines]

@@ -42,9 +42,11 @@ class Recipe:
         Raises NotReadyError with the last lines of the program that failed.
         """
         key = store.recipe_key(*self.data)
-        path = store.kept(
-            cache, self.name, key, ".tar", lambda target, scratch: self._make(key, cache, target, scratch, progress)
-        )
+
+        def make(target: Path, scratch: Path) -> None:
+            self._make(key, cache, target, scratch, progress)
+
+        path = store.kept(cache, self.name, key, ".tar", make)
         progress(_STEPS, _STEPS, "ready")
         return ImageArchive(path=path, image_id=archive.image_id(path), tag=self.tag)
 

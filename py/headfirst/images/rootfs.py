@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import tarfile
 import time
@@ -59,7 +58,8 @@ def _make(target: Path, scratch: Path) -> None:
         argv += ['--setup-hook=mkdir -p "$1/etc/apt"', "--setup-hook=copy-in /etc/apt/auth.conf.d /etc/apt"]
     argv += [SUITE, "-", *(["-"] if sources else [])]
     made = scratch / "made.tar"
-    commands.run(as_root(argv), doing="Making the Debian root of the image", hint=_HINT, stdin=sources, stdout=made)
+    doing = "Making the Debian root of the image"
+    commands.run(as_root(argv), doing=doing, hint=_HINT, stdin=sources, stdout=made)
     _normalize(made, target, started)
 
 
@@ -72,7 +72,7 @@ def _sources() -> str | None:
 
 
 def _normalize(made: Path, target: Path, started: int) -> None:
-    """Copies the archive without what differs from run to run. Package files keep their time: bytecode records it."""
+    """Copies without what differs from run to run. Package files keep their time: bytecode records it."""
     with tarfile.open(made) as source, tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as out:
         for info in source:
             if info.name.startswith(_LEFT_OUT):
@@ -82,4 +82,4 @@ def _normalize(made: Path, target: Path, started: int) -> None:
             info.uname = info.gname = ""
             info.pax_headers = {}
             out.addfile(info, source.extractfile(info) if info.isreg() else None)
-    os.unlink(made)
+    made.unlink()

@@ -47,6 +47,7 @@ def add(files: str, site: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)  # a hard link into the downloads must not be written through
             shutil.copyfile(source, target)
+            target.chmod(0o755 if source.read_bytes().startswith(b"#!") else 0o644)  # a wheel keeps no modes
 
 
 def members(site: Path, prefix: str, left_out: Sequence[str] = ()) -> Iterator[Member]:

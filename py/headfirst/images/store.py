@@ -1,4 +1,4 @@
-"""Things that take minutes to make, kept in a folder until their recipe changes; safe with several processes."""
+"""What takes minutes to make, kept in a folder until its recipe changes; several processes may ask."""
 
 from __future__ import annotations
 

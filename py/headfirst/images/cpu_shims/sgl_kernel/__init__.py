@@ -1,6 +1,6 @@
 """The names that SGLang 0.5.23 imports from sgl_kernel on a CPU; sgl_kernel itself has no CPU wheel.
 
-One of them every request needs, and torch can do it. The others belong to speculative decoding, which stays off.
+Every request needs one of them, and torch can do it. The others belong to speculative decoding, which is off.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def assign_req_to_token_pool_cpu(
     out_cache_loc: torch.Tensor,
     pool_len: int,
 ) -> None:
-    """Writes each request's new cache slots into its row: req_to_token[row, start:end] = the next of out_cache_loc.
+    """Writes each request's new cache slots, in turn, into its row: req_to_token[row, start:end].
 
     Shapes: indices and offsets [batch], req_to_token [pool size, pool_len], out_cache_loc [sum of lengths].
     """

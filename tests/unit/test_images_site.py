@@ -1,0 +1,114 @@
+"""Packages for an image: pip's settings, what goes into the layer, libraries without symbols, the locks."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from headfirst.errors import NotReadyError
+from headfirst.images import commands, elf, pip_settings, site
+
+_IMAGES = Path(site.__file__).parent
+
+
+def test_pip_settings_become_uv_variables_and_the_nearer_one_wins() -> None:
+    listing = (
+        "global.index-url='https://far/simple'\nglobal.extra-index-url='https://a/simple\\nfile:///b/simple'\n"
+        "install.find-links='/w /v'\n:env:.index-url='https://near/simple'\ndownload.index-url='https://no/simple'\n"
+    )
+    assert pip_settings.translated(pip_settings.parsed(listing)) == {
+        "UV_DEFAULT_INDEX": "https://near/simple",
+        "UV_INDEX": "https://a/simple file:///b/simple",
+        "UV_FIND_LINKS": "/w,/v",
+    }
+
+
+def test_a_variable_of_uv_beats_pips_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pip_settings, "_pip_config", lambda: {"index-url": "https://pip/simple"})
+    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
+    assert pip_settings.uv_environment()["UV_DEFAULT_INDEX"] == "https://pip/simple"
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv/simple")
+    assert pip_settings.uv_environment()["UV_DEFAULT_INDEX"] == "https://uv/simple"
+
+
+def test_members_leave_out_scripts_and_patterns_and_mend_the_record(tmp_path: Path) -> None:
+    record = b"bin/tool,sha256=x,1\ntool.py,sha256=y,2\n"
+    content = {"tool.py": b"a", "tool.pyi": b"b", "bin/tool": b"c", "tool/tests/test.py": b"d"}
+    content["tool-1.dist-info/RECORD"] = record
+    for name, data in content.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(data)
+    found = {member.name: member for member in site.members(tmp_path, "opt/site", ["*/tests/*"])}
+    assert set(found) == {"opt/site/tool.py", "opt/site/tool-1.dist-info/RECORD"}
+    assert found["opt/site/tool-1.dist-info/RECORD"].head == b"tool.py,sha256=y,2\n"
+
+
+def test_files_laid_over_a_site_do_not_change_the_download(tmp_path: Path) -> None:
+    name = Path("torchvision") / "_meta_registrations.py"
+    download, target = tmp_path / "download.py", tmp_path / "site" / name
+    download.write_text("original")
+    target.parent.mkdir(parents=True)
+    target.hardlink_to(download)
+    site.add("cpu_shims", tmp_path / "site")
+    assert target.read_text() == (_IMAGES / "cpu_shims" / name).read_text()
+    assert download.read_text() == "original"
+
+
+def test_the_command_of_the_chat_page_can_be_executed(tmp_path: Path) -> None:
+    site.add("webui_files", tmp_path)
+    assert (tmp_path / "commands" / "open-webui").stat().st_mode & 0o111 == 0o111
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make a library with symbols")
+def test_a_library_without_its_symbols_still_works(tmp_path: Path) -> None:
+    source, library, small = tmp_path / "a.c", tmp_path / "liba.so", tmp_path / "small.so"
+    functions = [f"value_{'x' * 200}_{number}" for number in range(4000)]
+    names = "\n".join(f"static int {name}(void) {{ return {i}; }}" for i, name in enumerate(functions))
+    used = "+".join(f"{name}()" for name in functions)
+    source.write_text(f"{names}\nint answer(void) {{ return {used}; }}\n")
+    subprocess.run(["gcc", "-g", "-O0", "-shared", "-fPIC", "-o", library, source], check=True)
+    size = library.stat().st_size
+    result = elf.stripped(library, size)
+    assert result is not None
+    head, short = result
+    assert short < size / 2
+    small.write_bytes(head + library.read_bytes()[len(head) : short])
+    assert ctypes.CDLL(str(small)).answer() == 4000 * 3999 // 2
+
+
+def test_what_is_no_library_or_gains_little_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "text.so").write_bytes(b"x" * (2 << 20))
+    assert elf.stripped(tmp_path / "text.so", 2 << 20) is None
+    assert elf.stripped(tmp_path / "absent.so", 1000) is None
+
+
+@pytest.mark.parametrize("lock", ["sglang-cpu.lock", "torch-cpu.lock", "open-webui.lock"])
+def test_locks_pin_one_file_per_package(lock: str) -> None:
+    lines = [line for line in (_IMAGES / lock).read_text().splitlines() if not line.startswith("#")]
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r"[a-z0-9-]+==\S+ --hash=sha256:[0-9a-f]{64}", line), line
+    assert len({line.partition("==")[0] for line in lines}) == len(lines)
+
+
+def test_the_lock_of_torch_accepts_the_cpu_build_only() -> None:
+    assert re.search(r"^torch==[0-9.]+\+cpu ", (_IMAGES / "torch-cpu.lock").read_text(), re.MULTILINE)
+    assert not re.search(r"^(torch|nvidia-\S+)==", (_IMAGES / "sglang-cpu.lock").read_text(), re.MULTILINE)
+
+
+def test_a_failed_command_says_its_last_lines_and_the_next_step() -> None:
+    argv = [sys.executable, "-c", "import sys; print('first\\n' * 20); sys.exit('no such wheel')"]
+    with pytest.raises(NotReadyError, match=r"Installing failed:\n(.*\n)*no such wheel") as caught:
+        commands.run(argv, doing="Installing", hint="Look at the index.")
+    assert str(caught.value).count("first") < 8
+    assert caught.value.hint == "Look at the index."
+
+
+def test_a_missing_program_is_named() -> None:
+    with pytest.raises(NotReadyError, match="needs mmdebstrap-not-here"):
+        commands.run(["mmdebstrap-not-here"], doing="Making the root", hint="Install it.")

@@ -1,0 +1,72 @@
+"""What is kept between runs: made once, whole or not at all, by one process at a time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from headfirst.images import store
+
+
+def test_it_is_made_once(tmp_path: Path) -> None:
+    calls: list[Path] = []
+
+    def make(target: Path, scratch: Path) -> None:
+        calls.append(target)
+        target.write_text("made")
+
+    first = store.kept(tmp_path, "thing", "k1", ".tar", make)
+    assert store.kept(tmp_path, "thing", "k1", ".tar", make) == first
+    assert (len(calls), first.read_text()) == (1, "made")
+
+
+def test_another_key_makes_it_anew_and_removes_the_old_but_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "thing-else.json").touch()
+    old = store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("1") and None)
+    new = store.kept(tmp_path, "thing", "k2", ".tar", lambda target, _: target.write_text("2") and None)
+    assert (old.exists(), new.read_text(), (tmp_path / "thing-else.json").exists()) == (False, "2", True)
+
+
+def test_a_failure_leaves_neither_file_nor_scratch_and_the_next_try_makes_it(tmp_path: Path) -> None:
+    def fail(target: Path, scratch: Path) -> None:
+        target.write_text("half")
+        (scratch / "folder").mkdir()
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        store.kept(tmp_path, "thing", "k1", ".tar", fail)
+    assert [path.name for path in tmp_path.iterdir()] == [".thing.lock"]
+    done = store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("whole") and None)
+    assert done.read_text() == "whole"
+
+
+def test_two_at_once_make_it_once(tmp_path: Path) -> None:
+    calls: list[int] = []
+
+    def make(target: Path, scratch: Path) -> None:
+        calls.append(1)
+        time.sleep(0.2)
+        target.touch()
+
+    threads = [
+        threading.Thread(target=store.kept, args=(tmp_path, "thing", "k", ".tar", make)) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(calls) == 1
+
+
+def test_the_key_follows_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(store, "_HERE", tmp_path)
+    (tmp_path / "shims").mkdir()
+    (tmp_path / "shims" / "a.py").write_text("1")
+    (tmp_path / "other.lock").write_text("1")
+    before = store.recipe_key("shims")
+    (tmp_path / "other.lock").write_text("2")
+    assert store.recipe_key("shims") == before
+    (tmp_path / "shims" / "a.py").write_text("2")
+    assert store.recipe_key("shims") != before

@@ -1,0 +1,76 @@
+"""Writes py/headfirst/images/*.lock from the *.in files: each package with the hash of the file to install.
+
+Usage: python tools/image_locks.py   (uses the machine's package index; torch's CPU build must be there)
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import tomllib
+from packaging.tags import compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
+from uv import find_uv_bin
+
+IMAGES = Path(__file__).parents[1] / "py" / "headfirst" / "images"
+sys.path.insert(0, str(IMAGES.parents[1]))
+
+from headfirst.images.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
+
+HEADER = "# Python packages of the image, one file each. Made by tools/image_locks.py; do not edit.\n"
+# Packages whose own dependency list is not followed: the .in file says what stands in for it.
+ALONE = {"sglang-cpu": "sglang==0.5.23", "open-webui": "open-webui==0.12.4"}
+GLIBC_MINOR = 36  # Debian 12's is 2.36
+_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+PLATFORMS = [
+    f"{name}_x86_64"
+    for minor in range(GLIBC_MINOR, 4, -1)
+    for name in (f"manylinux_2_{minor}", *([_NAMES[minor]] if minor in _NAMES else []))
+]
+RANK = {
+    tag: rank
+    for rank, tag in enumerate(
+        [*cpython_tags((3, 11), platforms=PLATFORMS), *compatible_tags((3, 11), "cp311", PLATFORMS)]
+    )
+}
+
+
+def main() -> None:
+    for name, alone in ALONE.items():
+        lines = [*_resolved((IMAGES / f"{name}.in").read_text()), *_resolved(alone, "--no-deps")]
+        torch = [line for line in lines if line.startswith("torch==")]
+        _write(name, [line for line in lines if line not in torch])
+        if torch:  # apart: another index than the usual one has the CPU build
+            _write("torch-cpu", torch)
+
+
+def _resolved(requirements: str, *extra: str) -> list[str]:
+    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--format=pylock.toml", *extra]
+    argv += ["--only-binary=:all:", "--python-version=3.11", "--python-platform=x86_64-manylinux_2_34"]
+    done = subprocess.run(
+        argv, input=requirements, stdout=subprocess.PIPE, env=uv_environment(), text=True, check=True
+    )
+    return [_line(package) for package in tomllib.loads(done.stdout)["packages"]]
+
+
+def _line(package: dict[str, Any]) -> str:
+    best = min(package["wheels"], key=_rank)
+    return f"{package['name']}=={package['version']} --hash=sha256:{best['hashes']['sha256']}"
+
+
+def _rank(wheel: dict[str, Any]) -> int:
+    """pip's order of preference: the most specific wheel first."""
+    tags = parse_wheel_filename(unquote(wheel["url"].rsplit("/", 1)[-1]))[3]
+    return min(RANK.get(tag, len(RANK)) for tag in tags)
+
+
+def _write(name: str, lines: list[str]) -> None:
+    (IMAGES / f"{name}.lock").write_text(HEADER + "".join(f"{line}\n" for line in sorted(lines)))
+
+
+if __name__ == "__main__":
+    main()
