@@ -78,6 +78,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         """Look, post and read until this rank is judged or another one has ended the wait."""
         deadline = time.monotonic() + args["timeout"]
         dying_until = echo_until = float("inf")
+        told = ""
         for watch_s in chain((0, 1), repeat(WATCH_S)):  # an engine that serves already is seen at once
             seen = self._look(args, host, watch_s, board, task_vars)
             now = time.monotonic()
@@ -92,7 +93,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if verdict.kind == ALIVE and rank_0_ready and not dying:
                 verdict = replace(verdict, kind=READY, doing="ready")
             board.post(verdict)
-            report(host, "engine", note=verdict.doing)
+            if verdict.doing != told:
+                told = verdict.doing
+                report(host, "engine", note=told)
             if verdict.kind != ALIVE:
                 return verdict
             if any(other.kind in (DIED, UNREACHABLE, LATE) for other in others):

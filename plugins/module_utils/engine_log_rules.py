@@ -89,12 +89,12 @@ RULES: t.Tuple[Rule, ...] = (
 )
 
 # The exception that ended the first traceback, or an engine's own error line.
-_ANY_ERROR = re.compile(r"(^|\s)([A-Za-z_.]*(Error|Exception)\b: ?|error: )\S?")
+_ANY_ERROR = re.compile(r"(^|\s)([A-Za-z_.]*(Error|Exception)|error): \S")
 
 # After one of these the engine is on its way out, though its container may still be "running".
 DYING = re.compile(
     r"Received sigquit from a child process|SIGQUIT received|Scheduler hit an exception"
-    r"|terminated with -?[1-9]"
+    r"|terminated with -?[1-9]|error while attempting to bind|Initialization failed"
 )
 
 # What a rank is doing, by the last line that matches; {0}, {1} are the groups of the pattern.
@@ -103,7 +103,7 @@ STAGES: t.Tuple[t.Tuple[str, str], ...] = (
     (r"Init (torch distributed|parallel) begin", "joining the other ranks"),
     (r"Init (torch distributed|parallel) ends", "all ranks joined"),
     (r"Load weight begin", "loading weights"),
-    (r"Loading safetensors.*?(\d+)/(\d+)", "loading weights {0}/{1}"),
+    (r"[Ll]oading .*shards.*?(\d+)/(\d+)", "loading weights {0}/{1}"),
     (r"Load weight end", "weights loaded"),
     (r"Capture .*begin", "capturing graphs"),
     (r"Application startup complete|Uvicorn running", "warming up"),

@@ -55,12 +55,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 exists: {description: There is such a container., type: bool, returned: always}
-running: {description: It runs., type: bool, returned: always}
+running: {description: It runs and was not restarted meanwhile., type: bool, returned: always}
 ready: {description: Its probes answered., type: bool, returned: always}
 probe: {description: What the last probe said., type: str, returned: always}
 exit_code: {description: Exit code of a container that has ended., type: int, returned: always}
 oom_killed: {description: The kernel ended it for memory., type: bool, returned: always}
-log: {description: Its last log lines., type: list, elements: str, returned: always}
+log:
+  description: Its last log lines since the start that was seen first.
+  type: list
+  elements: str
+  returned: always
 """
 
 import calendar
@@ -124,12 +128,23 @@ def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Di
         container = None
     if container is None:
         return dict(ABSENT)
+    first = container.attrs
     while True:
         ready, words = _probe(params)
         container.reload()
-        running = container.attrs["State"]["Running"]
+        state = container.attrs["State"]
+        # Between two tries of a restart policy a container counts as running, too.
+        running = state["Running"] and container.attrs["RestartCount"] == first["RestartCount"]
         if ready or not running or time.monotonic() + INTERVAL_S > end:
-            return _report(container, ready and running, words, params["lines"])
+            return {
+                "exists": True,
+                "running": running,
+                "ready": ready and running,
+                "probe": words,
+                "exit_code": state["ExitCode"],
+                "oom_killed": state["OOMKilled"],
+                "log": _log(container, first["State"]["StartedAt"], params["lines"]),
+            }
         time.sleep(INTERVAL_S)
 
 
@@ -142,21 +157,12 @@ def _probe(params: t.Dict[str, t.Any]) -> t.Tuple[bool, str]:
     return ready, words
 
 
-def _report(container: Container, ready: bool, words: str, lines: int) -> t.Dict[str, t.Any]:
-    state = container.attrs["State"]
+def _log(container: Container, started_at: str, lines: int) -> t.List[str]:
     # The engine gives nanoseconds, 2025-01-31T10:20:30.123456789Z; whole seconds are enough and lose no line.
-    started = calendar.timegm(time.strptime(state["StartedAt"][:19], "%Y-%m-%dT%H:%M:%S"))
+    started = calendar.timegm(time.strptime(started_at[:19], "%Y-%m-%dT%H:%M:%S"))
     text = container.logs(since=started, tail=lines).decode("utf-8", "replace")
-    return {
-        "exists": True,
-        "running": state["Running"],
-        "ready": ready,
-        "probe": words,
-        "exit_code": state["ExitCode"],
-        "oom_killed": state["OOMKilled"],
-        # A progress bar redraws its line with carriage returns.
-        "log": [line for line in re.split(r"[\r\n]+", text) if line.strip()][-lines:],
-    }
+    # A progress bar redraws its line with carriage returns.
+    return [line for line in re.split(r"[\r\n]+", text) if line.strip()][-lines:]
 
 
 if __name__ == "__main__":

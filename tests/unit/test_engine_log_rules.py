@@ -63,6 +63,7 @@ def test_few_lines_are_shown() -> None:
     [
         ("Init torch distributed begin.", "joining the other ranks"),
         ("Loading safetensors checkpoint shards:  38% Completed | 3/8 [00:01<00:02]", "loading weights 3/8"),
+        ("Multi-thread loading shards: 100% Completed | 1/1 [00:00<00:00, 1.08it/s]", "loading weights 1/1"),
         ("The server is fired up and ready to roll!", "ready"),
     ],
 )
