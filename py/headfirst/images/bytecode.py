@@ -28,7 +28,7 @@ def compile_site(layer: Path, site: Path, prefix: str, scratch: Path, skipped: s
     commands.run(unpack, doing="Unpacking the image's Python", hint=hint)
     commands.run(
         [
-            *(*_python(root), "-m", "compileall", "-q", "-q", f"-j{os.cpu_count()}", "-x", skipped),
+            *(*_python(root), "-m", "compileall", "-q", f"-j{os.cpu_count()}", "-x", skipped),
             # The hash of the source, never checked: a layer's file times do not matter then.
             *("--invalidation-mode=unchecked-hash", "-s", str(site), "-p", prefix, str(site)),
         ],

@@ -69,5 +69,6 @@ _RECIPE = Recipe(
         r"|huggingface_hub/(cli|inference)|wcwidth/table_grapheme_overrides)/"
         r"|/transformers/models/(?!auto|llama|llava|mistral3|mllama|pixtral|qwen|whisper)[a-z0-9_]+/"
         r"(modeling|modular|convert|image_processing|video_processing|processing|tokenization)_"
+        r"|/py312_intrinsics\.py$"  # syntax of a newer Python
     ),
 )

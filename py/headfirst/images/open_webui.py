@@ -31,6 +31,6 @@ _RECIPE = Recipe(
         "PATH": f"{PREFIX}/commands:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "USE_SLIM_DOCKER": "true",  # what the image is: without it the server imports torch
     },
-    left_out=("*/tests/*", "langchain_classic/tests/*"),
-    uncompiled=r"/(tests?|azure|botocore|black)/",
+    left_out=("*/tests/*", "*.map"),  # maps are for the debugger of a browser
+    uncompiled=r"/(tests?|azure|black|pygments/lexers|sqlalchemy/testing|wcwidth/table_grapheme_overrides)/",
 )
