@@ -33,6 +33,11 @@ RULES: t.Tuple[Rule, ...] = (
         "Correct engine_args in the inventory; the engine's own message above names the argument.",
     ),
     Rule(
+        r"must be divisible by",
+        "the parallel sizes do not fit the model or the number of nodes",
+        "Correct tensor_parallel and pipeline_parallel in the inventory; `deploy plan` shows what fits.",
+    ),
+    Rule(
         r"DistStoreError.*clients joined|Timed out after \d+ seconds waiting for clients",
         "not all ranks came to the rendezvous in time",
         "Look at the ranks that are missing: do they run, and do they reach the head's dist_port? A firewall "

@@ -57,5 +57,8 @@ def explain(verdicts: list[Verdict]) -> tuple[Verdict, str]:
     if decisive.kind == LATE:
         text += [f"  rank {v.rank} on {v.host}, when the time was up: {v.doing}" for v in verdicts]
     others = [v for v in verdicts if v.kind <= ECHO and v.rank != decisive.rank]
-    text += [f"Then rank {v.rank} on {v.host}: {v.reason}." for v in others]
+    for v in others:
+        text.append(
+            f"Then rank {v.rank} on {v.host}: {'the same' if v.reason == decisive.reason else v.reason}."
+        )
     return decisive, "\n".join([*text, decisive.hint])

@@ -32,7 +32,8 @@ CRASH = [
         ("safetensors_rust.SafetensorError: MetadataIncompleteBuffer", "cut short", False),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "memory", False),
         ("RuntimeError: [pair.cc:547] Connection closed by peer [10.0.0.2]:1234", "another rank", True),
-        ("AssertionError: tp_size must be divisible by nnodes", "the engine failed", False),
+        ("AssertionError: tp_size must be divisible by number of nodes", "parallel sizes", False),
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", "the engine failed", False),
     ],
 )
 def test_the_line_that_decides(line: str, reason: str, echo: bool) -> None:

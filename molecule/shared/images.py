@@ -1,0 +1,41 @@
+"""Put images that need no registry, and the demo model as engines serve it, where the nodes see them.
+
+Usage: images.py FOLDER engine|webui|model...
+Writes FOLDER/engine.tar, FOLDER/webui.tar (Docker archives) and FOLDER/model (BF16). Images are kept with
+those of `deploy up`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from headfirst import demo
+from headfirst.deployment.lab_nodes import share_dir
+from headfirst.images import cpu_engine, open_webui
+from headfirst.weights.convert import convert
+
+BUILDS = {"engine": cpu_engine.build, "webui": open_webui.build}
+
+
+def progress(done: int, total: int, what: str) -> None:
+    """Print one line for each step of a build."""
+    print(f"{what} {done}/{total}")
+
+
+def main() -> None:
+    """Carry out the command; what is there already is kept."""
+    folder = Path(sys.argv[1])
+    for name in sys.argv[2:]:
+        if name == "model":
+            convert(demo.checkpoint_dir(), folder / "model")
+            continue
+        built = BUILDS[name](share_dir() / "images", progress).path
+        link = folder / f"{name}.tar"
+        link.unlink(missing_ok=True)
+        os.link(built, link)
+
+
+if __name__ == "__main__":
+    main()
