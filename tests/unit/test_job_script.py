@@ -20,7 +20,7 @@ folder = pathlib.Path(os.environ["FOLDER"])
 folder.joinpath("argv").write_text(repr(sys.argv))
 shutil.copy2(folder / "environment", folder / "secrets")
 at = sys.argv.index("--")
-given = dict(option.removeprefix("--setenv=").split("=", 1) for option in sys.argv[:at] if "--setenv=" in option)
+given = dict(word.removeprefix("--setenv=").split("=", 1) for word in sys.argv[:at] if "--setenv" in word)
 argv = [argument.replace("$$", "$") for argument in sys.argv[at + 1 :]]
 with folder.joinpath("log").open("w") as log:
     code = subprocess.call(argv, env=os.environ | given, stdout=log, stderr=log)
