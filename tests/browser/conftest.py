@@ -1,4 +1,4 @@
-"""A running service, and a browser."""
+"""A browser."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-from lab_service import Service, bring_up
 from playwright.sync_api import Page, sync_playwright
-
-
-@pytest.fixture(scope="session")
-def service() -> Service:
-    """The README's lab, up."""
-    return bring_up()
 
 
 @pytest.fixture

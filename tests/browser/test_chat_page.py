@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from chat_page import ChatPage
 from headfirst import demo
-from lab_service import Service
 from playwright.sync_api import Page, expect
+from readme_lab import Service
 
 pytestmark = pytest.mark.browser
 

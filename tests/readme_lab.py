@@ -1,0 +1,59 @@
+"""The README's lab, as the tests reach it: by the `deploy` command, and by a shell on its nodes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+INVENTORY = ROOT / "inventories" / "lab.ini"
+
+
+@dataclass(frozen=True)
+class Service:
+    """What `deploy up` says of the service that it brought up."""
+
+    url: str
+    model: str
+    email: str
+    password: str
+    changed: int
+
+
+def deploy(verb: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the checkout's command on the lab's inventory; the caller judges how it ended."""
+    command = [str(ROOT / "deploy"), verb, str(INVENTORY), *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def bring_up(*options: str) -> Service:
+    """Run `deploy up`; nothing is changed where the service already runs as planned."""
+    done = deploy("up", "--json", *options)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    summary = json.loads(done.stdout.splitlines()[-1])
+    secrets = json.loads(Path(summary["credentials"]).read_text())
+    return Service(
+        url=summary["chat_page"],
+        model=summary["model"],
+        email=secrets["webui_admin_email"],
+        password=secrets["webui_admin_password"],
+        changed=summary["changed"],
+    )
+
+
+def on_node(node: str, command: str) -> str:
+    """Run a shell command as root on a node; return what it printed."""
+    argv = ["docker", "exec", f"headfirst-lab-{node}", "sh", "-c", command]
+    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+
+
+def started(node: str) -> str:
+    """When the rank's container on a node was started last, as Docker writes it."""
+    return on_node(node, "docker inspect --format '{{.State.StartedAt}}' headfirst-engine")
+
+
+def running(node: str) -> bool:
+    """Whether the rank's container on a node runs."""
+    return on_node(node, "docker inspect --format '{{.State.Running}}' headfirst-engine") == "true"
