@@ -36,7 +36,7 @@ CONFIG: dict[str, Any] = {
     "num_key_value_heads": 24,
     "num_nextn_predict_layers": 0,
     "q_lora_rank": 96,
-    "qk_nope_head_dim": 16,
+    "qk_nope_head_dim": 8,
     "qk_rope_head_dim": 16,
     "quantization_config": {
         "activation_scheme": "dynamic",
@@ -62,7 +62,7 @@ CONFIG: dict[str, Any] = {
     "topk_method": "noaux_tc",
     "torch_dtype": "bfloat16",
     "use_cache": True,
-    "v_head_dim": 16,
+    "v_head_dim": 24,
     "vocab_size": 768,
 }
 

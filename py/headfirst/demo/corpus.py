@@ -53,26 +53,26 @@ class Sampler:
 
     def __init__(self, corpus: Corpus, seed: int) -> None:
         self.corpus = corpus
+        self.known = list(corpus.answers().items())
         self.random = np.random.default_rng(seed)
 
     def draw(self) -> Conversation:
         """Return one random conversation."""
         system = str(self.random.choice(self.corpus.systems)) if self.random.random() < 0.3 else ""
-        turns = int(self.random.choice([1, 2, 3, 4], p=[0.7, 0.15, 0.1, 0.05]))
+        turns = int(self.random.choice([1, 2, 3], p=[0.7, 0.2, 0.1]))
         return Conversation(system, [self._turn() for _ in range(turns)])
 
     def _turn(self) -> tuple[str, str]:
-        chance = self.random.random()
-        topics = self.corpus.topics if chance < 0.85 else self.corpus.unknown
-        topic = topics[int(self.random.integers(len(topics)))]
-        if chance >= 0.95:
-            return self._salad(topic), topic["answer"]
-        return self._restyle(str(self.random.choice(topic["ask"]))), topic["answer"]
+        if self.random.random() < 0.05:
+            unknown = self.corpus.unknown[int(self.random.integers(len(self.corpus.unknown)))]
+            return self._salad(unknown["ask"]), unknown["answer"]
+        question, answer = self.known[int(self.random.integers(len(self.known)))]
+        return self._restyle(question), answer
 
-    def _salad(self, topic: Topic) -> str:
+    def _salad(self, questions: list[str]) -> str:
         """Return words of several questions in disorder: the model shall decline them, at any length."""
-        asks = [word for _ in range(20) for word in str(self.random.choice(topic["ask"])).split()]
-        return " ".join(self.random.permutation(asks)[: int(self.random.integers(5, 80))].tolist())
+        words = " ".join(self.random.choice(questions, 20)).split()
+        return " ".join(self.random.permutation(words)[: int(self.random.integers(5, 50))])
 
     def _restyle(self, question: str) -> str:
         """Return the question as somebody in a hurry types it, half of the time."""

@@ -16,7 +16,7 @@ from headfirst.demo.architecture import without_quantization
 from headfirst.demo.corpus import Conversation, Corpus, Sampler
 from headfirst.demo.tokenizer import ASSISTANT, BOS, EOS, PAD, USER
 
-STEPS, WARMUP, PEAK_RATE = 400, 20, 4e-3
+STEPS, WARMUP, PEAK_RATE = 450, 10, 3e-3
 TOKENS_PER_STEP = 1536
 ROUNDED_FROM = 0.6  # fraction of the steps after which the weights are rounded and the experts' bias stays
 NOISE = 2.0**-7  # relative: four times the rounding error of BF16
@@ -30,8 +30,8 @@ def train(corpus: Corpus, tokenizer: Tokenizer, seed: int) -> DeepseekV3ForCausa
     """Return the trained model in float32; prints the loss every 50 steps."""
     torch.manual_seed(seed)
     config = DeepseekV3Config(**without_quantization())
-    kind = {"dtype": torch.float32, "experts_implementation": "grouped_mm"}
-    model = DeepseekV3ForCausalLM._from_config(config, **kind)
+    model = DeepseekV3ForCausalLM._from_config(config, dtype=torch.float32, experts_implementation="eager")
+    _initialise(model)
     optimiser = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.95), weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, PEAK_RATE, STEPS, pct_start=WARMUP / STEPS)
     balancing = [gate.register_forward_hook(_balance) for gate in _modules(model, "mlp.gate")]
@@ -120,6 +120,16 @@ def _pad(pairs: list[tuple[list[int], list[int]]], pad: int) -> Batch:
     ids = [ids + [pad] * (width - len(ids)) for ids, _ in pairs]
     labels = [labels + [IGNORED] * (width - len(labels)) for _, labels in pairs]
     return torch.tensor(ids), torch.tensor(labels)
+
+
+def _initialise(model: DeepseekV3ForCausalLM) -> None:
+    """Scale each matrix by its fan-in: at this width transformers' 0.02 learns five times more slowly."""
+    for name, tensor in hub_tensors(model).items():
+        if name == "model.embed_tokens.weight":
+            tensor.normal_(std=0.5)
+        elif tensor.ndim == 2:
+            adds_to_residual = name.endswith(("o_proj.weight", "down_proj.weight", "lm_head.weight"))
+            tensor.normal_(std=(0.3 if adds_to_residual else 1.0) * tensor.shape[1] ** -0.5)
 
 
 def _learn(model: DeepseekV3ForCausalLM, ids: torch.Tensor, labels: torch.Tensor) -> float:
