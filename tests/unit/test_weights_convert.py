@@ -12,6 +12,7 @@ from headfirst.errors import InputError, NotReadyError
 from headfirst.weights import convert as convert_module
 from headfirst.weights.convert import convert
 from headfirst.weights.fp8 import dequantise, e4m3fn_values, to_bf16
+from headfirst.weights.verify import verify
 from safetensors.numpy import save_file
 from weights_checkpoints import BF16, FP8, Array, fp8_weight, load, reference, scales, write_checkpoint
 
@@ -209,6 +210,17 @@ def test_a_second_run_changes_nothing(tmp_path: Path) -> None:
     second, changed = convert(tmp_path / "fp8", tmp_path / "bf16")
     assert (second, changed) == (first, False)
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "bf16").rglob("*")} == times
+
+
+@pytest.mark.parametrize("name", [SHARD_1, "tokenizer.json", "config.json"])
+def test_a_spoilt_file_is_made_again_and_the_folder_complete(name: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "fp8", two_shards())
+    first, _ = convert(tmp_path / "fp8", tmp_path / "bf16")
+    with (tmp_path / "bf16" / name).open("r+b") as file:
+        file.write(b"spoilt")
+    second, changed = convert(tmp_path / "fp8", tmp_path / "bf16")
+    assert (second, changed) == (first, True)
+    assert verify(tmp_path / "bf16", deep=True) == first
 
 
 def test_a_stopped_run_is_not_complete_and_goes_on_with_the_shard_in_flight(

@@ -182,8 +182,22 @@ def test_a_touched_file_is_hashed_again_and_a_changed_one_brought_anew(source: P
     assert fetch(request, target)[1] is False
     assert is_current(request, target)
     (target / "tokenizer.json").write_text('{"unicode": "X"}')
-    assert fetch(request, target)[1] is False, "the same manifest as before"
+    assert fetch(request, target)[1] is True
     assert (target / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
+
+
+def test_a_copy_with_the_old_size_and_time_but_other_bytes_is_not_kept(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headfirst.weights.path_source._link", lambda *_: False)
+    request, copy = Request("path", str(source)), tmp_path / "got" / SHARD_2
+    fetch(request, tmp_path / "got")
+    stat = copy.stat()
+    copy.write_bytes(bytes(stat.st_size))
+    os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    (tmp_path / "got" / ".headfirst" / "hashes.json").unlink()
+    assert fetch(request, tmp_path / "got")[1] is True
+    assert copy.read_bytes() == (source / SHARD_2).read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,6 @@ def convert(source: Path, target: Path, processes: int | None = None) -> tuple[M
     claim(target)
     made_from = manifests.load(source)
     origin = {**made_from.origin, "converted_from": made_from.digest} if made_from else {}
-    before = manifests.load(target)
     done = _Finished(target)
     todo = [recipe for recipe in recipes if not done.holds(recipe)]
     sizes = {recipe.source.path.name: converted_layout(recipe)[2] for recipe in recipes}
@@ -53,7 +52,7 @@ def convert(source: Path, target: Path, processes: int | None = None) -> tuple[M
     with Progress("hash") as progress:
         names = [name for name in list_files(target) if name != MANIFEST]
         after = manifests.build(target, names, origin, progress)
-    changed = before is None or before != after
+    changed = manifests.load(target) != after  # it was discarded where anything was written
     if changed:
         manifests.save(target, after)
     return after, changed

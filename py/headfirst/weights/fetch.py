@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,15 +53,16 @@ def fetch(request: Request, target: Path, *, will_convert: bool = False) -> tupl
     source = _open(request)
     listing = source.list()
     before = manifests.load(target)
-    if before and _answers(before, request) and before.origin["pinned"] == listing.pinned != "":
-        with Progress("verify") as progress:
-            if not faults(target, before, progress):
-                return before, False
+    wrong = _wrong(target, before) if before else {}
+    if before and _answers(before, request) and not wrong and before.origin["pinned"] == listing.pinned != "":
+        return before, False
     if not any(file.name == CONFIG for file in listing.files):
         raise InputError(f"{request.model} holds no {CONFIG}: it is not a model that an engine serves")
     in_place = request.source == "path" and Path(request.model).resolve() == target.resolve()
     if not in_place:
         claim(target)
+        for name in wrong:  # a client that trusts size and time would keep it
+            (target / name).unlink(missing_ok=True)
     manifests.discard(target)
     _require_space(source, listing, target, will_convert)
     with _watched(listing, target):
@@ -70,7 +71,7 @@ def fetch(request: Request, target: Path, *, will_convert: bool = False) -> tupl
         _remove_others(listing, target)
     manifest = _proven(request, source, listing, target)
     manifests.save(target, manifest)
-    return manifest, before != manifest
+    return manifest, bool(wrong) or before != manifest
 
 
 def _open(request: Request) -> Source:
@@ -90,6 +91,11 @@ def _open(request: Request) -> Source:
             hint=f"Install it: pip install 'headfirst-node[{request.source}]', or set node_tools_extras.",
         ) from error
     return PathSource(Path(request.model))
+
+
+def _wrong(target: Path, manifest: Manifest) -> Mapping[str, str]:
+    with Progress("verify") as progress:
+        return faults(target, manifest, progress)
 
 
 def _answers(manifest: Manifest, request: Request) -> bool:
