@@ -6,10 +6,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from headfirst.cluster.settings import ClusterSettings, HostSettings
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
-
-from headfirst.cluster.settings import ClusterSettings, HostSettings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "inventory.md"
 
@@ -18,10 +17,10 @@ HEAD = """\
 
 <!-- Written by tools/inventory_doc.py from py/headfirst/cluster/settings.py. Do not edit. -->
 
-An Ansible inventory with up to three groups: `[head]` (exactly one host; it gets rank 0), `[workers]` (ranks 1, 2, …
-in the order of the file) and `[webui]` (at most one host; without it the chat page runs on the head).
-Ansible's own variables (`ansible_host`, `ansible_user`, `ansible_port`, `ansible_ssh_private_key_file`, …) keep their
-meaning, `group_vars/` and `host_vars/` beside the file are read, and every variable of a role
+An Ansible inventory with up to three groups: `[head]` (exactly one host; it gets rank 0), `[workers]`
+(ranks 1, 2, … in the order of the file) and `[webui]` (at most one host; without it the chat page runs
+on the head). Ansible's own variables (`ansible_host`, `ansible_user`, `ansible_ssh_private_key_file`, …)
+keep their meaning, `group_vars/` and `host_vars/` beside the file are read, and every variable of a role
 (`docker_engine_*`, `weights_*`, …: see `roles/*/README.md`) passes through to it.
 Any other name is refused, with the line it stands on and the nearest name that exists.
 """
@@ -43,13 +42,16 @@ def main() -> int:
 def _table(title: str, model: type[BaseModel]) -> list[str]:
     rows = [f"## {title}", "", "| variable | default | meaning |", "|---|---|---|"]
     return rows + [
-        f"| `{name}` | {_default(field)} | {field.description or ''} |" for name, field in model.model_fields.items()
+        f"| `{name}` | {_default(field)} | {field.description or ''} |"
+        for name, field in model.model_fields.items()
     ]
 
 
 def _default(field: FieldInfo) -> str:
     value = field.get_default(call_default_factory=True)
-    return "" if value in (None, "", [], {}) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    return (
+        "" if value in (None, "", [], {}) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
+    )
 
 
 if __name__ == "__main__":

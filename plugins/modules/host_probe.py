@@ -34,11 +34,13 @@ nic:
   type: str
 """
 
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.basic import AnsibleModule
 
 
 def main():
-    module = AnsibleModule(argument_spec={"address": {"type": "str", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"address": {"type": "str", "required": True}}, supports_check_mode=True
+    )
     gpus = []
     smi = module.get_bin_path("nvidia-smi")
     if smi:
@@ -46,8 +48,12 @@ def main():
         if code != 0:
             module.fail_json(msg="nvidia-smi fails: {}".format((err or out).strip()))
         gpus = [line.strip() for line in out.splitlines() if line.strip()]
-    _, out, _ = module.run_command([module.get_bin_path("ip", required=True), "-4", "-o", "address"], check_rc=True)
-    holders = [line.split()[1] for line in out.splitlines() if " {}/".format(module.params["address"]) in line]
+    _, out, _ = module.run_command(
+        [module.get_bin_path("ip", required=True), "-4", "-o", "address"], check_rc=True
+    )
+    holders = [
+        line.split()[1] for line in out.splitlines() if " {}/".format(module.params["address"]) in line
+    ]
     module.exit_json(changed=False, gpus=gpus, nic=holders[0] if holders else "")
 
 

@@ -1,4 +1,4 @@
-"""Where the Ansible collection and the data files lie: in a checkout beside py/, in a wheel beside this package."""
+"""Where the Ansible collection and the data files lie, in a checkout and in a wheel."""
 
 from __future__ import annotations
 

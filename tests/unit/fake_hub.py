@@ -19,8 +19,8 @@ GATED = "team/gated"
 class FakeHub(ThreadingHTTPServer):
     """One model, `team/model`, with `files`; `team/gated` refuses; everything else is not found.
 
-    `cut` names files whose next download ends after half of its bytes. `sent` counts body bytes by file name and
-    `tokens` collects the Authorization headers.
+    `cut` names files whose next download ends after half of its bytes. `sent` counts body bytes by file name
+    and `tokens` collects the Authorization headers.
     """
 
     daemon_threads = True

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-
 from headfirst.cluster.inventory import load
 from headfirst.errors import InputError
 

@@ -1,4 +1,4 @@
-"""The plan carries everything that the published commands carry (tests/unit/references), in safer form where it says so."""
+"""The plan carries what the published commands carry (references/), in safer form where it says so."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
-
 from headfirst.cli.app import app
 from headfirst.plan.types import Node, Plan
+from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCES = Path(__file__).parent / "references"
@@ -47,7 +46,7 @@ def assert_carries(node: Node, name: str, safer: dict[str, str | None]) -> None:
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])
 def test_a100x4_carries_the_published_commands(rank: int) -> None:
     node = plan("a100x4.ini").nodes[rank]
-    # Converted weights have a name that says BF16 and not FP16; the API listens where the ranks are, not everywhere.
+    # The name of the converted weights says BF16, not FP16; the API listens where the ranks are only.
     safer: dict[str, str | None] = {"--model-path": "/data/DeepSeek-R1-bf16", "--node-rank": str(rank)}
     if rank == 0:
         safer["--host"] = "192.168.5.4"
@@ -74,7 +73,9 @@ def test_a100x4_as_a_whole() -> None:
     assert whole.webui.host == "node01"
 
 
-@pytest.mark.parametrize(("inventory", "tensor", "nodes"), [("h20x2.ini", 16, 2), ("h100x2.ini", 16, 2), ("h200x1.ini", 8, 1)])
+@pytest.mark.parametrize(
+    ("inventory", "tensor", "nodes"), [("h20x2.ini", 16, 2), ("h100x2.ini", 16, 2), ("h200x1.ini", 8, 1)]
+)
 def test_fp8_is_served_as_it_is_where_the_gpus_have_it(inventory: str, tensor: int, nodes: int) -> None:
     whole = plan(inventory)
     assert (whole.tensor_parallel, len(whole.nodes)) == (tensor, nodes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 
 import typer
 from rich.console import Console
@@ -18,7 +19,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="Bare servers that answer on SSH to a multi-node LLM service with a chat page on top. The head goes first.",
+    help="Bare servers that answer on SSH to a multi-node LLM service with a chat page on top.",
     epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 3 not ready.",
 )
 
@@ -31,7 +32,9 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Show the version."
+    ),
 ) -> None:
     pass
 
@@ -53,7 +56,7 @@ def main() -> None:
             where = f"{escape(error.where)}: " if error.where else ""
             console.print(f"[bold red]error:[/] {where}{escape(error.what)}", soft_wrap=True)
             if error.hint:
-                console.print(f"  {escape(error.hint)}", soft_wrap=True)
+                console.print(textwrap.indent(escape(error.hint), "  "), soft_wrap=True)
         sys.exit(error.exit_code)
 
 

@@ -17,7 +17,9 @@ EXAMPLE = "Example: deploy chat inventories/lab.ini 'What is tensor parallelism?
 
 def run(
     inventory: options.InventoryArgument = None,
-    prompt: Annotated[str | None, typer.Argument(help="One question; without it, a conversation.", show_default=False)] = None,
+    prompt: Annotated[
+        str | None, typer.Argument(help="One question; without it, a conversation.", show_default=False)
+    ] = None,
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
     system: Annotated[str | None, typer.Option("--system", help="System prompt.", show_default=False)] = None,

@@ -29,7 +29,11 @@ def run(
 ) -> None:
     """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay."""
     run_options = RunOptions(
-        options.inventories(inventory, inventory_option), extra_vars or [], limit, check=check, verbosity=verbose
+        options.inventories(inventory, inventory_option),
+        extra_vars or [],
+        limit,
+        check=check,
+        verbosity=verbose,
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         result = down(run_options, reporter, data=data)

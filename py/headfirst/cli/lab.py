@@ -30,7 +30,9 @@ def up(
     """Start the lab nodes of an inventory, and say how they are reached."""
     lab = required_lab(load(options.inventories(inventory, inventory_option), extra_vars or []))
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
-        results, _ = run_jobs(reporter, "lab", "Nodes on this machine", {"lab": lambda advance: nodes.up(lab, advance)})
+        results, _ = run_jobs(
+            reporter, "lab", "Nodes on this machine", {"lab": lambda advance: nodes.up(lab, advance)}
+        )
     access = results["lab"]
     if not as_json:
         for node in lab.nodes:
@@ -48,7 +50,9 @@ def status(
     as_json: options.Json = False,
 ) -> None:
     """Show the lab nodes of an inventory."""
-    found = nodes.status(required_lab(load(options.inventories(inventory, inventory_option), extra_vars or [])))
+    found = nodes.status(
+        required_lab(load(options.inventories(inventory, inventory_option), extra_vars or []))
+    )
     if as_json:
         typer.echo(json.dumps([asdict(node) for node in found], indent=2))
         return

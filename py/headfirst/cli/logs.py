@@ -24,9 +24,12 @@ def run(
         str | None, typer.Option("--rank", metavar="RANK|HOST", help="Only this rank.", show_default=False)
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
-    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Last lines per rank.", show_default=False)] = None,
+    tail: Annotated[
+        int | None, typer.Option("--tail", min=0, help="Last lines per rank.", show_default=False)
+    ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="10m|TIME", help="Only lines after this.", show_default=False)
+        str | None,
+        typer.Option("--since", metavar="10m|TIME", help="Only lines after this.", show_default=False),
     ] = None,
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Show the time of each line.")] = False,
 ) -> None:

@@ -13,16 +13,21 @@ InventoryArgument = Annotated[
     Path | None, typer.Argument(metavar="INVENTORY", help="Inventory file or folder.", show_default=False)
 ]
 InventoryOption = Annotated[
-    list[Path] | None, typer.Option("-i", "--inventory", help="More inventories, as in Ansible.", show_default=False)
+    list[Path] | None,
+    typer.Option("-i", "--inventory", help="More inventories, as in Ansible.", show_default=False),
 ]
 ExtraVars = Annotated[
     list[str] | None,
-    typer.Option("-e", "--extra-vars", metavar="KEY=VALUE|@FILE", help="Extra variables.", show_default=False),
+    typer.Option(
+        "-e", "--extra-vars", metavar="KEY=VALUE|@FILE", help="Extra variables.", show_default=False
+    ),
 ]
 Limit = Annotated[str | None, typer.Option("-l", "--limit", help="Only these hosts.", show_default=False)]
 Tags = Annotated[
     list[str] | None,
-    typer.Option("-t", "--tags", help="Only these stages: check, host, weights, serve, webui.", show_default=False),
+    typer.Option(
+        "-t", "--tags", help="Only these stages: check, host, weights, serve, webui.", show_default=False
+    ),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Change nothing; say what would change.")]
 Diff = Annotated[bool, typer.Option("--diff", help="Show the differences of changed files in the log.")]

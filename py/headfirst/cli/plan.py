@@ -17,7 +17,9 @@ def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
-    probe: Annotated[bool, typer.Option("--probe", help="Ask the hosts over SSH for what the inventory omits.")] = False,
+    probe: Annotated[
+        bool, typer.Option("--probe", help="Ask the hosts over SSH for what the inventory omits.")
+    ] = False,
     as_json: options.Json = False,
 ) -> None:
     """Show ranks, memory fit, environment and the docker run line of every node. Needs no SSH."""

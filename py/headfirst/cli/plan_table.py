@@ -16,15 +16,23 @@ GB, GIB = 10**9, 2**30
 def print_plan(plan: Plan) -> None:
     """Print ranks, weights, memory fit, ports and the docker run line of every node."""
     console = Console(highlight=False)
-    console.print(f"[bold]{escape(plan.model)}[/] as {escape(plan.served_model_name)}, {plan.engine} {plan.engine_version}")
+    console.print(
+        f"[bold]{escape(plan.model)}[/] as {escape(plan.served_model_name)}, "
+        f"{plan.engine} {plan.engine_version}"
+    )
     console.print(
         f"TP {plan.tensor_parallel} × PP {plan.pipeline_parallel} = {plan.world_size} ranks of "
         f"{'a GPU' if plan.device == 'cuda' else 'CPU cores'} on {len(plan.nodes)} node(s)"
     )
     console.print(f"Described by {escape(plan.model_described_by)}", soft_wrap=True)
     weights = plan.weights
-    console.print(f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {escape(weights.directory)}", soft_wrap=True)
-    to_bf16 = f"FP8 → BF16: yes, {weights.served_bytes / GB:,.1f} GB" if plan.convert_to_bf16 else "FP8 → BF16: no"
+    console.print(
+        f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {escape(weights.directory)}",
+        soft_wrap=True,
+    )
+    to_bf16 = (
+        f"FP8 → BF16: yes, {weights.served_bytes / GB:,.1f} GB" if plan.convert_to_bf16 else "FP8 → BF16: no"
+    )
     console.print(f"{to_bf16}. {escape(plan.convert_reason)}", soft_wrap=True)
     _print_fit(console, plan.fit)
     table = Table("rank", "host", "address", "ports", box=None, title="Nodes", title_justify="left")
@@ -47,7 +55,10 @@ def _print_fit(console: Console, fit: Fit) -> None:
         table.add_row(term, f"{value / GIB:,.2f}")
     if fit.terms:
         console.print(table)
-    console.print(f"KV cache: {fit.kv_bytes_per_token:,} bytes a token" + (f", {fit.kv_tokens:,} tokens" if fit.kv_tokens else ""))
+    console.print(
+        f"KV cache: {fit.kv_bytes_per_token:,} bytes a token"
+        + (f", {fit.kv_tokens:,} tokens" if fit.kv_tokens else "")
+    )
 
 
 def _print_run(console: Console, title: str, line: list[str], image: str) -> None:

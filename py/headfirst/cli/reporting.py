@@ -33,18 +33,26 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     page = f"http://{plan.webui.address}:{plan.webui.port}"
     if as_json:
         print(
-            json.dumps({
-                "event": "summary", "changed": changed, "chat_page": page, "api": f"{plan.engine_url}/v1",
-                "model": plan.served_model_name, "credentials": str(outcome.credentials),
-                "stages": {stage.stage: round(stage.seconds, 1) for stage in outcome.result.stages},
-            })
-        )  # fmt: skip
+            json.dumps(
+                {
+                    "event": "summary",
+                    "changed": changed,
+                    "chat_page": page,
+                    "api": f"{plan.engine_url}/v1",
+                    "model": plan.served_model_name,
+                    "credentials": str(outcome.credentials),
+                    "stages": {stage.stage: round(stage.seconds, 1) for stage in outcome.result.stages},
+                }
+            )
+        )
         return
     console = Console(highlight=False, soft_wrap=True)
     console.print(timing_table(outcome.result))
     console.print()
     if outcome.check:
-        console.print(f"Check mode: {changed} tasks would change something." if changed else "Nothing would change.")
+        console.print(
+            f"Check mode: {changed} tasks would change something." if changed else "Nothing would change."
+        )
         return
     said = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
     console.print(f"[bold green]The service is up.[/] {said}")
@@ -75,4 +83,6 @@ def print_down(result: RunResult, *, data: bool, as_json: bool) -> None:
     console = Console(highlight=False, soft_wrap=True)
     console.print("Stopped." if result.changed_total else "Nothing was running.")
     if not data:
-        console.print("Weights and chats stay in /var/lib/headfirst (and in weights_dir); --data removes the folder.")
+        console.print(
+            "Weights and chats stay in /var/lib/headfirst (and in weights_dir); --data removes the folder."
+        )

@@ -38,12 +38,26 @@ def _print(found: ClusterStatus, console: Console) -> None:
         state = f"{rank.state}: {rank.problem}" if rank.problem else rank.state
         restarts = "" if rank.restarts is None else str(rank.restarts)
         table.add_row(
-            str(rank.rank), rank.host, escape(state), restarts, (rank.started_at or "")[:19], escape(rank.image or "")
+            str(rank.rank),
+            rank.host,
+            escape(state),
+            restarts,
+            (rank.started_at or "")[:19],
+            escape(rank.image or ""),
         )
     console.print(table)
-    _line(console, "engine", found.engine.url, found.engine.ready, ", ".join(found.engine.models), found.engine.problem)
+    _line(
+        console,
+        "engine",
+        found.engine.url,
+        found.engine.ready,
+        ", ".join(found.engine.models),
+        found.engine.problem,
+    )
     if found.webui:
-        _line(console, "chat page", found.webui.url, found.webui.ready, found.webui.state, found.webui.problem)
+        _line(
+            console, "chat page", found.webui.url, found.webui.ready, found.webui.state, found.webui.problem
+        )
 
 
 def _line(console: Console, what: str, url: str, ready: bool, more: str, problem: str | None) -> None:

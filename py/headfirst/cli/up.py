@@ -25,8 +25,13 @@ def run(
     """Bring the cluster up: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
     run_options = RunOptions(
         inventories=options.inventories(inventory, inventory_option),
-        extra_vars=extra_vars or [], limit=limit, tags=tags or [], check=check, diff=diff, verbosity=verbose,
-    )  # fmt: skip
+        extra_vars=extra_vars or [],
+        limit=limit,
+        tags=tags or [],
+        check=check,
+        diff=diff,
+        verbosity=verbose,
+    )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         outcome = up(run_options, reporter)
     print_summary(outcome, as_json=as_json)

@@ -19,7 +19,10 @@ from headfirst.cluster.source import host_lines, locate_variable
 from headfirst.cluster.types import Cluster, Host, Login
 from headfirst.errors import InputError
 
-_EXAMPLE = "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n`deploy init` writes one."
+_EXAMPLE = (
+    "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n"
+    "`deploy init` writes one."
+)
 
 
 def load(inventories: Sequence[Path], extra_vars: Sequence[str] = ()) -> Cluster:
@@ -40,20 +43,26 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = ()) -> Cluster
     _refuse_repeats(paths)
     head, workers, webui = members("head"), members("workers"), members("webui")
     if not head:
-        raise InputError("the inventory has no head: group [head] is missing or empty", where=str(paths[0]), hint=_EXAMPLE)
+        raise InputError(
+            "the inventory has no head: group [head] is missing or empty", where=str(paths[0]), hint=_EXAMPLE
+        )
     if len(head) > 1:
         raise InputError(
-            f"two heads: {', '.join(head)}", where=_where_host(head[1], "head", paths),
+            f"two heads: {', '.join(head)}",
+            where=_where_host(head[1], "head", paths),
             hint="Keep one host in [head] (it gets rank 0) and move the others to [workers].",
         )
     if len(webui) > 1:
         raise InputError(
-            f"group [webui] has {len(webui)} hosts", where=_where_host(webui[1], "webui", paths), hint="Keep one."
+            f"group [webui] has {len(webui)} hosts",
+            where=_where_host(webui[1], "webui", paths),
+            hint="Keep one.",
         )
     both = [name for name in workers if name in head]
     if both:
         raise InputError(
-            f"{both[0]} is both head and worker", where=_where_host(both[0], "workers", paths),
+            f"{both[0]} is both head and worker",
+            where=_where_host(both[0], "workers", paths),
             hint="List it in [head] only.",
         )
     names = list(dict.fromkeys([*head, *workers, *webui]))
@@ -89,7 +98,8 @@ def _ansible_inventory(paths: tuple[Path, ...], extra_vars: Sequence[str]) -> di
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         raise InputError(
-            "Ansible cannot read the inventory: " + " ".join(lines[-6:]), where=str(paths[0]),
+            "Ansible cannot read the inventory: " + " ".join(lines[-6:]),
+            where=str(paths[0]),
             hint=f"Try `ansible-inventory -i {paths[0]} --list` and mend what it names.",
         )
     listing: dict[str, Any] = json.loads(done.stdout)
@@ -117,8 +127,9 @@ def _refuse_repeats(paths: tuple[Path, ...]) -> None:
             continue
         if first := seen.get((line.group, line.host)):
             raise InputError(
-                f"{line.host} is listed twice in [{line.group}] (first at {first})", where=line.where,
-                hint="Each host runs one rank: remove one of the lines, or give the second host its own name.",
+                f"{line.host} is listed twice in [{line.group}] (first at {first})",
+                where=line.where,
+                hint="Each host runs one rank: remove a line, or give the second host a name of its own.",
             )
         seen[line.group, line.host] = line.where
 
@@ -135,7 +146,8 @@ def _cluster_settings(
                 raise InputError(
                     f"{key} is a setting of the whole cluster, but {name} has {value!r} "
                     f"and {names[0]} has {first.get(key)!r}",
-                    where=locate_variable(key, paths), hint="Write it once, under [all:vars].",
+                    where=locate_variable(key, paths),
+                    hint="Write it once, under [all:vars].",
                 )
     try:
         settings = ClusterSettings.model_validate(first)
@@ -143,17 +155,20 @@ def _cluster_settings(
         raise _invalid(error, paths) from None
     if not settings.model and settings.model_source != "demo":
         raise InputError(
-            "no model is named", where=str(paths[0]),
+            "no model is named",
+            where=str(paths[0]),
             hint="Add `model=deepseek-ai/DeepSeek-R1` under [all:vars], or give `-e model=…`.",
         )
     if settings.model_source == "path" and not settings.model.startswith("/"):
         raise InputError(
-            f"model={settings.model} is no absolute path", where=locate_variable("model", paths),
+            f"model={settings.model} is no absolute path",
+            where=locate_variable("model", paths),
             hint="With model_source=path, model is a folder on the head, e.g. /data/DeepSeek-R1.",
         )
     if settings.engine_image_source == "tarball" and not settings.engine_image_tarball:
         raise InputError(
-            "engine_image_source=tarball needs engine_image_tarball", where=locate_variable("engine_image_source", paths),
+            "engine_image_source=tarball needs engine_image_tarball",
+            where=locate_variable("engine_image_source", paths),
             hint="Give the file made by `docker save IMAGE -o FILE`.",
         )
     return settings
@@ -161,7 +176,9 @@ def _cluster_settings(
 
 def _host(name: str, variables: Mapping[str, Any], paths: tuple[Path, ...]) -> Host:
     try:
-        own = HostSettings.model_validate({key: value for key, value in variables.items() if key in HOST_NAMES})
+        own = HostSettings.model_validate(
+            {key: value for key, value in variables.items() if key in HOST_NAMES}
+        )
     except ValidationError as error:
         raise _invalid(error, paths) from None
     ssh_host = str(variables.get("ansible_host", name))
@@ -170,19 +187,31 @@ def _host(name: str, variables: Mapping[str, Any], paths: tuple[Path, ...]) -> H
         ipaddress.IPv4Address(address)
     except ValueError:
         raise InputError(
-            f"{name} has no address: {address!r} is no IPv4 address", where=_where_any(name, paths),
-            hint=f"Write `{name} ansible_host=192.0.2.11`, or `address=…` where the ranks use another network.",
+            f"{name} has no address: {address!r} is no IPv4 address",
+            where=_where_any(name, paths),
+            hint=f"Write `{name} ansible_host=192.0.2.11`, or `address=…` for another network.",
         ) from None
     user = variables.get("ansible_user") or variables.get("ansible_ssh_user")
     key = variables.get("ansible_ssh_private_key_file") or variables.get("ansible_private_key_file")
     login = Login(
-        host=ssh_host, port=int(variables.get("ansible_port") or 22), user=str(user) if user else None,
+        host=ssh_host,
+        port=int(variables.get("ansible_port") or 22),
+        user=str(user) if user else None,
         private_key=str(Path(str(key)).expanduser()) if key else None,
     )
     return Host(
-        name=name, address=address, login=login, gpus=own.gpus, gpu=own.gpu, nic=own.nic, hca=own.hca,
-        ib_gid_index=own.ib_gid_index, lab=own.lab, lab_memory=own.lab_memory, lab_cpus=own.lab_cpus,
-    )  # fmt: skip
+        name=name,
+        address=address,
+        login=login,
+        gpus=own.gpus,
+        gpu=own.gpu,
+        nic=own.nic,
+        hca=own.hca,
+        ib_gid_index=own.ib_gid_index,
+        lab=own.lab,
+        lab_memory=own.lab_memory,
+        lab_cpus=own.lab_cpus,
+    )
 
 
 def _where_any(name: str, paths: tuple[Path, ...]) -> str:
@@ -194,7 +223,8 @@ def _refuse_shared_addresses(hosts: list[Host], paths: tuple[Path, ...]) -> None
     for host in hosts:
         if first := seen.get(host.address):
             raise InputError(
-                f"{first} and {host.name} have the same address {host.address}", where=_where_any(host.name, paths),
+                f"{first} and {host.name} have the same address {host.address}",
+                where=_where_any(host.name, paths),
                 hint="Each rank needs a host of its own.",
             )
         seen[host.address] = host.name
@@ -205,7 +235,8 @@ def _invalid(error: ValidationError, paths: tuple[Path, ...]) -> InputError:
     name = str(first["loc"][0])
     message = first["msg"].removeprefix("Value error, ")
     return InputError(
-        f"{name}={first['input']}: {message[0].lower()}{message[1:]}", where=locate_variable(name, paths),
+        f"{name}={first['input']}: {message[0].lower()}{message[1:]}",
+        where=locate_variable(name, paths),
         hint=f"See `{name}` in docs/inventory.md.",
     )
 

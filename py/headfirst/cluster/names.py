@@ -34,13 +34,16 @@ def refuse_unknown(names: Iterable[str], inventories: tuple[Path, ...]) -> None:
     for name in names:
         if name == "_raw_params":  # where Ansible puts the words of -e that are no KEY=VALUE
             raise InputError(
-                "a word of -e is not KEY=VALUE", where="extra variables (-e)",
+                "a word of -e is not KEY=VALUE",
+                where="extra variables (-e)",
                 hint="Quote a value that has spaces: -e 'engine_args=\"--mem-fraction-static 0.8\"'.",
-            )  # fmt: skip
+            )
         if name in known or name in _MAGIC or name.startswith("ansible_"):
             continue
         near = difflib.get_close_matches(name, sorted(known), n=1)
         hint = f"Did you mean {near[0]}?" if near else "See docs/inventory.md for the variables that exist."
         raise InputError(
-            f"unknown variable {name}", where=locate_variable(name, inventories) or "extra variables (-e)", hint=hint
+            f"unknown variable {name}",
+            where=locate_variable(name, inventories) or "extra variables (-e)",
+            hint=hint,
         )

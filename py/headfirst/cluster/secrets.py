@@ -45,9 +45,10 @@ def existing(cluster: str) -> Secrets | None:
             return Secrets.model_validate_json(path.read_text())
         except ValidationError as error:
             raise InputError(
-                f"the credentials of cluster {cluster} cannot be read: {error.errors()[0]['msg']}", where=str(path),
-                hint="Mend the file, or move it away: new credentials are made, and the service restarts with them.",
-            ) from None  # fmt: skip
+                f"the credentials of cluster {cluster} cannot be read: {error.errors()[0]['msg']}",
+                where=str(path),
+                hint="Mend the file, or move it away: `deploy up` makes new ones and restarts the service.",
+            ) from None
     return None
 
 

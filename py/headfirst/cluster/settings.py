@@ -1,4 +1,4 @@
-"""The variables a person may write in an inventory: names, types, defaults. The single place that knows them."""
+"""The variables a person may write in an inventory: names, types, defaults. Only this knows them."""
 
 from __future__ import annotations
 
@@ -48,18 +48,26 @@ class ClusterSettings(BaseModel):
     cluster_name: Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$")] | None = Field(
         None, description="Name in paths and in the summary. Default: the inventory's file name."
     )
-    model: Text = Field("", description="Hub id (`deepseek-ai/DeepSeek-R1`) or an absolute folder on the head.")
+    model: Text = Field(
+        "", description="Hub id (`deepseek-ai/DeepSeek-R1`) or an absolute folder on the head."
+    )
     model_source: Literal["modelscope", "huggingface", "path", "demo"] = Field(
-        "modelscope", description="Where the checkpoint comes from; `demo` is the small one that Headfirst carries."
+        "modelscope",
+        description="Where the checkpoint comes from; `demo` is the small one that Headfirst carries.",
     )
     model_revision: Text | None = Field(None, description="Branch, tag or commit on the hub.")
-    served_model_name: Text | None = Field(None, description="Name in the API. Default: the model's last part.")
+    served_model_name: Text | None = Field(
+        None, description="Name in the API. Default: the model's last part."
+    )
     weights_dir: Annotated[str, Field(pattern=r"^/")] = Field(
-        "/var/lib/headfirst/models", description="Folder for checkpoints on every node; give it a fast, large disk."
+        "/var/lib/headfirst/models",
+        description="Folder for checkpoints on every node; give it a fast, large disk.",
     )
     engine: Literal["sglang"] = "sglang"
     engine_device: Literal["cuda", "cpu"] = "cuda"
-    engine_image: Text | None = Field(None, description="repo:tag or repo:tag@sha256:… Default: the engine's own.")
+    engine_image: Text | None = Field(
+        None, description="repo:tag or repo:tag@sha256:… Default: the engine's own."
+    )
     engine_image_source: Literal["registry", "tarball", "build"] = Field(
         "registry", description="`build` makes the CPU image from Debian and PyPI packages on this machine."
     )

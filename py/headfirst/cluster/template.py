@@ -26,7 +26,9 @@ class HostAddress:
         try:
             ipaddress.IPv4Address(address)
         except ValueError:
-            raise InputError(f"{address!r} is no IPv4 address", hint="For example --host node1=192.0.2.11") from None
+            raise InputError(
+                f"{address!r} is no IPv4 address", hint="For example --host node1=192.0.2.11"
+            ) from None
         return cls(name or f"node{number}", address)
 
 
@@ -51,7 +53,9 @@ def render_inventory(answers: Answers, path: Path) -> str:
     if not answers.hosts:
         raise InputError("no server is named", hint="For example --host 192.0.2.11 --host 192.0.2.12")
     environment = Environment(  # noqa: S701 - an INI file, not HTML
-        loader=FileSystemLoader(data_dir("templates")), undefined=StrictUndefined, trim_blocks=True,
+        loader=FileSystemLoader(data_dir("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
         keep_trailing_newline=True,
-    )  # fmt: skip
+    )
     return environment.get_template("inventory.ini.j2").render(**asdict(answers), path=path)

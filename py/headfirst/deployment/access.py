@@ -20,7 +20,13 @@ def host_access(cluster: Cluster) -> dict[str, HostAccess]:
 def _access(host: Host, login: LabAccess | None) -> HostAccess:
     if host.lab and login:
         return HostAccess(
-            host.name, host.login.host, login.user, host.login.port, login.private_key, login.known_hosts, become=True
+            host.name,
+            host.login.host,
+            login.user,
+            host.login.port,
+            login.private_key,
+            login.known_hosts,
+            become=True,
         )
     key = Path(host.login.private_key) if host.login.private_key else None
     return HostAccess(

@@ -22,7 +22,6 @@ class Tarball:
 
     path: Path
     on_node: bool
-    image_id: str | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def collect(cluster: Cluster, built: dict[str, Any]) -> Artifacts:
     settings = cluster.settings
     engine = _tarball(cluster, built.get("engine image"))
     if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
-        engine = Tarball(Path(settings.engine_image_tarball).expanduser().absolute(), False, None)
+        engine = Tarball(Path(settings.engine_image_tarball).expanduser().absolute(), on_node=False)
     return Artifacts(
         engine=engine,
         webui=_tarball(cluster, built.get("webui image")),
@@ -67,8 +66,8 @@ def _tarball(cluster: Cluster, archive: ImageArchive | None) -> Tarball | None:
     if archive is None:
         return None
     if lab_of(cluster):
-        return Tarball(NODE_SHARE / archive.path.relative_to(share_dir()), True, archive.image_id)
-    return Tarball(archive.path, False, archive.image_id)
+        return Tarball(NODE_SHARE / archive.path.relative_to(share_dir()), on_node=True)
+    return Tarball(archive.path, on_node=False)
 
 
 def _counted(advance: Advance) -> Callable[[int, int, str], None]:

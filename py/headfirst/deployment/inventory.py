@@ -12,13 +12,15 @@ from headfirst.cluster.types import Cluster
 from headfirst.lab.types import LabAccess
 
 
-def write(path: Path, cluster: Cluster, role_vars: dict[str, dict[str, Any]], access: LabAccess | None) -> None:
+def write(
+    path: Path, cluster: Cluster, role_vars: dict[str, dict[str, Any]], access: LabAccess | None
+) -> None:
     """Write the inventory with mode 0600: it carries secrets, for the length of a run."""
     hosts = {name: dict(variables) for name, variables in role_vars.items()}
     if access:
         for host in cluster.lab_hosts:
             hosts[host.name] |= _lab_login(access)
-    groups = {
+    groups: dict[str, Any] = {
         "head": {"hosts": {cluster.head.name: {}}},
         "workers": {"hosts": {host.name: {} for host in cluster.workers}},
         "webui": {"hosts": {cluster.webui.name: {}}},

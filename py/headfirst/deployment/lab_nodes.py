@@ -27,7 +27,9 @@ def lab_of(cluster: Cluster) -> Lab | None:
     if not cluster.lab_hosts:
         return None
     subnet = cluster.settings.lab_subnet or ipaddress.IPv4Network(f"{cluster.head.address}/24", strict=False)
-    nodes = tuple(LabNode(host.name, host.address, host.lab_memory, host.lab_cpus) for host in cluster.lab_hosts)
+    nodes = tuple(
+        LabNode(host.name, host.address, host.lab_memory, host.lab_cpus) for host in cluster.lab_hosts
+    )
     return Lab(cluster.name, str(subnet), nodes, state_dir("lab", cluster.name), share_dir())
 
 
@@ -45,7 +47,9 @@ def lab_access(lab: Lab) -> LabAccess:
     """How the nodes of a lab that is up are reached. Raises NotReadyError when it is not."""
     access = keys.access(lab)
     if not access.private_key.exists() or not access.known_hosts.exists():
-        raise NotReadyError(f"the nodes of lab {lab.name} are not up", hint="Start them: deploy lab up INVENTORY")
+        raise NotReadyError(
+            f"the nodes of lab {lab.name} are not up", hint="Start them: deploy lab up INVENTORY"
+        )
     return access
 
 
@@ -54,7 +58,8 @@ def required_lab(cluster: Cluster) -> Lab:
     lab = lab_of(cluster)
     if lab is None:
         raise InputError(
-            "the inventory has no lab nodes", where=str(cluster.inventories[0]),
+            "the inventory has no lab nodes",
+            where=str(cluster.inventories[0]),
             hint="Lab nodes are hosts with lab=true, as in inventories/lab.ini.",
-        )  # fmt: skip
+        )
     return lab

@@ -6,22 +6,30 @@ import queue
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, Protocol
 
 from headfirst.run.events import Event, Progress, StageDone, StageStarted, TaskDone, TaskStarted
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import StageTime
 
-# What a job calls as it advances: what is being done, how much of it, out of how much (0: unknown).
-Advance = Callable[[str, int, int], None]
+
+class Advance(Protocol):
+    """Called as a job advances: what is being done, how much of it, out of how much (0: unknown)."""
+
+    def __call__(self, what: str, done: int, total: int) -> None: ...
 
 
 def run_jobs(
-    reporter: Reporter, stage: str, title: str, jobs: Mapping[str, Callable[[Advance], Any]], *, unit: str = "steps"
+    reporter: Reporter,
+    stage: str,
+    title: str,
+    jobs: Mapping[str, Callable[[Advance], Any]],
+    *,
+    unit: str = "steps",
 ) -> tuple[dict[str, Any], StageTime]:
     """Run every job in a thread of its own and return their results by name, and the time it took.
 
-    The first error is raised when the jobs that had started are through: none is left half-done behind our back.
+    The first error is raised when all jobs are through: none is left half-done behind our back.
     """
     events: queue.SimpleQueue[Event] = queue.SimpleQueue()
     start = time.monotonic()

@@ -1,4 +1,4 @@
-"""Asks the hosts over SSH for what an inventory may leave out: GPUs, and the interface that holds the address."""
+"""Asks the hosts over SSH for what an inventory may leave out: GPUs, and the interface of the address."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ from headfirst.run.quiet import QuietReporter
 
 def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
     """The cluster with facts of its hosts where the inventory is silent; what it says stays."""
-    variables: dict[str, dict[str, Any]] = {host.name: {"host_probe_address": host.address} for host in cluster.hosts}
-    result = run_stages("probe.yml", RunOptions(cluster.inventories, extra_vars), cluster, variables, QuietReporter())
+    variables: dict[str, dict[str, Any]] = {
+        host.name: {"host_probe_address": host.address} for host in cluster.hosts
+    }
+    result = run_stages(
+        "probe.yml", RunOptions(cluster.inventories, extra_vars), cluster, variables, QuietReporter()
+    )
     probed = {host.name: _with_facts(host, result.stats.get(host.name, {})) for host in cluster.hosts}
     return replace(
-        cluster, head=probed[cluster.head.name], webui=probed[cluster.webui.name],
+        cluster,
+        head=probed[cluster.head.name],
+        webui=probed[cluster.webui.name],
         workers=tuple(probed[host.name] for host in cluster.workers),
-    )  # fmt: skip
+    )
 
 
 def _with_facts(host: Host, facts: dict[str, Any]) -> Host:

@@ -27,13 +27,15 @@ def stop_vars(cluster: Cluster) -> HostVars:
 
 
 def role_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
-    """Variables per host. They carry secrets: keep the result out of logs and off disks that outlive a run."""
+    """Variables per host. They carry secrets: keep them out of logs and off disks that outlive a run."""
     found = check_vars(cluster, plan)
     for node in plan.nodes:
         found[node.host] |= (
-            _engine_image(plan, files.engine) | _node_tools(plan, node, files) | _weights(cluster, plan, node, secrets)
+            _engine_image(plan, files.engine)
+            | _node_tools(plan, node, files)
+            | _weights(cluster, plan, node, secrets)
             | _engine(cluster, plan, node, secrets)
-        )  # fmt: skip
+        )
     found[plan.webui.host] |= _webui(plan, secrets, files.webui)
     return found
 
@@ -44,7 +46,7 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     return {
         "check_ports": ports + ([plan.webui.port] if host is cluster.webui else []),
         "check_disk_path": cluster.settings.weights_dir if is_rank else "/var/lib/headfirst",
-        # Every node holds the source and, where it is converted, the served copy; a tenth more for images and logs.
+        # Every node holds the source and, if converted, the served copy; a tenth more for images and logs.
         "check_min_disk_gb": round(_disk_bytes(plan) * 1.1 / GB, 1) if is_rank else 0,
         "check_address": host.address,
         "check_peers": [peer.address for peer in cluster.hosts if peer is not host],
@@ -62,7 +64,6 @@ def _image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
         f"{prefix}_source": "tarball",
         f"{prefix}_tarball": str(tarball.path),
         f"{prefix}_tarball_remote": tarball.on_node,
-        f"{prefix}_id": tarball.image_id or "",
     }
 
 
@@ -72,7 +73,11 @@ def _engine_image(plan: Plan, tarball: Tarball | None) -> dict[str, Any]:
 
 def _node_tools(plan: Plan, node: Node, files: Artifacts) -> dict[str, Any]:
     # Only the head fetches, so only it needs the hub's client.
-    hub = [plan.weights.source] if node.rank == 0 and plan.weights.source in ("modelscope", "huggingface") else []
+    hub = (
+        [plan.weights.source]
+        if node.rank == 0 and plan.weights.source in ("modelscope", "huggingface")
+        else []
+    )
     return {"node_tools_wheel": str(files.node_wheel), "node_tools_extras": hub}
 
 
@@ -106,7 +111,9 @@ def _engine(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[
         "engine_shm_size": node.shm_size,
         "engine_ipc_mode": node.ipc,
         # Only rank 0 answers clients, so only it needs the key.
-        "engine_config": engines.get(plan.engine).config_file(api_key=secrets.engine_api_key) if node.rank == 0 else {},
+        "engine_config": engines.get(plan.engine).config_file(api_key=secrets.engine_api_key)
+        if node.rank == 0
+        else {},
         "engine_url": plan.engine_url,
         "engine_model_name": plan.served_model_name,
         "engine_api_key": secrets.engine_api_key,

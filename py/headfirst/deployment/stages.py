@@ -11,9 +11,9 @@ from headfirst.cluster.types import Cluster
 from headfirst.collection import collection_root
 from headfirst.deployment import inventory
 from headfirst.deployment.access import host_access
+from headfirst.deployment.lab_nodes import lab_access, lab_of
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.role_vars import HostVars
-from headfirst.deployment.lab_nodes import lab_access, lab_of
 from headfirst.run.failures import to_error
 from headfirst.run.log import new_log_file
 from headfirst.run.reporter import Reporter
@@ -31,11 +31,11 @@ def run_stages(
     secrets: Secrets | None = None,
     extra: Sequence[str] = (),
 ) -> RunResult:
-    """Run `playbooks/<playbook>` with these variables per host. Raises HeadfirstError where it fails or is cancelled."""
+    """Run `playbooks/<playbook>` with these variables per host. Raises HeadfirstError unless it ends well."""
     lab = lab_of(cluster)
     with tempfile.TemporaryDirectory(prefix="headfirst-") as folder:
         planned = Path(folder) / "plan.yml"
-        inventory.write(planned, cluster, variables, lab and lab_access(lab))
+        inventory.write(planned, cluster, variables, lab_access(lab) if lab else None)
         result = run_playbook(
             collection_root() / "playbooks" / playbook,
             [*cluster.inventories, planned],

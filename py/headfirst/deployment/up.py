@@ -40,14 +40,18 @@ def up(options: RunOptions, reporter: Reporter) -> Outcome:
     prepared = prepare(options.inventories, options.extra_vars)
     cluster = prepared.cluster
     if prepared.plan.fit.fits is False:
-        raise InputError(prepared.plan.fit.reason, hint="`deploy plan` shows the memory of a GPU term by term.")
+        raise InputError(
+            prepared.plan.fit.reason, hint="`deploy plan` shows the memory of a GPU term by term."
+        )
     secrets = load_or_create(cluster.name)
     built, local = _prepare_here(cluster, options, reporter)
     files = artifacts.collect(cluster, built)
     variables = role_vars(cluster, prepared.plan, secrets, files)
     result = run_stages("up.yml", options, cluster, variables, reporter, secrets=secrets)
     result = replace(result, stages=[*local, *result.stages], seconds=time.monotonic() - start)
-    return Outcome(prepared.plan, result, credentials_file(cluster.name), Path(options.inventories[0]), options.check)
+    return Outcome(
+        prepared.plan, result, credentials_file(cluster.name), Path(options.inventories[0]), options.check
+    )
 
 
 def _prepare_here(

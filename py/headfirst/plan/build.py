@@ -22,32 +22,51 @@ ENGINE_CONFIG = "/etc/headfirst/engine.yaml"
 
 
 def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
-    """Decide everything that `deploy up` carries out. Raises InputError for what cannot be decided or cannot work."""
+    """Decide everything that `deploy up` carries out. Raises InputError for what cannot work."""
     settings = cluster.settings
     engine = engines.get(settings.engine)
     arguments = engine.check_arguments(settings.engine_args).require(where=_where_arguments(cluster))
     gpu = _gpu(cluster)
     dtype = precision.choose(checkpoint, gpu, device=settings.engine_device)
     sizes = parallel.choose(
-        checkpoint, _machines(cluster), dtype=dtype.dtype,
-        tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=str(cluster.inventories[0]),
-    )  # fmt: skip
+        checkpoint,
+        _machines(cluster),
+        dtype=dtype.dtype,
+        tensor=settings.tensor_parallel,
+        pipeline=settings.pipeline_parallel,
+        where=str(cluster.inventories[0]),
+    )
     weights = _weights(cluster, checkpoint, convert=dtype.convert_to_bf16)
     image = settings.engine_image or engine.default_image(settings.engine_device)
     nodes = []
     for rank, host in enumerate(cluster.ranks):
         request = LaunchRequest(
-            model_dir=weights.directory, served_name=cluster.served_model_name, parallel=sizes, nodes=len(cluster.ranks), rank=rank,
-            head_address=cluster.head.address, dist_port=settings.dist_port, address=host.address,
-            port=settings.engine_port, listen_address=host.address, device=settings.engine_device,
-            trust_remote_code=checkpoint.remote_code, config_file=ENGINE_CONFIG, nic=host.nic, hca=host.hca,
-            ib_gid_index=host.ib_gid_index, extra_args=tuple(settings.engine_args), extra_env=settings.engine_env,
-        )  # fmt: skip
+            model_dir=weights.directory,
+            served_name=cluster.served_model_name,
+            parallel=sizes,
+            nodes=len(cluster.ranks),
+            rank=rank,
+            head_address=cluster.head.address,
+            dist_port=settings.dist_port,
+            address=host.address,
+            port=settings.engine_port,
+            listen_address=host.address,
+            device=settings.engine_device,
+            trust_remote_code=checkpoint.remote_code,
+            config_file=ENGINE_CONFIG,
+            nic=host.nic,
+            hca=host.hca,
+            ib_gid_index=host.ib_gid_index,
+            extra_args=tuple(settings.engine_args),
+            extra_env=settings.engine_env,
+        )
         nodes.append(_node(cluster, host, engine, request, image))
     return Plan(
         cluster=cluster.name,
         model=checkpoint.id,
-        model_described_by=f"{checkpoint.source}: {checkpoint.note}" if checkpoint.note else checkpoint.source,
+        model_described_by=f"{checkpoint.source}: {checkpoint.note}"
+        if checkpoint.note
+        else checkpoint.source,
         served_model_name=cluster.served_model_name,
         engine=engine.name,
         engine_version=engine.version,
@@ -79,9 +98,10 @@ def _gpu(cluster: Cluster) -> Gpu | None:
     found = {gpus.find(name, where=host).name for name, host in named.items()}
     if len(found) > 1:
         raise InputError(
-            f"the ranks have different GPUs: {', '.join(sorted(found))}", where=str(cluster.inventories[0]),
-            hint="Tensor parallelism runs at the pace and with the memory of the smallest: list hosts of one kind.",
-        )  # fmt: skip
+            f"the ranks have different GPUs: {', '.join(sorted(found))}",
+            where=str(cluster.inventories[0]),
+            hint="Ranks run at the pace and with the memory of the smallest: list hosts of one kind.",
+        )
     return gpus.find(next(iter(named)))
 
 
@@ -91,16 +111,18 @@ def _machines(cluster: Cluster) -> parallel.Machines:
     missing = [host.name for host in cluster.ranks if not host.gpus]
     if missing:
         raise InputError(
-            f"the number of GPUs of {', '.join(missing)} is not known", where=str(cluster.inventories[0]),
+            f"the number of GPUs of {', '.join(missing)} is not known",
+            where=str(cluster.inventories[0]),
             hint="Write gpus=8 gpu=A100-80G in the inventory, or ask the hosts: deploy plan --probe.",
-        )  # fmt: skip
+        )
     counts = {host.gpus for host in cluster.ranks}
     if len(counts) > 1:
         listed = ", ".join(f"{host.name} {host.gpus}" for host in cluster.ranks)
         raise InputError(
-            f"the ranks have different numbers of GPUs: {listed}", where=str(cluster.inventories[0]),
+            f"the ranks have different numbers of GPUs: {listed}",
+            where=str(cluster.inventories[0]),
             hint="Ranks are spread evenly over the nodes: give each the same gpus=.",
-        )  # fmt: skip
+        )
     return parallel.Machines(len(cluster.ranks), counts.pop())
 
 
@@ -133,7 +155,9 @@ def _node(cluster: Cluster, host: Host, engine: Engine, request: LaunchRequest, 
         "ipc": "host",
     }
     line = docker_run(name=ENGINE_CONTAINER, image=image, **_with_config(parts))
-    return Node(host=host.name, address=host.address, rank=request.rank, image=image, docker_run=line, **parts)
+    return Node(
+        host=host.name, address=host.address, rank=request.rank, image=image, docker_run=line, **parts
+    )
 
 
 def _with_config(parts: dict[str, Any]) -> dict[str, Any]:

@@ -33,15 +33,26 @@ def plan(cluster: Cluster) -> Webui:
     env = {name: _render(value, variables) for name, value in internal["__open_webui_env"].items()}
     spec = internal["__open_webui_spec"]
     line = docker_run(
-        name=defaults["open_webui_name"], image=image, argv=command, env=env,
+        name=defaults["open_webui_name"],
+        image=image,
+        argv=command,
+        env=env,
         env_file=internal["__open_webui_env_file"],
         volumes=[_render(volume, variables) for volume in spec["volumes"]],
-        cap_add=spec["cap_add"], cap_drop=spec["cap_drop"], restart=spec["restart_policy"],
-    )  # fmt: skip
+        cap_add=spec["cap_add"],
+        cap_drop=spec["cap_drop"],
+        restart=spec["restart_policy"],
+    )
     return Webui(
-        host=host.name, address=host.address, port=settings.webui_port, image=image, command=command,
-        url=cluster.webui_url, env=env, docker_run=line,
-    )  # fmt: skip
+        host=host.name,
+        address=host.address,
+        port=settings.webui_port,
+        image=image,
+        command=command,
+        url=cluster.webui_url,
+        env=env,
+        docker_run=line,
+    )
 
 
 @cache
