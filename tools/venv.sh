@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Makes .venv of this checkout once, and again when its requirements change. Sourced by ./deploy and ./test.
-# Use: headfirst_venv [dev]    (sets nothing; afterwards $root/.venv/bin/deploy runs)
+# Use: headfirst_venv GROUPS, with root set to the checkout; GROUPS is "" or "dev". Afterwards $root/.venv/bin/deploy runs.
 
 say() { printf '%s\n' "$*" >&2; }
 
@@ -36,7 +36,7 @@ python_or_install() {
 }
 
 headfirst_venv() {
-  local groups="${1:-}" venv="$root/.venv" wanted python site
+  local groups="$1" venv="${root:?}/.venv" wanted python site
   wanted="$(cat "$root/requirements.lock" "$root/tools/requirements-dev.lock" "$root/tools/venv.sh" "$root/pyproject.toml" | sha256sum | cut -d' ' -f1)"
   if [ "$(cat "$venv/.made-from${groups:+-$groups}" 2>/dev/null)" = "$wanted" ]; then return 0; fi
   python="$(python_or_install)"

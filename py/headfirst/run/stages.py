@@ -1,6 +1,6 @@
-"""Stages: what a person follows. A play named `<stage> | <what it does>` belongs to that stage.
+"""Stages: what a person follows. A play named `<Stage> | <what it does>` belongs to that stage.
 
-`host | Install Docker` and `host | Load the image` are two plays of the stage `host`. A play without
+`Host | Install Docker` and `Host | Load the image` are two plays of the stage `host`. A play without
 the bar is a stage of its own. Stages keep the order in which their plays run.
 """
 
@@ -19,8 +19,8 @@ class PlayName(NamedTuple):
 
 
 def parse_play_name(name: str) -> PlayName:
-    """`"host | Install Docker"` → `PlayName("host", "Install Docker")`."""
+    """`"Host | Install Docker"` → `PlayName("host", "Install Docker")`."""
     stage, bar, title = name.partition(SEPARATOR)
     if not bar:
         return PlayName(name.strip(), name.strip())
-    return PlayName(stage.strip(), title.strip())
+    return PlayName(stage.strip().lower(), title.strip())
