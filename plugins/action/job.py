@@ -85,16 +85,18 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return f"{self._what} ended with {seen.exit or 'no exit status'}. Its last lines:\n{log}"
 
     def _ask(self, script: str) -> Report:
-        """Run a script of job_script. Once the host has answered, a lost connection is made again."""
+        """Run a script of job_script; a lost connection is made again, patiently once the host has answered."""
         lost_at = None
         while True:
             try:
                 answer = self._low_level_execute_command("sh", in_data=script.encode())
                 break
             except AnsibleConnectionFailure:
-                lost_at = lost_at or time.monotonic()
-                if not self._connected or time.monotonic() - lost_at > self._patience_s:
+                # Never answered: the master connection of an earlier task may be dead, one new one is due.
+                patience = self._patience_s if self._connected else 0
+                if lost_at and time.monotonic() - lost_at > patience:
                     raise
+                lost_at = lost_at or time.monotonic()
                 report(self._host, self._what, note="connection lost; the work goes on; connecting again")
                 self._connection.reset()
                 time.sleep(RECONNECT_PAUSE_S)
