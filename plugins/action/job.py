@@ -85,7 +85,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         return f"{self._what} ended with {seen.exit or 'no exit status'}. Its last lines:\n{log}"
 
     def _ask(self, script: str) -> Report:
-        """Run a script of job_script; a lost connection is made again, patiently once the host has answered."""
+        """Run a script of job_script; a lost connection is made again; once it answered, patiently."""
         lost_at = None
         while True:
             try:
