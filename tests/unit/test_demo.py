@@ -9,8 +9,11 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pytest
 from headfirst.demo import answers, checkpoint_dir
+from headfirst.weights.convert import convert
 
 FOLDER = checkpoint_dir()
 WIDTH = {"F8_E4M3": 1, "BF16": 2, "F32": 4}
@@ -174,3 +177,40 @@ def test_answers_cover_what_a_newcomer_asks() -> None:
     ):
         assert known[prompt]
     assert all(isinstance(answer, str) and answer for answer in known.values())
+
+
+def read_raw(folder: Path) -> dict[str, tuple[str, tuple[int, ...], bytes]]:
+    """Return {name: (dtype, shape, bytes)} of every tensor in the folder's shards."""
+    found: dict[str, tuple[str, tuple[int, ...], bytes]] = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        header, size = read_header(path)
+        data = path.read_bytes()[-size:]
+        for name, entry in header.items():
+            if name != "__metadata__":
+                start, end = entry["data_offsets"]
+                found[name] = (entry["dtype"], tuple(entry["shape"]), data[start:end])
+    return found
+
+
+def e4m3_values() -> npt.NDArray[np.float32]:
+    """Return the value of each of the 256 codes: sign, four bits of exponent (bias 7), three of fraction."""
+    codes = np.arange(256)
+    sign, exponent, fraction = np.where(codes & 128, -1.0, 1.0), codes >> 3 & 15, codes & 7
+    normal, small = (1 + fraction / 8) * 2.0 ** (exponent - 7), fraction / 8 * 2.0**-6
+    return (sign * np.where(exponent == 0, small, normal)).astype(np.float32)
+
+
+def test_the_converter_gives_what_the_formula_gives(tmp_path: Path) -> None:
+    convert(FOLDER, tmp_path / "bf16", processes=1)
+    before, after = read_raw(FOLDER), read_raw(tmp_path / "bf16")
+    assert set(after) == {name for name in before if not name.endswith("_scale_inv")}
+    for name, (dtype, shape, data) in after.items():
+        if not is_fp8(name):
+            assert (dtype, shape, data) == before[name], name
+            continue
+        codes = np.frombuffer(before[name][2], np.uint8).reshape(shape)
+        _, blocks, scale = before[f"{name}_scale_inv"]
+        scales = np.frombuffer(scale, np.float32).reshape(blocks).repeat(128, 0).repeat(128, 1)
+        bits = (e4m3_values()[codes] * scales[: shape[0], : shape[1]]).view(np.uint32)
+        rounded = (bits + 0x7FFF + (bits >> 16 & 1) >> 16).astype(np.uint16)  # to nearest, ties to even
+        assert (dtype, data) == ("BF16", rounded.tobytes()), name
