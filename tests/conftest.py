@@ -1,12 +1,22 @@
-"""What the lab's and the browser's tests share."""
+"""What the tests on lab nodes share."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
-from readme_lab import Service, bring_up
+from readme_lab import Service, bring_up, deploy
 
 
 @pytest.fixture(scope="session")
-def service() -> Service:
+def readme_nodes() -> Iterator[None]:
+    """Whatever runs of the README's lab is removed in the end."""
+    yield
+    done = deploy("lab", "down")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="session")
+def service(readme_nodes: None) -> Service:
     """The README's lab, up."""
     return bring_up()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,26 +17,32 @@ class Service:
     """What `deploy up` says of the service that it brought up."""
 
     url: str
+    api: str
+    api_key: str
     model: str
     email: str
     password: str
     changed: int
 
 
-def deploy(verb: str, *options: str) -> subprocess.CompletedProcess[str]:
-    """Run the checkout's command on the lab's inventory; the caller judges how it ended."""
-    command = [str(ROOT / "deploy"), verb, str(INVENTORY), *options]
+def deploy(
+    *words: str, inventory: Path = INVENTORY, options: Sequence[str] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Run the checkout's command (`up`, or `lab down`) on an inventory; the caller judges how it ended."""
+    command = [str(ROOT / "deploy"), *words, str(inventory), *options]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def bring_up(*options: str) -> Service:
     """Run `deploy up`; nothing is changed where the service already runs as planned."""
-    done = deploy("up", "--json", *options)
+    done = deploy("up", options=["--json", *options])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     secrets = json.loads(Path(summary["credentials"]).read_text())
     return Service(
         url=summary["chat_page"],
+        api=summary["api"].removesuffix("/v1"),
+        api_key=secrets["engine_api_key"],
         model=summary["model"],
         email=secrets["webui_admin_email"],
         password=secrets["webui_admin_password"],

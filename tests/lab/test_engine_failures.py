@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -17,6 +18,10 @@ CUT = f"INPUT --protocol tcp --dport {DIST_PORT} ! --source 127.0.0.0/8 --jump D
 
 def starts() -> list[str]:
     return [started(node) for node in NODES]
+
+
+def attempt(arguments: str) -> subprocess.CompletedProcess[str]:
+    return deploy("up", options=["--tags", "serve", "-e", f"engine_args='{arguments}'", "--plain"])
 
 
 def test_a_second_up_restarts_nothing(service: Service) -> None:
@@ -43,7 +48,7 @@ def cut_rendezvous() -> Iterator[None]:
 
 def test_a_worker_that_never_comes(service: Service, cut_rendezvous: None) -> None:
     begin = time.monotonic()
-    done = deploy("up", "--tags", "serve", "-e", "engine_args='--dist-timeout 30'", "--plain")
+    done = attempt("--dist-timeout 30")
     assert done.returncode == 1
     assert "not all ranks came to the rendezvous" in done.stderr or "did not reach rank 0" in done.stderr
     assert "dist_port" in done.stderr
@@ -53,7 +58,7 @@ def test_a_worker_that_never_comes(service: Service, cut_rendezvous: None) -> No
 
 
 def test_an_argument_that_only_the_engine_refuses(service: Service) -> None:
-    done = deploy("up", "--tags", "serve", "-e", "engine_args='--attention-backend fa3'", "--plain")
+    done = attempt("--attention-backend fa3")
     assert done.returncode == 1
     assert "Rank " in done.stderr
     assert "  | " in done.stderr

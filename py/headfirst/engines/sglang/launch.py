@@ -33,7 +33,8 @@ def argv(request: LaunchRequest) -> list[str]:
     if request.config_file and request.rank == 0:
         command += ["--config", request.config_file]
     if request.device == "cpu":
-        command += ["--device", "cpu", *_cpu_defaults(request.extra_args)]
+        # Idle ranks otherwise poll without a pause, on the cores that the others compute with.
+        command += ["--device", "cpu", "--sleep-on-idle", *_cpu_defaults(request.extra_args)]
     return [*command, *request.extra_args]
 
 
