@@ -45,7 +45,7 @@ headfirst_venv() {
     apt_install "$("$python" -c 'import sys; print(f"python3.{sys.version_info[1]}-venv")')" >&2
     "$python" -m venv --clear "$venv"
   fi
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
+  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check --require-hashes --only-binary :all: \
     -r "$root/tools/requirements-uv.lock"
   "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --require-hashes -r "$root/requirements.lock"
   if [ "$groups" = dev ]; then

@@ -1,0 +1,100 @@
+"""What a new user gets wrong on real hosts: one clear paragraph, exit code 3, nothing half-done."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from bare_nodes import BareNodes, bare_nodes
+from readme_lab import deploy
+
+pytestmark = pytest.mark.lab
+
+INVENTORY = """\
+[head]
+node1 ansible_host={head}
+
+[workers]
+node2 ansible_host={worker}
+
+[all:vars]
+engine_device=cpu
+model_source=huggingface
+model=Qwen/Qwen3-0.6B
+{login}
+{more}
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareNodes]:
+    with bare_nodes("test-mistakes", "10.213.97", 2, tmp_path_factory.mktemp("lab")) as found:
+        yield found
+
+
+def on_node(node: str, command: str) -> None:
+    subprocess.run(["docker", "exec", f"headfirst-test-mistakes-{node}", "sh", "-c", command], check=True)
+
+
+def refusal(nodes: BareNodes, folder: Path, more: str = "", worker: str | None = None) -> str:
+    """What `deploy check` says, on one line; its exit code must be 3."""
+    inventory = folder / "mine.ini"
+    head, second = nodes.addresses
+    inventory.write_text(INVENTORY.format(head=head, worker=worker or second, login=nodes.login, more=more))
+    done = deploy("check", inventory=inventory, options=["--plain"])
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stderr.split())
+
+
+def test_hosts_that_are_ready(nodes: BareNodes, tmp_path: Path) -> None:
+    inventory = tmp_path / "mine.ini"
+    head, worker = nodes.addresses
+    inventory.write_text(INVENTORY.format(head=head, worker=worker, login=nodes.login, more=""))
+    done = deploy("check", inventory=inventory, options=["--plain"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Ready." in done.stdout
+
+
+def test_a_node_that_does_not_answer(nodes: BareNodes, tmp_path: Path) -> None:
+    said = refusal(nodes, tmp_path, worker="10.213.97.99")
+    assert "node2" in said
+    assert "10.213.97.99" in said
+
+
+def test_a_wrong_key(nodes: BareNodes, tmp_path: Path) -> None:
+    key = tmp_path / "other"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    said = refusal(nodes, tmp_path, f"ansible_ssh_private_key_file={key}")
+    assert "node1" in said
+    assert str(key) in said
+
+
+def test_no_sudo(nodes: BareNodes, tmp_path: Path) -> None:
+    for node in ("node1", "node2"):
+        on_node(
+            node,
+            "id plain || (useradd --create-home plain && install -d -o plain -m 700 /home/plain/.ssh"
+            " && install -o plain -m 600 /home/headfirst/.ssh/authorized_keys /home/plain/.ssh/)",
+        )
+    assert "sudo" in refusal(nodes, tmp_path, "ansible_user=plain")
+
+
+def test_a_full_disk(nodes: BareNodes, tmp_path: Path) -> None:
+    on_node("node2", "mkdir -p /small && mount -t tmpfs -o size=1m tmpfs /small")
+    on_node("node1", "mkdir -p /small")
+    said = refusal(nodes, tmp_path, "weights_dir=/small")
+    assert "node2" in said
+    assert "/small" in said
+
+
+def test_a_port_in_use(nodes: BareNodes, tmp_path: Path) -> None:
+    on_node("node1", "systemd-run --unit squatter python3 -m http.server 30000")
+    try:
+        said = refusal(nodes, tmp_path)
+    finally:
+        on_node("node1", "systemctl stop squatter")
+    assert "node1" in said
+    assert "30000" in said
