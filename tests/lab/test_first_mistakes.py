@@ -1,13 +1,15 @@
-"""What a new user gets wrong on real hosts: one clear paragraph, exit code 3, nothing half-done."""
+"""What a new user gets wrong on real hosts: one clear paragraph and its exit code."""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from bare_nodes import BareNodes, bare_nodes
+from headfirst import demo
 from readme_lab import deploy
 
 pytestmark = pytest.mark.lab
@@ -38,13 +40,13 @@ def on_node(node: str, command: str) -> None:
     subprocess.run(["docker", "exec", f"headfirst-test-mistakes-{node}", "sh", "-c", command], check=True)
 
 
-def refusal(nodes: BareNodes, folder: Path, more: str = "", worker: str | None = None) -> str:
-    """What `deploy check` says, on one line; its exit code must be 3."""
+def refusal(nodes: BareNodes, folder: Path, more: str = "", worker: str | None = None, code: int = 3) -> str:
+    """What `deploy check` says, on one line."""
     inventory = folder / "mine.ini"
     head, second = nodes.addresses
     inventory.write_text(INVENTORY.format(head=head, worker=worker or second, login=nodes.login, more=more))
     done = deploy("check", inventory=inventory, options=["--plain"])
-    assert done.returncode == 3, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     return " ".join(done.stderr.split())
 
@@ -98,3 +100,22 @@ def test_a_port_in_use(nodes: BareNodes, tmp_path: Path) -> None:
         on_node("node1", "systemctl stop squatter")
     assert "node1" in said
     assert "30000" in said
+
+
+def put_demo_model(nodes: BareNodes, folder: str) -> None:
+    shutil.copytree(demo.checkpoint_dir(), nodes.described.shared_dir / "model", dirs_exist_ok=True)
+    on_node("node1", f"rm -rf {folder} && cp -r /srv/headfirst/model {folder}")
+
+
+def test_a_truncated_shard_on_the_head(nodes: BareNodes, tmp_path: Path) -> None:
+    put_demo_model(nodes, "/data")
+    on_node("node1", "truncate --size=-100 /data/model-00002-of-000004.safetensors")
+    said = refusal(nodes, tmp_path, "model_source=path\nmodel=/data")
+    assert "node1:/data/model-00002-of-000004.safetensors" in said
+
+
+def test_a_model_folder_without_weights_on_the_head(nodes: BareNodes, tmp_path: Path) -> None:
+    put_demo_model(nodes, "/data")
+    on_node("node1", "rm /data/model*")
+    said = refusal(nodes, tmp_path, "model_source=path\nmodel=/data", code=2)
+    assert "/data has no weights" in said

@@ -9,7 +9,12 @@ from pathlib import Path
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
 from headfirst.demo import checkpoint_dir
-from headfirst.deployment.probe import probe_hosts
+from headfirst.deployment.access import host_access
+from headfirst.deployment.head_folder import describe_on_head
+from headfirst.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
+from headfirst.deployment.probe import lacks_facts, probe_hosts
+from headfirst.errors import NotReadyError
+from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.describe import describe
 from headfirst.plan.build import build
@@ -24,17 +29,39 @@ class Prepared:
     plan: Plan
 
 
-def prepare(inventories: Sequence[Path], extra_vars: Sequence[str], *, probe: bool = False) -> Prepared:
+def prepare(inventories: Sequence[Path], extra_vars: Sequence[str], *, probe: bool) -> Prepared:
     """Read the inventory and make the plan; with `probe`, ask the hosts for what the inventory omits."""
     cluster = load(inventories, extra_vars)
-    if probe:
+    if probe and lacks_facts(cluster):
         cluster = probe_hosts(cluster, extra_vars)
-    return Prepared(cluster, build(cluster, describe_model(cluster)))
+    return Prepared(cluster, build(cluster, _describe(cluster, probe=probe)))
 
 
-def describe_model(cluster: Cluster) -> Checkpoint:
+def _describe(cluster: Cluster, *, probe: bool) -> Checkpoint:
     """The checkpoint that the inventory names, from its folder, its hub or the catalogue."""
     settings = cluster.settings
     if settings.model_source == "demo":
         return describe(cluster.model_id, "path", folder=checkpoint_dir())
+    if settings.model_source == "path":
+        return _describe_path(cluster, Path(settings.model), probe=probe)
     return describe(cluster.model_id, settings.model_source, revision=settings.model_revision)
+
+
+def _describe_path(cluster: Cluster, folder: Path, *, probe: bool) -> Checkpoint:
+    """A folder on the head: seen from here where it is shared, asked over SSH, or known by its name."""
+    if lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
+        return describe(str(folder), "path", folder=share_dir() / folder.relative_to(NODE_SHARE))
+    if folder.is_dir():
+        return describe(str(folder), "path")
+    if probe:
+        return describe_on_head(host_access(cluster)[cluster.head.name], str(folder))
+    for id in catalogue.ids():
+        if id.rpartition("/")[2] == folder.name:
+            note = f"{folder} is on the head; it is taken for {id} by its name (--probe looks at it)"
+            found = catalogue.lookup(id, note=note)
+            if found is not None:
+                return found.model_copy(update={"id": str(folder)})
+    raise NotReadyError(
+        f"the model folder {folder} is on the head and its name is not in the catalogue",
+        hint="Let the plan look at it over SSH: deploy plan --probe.",
+    )

@@ -12,6 +12,14 @@ from headfirst.deployment.stages import run_stages
 from headfirst.run.quiet import QuietReporter
 
 
+def lacks_facts(cluster: Cluster) -> bool:
+    """Whether a plan needs what the inventory does not say."""
+    gpus = cluster.settings.engine_device == "cuda" and not all(
+        host.gpus and host.gpu for host in cluster.ranks
+    )
+    return gpus or (len(cluster.ranks) > 1 and not all(host.nic for host in cluster.ranks))
+
+
 def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
     """The cluster with facts of its hosts where the inventory is silent; what it says stays."""
     variables: dict[str, dict[str, Any]] = {

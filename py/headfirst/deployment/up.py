@@ -37,7 +37,7 @@ class Outcome:
 def up(options: RunOptions, reporter: Reporter) -> Outcome:
     """Carry out the whole plan. Raises HeadfirstError on the first failure; run it again to go on."""
     start = time.monotonic()
-    prepared = prepare(options.inventories, options.extra_vars)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True)
     cluster = prepared.cluster
     if prepared.plan.fit.fits is False:
         raise InputError(
