@@ -50,7 +50,7 @@ def test_a100x4_carries_the_published_commands(rank: int) -> None:
     safer: dict[str, str | None] = {"--model-path": "/data/DeepSeek-R1-bf16", "--node-rank": str(rank)}
     if rank == 0:
         safer["--host"] = "192.168.5.4"
-    assert_carries(node, f"a100x4-rank{min(rank, 1)}.sh", safer)
+    assert_carries(node, f"a100x4-rank{min(rank, 1)}.txt", safer)
     line = " ".join(node.docker_run)
     for part in ("--network host", "--shm-size 32g", "--ipc host", "--gpus all"):
         assert part in line
@@ -87,7 +87,7 @@ def test_fp8_is_served_as_it_is_where_the_gpus_have_it(inventory: str, tensor: i
 def test_a100x1_70b_carries_the_published_command_without_the_key_in_sight() -> None:
     whole = plan("a100x1-70b.ini")
     node = whole.nodes[0]
-    _, wanted = reference("a100x1-70b.sh")
+    _, wanted = reference("a100x1-70b.txt")
     for flag in ("--model", "--api-key", "--host", "--trust-remote-code"):
         del wanted[flag]  # below, in safer form; and this Llama brings no code of its own to trust
     assert wanted.items() <= flags(node.argv).items()
