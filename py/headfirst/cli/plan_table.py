@@ -51,8 +51,10 @@ def _print_fit(console: Console, fit: Fit) -> None:
     console.print(f"Memory: [{colour}]{escape(fit.reason)}[/]", soft_wrap=True)
     table = Table("per GPU", "GiB", box=None)
     table.columns[1].justify = "right"
-    for term, value in fit.terms.items():
-        table.add_row(term, f"{value / GIB:,.2f}")
+    rows = {"memory": fit.gpu_memory_bytes, "− weights": fit.weight_bytes_per_rank}
+    rows |= {f"− {term.replace('_', ' ')}": value for term, value in fit.terms.items()}
+    for name, value in (rows | {"= KV cache": fit.kv_pool_bytes}).items():
+        table.add_row(name, "" if value is None else f"{value / GIB:,.2f}")
     if fit.terms:
         console.print(table)
     console.print(

@@ -59,7 +59,7 @@ class Sampler:
     def draw(self) -> Conversation:
         """Return one random conversation."""
         system = str(self.random.choice(self.corpus.systems)) if self.random.random() < 0.3 else ""
-        turns = int(self.random.choice([1, 2, 3, 4, 5], p=[0.4, 0.2, 0.2, 0.1, 0.1]))
+        turns = int(self.random.choice([1, 2, 3, 4, 5], p=[0.3, 0.2, 0.2, 0.15, 0.15]))
         return Conversation(system, [self._turn() for _ in range(turns)])
 
     def _turn(self) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from headfirst.demo.architecture import without_quantization
 from headfirst.demo.corpus import Conversation, Corpus, Sampler
 from headfirst.demo.tokenizer import ASSISTANT, BOS, EOS, PAD, USER
 
-STEPS, WARMUP, PEAK_RATE = 600, 10, 3e-3
+STEPS, WARMUP, PEAK_RATE = 750, 10, 3e-3
 TOKENS_PER_STEP = 1536
 ROUNDED_FROM = 0.6  # fraction of the steps after which the weights are rounded and the experts' bias stays
 NOISE = 2.0**-7  # relative: four times the rounding error of BF16

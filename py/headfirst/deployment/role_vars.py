@@ -8,6 +8,7 @@ from headfirst import engines
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.artifacts import Artifacts, Tarball
+from headfirst.deployment.hub_access import hub_environment, hub_token
 from headfirst.deployment.lab_nodes import NODE_SHARE
 from headfirst.plan.types import Node, Plan
 
@@ -94,6 +95,8 @@ def _weights(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict
         "weights_head_address": cluster.head.address,
         "weights_peers": [worker.address for worker in cluster.workers],
         "weights_token": secrets.weights_token,
+        "weights_hub_token": hub_token(plan.weights.source) if node.rank == 0 else "",
+        "weights_environment": hub_environment(),
     }
 
 

@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
 from headfirst.collection import collection_root
 from headfirst.deployment import inventory
@@ -28,7 +27,7 @@ def run_stages(
     variables: HostVars,
     reporter: Reporter,
     *,
-    secrets: Secrets | None = None,
+    secrets: Sequence[str] = (),
     extra: Sequence[str] = (),
 ) -> RunResult:
     """Run `playbooks/<playbook>` with these variables per host. Raises HeadfirstError unless it ends well."""
@@ -47,7 +46,7 @@ def run_stages(
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
-            secrets=secrets.values() if secrets else (),
+            secrets=secrets,
         )
     if not result.ok:
         raise to_error(result, host_access(cluster))

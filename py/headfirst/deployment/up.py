@@ -10,6 +10,7 @@ from typing import Any
 from headfirst.cluster.secrets import credentials_file, load_or_create
 from headfirst.cluster.types import Cluster
 from headfirst.deployment import artifacts
+from headfirst.deployment.hub_access import hub_token
 from headfirst.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
 from headfirst.deployment.local_work import run_jobs
 from headfirst.deployment.options import RunOptions
@@ -46,8 +47,9 @@ def up(options: RunOptions, reporter: Reporter) -> Outcome:
     secrets = load_or_create(cluster.name)
     built, local = _prepare_here(cluster, options, reporter)
     files = artifacts.collect(cluster, built)
+    hidden = [*secrets.values(), hub_token(prepared.plan.weights.source)]
     variables = role_vars(cluster, prepared.plan, secrets, files)
-    result = run_stages("up.yml", options, cluster, variables, reporter, secrets=secrets)
+    result = run_stages("up.yml", options, cluster, variables, reporter, secrets=hidden)
     result = replace(result, stages=[*local, *result.stages], seconds=time.monotonic() - start)
     return Outcome(
         prepared.plan, result, credentials_file(cluster.name), Path(options.inventories[0]), options.check

@@ -1,0 +1,31 @@
+"""`deploy down` removes what Headfirst made and nothing else; the next `up` serves again."""
+
+from __future__ import annotations
+
+import pytest
+from readme_lab import Service, bring_up, deploy, on_node, running
+
+pytestmark = pytest.mark.lab
+
+
+def test_down_and_up_again(service: Service) -> None:
+    on_node(
+        "node1", "docker run --detach --name neighbour --network none headfirst/sglang-cpu:0.5.23 sleep 600"
+    )
+    try:
+        done = deploy("down", options=["--plain"])
+        assert done.returncode == 0, done.stderr
+        assert "Stopped." in done.stdout
+        for node in ("node1", "node2"):
+            assert on_node(node, "docker ps --all --quiet --filter name=headfirst-") == ""
+            assert on_node(node, "ls -d /etc/headfirst /opt/headfirst 2>/dev/null || true") == ""
+            assert on_node(node, "ls /var/lib/headfirst/models/headfirst-demo-bf16/config.json")
+        assert on_node("node1", "docker ps --quiet --filter name=neighbour")
+        assert deploy("status", options=["--json"]).returncode == 3
+        again = deploy("down", options=["--plain"])
+        assert again.returncode == 0, again.stderr
+        assert "Nothing was running." in again.stdout
+    finally:
+        on_node("node1", "docker rm --force neighbour")
+    assert bring_up().password == service.password
+    assert all(running(node) for node in ("node1", "node2"))
