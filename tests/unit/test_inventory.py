@@ -49,6 +49,12 @@ def test_ranks_are_the_head_then_the_workers_in_inventory_order(tmp_path: Path) 
     assert cluster.settings.engine_env == {"NCCL_DEBUG": "INFO", "NCCL_IB_TIMEOUT": "22"}
 
 
+def test_known_hosts_are_found_in_the_options_of_ssh(tmp_path: Path) -> None:
+    more = 'ansible_ssh_common_args="-o IdentitiesOnly=yes -o UserKnownHostsFile=/etc/hosts.known"\n'
+    cluster = load([write(tmp_path, GOOD + more)])
+    assert cluster.head.login.known_hosts == "/etc/hosts.known"
+
+
 def test_extra_variables_win(tmp_path: Path) -> None:
     cluster = load([write(tmp_path, GOOD)], ["engine_port=31000", "@" + str(_extra_file(tmp_path))])
     assert cluster.settings.engine_port == 31000

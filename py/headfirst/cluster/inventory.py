@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -198,6 +199,7 @@ def _host(name: str, variables: Mapping[str, Any], paths: tuple[Path, ...]) -> H
         port=int(variables.get("ansible_port") or 22),
         user=str(user) if user else None,
         private_key=str(Path(str(key)).expanduser()) if key else None,
+        known_hosts=_known_hosts(variables),
     )
     return Host(
         name=name,
@@ -212,6 +214,16 @@ def _host(name: str, variables: Mapping[str, Any], paths: tuple[Path, ...]) -> H
         lab_memory=own.lab_memory,
         lab_cpus=own.lab_cpus,
     )
+
+
+def _known_hosts(variables: Mapping[str, Any]) -> str | None:
+    """The file that `-o UserKnownHostsFile=` names in the options that Ansible hands to ssh."""
+    options = " ".join(str(variables.get(f"ansible_ssh_{kind}_args", "")) for kind in ("common", "extra"))
+    for word in shlex.split(options):
+        name, _, value = word.removeprefix("-o").partition("=")
+        if name.lower() == "userknownhostsfile":
+            return str(Path(value).expanduser())
+    return None
 
 
 def _where_any(name: str, paths: tuple[Path, ...]) -> str:

@@ -18,6 +18,7 @@ class Login:
     port: int
     user: str | None
     private_key: str | None
+    known_hosts: str | None
 
 
 @dataclass(frozen=True)

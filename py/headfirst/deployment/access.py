@@ -29,6 +29,13 @@ def _access(host: Host, login: LabAccess | None) -> HostAccess:
             become=True,
         )
     key = Path(host.login.private_key) if host.login.private_key else None
+    known_hosts = Path(host.login.known_hosts) if host.login.known_hosts else None
     return HostAccess(
-        host.name, host.login.host, host.login.user, host.login.port, key, become=host.login.user != "root"
+        host.name,
+        host.login.host,
+        host.login.user,
+        host.login.port,
+        key,
+        known_hosts,
+        become=host.login.user != "root",
     )
