@@ -14,7 +14,8 @@ import pytest
 from headfirst.errors import InputError, NotReadyError
 from headfirst.weights.fetch import Request, fetch
 from headfirst.weights.files import list_files
-from headfirst.weights.manifest import FileRecord, Manifest, parse
+from headfirst.weights.hash_cache import FileRecord
+from headfirst.weights.manifest import Manifest, parse
 from headfirst.weights.progress import Progress
 from headfirst.weights.receive import receive
 from headfirst.weights.serve import CheckpointServer
@@ -68,7 +69,7 @@ def test_a_flipped_byte_with_the_old_time_is_found_by_verify_and_only_that_file_
             file.seek(stat.st_size - 1)
             file.write(bytes([last[0] ^ 1]))
         os.utime(shard, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-        with pytest.raises(NotReadyError, match=f"{SHARD_1}: its sha256 is not the manifest's"):
+        with pytest.raises(NotReadyError, match=f"{SHARD_1}: its hash is not the manifest's"):
             verify(tmp_path / "worker", deep=True)
         sent = server.progress.done
         assert receive(url, tmp_path / "worker", TOKEN, server.manifest.digest)[1] is True

@@ -17,6 +17,7 @@ NAME = "headfirst_node"
 _REQUIREMENTS = (
     "numpy~=2.2",  # FP8 -> BF16
     "httpx~=0.28.1",  # pulls weights from the head
+    "xxhash>=3.5,<5",  # proves files at the speed of memory
     'huggingface_hub>=0.30,<3; extra == "huggingface"',
     'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
 )

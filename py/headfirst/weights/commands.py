@@ -104,7 +104,7 @@ def _served(manifest: Manifest | None) -> Result:
     """What the hosts compare with each other; 16 digits of each file's hash name the file that differs."""
     if manifest is None:
         return {"digest": "", "converted_from": "", "files": {}}
-    files = {name: record.sha256[:16] for name, record in manifest.files.items()}
+    files = {name: record.xxh3[:16] for name, record in manifest.files.items()}
     return {
         "digest": manifest.digest,
         "converted_from": manifest.origin.get("converted_from", ""),

@@ -15,7 +15,7 @@ from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import CONFIG, INDEX, check_checkpoint, read_json
 from headfirst.weights.convert_shard import convert_shard, converted_layout
 from headfirst.weights.files import STATE_FOLDER, claim, list_files, require_space, write_whole
-from headfirst.weights.hash_cache import HashCache
+from headfirst.weights.hash_cache import FileRecord, HashCache
 from headfirst.weights.manifest import MANIFEST, Manifest
 from headfirst.weights.progress import Progress
 from headfirst.weights.recipe import ShardRecipe, block_size, make_recipes
@@ -98,9 +98,9 @@ class _Finished:
         name = recipe.source.path.name
         return self._inputs.get(name) == _fingerprint(recipe) and self._hashes.get(name) is not None
 
-    def add(self, recipe: ShardRecipe, sha256: str) -> None:
+    def add(self, recipe: ShardRecipe, xxh3: str) -> None:
         name = recipe.source.path.name
-        self._hashes.put(name, sha256)
+        self._hashes.put(name, FileRecord(converted_layout(recipe)[2], xxh3))
         self._inputs[name] = _fingerprint(recipe)
         write_whole(self._file, json.dumps(self._inputs).encode())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+import xxhash
 
 from headfirst.weights.files import CHUNK, publish
 from headfirst.weights.fp8 import dequantise, from_bf16
@@ -26,11 +26,11 @@ def converted_layout(recipe: ShardRecipe) -> tuple[bytes, list[Tensor], int]:
 
 
 def convert_shard(recipe: ShardRecipe, target: Path) -> str:
-    """Write the converted shard to `target`, whole or not at all; returns its hex sha256."""
+    """Write the converted shard to `target`, whole or not at all; returns its hex xxh3."""
     header, tensors, _ = converted_layout(recipe)
     copied = {tensor.name: tensor for tensor in recipe.copied}
     scaled = {item.tensor.name: item for item in recipe.scaled}
-    digest = hashlib.sha256()
+    digest = xxhash.xxh3_128()
     part = target.with_name(f".{target.name}.part")
     with recipe.source.path.open("rb") as source, part.open("wb") as out:
 

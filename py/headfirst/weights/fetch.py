@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,12 @@ from headfirst.errors import InputError, NotReadyError
 from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import CONFIG, check_checkpoint
 from headfirst.weights.files import claim, list_files, require_space
+from headfirst.weights.hash_cache import FileRecord, HashCache
+from headfirst.weights.hashing import hash_file
 from headfirst.weights.manifest import MANIFEST, Manifest
 from headfirst.weights.path_source import PathSource
 from headfirst.weights.progress import Progress
-from headfirst.weights.source import Listing, Source
+from headfirst.weights.source import Listing, RemoteFile, Source
 from headfirst.weights.verify import faults, unchanged
 
 SOURCES = ("huggingface", "modelscope", "path")
@@ -169,12 +172,25 @@ def _proven(request: Request, source: Source, listing: Listing, target: Path) ->
 
 
 def _hashed(request: Request, listing: Listing, target: Path) -> tuple[Manifest, list[str]]:
-    names = [file.name for file in listing.files if (target / file.name).is_file()]
-    with Progress("hash") as progress:
-        manifest = manifests.build(target, names, {**request.origin, "pinned": listing.pinned}, progress)
-    wrong = []
-    for file in listing.files:
-        record = manifest.files.get(file.name)
-        if record is None or record.size != file.size or file.sha256 not in (None, record.sha256):
-            wrong.append(file.name)
-    return manifest, wrong
+    cache = HashCache(target)
+    progress = Progress("hash", sum(file.size for file in listing.files))
+
+    def record(file: RemoteFile) -> FileRecord | None:
+        if not (target / file.name).is_file():
+            return None
+        known = cache.get(file.name)
+        if known and (known.sha256 or not file.sha256):
+            progress.add(known.size)
+            return known
+        proof = hash_file(target / file.name, progress.add, with_sha256=file.sha256 is not None)
+        return cache.put(file.name, proof.record)
+
+    with progress, ThreadPoolExecutor(manifests.HASH_THREADS) as pool:
+        found = list(zip(listing.files, pool.map(record, listing.files), strict=True))
+    wrong = [
+        file.name
+        for file, known in found
+        if known is None or known.size != file.size or file.sha256 not in (None, known.sha256)
+    ]
+    records = {file.name: known for file, known in found if known}
+    return Manifest(records, {**request.origin, "pinned": listing.pinned}), wrong

@@ -1,11 +1,9 @@
-"""Files of a checkpoint folder: which ones count, writing them whole or not at all, hashing, free space."""
+"""Files of a checkpoint folder: which ones count, writing them whole or not at all, free space."""
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 from headfirst.errors import InputError, NotReadyError
@@ -61,16 +59,6 @@ def publish(part: Path, path: Path) -> None:
         os.fsync(entry)
     finally:
         os.close(entry)
-
-
-def sha256(path: Path, seen: Callable[[int], object] = lambda _count: None) -> str:
-    """The hex sha256 of a file; `seen` is told the bytes of each chunk."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK):
-            digest.update(chunk)
-            seen(len(chunk))
-    return digest.hexdigest()
 
 
 def require_space(folder: Path, needed: int, purpose: str) -> None:

@@ -1,16 +1,26 @@
-"""Hashes known without reading a file again: its size, mtime and inode are as when it was hashed."""
+"""What is known of files without reading them again: size, mtime and inode are as when they were hashed."""
 
 from __future__ import annotations
 
 import json
 import threading
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from headfirst.weights.files import STATE_FOLDER, write_whole
 
 
+@dataclass(frozen=True)
+class FileRecord:
+    """One file: size in bytes, xxh3 (128 bits) in hex, and the hub's sha256 in hex where it says one."""
+
+    size: int
+    xxh3: str
+    sha256: str | None = None
+
+
 class HashCache:
-    """sha256 by relative path for one folder, kept in `.headfirst/hashes.json`. Safe to use from threads."""
+    """Records by relative path for one folder, kept in `.headfirst/hashes.json`. Safe to use from threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -23,22 +33,25 @@ class HashCache:
             except ValueError:  # only a cache: without it everything is hashed again
                 self._known = {}
 
-    def get(self, name: str) -> str | None:
-        """The hash of `name`, or None where the file is gone or differs from what was hashed."""
-        entry = self._known.get(name)
-        if entry is None or entry[:-1] != self._identity(name):
-            return None
-        return str(entry[-1])
+    def get(self, name: str) -> FileRecord | None:
+        """The record of `name`, or None where the file is gone or differs from what was hashed."""
+        match self._known.get(name):
+            case [*identity, int(size), str(xxh3), str() | None as sha256] if identity == self._identity(
+                name
+            ):
+                return FileRecord(size, xxh3, sha256)
+        return None
 
-    def put(self, name: str, sha256: str) -> None:
-        """Remember the hash of `name` as the file is now, on disk too."""
+    def put(self, name: str, record: FileRecord) -> FileRecord:
+        """Remember the record of `name` as the file is now, on disk too; returns it."""
         with self._lock:
-            self._known[name] = [*self._identity(name), sha256]
+            self._known[name] = [*self._identity(name), *astuple(record)]
             write_whole(self._file, json.dumps(self._known).encode())
+        return record
 
     def _identity(self, name: str) -> list[int]:
         try:
             stat = (self._folder / name).stat()
         except FileNotFoundError:
             return []
-        return [stat.st_size, stat.st_mtime_ns, stat.st_ino]
+        return [stat.st_mtime_ns, stat.st_ino, stat.st_size]

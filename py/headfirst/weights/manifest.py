@@ -1,4 +1,4 @@
-"""The manifest of a checkpoint folder: size and sha256 of every file.
+"""The manifest of a checkpoint folder: size and hashes of every file.
 
 It is written last, so a folder is complete if and only if it has one; it travels with the copy, and every
 node proves its files against it.
@@ -10,25 +10,18 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from os import cpu_count
 from pathlib import Path, PurePosixPath
 
 from headfirst.errors import NotReadyError
-from headfirst.weights.files import sha256, write_whole
-from headfirst.weights.hash_cache import HashCache
+from headfirst.weights.files import write_whole
+from headfirst.weights.hash_cache import FileRecord, HashCache
+from headfirst.weights.hashing import fingerprint
 from headfirst.weights.progress import Progress
 
 MANIFEST = "headfirst-manifest.json"
 HASH_THREADS = min(8, cpu_count() or 1)
-
-
-@dataclass(frozen=True)
-class FileRecord:
-    """One file: size in bytes and hex sha256."""
-
-    size: int
-    sha256: str
 
 
 @dataclass(frozen=True)
@@ -40,8 +33,8 @@ class Manifest:
 
     @property
     def digest(self) -> str:
-        """One hash of all names, sizes and hashes: equal if and only if the checkpoints are equal."""
-        lines = [f"{record.sha256} {record.size} {name}\n" for name, record in sorted(self.files.items())]
+        """One hash of all names, sizes and xxh3: equal if and only if the checkpoints are equal."""
+        lines = [f"{record.xxh3} {record.size} {name}\n" for name, record in sorted(self.files.items())]
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
     @property
@@ -51,10 +44,7 @@ class Manifest:
 
     def dumps(self) -> bytes:
         """The manifest as it is kept and sent."""
-        files = {
-            name: {"size": record.size, "sha256": record.sha256}
-            for name, record in sorted(self.files.items())
-        }
+        files = {name: asdict(record) for name, record in sorted(self.files.items())}
         return (json.dumps({"origin": dict(self.origin), "files": files}, indent=1) + "\n").encode()
 
 
@@ -62,7 +52,10 @@ def parse(data: bytes, where: str) -> Manifest:
     """Read a manifest; NotReadyError where it is none, or names a path outside its folder."""
     try:
         document = json.loads(data)
-        files = {name: FileRecord(int(e["size"]), str(e["sha256"])) for name, e in document["files"].items()}
+        files = {
+            name: FileRecord(int(entry["size"]), str(entry["xxh3"]), entry["sha256"])
+            for name, entry in document["files"].items()
+        }
         origin = {str(key): str(value) for key, value in document["origin"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotReadyError("this is not a manifest of a checkpoint", where=where) from error
@@ -94,14 +87,11 @@ def build(folder: Path, names: Sequence[str], origin: Mapping[str, str], progres
     cache = HashCache(folder)
 
     def record(name: str) -> FileRecord:
-        size = (folder / name).stat().st_size
         known = cache.get(name)
-        if known is None:
-            known = sha256(folder / name, progress.add)
-            cache.put(name, known)
-        else:
-            progress.add(size)
-        return FileRecord(size, known)
+        if known:
+            progress.add(known.size)
+            return known
+        return cache.put(name, fingerprint(folder / name, progress.add))
 
     progress.total = sum((folder / name).stat().st_size for name in names)
     with ThreadPoolExecutor(HASH_THREADS) as pool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 import time
@@ -12,10 +11,12 @@ from typing import BinaryIO, TypeVar
 from urllib.parse import quote
 
 import httpx
+import xxhash
 
 from headfirst.errors import NotReadyError
 from headfirst.weights.files import CHUNK
-from headfirst.weights.manifest import FileRecord, Manifest, parse
+from headfirst.weights.hash_cache import FileRecord
+from headfirst.weights.manifest import Manifest, parse
 
 _Result = TypeVar("_Result")
 _ATTEMPTS = 3
@@ -65,7 +66,7 @@ class Peer:
         raise NotReadyError(f"{name} arrives with other bytes than the manifest says", where=self._url)
 
     def _complete(self, name: str, record: FileRecord, file: BinaryIO, seen: Callable[[int], object]) -> bool:
-        digest = hashlib.sha256()
+        digest = xxhash.xxh3_128()
         file.seek(0)
         while chunk := file.read(CHUNK):
             digest.update(chunk)
@@ -87,7 +88,7 @@ class Peer:
             self._patiently(append)
         file.flush()
         os.fsync(file.fileno())
-        return self.stop.is_set() or digest.hexdigest() == record.sha256
+        return self.stop.is_set() or digest.hexdigest() == record.xxh3
 
     def _patiently(self, action: Callable[[], _Result]) -> _Result:
         self._heard = time.monotonic()

@@ -9,8 +9,8 @@ from pathlib import Path
 from headfirst.errors import NotReadyError
 from headfirst.weights import manifest as manifests
 from headfirst.weights.files import STATE_FOLDER, claim, list_files, publish, require_space
-from headfirst.weights.hash_cache import HashCache
-from headfirst.weights.manifest import MANIFEST, FileRecord, Manifest
+from headfirst.weights.hash_cache import FileRecord, HashCache
+from headfirst.weights.manifest import MANIFEST, Manifest
 from headfirst.weights.peer import Peer
 from headfirst.weights.progress import Progress
 from headfirst.weights.verify import faults
@@ -81,7 +81,7 @@ def _pull_all(peer: Peer, files: Mapping[str, FileRecord], target: Path, progres
         if not peer.stop.is_set():
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             publish(_part(target, name), target / name)
-            cache.put(name, record.sha256)
+            cache.put(name, record)
 
     with ThreadPoolExecutor(_STREAMS) as pool:
         for _ in pool.map(pull, files.items()):

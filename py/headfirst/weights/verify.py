@@ -7,16 +7,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headfirst.errors import NotReadyError
-from headfirst.weights.files import sha256
-from headfirst.weights.hash_cache import HashCache
-from headfirst.weights.manifest import HASH_THREADS, FileRecord, Manifest, load
+from headfirst.weights.hash_cache import FileRecord, HashCache
+from headfirst.weights.hashing import fingerprint
+from headfirst.weights.manifest import HASH_THREADS, Manifest, load
 from headfirst.weights.progress import Progress
 
 
 def unchanged(folder: Path, manifest: Manifest) -> bool:
     """Whether every file is as when it was last hashed, and that hash is the manifest's. Reads no file."""
     cache = HashCache(folder)
-    return all(cache.get(name) == record.sha256 for name, record in manifest.files.items())
+    return all(_same(cache.get(name), record) for name, record in manifest.files.items())
 
 
 def faults(folder: Path, manifest: Manifest, progress: Progress, *, deep: bool = False) -> Mapping[str, str]:
@@ -35,16 +35,21 @@ def faults(folder: Path, manifest: Manifest, progress: Progress, *, deep: bool =
             return f"{path.stat().st_size} bytes instead of {record.size}"
         known = None if deep else cache.get(name)
         if known is None:
-            known = sha256(path, progress.add)
-            cache.put(name, known)
+            known = fingerprint(path, progress.add)
+            # Equal bytes have the equal sha256, whoever computed it.
+            known = cache.put(name, record if _same(known, record) else known)
         else:
             progress.add(record.size)
-        return None if known == record.sha256 else "its sha256 is not the manifest's"
+        return None if _same(known, record) else "its hash is not the manifest's"
 
     progress.total = manifest.size
     with ThreadPoolExecutor(HASH_THREADS) as pool:
         found = zip(manifest.files, pool.map(fault, manifest.files.items()), strict=True)
         return {name: why for name, why in found if why}
+
+
+def _same(known: FileRecord | None, record: FileRecord) -> bool:
+    return known is not None and (known.size, known.xxh3) == (record.size, record.xxh3)
 
 
 def verify(folder: Path, *, deep: bool = False) -> Manifest:
