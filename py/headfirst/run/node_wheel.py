@@ -16,6 +16,7 @@ import headfirst
 NAME = "headfirst_node"
 _REQUIREMENTS = (
     "numpy~=2.2",  # FP8 -> BF16
+    "libtorrent>=2.1.1,<2.2",  # weights between nodes
     "httpx~=0.28.1",  # pulls weights from the head
     "xxhash>=3.5,<5",  # proves files at the speed of memory
     'huggingface_hub>=0.30,<3; extra == "huggingface"',
