@@ -23,7 +23,8 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Show ranks, memory fit, environment and the docker run line of every node. Needs no SSH."""
-    prepared = prepare(options.inventories(inventory, inventory_option), extra_vars or [], probe=probe)
+    inventories = options.inventories(inventory, inventory_option)
+    prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe)
     if as_json:
         typer.echo(prepared.plan.model_dump_json(indent=2))
     else:

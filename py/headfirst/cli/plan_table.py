@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.plan.types import Fit, Plan
+from headfirst.plan.types import Fit, Plan, WeightsTime
 
 GB, GIB = 10**9, 2**30
 
@@ -34,6 +34,7 @@ def print_plan(plan: Plan) -> None:
         f"FP8 → BF16: yes, {weights.served_bytes / GB:,.1f} GB" if plan.convert_to_bf16 else "FP8 → BF16: no"
     )
     console.print(f"{to_bf16}. {escape(plan.convert_reason)}", soft_wrap=True)
+    _print_time(console, weights.time)
     _print_fit(console, plan.fit)
     table = Table("rank", "host", "address", "ports", box=None, title="Nodes", title_justify="left")
     for node in plan.nodes:
@@ -44,6 +45,25 @@ def print_plan(plan: Plan) -> None:
     for node in plan.nodes:
         _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run, node.image)
     _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run, plan.webui.image)
+
+
+def _print_time(console: Console, time: WeightsTime) -> None:
+    alone = f" One step and one node at a time: {_about(time.documented_seconds)}."
+    console.print(
+        f"Weights in about {_about(time.seconds)}; bottleneck is {escape(time.reason)}."
+        + (alone if time.documented_seconds > time.seconds else ""),
+        soft_wrap=True,
+    )
+    known: dict[str, list[str]] = {}
+    for rate in time.rates:
+        known.setdefault(rate.known, []).append(f"{rate.what} {rate.text}")
+    listed = "; ".join(f"{how}: {', '.join(rates)}" for how, rates in known.items())
+    better = "; set download_rate, network_rate, disk_rate, or use --probe" if "assumed" in known else ""
+    console.print(f"  Rates {escape(listed)}{better}", soft_wrap=True)
+
+
+def _about(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
 def _print_fit(console: Console, fit: Fit) -> None:

@@ -210,6 +210,8 @@ def _host(name: str, variables: Mapping[str, Any], paths: tuple[Path, ...]) -> H
         nic=own.nic,
         hca=own.hca,
         ib_gid_index=own.ib_gid_index,
+        network_rate=own.network_rate,
+        disk_rate=own.disk_rate,
         lab=own.lab,
         lab_memory=own.lab_memory,
         lab_cpus=own.lab_cpus,

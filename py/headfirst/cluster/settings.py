@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, Literal
@@ -33,10 +34,27 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
+_RATE = re.compile(r"(\d+(?:\.\d+)?)([kmgt]?)(bit|byte)(?:/s)?", re.IGNORECASE)
+_POWER = {"": 0, "k": 3, "m": 6, "g": 9, "t": 12}
+
+
+def _rate(value: Any) -> Any:
+    """`10gbit` or `500mbyte` a second to bytes a second; a bare b or B is refused: it is read as either."""
+    match = _RATE.fullmatch(str(value).strip())
+    if match is None:
+        raise ValueError("a rate is a number and a unit, such as 10gbit or 500mbyte (a second, k = 1000)")
+    number, power, unit = match.groups()
+    rate = round(float(number) * 10 ** _POWER[power.lower()] / (8 if unit.lower() == "bit" else 1))
+    if rate == 0:
+        raise ValueError("a rate must be more than zero")
+    return rate
+
+
 Words = Annotated[list[str], BeforeValidator(_words)]
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
 Text = Annotated[str, BeforeValidator(_text)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+Rate = Annotated[int, BeforeValidator(_rate)]  # bytes a second
 Bytes = Annotated[str, BeforeValidator(_text), Field(pattern=r"^\d+(\.\d+)?[kmgKMG]?$")]
 
 
@@ -62,6 +80,10 @@ class ClusterSettings(BaseModel):
     weights_dir: Annotated[str, Field(pattern=r"^/")] = Field(
         "/var/lib/headfirst/models",
         description="Folder for checkpoints on every node; give it a fast, large disk.",
+    )
+    keep_fp8: bool = Field(False, description="Keep the FP8 checkpoint where it is converted to BF16.")
+    download_rate: Rate | None = Field(
+        None, description="The head's line to the hub, e.g. 1gbit; `deploy plan` reckons with it."
     )
     engine: Literal["sglang"] = "sglang"
     engine_device: Literal["cuda", "cpu"] = "cuda"
@@ -97,6 +119,12 @@ class HostSettings(BaseModel):
     nic: Text | None = Field(None, description="Interface that holds `address`.")
     hca: Text | None = Field(None, description="RDMA devices, e.g. mlx5_1,mlx5_2.")
     ib_gid_index: int | None = Field(None, ge=0, description="GID index of RoCE v2 with IPv4.")
+    network_rate: Rate | None = Field(
+        None, description="The link of `nic`, e.g. 25gbit; `deploy plan` reckons with it."
+    )
+    disk_rate: Rate | None = Field(
+        None, description="What the disk of weights_dir keeps up, e.g. 3gbyte; `deploy plan` reckons with it."
+    )
     lab: bool = Field(False, description="This host is a node to be made on this machine.")
     lab_memory: Bytes | None = None
     lab_cpus: float | None = Field(None, gt=0)

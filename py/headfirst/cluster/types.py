@@ -23,7 +23,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Host:
-    """One server. `address` is the IPv4 address the ranks use among themselves."""
+    """One server. `address` is the IPv4 address the ranks use among themselves; rates are bytes a second."""
 
     name: str
     address: str
@@ -33,9 +33,15 @@ class Host:
     nic: str | None
     hca: str | None
     ib_gid_index: int | None
+    network_rate: int | None
+    disk_rate: int | None
     lab: bool
     lab_memory: str | None
     lab_cpus: float | None
+    # Facts that only the host itself knows; None until it was asked (deployment/probe.py).
+    link_rate: int | None = None  # what the driver of `nic` says
+    cores: int | None = None
+    memory_bytes: int | None = None
 
 
 @dataclass(frozen=True)

@@ -29,10 +29,15 @@ class Prepared:
     plan: Plan
 
 
-def prepare(inventories: Sequence[Path], extra_vars: Sequence[str], *, probe: bool) -> Prepared:
-    """Read the inventory and make the plan; with `probe`, ask the hosts for what the inventory omits."""
+def prepare(
+    inventories: Sequence[Path], extra_vars: Sequence[str], *, probe: bool, rates: bool = False
+) -> Prepared:
+    """Read the inventory and make the plan; with `probe`, ask the hosts for what the inventory omits.
+
+    `rates`: ask also where only the estimate of the weights' time would gain.
+    """
     cluster = load(inventories, extra_vars)
-    if probe and lacks_facts(cluster):
+    if probe and (rates or lacks_facts(cluster)):
         cluster = probe_hosts(cluster, extra_vars)
     return Prepared(cluster, build(cluster, _describe(cluster, probe=probe)))
 

@@ -1,4 +1,4 @@
-"""Asks the hosts over SSH for what an inventory may leave out: GPUs, and the interface of the address."""
+"""Asks the hosts over SSH for what an inventory may leave out: GPUs, interfaces, cores, memory."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.stages import run_stages
 from headfirst.run.quiet import QuietReporter
+
+MBIT = 10**6 // 8  # bytes
 
 
 def lacks_facts(cluster: Cluster) -> bool:
@@ -44,4 +46,7 @@ def _with_facts(host: Host, facts: dict[str, Any]) -> Host:
         gpus=len(gpus) if host.gpus is None else host.gpus,
         gpu=host.gpu or (gpus[0] if gpus else None),
         nic=host.nic or facts.get("nic"),
+        link_rate=facts.get("link_mbit", 0) * MBIT or None,
+        cores=facts.get("cores"),
+        memory_bytes=facts.get("memory_bytes"),
     )

@@ -47,15 +47,11 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     return {
         "check_ports": ports + ([plan.webui.port] if host is cluster.webui else []),
         "check_disk_path": cluster.settings.weights_dir if is_rank else "/var/lib/headfirst",
-        # Every node holds the source and, if converted, the served copy; a tenth more for images and logs.
-        "check_min_disk_gb": round(_disk_bytes(plan) * 1.1 / GB, 1) if is_rank else 0,
+        # A tenth more for images and logs.
+        "check_min_disk_gb": round(plan.weights.disk_bytes * 1.1 / GB, 1) if is_rank else 0,
         "check_address": host.address,
         "check_peers": [peer.address for peer in cluster.hosts if peer is not host],
     }
-
-
-def _disk_bytes(plan: Plan) -> int:
-    return plan.weights.served_bytes + (plan.weights.source_bytes if plan.convert_to_bf16 else 0)
 
 
 def _image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
@@ -91,6 +87,7 @@ def _weights(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict
         "weights_dir": cluster.settings.weights_dir,
         "weights_name": plan.weights.directory.rpartition("/")[2],
         "weights_convert_to_bf16": plan.convert_to_bf16,
+        "weights_keep_fp8": plan.weights.keep_fp8,
         "weights_is_head": node.rank == 0,
         "weights_head_address": cluster.head.address,
         "weights_peers": [worker.address for worker in cluster.workers],

@@ -88,6 +88,12 @@ class Checkpoint(_Frozen):
         """Bytes on disk after FP8 -> BF16: FP8 tensors double, their scales go, the rest stays."""
         return self.total_bytes + self.fp8_bytes - self.scale_bytes
 
+    @property
+    def largest_shard_bytes(self) -> int:
+        """The largest weight file; where sizes are not known, their mean."""
+        known = [shard.bytes for shard in self.shards if shard.bytes is not None]
+        return max(known, default=-(-self.total_bytes // max(1, len(self.shards))))
+
 
 def from_config(
     config: Mapping[str, Any],

@@ -14,6 +14,8 @@ from headfirst.plan import gpus, parallel, precision, webui
 from headfirst.plan.docker_run import docker_run
 from headfirst.plan.fit import fit
 from headfirst.plan.gpus import Gpu
+from headfirst.plan.rates import rates
+from headfirst.plan.transfer import Job, estimate
 from headfirst.plan.types import Node, Plan, Weights
 
 ENGINE_CONTAINER = "headfirst-engine"
@@ -129,13 +131,32 @@ def _machines(cluster: Cluster) -> parallel.Machines:
 def _weights(cluster: Cluster, checkpoint: Checkpoint, *, convert: bool) -> Weights:
     settings = cluster.settings
     name = checkpoint.id.rstrip("/").rpartition("/")[2]
+    job = _weights_job(cluster, checkpoint, convert=convert)
+    keep_fp8 = convert and settings.keep_fp8
+    passing = job.source_bytes if keep_fp8 else job.at_once_bytes
     return Weights(
         model=checkpoint.id,
         source=settings.model_source,
         revision=settings.model_revision,
         directory=f"{settings.weights_dir.rstrip('/')}/{name}{'-bf16' if convert else ''}",
+        source_bytes=job.source_bytes,
+        served_bytes=job.served_bytes,
+        keep_fp8=keep_fp8,
+        disk_bytes=job.served_bytes + (passing if convert else 0),
+        time=estimate(job, rates(cluster, from_hub=job.from_hub, convert=convert)),
+    )
+
+
+def _weights_job(cluster: Cluster, checkpoint: Checkpoint, *, convert: bool) -> Job:
+    memories = [host.memory_bytes for host in cluster.ranks if host.memory_bytes]
+    return Job(
         source_bytes=checkpoint.total_bytes,
         served_bytes=checkpoint.bf16_bytes if convert else checkpoint.total_bytes,
+        largest_shard_bytes=checkpoint.largest_shard_bytes,
+        nodes=len(cluster.ranks),
+        convert=convert,
+        from_hub=cluster.settings.model_source in ("modelscope", "huggingface"),
+        memory_bytes=min(memories, default=None),
     )
 
 

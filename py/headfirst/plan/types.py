@@ -5,6 +5,8 @@ Bytes are plain integers; addresses are IPv4 strings; `argv` and `docker_run` ar
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -28,8 +30,28 @@ class Fit(_Frozen):
     terms: dict[str, int]
 
 
+class Rate(_Frozen):
+    """What the slowest link, disk or processor of its kind does, and how that is known."""
+
+    what: Literal["download", "network", "disk", "processor"]
+    bytes_per_second: float
+    text: str  # as a person says it: `25 Gbit/s at node2`, `64 cores`
+    known: Literal["given", "measured", "assumed"]
+
+
+class WeightsTime(_Frozen):
+    """How long the weights take until every node has proven its copy (see plan/transfer.py)."""
+
+    seconds: float
+    stages: dict[str, float]  # seconds of each stage alone: fetch, broadcast, convert or verify, disk
+    bottleneck: str  # the stage that takes longest
+    reason: str
+    documented_seconds: float  # download, convert on the head, copy to one node after the other
+    rates: list[Rate]
+
+
 class Weights(_Frozen):
-    """Where the checkpoint comes from, where it lies on every node, and what it needs on disk."""
+    """Where the checkpoint comes from, where it lies on every node, and what it needs on disk and in time."""
 
     model: str
     source: str  # modelscope | huggingface | path
@@ -37,6 +59,9 @@ class Weights(_Frozen):
     directory: str  # folder that the engine serves from, the same on every node
     source_bytes: int
     served_bytes: int
+    keep_fp8: bool  # the source stays beside the converted checkpoint
+    disk_bytes: int  # the most that lies on a node's disk at a time
+    time: WeightsTime
 
 
 class Node(_Frozen):

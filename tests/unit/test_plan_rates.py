@@ -1,0 +1,144 @@
+"""Rates and plan: what is given, measured or assumed, and what the plan makes of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from headfirst.cli.plan_table import print_plan
+from headfirst.cluster.inventory import load
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster
+from headfirst.deployment import probe
+from headfirst.deployment.artifacts import Artifacts
+from headfirst.deployment.role_vars import check_vars, role_vars
+from headfirst.errors import InputError
+from headfirst.model import catalogue
+from headfirst.plan.build import build
+from headfirst.plan.rates import GBIT, rates
+from headfirst.plan.types import Plan
+
+ROOT = Path(__file__).resolve().parents[2]
+GB = 10**9
+
+
+def cluster(*extra: str, inventory: str = "a100x4.ini") -> Cluster:
+    return load([ROOT / "inventories" / inventory], extra)
+
+
+def plan(made: Cluster) -> Plan:
+    described = catalogue.lookup("deepseek-ai/DeepSeek-R1")
+    assert described is not None
+    return build(made, described)
+
+
+def known(made: Cluster) -> dict[str, tuple[str, str]]:
+    return {rate.what: (rate.text, rate.known) for rate in rates(made, from_hub=True, convert=True)}
+
+
+def test_rates_are_assumed_where_nobody_says() -> None:
+    assert known(cluster()) == {
+        "download": ("1 Gbit/s", "assumed"),
+        "network": ("10 Gbit/s", "assumed"),
+        "disk": ("2 GB/s", "assumed"),
+        "processor": ("32 cores", "assumed"),
+    }
+
+
+def test_rates_that_are_given_win_over_facts_and_the_slowest_host_counts() -> None:
+    made = cluster("download_rate=500mbit", "disk_rate=2.5Gbyte/s")
+    hosts = [replace(host, link_rate=100 * GBIT, cores=64) for host in made.ranks]
+    hosts[1] = replace(hosts[1], link_rate=25 * GBIT)
+    hosts[2] = replace(hosts[2], network_rate=GBIT // 4)
+    assert known(replace(made, head=hosts[0], workers=tuple(hosts[1:]))) == {
+        "download": ("500 Mbit/s", "given"),
+        "network": ("250 Mbit/s at node03", "given"),
+        "disk": ("2.5 GB/s", "given"),
+        "processor": ("64 cores", "measured"),
+    }
+    assert known(replace(made, head=hosts[0], workers=tuple(hosts[1:2])))["network"] == (
+        "25 Gbit/s at node02",
+        "measured",
+    )
+
+
+@pytest.mark.parametrize(
+    "text", ["10", "10g", "10Gb", "10GB", "gbit", "1,5gbit", "-1gbit", "0gbit", "1 gibit"]
+)
+def test_a_rate_without_a_clear_unit_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="rate") as caught:
+        cluster(json.dumps({"download_rate": text}))
+    assert "docs/inventory.md" in str(caught.value)
+
+
+def test_the_plan_carries_the_time() -> None:
+    weights = plan(cluster("download_rate=10gbit", "network_rate=25gbit", "disk_rate=3gbyte")).weights
+    assert weights.time.bottleneck == "disk"
+    assert weights.time.seconds == pytest.approx(12.2 * 60, rel=0.01)
+    assert weights.time.documented_seconds > 3 * weights.time.seconds
+
+
+def test_the_time_is_printed_with_its_bottleneck_and_how_it_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_plan(plan(cluster("network_rate=25gbit")))
+    printed = capsys.readouterr().out
+    assert "Weights in about 99 min; bottleneck is the download: 688.6 GB at 1 Gbit/s." in printed
+    assert "One step and one node at a time: 149 min." in printed
+    assert "assumed: download 1 Gbit/s, disk 2 GB/s, processor 32 cores" in printed
+    assert "given: network 25 Gbit/s" in printed
+
+
+def test_one_node_that_converts_nothing_has_nothing_to_compare_with(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_plan(plan(cluster(inventory="h200x1.ini")))
+    assert "at a time" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("keep", "needed"), [("no", 1369 + 34), ("yes", 1369 + 689)])
+def test_the_fp8_copy_takes_space_only_while_it_passes(keep: str, needed: int) -> None:
+    made = cluster(f"keep_fp8={keep}")
+    whole = plan(made)
+    assert check_vars(made, whole)["node02"]["check_min_disk_gb"] == pytest.approx(needed * 1.1, rel=1e-3)
+    variables = role_vars(made, whole, Secrets(), Artifacts(None, None, Path("/none")))
+    assert [found["weights_keep_fp8"] for found in variables.values()] == [keep == "yes"] * 4
+
+
+def test_nothing_but_the_checkpoint_takes_space_where_nothing_is_converted() -> None:
+    whole = plan(cluster("keep_fp8=yes", inventory="h100x2.ini"))
+    assert whole.weights.disk_bytes == whole.weights.source_bytes
+    assert not whole.weights.keep_fp8
+
+
+def test_facts_of_the_hosts_become_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = {"gpus": [], "nic": "ens1", "link_mbit": 200_000, "cores": 48, "memory_bytes": 16 * GB}
+    slow = facts | {"link_mbit": 0}
+    answers = {"node01": facts, "node02": facts, "node03": slow, "node04": facts}
+    monkeypatch.setattr(probe, "run_stages", lambda *_: SimpleNamespace(stats=answers))
+    probed = probe.probe_hosts(cluster(), [])
+    assert known(probed)["network"] == ("10 Gbit/s at node03", "assumed")
+    assert known(probed)["processor"] == ("48 cores", "measured")
+    assert probed.head.link_rate == 200 * GBIT
+    # Eight shards of R1 need 34 GB: its disks read again what such nodes cannot keep.
+    assert plan(probed).weights.time.stages["disk"] == pytest.approx((689 * 3 + 1369) / 2, rel=1e-3)
+
+
+def test_the_probe_tells_cores_memory_and_no_rate_of_a_link_without_one() -> None:
+    answer = subprocess.run(
+        [sys.executable, ROOT / "plugins" / "modules" / "host_probe.py"],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": {"address": "127.0.0.1"}}),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    facts = json.loads(answer.stdout)
+    assert facts["nic"] == "lo"
+    assert facts["link_mbit"] == 0
+    assert facts["cores"] >= 1
+    assert facts["memory_bytes"] > GB // 2
