@@ -20,7 +20,7 @@ ASSUMED_CORES = 32
 # and BitTorrent's tree, the sockets, and reading, converting and writing a shard.
 HASH_COST = 1.4
 SEND_COST = 2.0
-CONVERT_COST = 1.3
+CONVERT_COST = 1.0
 
 
 def rates(cluster: Cluster, *, from_hub: bool, convert: bool) -> list[Rate]:
