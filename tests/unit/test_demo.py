@@ -201,7 +201,7 @@ def e4m3_values() -> npt.NDArray[np.float32]:
 
 
 def test_the_converter_gives_what_the_formula_gives(tmp_path: Path) -> None:
-    convert(FOLDER, tmp_path / "bf16", processes=1)
+    convert(FOLDER, tmp_path / "bf16", threads=1)
     before, after = read_raw(FOLDER), read_raw(tmp_path / "bf16")
     assert set(after) == {name for name in before if not name.endswith("_scale_inv")}
     for name, (dtype, shape, data) in after.items():

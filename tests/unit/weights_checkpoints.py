@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors.numpy import load_file, save_file
 
+SHARD_1, SHARD_2 = "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 Array = npt.NDArray[np.generic]
 FP8 = np.dtype(ml_dtypes.float8_e4m3fn)
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -63,3 +64,27 @@ def write_checkpoint(
 def load(path: Path) -> dict[str, Array]:
     """Tensors of a shard, by the safetensors library."""
     return dict(load_file(path))
+
+
+def bits_equal(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    """Equal bit for bit; NaNs are equal to each other whatever their payload."""
+    nan = np.isnan(theirs.view(BF16).astype(np.float32))
+    return bool((np.isnan(ours.view(BF16).astype(np.float32)) == nan).all() and (ours == theirs)[~nan].all())
+
+
+def two_shards() -> dict[str, dict[str, Array]]:
+    rng = np.random.default_rng(7)
+    return {
+        SHARD_1: {
+            "model.layers.0.mlp.gate_proj.weight": fp8_weight(576, 300, 1),
+            "model.layers.0.mlp.gate.e_score_correction_bias": rng.normal(size=9).astype(np.float32),
+            "model.norm.weight": rng.normal(size=33).astype(np.float32).astype(BF16),
+            "model.layers.61.eh_proj.weight": fp8_weight(128, 256, 2),
+            "model.layers.61.eh_proj.weight_scale_inv": scales(128, 256, 2),
+        },
+        SHARD_2: {
+            # The scale of a weight in the other shard.
+            "model.layers.0.mlp.gate_proj.weight_scale_inv": scales(576, 300, 1),
+            "lm_head.weight": rng.normal(size=(4, 8)).astype(np.float16),
+        },
+    }

@@ -16,6 +16,7 @@ import headfirst
 NAME = "headfirst_node"
 _REQUIREMENTS = (
     "numpy~=2.2",  # FP8 -> BF16
+    "numba~=0.68",  # the same, as machine code without the GIL
     "libtorrent>=2.1.1,<2.2",  # weights between nodes
     "httpx~=0.28.1",  # pulls weights from the head
     "xxhash>=3.5,<5",  # proves files at the speed of memory

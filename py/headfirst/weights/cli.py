@@ -67,7 +67,10 @@ def _parser() -> ArgumentParser:
     convert = add("convert", help="make a BF16 copy of an FP8 checkpoint")
     convert.add_argument("source", type=Path)
     convert.add_argument("target", type=Path)
-    convert.add_argument("--processes", type=int, help="shards at a time (default: one per two cores)")
+    convert.add_argument("--threads", type=int, help="shards at a time (default: one per core)")
+    convert.add_argument(
+        "--drop-source", action="store_true", help="remove each FP8 shard once nothing needs it any more"
+    )
     convert.set_defaults(run=commands.run_convert)
 
     manifest = add("manifest", help="hash a checkpoint and write its manifest into it")

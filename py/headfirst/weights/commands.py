@@ -35,7 +35,9 @@ def run_fetch(arguments: Namespace) -> Result:
 
 def run_convert(arguments: Namespace) -> Result:
     """Convert FP8 to BF16."""
-    manifest, changed = convert(arguments.source, arguments.target, arguments.processes)
+    manifest, changed = convert(
+        arguments.source, arguments.target, arguments.threads, keep_source=not arguments.drop_source
+    )
     return _say(manifest, changed, arguments.target)
 
 

@@ -2,53 +2,71 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from concurrent.futures.process import BrokenProcessPool
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst.errors import HeadfirstError, InputError
+from headfirst.errors import InputError, NotReadyError
 from headfirst.weights import manifest as manifests
-from headfirst.weights.checkpoint_check import CONFIG, INDEX, check_checkpoint, read_json
-from headfirst.weights.convert_shard import convert_shard, converted_layout
-from headfirst.weights.files import STATE_FOLDER, claim, list_files, require_space, write_whole
-from headfirst.weights.hash_cache import FileRecord, HashCache
+from headfirst.weights.checkpoint_check import check_checkpoint, read_index
+from headfirst.weights.convert_others import copy_others
+from headfirst.weights.convert_shard import Converted, convert_shard, converted_size
+from headfirst.weights.files import claim, list_files, require_space
+from headfirst.weights.finished import Finished
+from headfirst.weights.hash_cache import HashCache
 from headfirst.weights.manifest import MANIFEST, Manifest
 from headfirst.weights.progress import Progress
-from headfirst.weights.recipe import ShardRecipe, block_size, make_recipes
+from headfirst.weights.recipe import SCALE_SUFFIX, ShardRecipe, block_size, make_recipe, scale_homes
+from headfirst.weights.safetensors_io import read_shard
+from headfirst.weights.samples import file_state
 
-_FORMAT = "1"
-"""Raise it when the converter writes other bytes: finished shards of an older one are then made again."""
+MOST_THREADS = 64
+"""So that memory stays below 512 MiB on any machine: each thread holds about 3 MiB."""
 
 
-def convert(source: Path, target: Path, processes: int | None = None) -> tuple[Manifest, bool]:
+@dataclass(frozen=True)
+class _Plan:
+    """`homes`: the other shards each shard needs; `outputs`: the shards that have more than scales."""
+
+    homes: Mapping[str, frozenset[str]]
+    outputs: Sequence[str]
+
+    def inputs(self, source: Path, shard: str) -> dict[str, str]:
+        """State by name of the files that `shard` is made from."""
+        return {name: file_state(source / name) for name in sorted({shard, *self.homes[shard]})}
+
+
+def convert(
+    source: Path, target: Path, threads: int | None = None, *, keep_source: bool = True
+) -> tuple[Manifest, bool]:
     """Make `target` the BF16 form of the FP8 checkpoint `source`.
 
-    Finished shards whose source is unchanged are kept. `processes` work in parallel (default: one per two
-    cores), each with a few MiB of memory. Returns the manifest of `target` and whether anything was done.
+    Finished shards whose source is unchanged are kept. `threads` convert one shard each at a time (default:
+    one per core). Without `keep_source` each FP8 shard is removed when it, and every shard that needs its
+    scales, is converted. Returns the manifest of `target` and whether anything was done.
     """
-    shards = check_checkpoint(source)
-    recipes = [
-        recipe for recipe in make_recipes(shards, block_size(source)) if recipe.copied or recipe.scaled
-    ]
     if target.resolve() == source.resolve():
         raise InputError("source and target are the same folder", where=str(target))
+    hashes = HashCache(target)
+    done = Finished(target, hashes)
+    plan = _plan(source, done)
+    block = block_size(source)
+    todo = [name for name in plan.outputs if not done.holds(name, plan.inputs(source, name), block)]
+    recipes = _recipes(source, plan, todo, block)
     claim(target)
     made_from = manifests.load(source)
-    origin = {**made_from.origin, "converted_from": made_from.digest} if made_from else {}
-    done = _Finished(target)
-    todo = [recipe for recipe in recipes if not done.holds(recipe)]
-    sizes = {recipe.source.path.name: converted_layout(recipe)[2] for recipe in recipes}
-    if todo:
+    origin = {**made_from.origin, "converted_from": made_from.digest} if made_from else done.origin
+    workers = max(1, min(threads or len(os.sched_getaffinity(0)), len(recipes), MOST_THREADS))
+    if recipes:
         manifests.discard(target)
-        require_space(target, sum(sizes[recipe.source.path.name] for recipe in todo), "convert to BF16")
-    with Progress("convert", sum(shard.size for shard in shards)) as progress:
-        progress.add(sum(recipe.source.size for recipe in recipes if recipe not in todo))
-        _convert_all(todo, target, done, progress, processes)
-    _copy_others(source, target, sizes, recipes)
+        require_space(target, _space(source, target, recipes, workers, keep_source), "convert to BF16")
+    release = _Release(source, plan, done, origin, set(todo)) if not keep_source else None
+    with Progress("convert", sum(recipe.source.size for recipe in recipes)) as progress:
+        _convert_all(recipes, target, workers, progress.add, done, plan, release)
+    copy_others(source, target, plan.outputs)
     with Progress("hash") as progress:
         names = [name for name in list_files(target) if name != MANIFEST]
         after = manifests.build(target, names, origin, progress)
@@ -58,97 +76,97 @@ def convert(source: Path, target: Path, processes: int | None = None) -> tuple[M
     return after, changed
 
 
+def _plan(source: Path, done: Finished) -> _Plan:
+    """From the headers of all shards; where some were dropped, from the index."""
+    if not done.dropped:
+        weight_map = {name: shard.path.name for shard in check_checkpoint(source) for name in shard.tensors}
+    elif not (weight_map := read_index(source)):  # one file, dropped
+        return _Plan(
+            {shard: names - {shard} for shard, names in done.inputs().items()}, sorted(done.inputs())
+        )
+    outputs = {shard for name, shard in weight_map.items() if not name.endswith(SCALE_SUFFIX)}
+    return _Plan(scale_homes(weight_map), sorted(outputs))
+
+
+def _recipes(source: Path, plan: _Plan, todo: Sequence[str], block: tuple[int, int]) -> list[ShardRecipe]:
+    needed = sorted({*todo, *(home for name in todo for home in plan.homes[name])})
+    if gone := [name for name in needed if not (source / name).is_file()]:
+        raise NotReadyError(
+            f"{len(gone)} FP8 shard(s) must be converted again and are gone: {', '.join(gone[:3])}",
+            where=str(source),
+            hint="Fetch the checkpoint again, then convert.",
+        )
+    shards = {name: read_shard(source / name) for name in needed}
+    made = (
+        make_recipe(shards[name], [shards[home] for home in sorted(plan.homes[name])], block) for name in todo
+    )
+    recipes = [recipe for recipe in made if recipe]
+    if recipes and len(todo) == len(plan.outputs) and not any(recipe.scaled for recipe in recipes):
+        raise InputError(
+            "there is no FP8 tensor to convert",
+            where=str(source),
+            hint="Serve it as it is, without conversion.",
+        )
+    return recipes
+
+
+def _space(
+    source: Path, target: Path, recipes: Sequence[ShardRecipe], workers: int, keep_source: bool
+) -> int:
+    """Bytes that the target's disk must have free."""
+    written = sum(converted_size(recipe) for recipe in recipes)
+    existing = next(folder for folder in (target, *target.parents) if folder.exists())
+    if keep_source or source.stat().st_dev != existing.stat().st_dev:
+        return written
+    sizes = sorted(recipe.source.size for recipe in recipes)
+    return max(0, written - sum(sizes[: -workers or None]))  # the last ones are there until they are done
+
+
+class _Release:
+    """Removes FP8 shards as soon as nothing needs them."""
+
+    def __init__(
+        self, source: Path, plan: _Plan, done: Finished, origin: Mapping[str, str], open_shards: set[str]
+    ) -> None:
+        self._source, self._plan, self._done, self._origin = source, plan, done, origin
+        self._open = open_shards
+        self._left = set(plan.homes)
+        self.sweep()
+
+    def sweep(self, finished: str | None = None) -> None:
+        """Take note that a shard is finished, and remove what can go."""
+        self._open.discard(finished or "")
+        needed = self._open.union(*(self._plan.homes[shard] for shard in self._open))
+        for name in sorted(self._left - needed):
+            self._left.discard(name)
+            if (self._source / name).is_file():
+                manifests.discard(self._source)
+                self._done.drop(self._source / name, self._origin)
+
+
 def _convert_all(
-    recipes: Sequence[ShardRecipe], target: Path, done: _Finished, progress: Progress, processes: int | None
+    recipes: Sequence[ShardRecipe],
+    target: Path,
+    workers: int,
+    seen: Callable[[int], object],
+    done: Finished,
+    plan: _Plan,
+    release: _Release | None,
 ) -> None:
-    workers = min(processes or max(1, (os.cpu_count() or 2) // 2), len(recipes))
-    if workers <= 1:
-        for recipe in recipes:
-            done.add(recipe, convert_shard(recipe, target / recipe.source.path.name))
-            progress.add(recipe.source.size)
-        return
-    with ProcessPoolExecutor(workers) as pool:
-        jobs = {
-            pool.submit(convert_shard, recipe, target / recipe.source.path.name): recipe for recipe in recipes
-        }
+    stop = threading.Event()
+
+    def work(recipe: ShardRecipe) -> tuple[Mapping[str, str], Converted]:
+        inputs = plan.inputs(recipe.source.path.parent, recipe.source.path.name)
+        shard = target / recipe.source.path.name
+        return inputs, convert_shard(recipe, shard, seen=seen, stopped=stop.is_set)
+
+    with ThreadPoolExecutor(workers, "convert") as pool:
+        jobs = {pool.submit(work, recipe): recipe for recipe in recipes}
         try:
             for job in as_completed(jobs):
-                done.add(jobs[job], job.result())
-                progress.add(jobs[job].source.size)
-        except BrokenProcessPool as error:
-            raise HeadfirstError(
-                "a conversion process was killed, probably for want of memory",
-                where=str(target),
-                hint="Run again; finished shards are kept.",
-            ) from error
+                done.add(jobs[job], *job.result())
+                if release:
+                    release.sweep(jobs[job].source.path.name)
         finally:
+            stop.set()
             pool.shutdown(cancel_futures=True)
-
-
-class _Finished:
-    """Which shards of the target are done, and from which state of which files."""
-
-    def __init__(self, target: Path) -> None:
-        self._target = target
-        self._file = target / STATE_FOLDER / "converted.json"
-        self._hashes = HashCache(target)
-        self._inputs: dict[str, object] = dict(read_json(self._file)) if self._file.is_file() else {}
-
-    def holds(self, recipe: ShardRecipe) -> bool:
-        name = recipe.source.path.name
-        return self._inputs.get(name) == _fingerprint(recipe) and self._hashes.get(name) is not None
-
-    def add(self, recipe: ShardRecipe, xxh3: str) -> None:
-        name = recipe.source.path.name
-        self._hashes.put(name, FileRecord(converted_layout(recipe)[2], xxh3))
-        self._inputs[name] = _fingerprint(recipe)
-        write_whole(self._file, json.dumps(self._inputs).encode())
-
-
-def _fingerprint(recipe: ShardRecipe) -> str:
-    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in recipe.inputs]
-    return hashlib.sha256(repr((_FORMAT, recipe.block, stats)).encode()).hexdigest()
-
-
-def _copy_others(
-    source: Path, target: Path, sizes: Mapping[str, int], recipes: Sequence[ShardRecipe]
-) -> None:
-    """Config, index, tokenizer, code: written where they differ; what the source no longer has goes."""
-    wanted = {name: source / name for name in list_files(source) if not _is_shard(name) and name != MANIFEST}
-    written = {CONFIG: _stripped_config(source / CONFIG)}
-    if INDEX in wanted:
-        written[INDEX] = _index(sizes, recipes)
-    stale = set(list_files(target)) - set(wanted) - set(sizes) - {MANIFEST}
-    fresh = [name for name in wanted if not _same(target / name, written.get(name), source / name)]
-    if stale or fresh:
-        manifests.discard(target)
-    for name in fresh:
-        write_whole(target / name, written[name] if name in written else wanted[name].read_bytes())
-    for name in stale:
-        (target / name).unlink()
-
-
-def _same(copy: Path, content: bytes | None, original: Path) -> bool:
-    return copy.is_file() and copy.read_bytes() == (original.read_bytes() if content is None else content)
-
-
-def _is_shard(name: str) -> bool:
-    return "/" not in name and name.endswith(".safetensors")
-
-
-def _stripped_config(path: Path) -> bytes:
-    config = read_json(path)
-    config.pop("quantization_config", None)
-    nested = config.get("text_config")
-    if isinstance(nested, dict):
-        nested.pop("quantization_config", None)
-    return (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def _index(sizes: Mapping[str, int], recipes: Sequence[ShardRecipe]) -> bytes:
-    """The index of the result; `total_size` is the bytes of all tensors, without the headers."""
-    layouts = {recipe.source.path.name: converted_layout(recipe) for recipe in recipes}
-    weight_map = {tensor.name: shard for shard, (_, tensors, _) in layouts.items() for tensor in tensors}
-    total = sum(sizes[shard] - len(header) for shard, (header, _, _) in layouts.items())
-    document = {"metadata": {"total_size": total}, "weight_map": dict(sorted(weight_map.items()))}
-    return (json.dumps(document, indent=2) + "\n").encode()

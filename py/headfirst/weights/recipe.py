@@ -76,49 +76,66 @@ def block_size(folder: Path) -> tuple[int, int]:
     raise InputError("quantization_config names no weight_block_size of two numbers", where=where, hint=_HINT)
 
 
-def make_recipes(shards: Sequence[Shard], block: tuple[int, int]) -> list[ShardRecipe]:
-    """One recipe per shard; InputError, naming the tensor, for anything that is not understood."""
-    homes = {tensor.name: shard for shard in shards for tensor in shard.tensors.values()}
-    recipes = [_recipe(shard, homes, block) for shard in shards]
-    if not any(recipe.scaled for recipe in recipes):
-        raise InputError("there is no FP8 tensor to convert", where=str(shards[0].path.parent), hint=_HINT)
-    return recipes
+def scale_homes(weight_map: Mapping[str, str]) -> dict[str, frozenset[str]]:
+    """Which other shards each shard needs, because they hold scales of its weights.
+
+    `weight_map` is the index: shard by tensor name. So this is known, and what is not understood is refused
+    with the tensor's name (InputError), before any weight has arrived. Whether a weight is FP8 and lacks its
+    scale only its shard's header can say: make_recipe refuses that.
+    """
+    homes: dict[str, set[str]] = {shard: set() for shard in weight_map.values()}
+    for name, home in weight_map.items():
+        if _UNKNOWN_SUFFIX.search(name):
+            raise _refuse(name, home, "its name says a quantisation that is not understood")
+        if name.endswith(SCALE_SUFFIX):
+            weight = name.removesuffix(SCALE_SUFFIX)
+            if weight not in weight_map:
+                raise _refuse(name, home, "it is a scale without a weight")
+            homes[weight_map[weight]].add(home)
+    return {shard: frozenset(others - {shard}) for shard, others in homes.items()}
 
 
-def _recipe(shard: Shard, homes: Mapping[str, Shard], block: tuple[int, int]) -> ShardRecipe:
+def make_recipe(shard: Shard, scale_shards: Sequence[Shard], block: tuple[int, int]) -> ShardRecipe | None:
+    """What to do with `shard`; `scale_shards` are those that `scale_homes` names for it.
+
+    None where nothing is left of it, since it holds only scales. InputError, naming the tensor, for anything
+    that is not understood.
+    """
+    homes = {tensor.name: home for home in (shard, *scale_shards) for tensor in home.tensors.values()}
     copied: list[Tensor] = []
     scaled: list[Scaled] = []
     for tensor in shard.tensors.values():
+        where = str(shard.path)
+        scale_home = homes.get(tensor.name + SCALE_SUFFIX)
         if tensor.dtype in _PACKED_DTYPES or tensor.dtype not in DTYPE_BITS:
-            raise _refuse(tensor, shard, f"type {tensor.dtype} is not understood")
+            raise _refuse(tensor.name, where, f"type {tensor.dtype} is not understood")
         if _UNKNOWN_SUFFIX.search(tensor.name):
-            raise _refuse(tensor, shard, "its name says a quantisation that is not understood")
-        if tensor.name.endswith(SCALE_SUFFIX):
-            weight = tensor.name.removesuffix(SCALE_SUFFIX)
-            if weight not in homes or homes[weight].tensors[weight].dtype != FP8:
-                raise _refuse(tensor, shard, "it is a scale without an FP8 weight")
-        elif tensor.dtype == FP8:
-            scaled.append(_scaled(tensor, shard, homes, block))
-        else:
+            raise _refuse(tensor.name, where, "its name says a quantisation that is not understood")
+        if tensor.dtype == FP8:
+            scaled.append(_scaled(tensor, shard, scale_home, block))
+        elif scale_home is not None:
+            why = f"it is a scale, but its weight is {tensor.dtype} and not {FP8}"
+            raise _refuse(tensor.name + SCALE_SUFFIX, str(scale_home.path), why)
+        elif not tensor.name.endswith(SCALE_SUFFIX):
             copied.append(tensor)
-    return ShardRecipe(shard, block, copied, scaled)
+    return ShardRecipe(shard, block, copied, scaled) if copied or scaled else None
 
 
-def _scaled(tensor: Tensor, shard: Shard, homes: Mapping[str, Shard], block: tuple[int, int]) -> Scaled:
-    name = tensor.name + SCALE_SUFFIX
-    if name not in homes:
-        raise _refuse(tensor, shard, f"its scale {name} is in no shard")
-    scale = homes[name].tensors[name]
+def _scaled(tensor: Tensor, shard: Shard, home: Shard | None, block: tuple[int, int]) -> Scaled:
+    name, where = tensor.name + SCALE_SUFFIX, str(shard.path)
+    if home is None:
+        raise _refuse(tensor.name, where, f"its scale {name} is in no shard")
+    scale = home.tensors[name]
     if scale.dtype not in _SCALE_DTYPES:
-        raise _refuse(scale, homes[name], f"a scale of type {scale.dtype} is not understood")
+        raise _refuse(name, str(home.path), f"a scale of type {scale.dtype} is not understood")
     if len(tensor.shape) != 2:
-        raise _refuse(tensor, shard, f"an FP8 tensor of shape {list(tensor.shape)} is not understood")
+        raise _refuse(tensor.name, where, f"an FP8 tensor of shape {list(tensor.shape)} is not understood")
     expected = tuple(-(-size // step) for size, step in zip(tensor.shape, block, strict=True))
     if scale.shape != expected:
         why = f"its shape is {list(scale.shape)}; {list(tensor.shape)} in blocks of {list(block)} needs "
-        raise _refuse(scale, homes[name], why + f"{list(expected)}")
-    return Scaled(tensor, homes[name], scale)
+        raise _refuse(name, str(home.path), why + f"{list(expected)}")
+    return Scaled(tensor, home, scale)
 
 
-def _refuse(tensor: Tensor, shard: Shard, why: str) -> InputError:
-    return InputError(f"tensor {tensor.name}: {why}", where=str(shard.path), hint=_HINT)
+def _refuse(tensor: str, where: str, why: str) -> InputError:
+    return InputError(f"tensor {tensor}: {why}", where=where, hint=_HINT)
