@@ -6,7 +6,9 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -14,28 +16,54 @@ from urllib.parse import parse_qs, unquote, urlsplit
 COMMIT = "c0ffee" * 6 + "c0ff"
 MODEL = "team/model"
 GATED = "team/gated"
+SIGNATURE = "X-Amz-Signature=signed-for-you"
 
 
 class FakeHub(ThreadingHTTPServer):
-    """One model, `team/model`, with `files`; `team/gated` refuses; everything else is not found.
+    """One model, `team/model`, with `files`; `team/gated` shows them and refuses them; there is nothing else.
 
-    `cut` names files whose next download ends after half of its bytes. `sent` counts body bytes by file name
-    and `tokens` collects the Authorization headers.
+    How often something still fails, by file name (or LISTING): `cut` ends a download after half of its bytes,
+    `wrong` sends zeros, `busy` answers 429. `rate` is bytes per second and connection; 0 is no limit.
+    `sent` counts body bytes, `order` has the downloads, and `tokens` the Authorization headers by path.
+    Large files come from another host name, as from a hub's CDN. `xet` has the Xet hash of files that lie
+    at `xet_url`, by name.
     """
 
+    LISTING = "the listing"
     daemon_threads = True
 
     def __init__(self, files: dict[str, bytes]) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files = files
-        self.cut: set[str] = set()
-        self.wrong: set[str] = set()
-        self.sent: dict[str, int] = {}
-        self.tokens: set[str] = set()
+        self.cut: Counter[str] = Counter()
+        self.wrong: Counter[str] = Counter()
+        self.busy: Counter[str] = Counter()
+        self.rate = 0.0
+        self.sent: Counter[str] = Counter()
+        self.order: list[str] = []
+        self.tokens: dict[str, str] = {}
+        self.xet: Mapping[str, str] = {}
+        self.xet_url = ""
+        self._lock = threading.Lock()
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_address[1]}"
+
+    @property
+    def cdn(self) -> str:
+        return f"http://localhost:{self.server_address[1]}/cdn"
+
+    def fails(self, failures: Counter[str], name: str) -> bool:
+        """Whether this failure is due now; it is used up by asking."""
+        with self._lock:
+            due = failures[name] > 0
+            failures[name] -= due
+            return due
+
+    def count(self, name: str, count: int) -> None:
+        with self._lock:
+            self.sent[name] += count
 
 
 @contextmanager
@@ -63,10 +91,12 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        if token := self.headers.get("Authorization"):
-            self.server.tokens.add(token)
         url = urlsplit(self.path)
         path, query = unquote(url.path), {key: values[0] for key, values in parse_qs(url.query).items()}
+        if token := self.headers.get("Authorization"):
+            self.server.tokens[path] = token
+        if path.startswith("/cdn/"):
+            return self._file(path.removeprefix("/cdn/"), {})
         if path.startswith("/api/v1/"):
             return self._modelscope(path.removeprefix("/api/v1/"), query)
         return self._hugging_face(path)
@@ -75,22 +105,39 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _hugging_face(self, path: str) -> None:
-        if f"/{GATED}" in path:
-            return self._json({"error": "gated"}, 403, {"X-Error-Code": "GatedRepo"})
-        if f"/{MODEL}" not in path:
+        asked = re.match(rf"(/api/models)?/(?P<model>{MODEL}|{GATED})(?P<rest>/.*)?$", path)
+        if not asked:
             return self._json({"error": "not found"}, 404, {"X-Error-Code": "RepoNotFound"})
-        if asked := re.fullmatch(rf"/api/models/{MODEL}(/revision/(?P<revision>.+))?", path):
-            if asked["revision"] not in (None, "main", COMMIT):
+        rest = asked["rest"] or ""
+        if asked[1] and re.fullmatch(r"(/revision/.+)?", rest):
+            if self.server.fails(self.server.busy, FakeHub.LISTING):
+                return self._busy()
+            if rest.removeprefix("/revision/") not in ("", "main", COMMIT):
                 return self._json({"error": "no revision"}, 404, {"X-Error-Code": "RevisionNotFound"})
             siblings = [self._sibling(name, data) for name, data in self.server.files.items()]
             return self._json({"id": MODEL, "modelId": MODEL, "sha": COMMIT, "siblings": siblings})
-        if path.startswith(f"/api/models/{MODEL}/tree/"):
-            return self._json([self._tree(name, data) for name, data in self.server.files.items()])
-        if asked := re.fullmatch(rf"/{MODEL}/resolve/{COMMIT}/(?P<name>.+)", path):
-            data = self.server.files[asked["name"]]
-            tag = _sha256(data) if _is_lfs(asked["name"]) else _git_id(data)
-            return self._file(asked["name"], {"ETag": f'"{tag}"', "X-Repo-Commit": COMMIT})
-        return self._json({"error": f"fake hub does not know {path}"}, 404)
+        if asked["model"] == GATED:
+            return self._json({"error": "gated"}, 403, {"X-Error-Code": "GatedRepo"})
+        if rest.startswith("/xet-read-token/"):
+            return self._json(
+                {"accessToken": "short-lived", "exp": int(time.time()) + 900, "casUrl": self.server.xet_url}
+            )
+        return self._resolve(rest.removeprefix(f"/resolve/{COMMIT}/"))
+
+    def _resolve(self, name: str) -> None:
+        data = self.server.files[name]
+        if not _is_lfs(name):
+            return self._file(name, {"ETag": f'"{_git_id(data)}"', "X-Repo-Commit": COMMIT})
+        headers = {
+            "Location": f"{self.server.cdn}/{name}?{SIGNATURE}",
+            "X-Linked-Etag": f'"{_sha256(data)}"',
+            "X-Linked-Size": str(len(data)),
+            "X-Repo-Commit": COMMIT,
+        }
+        if name in self.server.xet:
+            headers["X-Xet-Hash"] = self.server.xet[name]
+            headers["X-Xet-Refresh-Route"] = f"{self.server.url}/api/models/{MODEL}/xet-read-token/{COMMIT}"
+        return self._json({}, 302, headers)
 
     def _sibling(self, name: str, data: bytes) -> dict[str, object]:
         entry: dict[str, object] = {"rfilename": name, "size": len(data), "blobId": _git_id(data)}
@@ -98,26 +145,29 @@ class _Handler(BaseHTTPRequestHandler):
             entry["lfs"] = {"sha256": _sha256(data), "size": len(data), "pointerSize": 130}
         return entry
 
-    def _tree(self, name: str, data: bytes) -> dict[str, object]:
-        entry: dict[str, object] = {"type": "file", "path": name, "size": len(data), "oid": _git_id(data)}
-        if _is_lfs(name):
-            entry["lfs"] = {"oid": _sha256(data), "size": len(data), "pointerSize": 130}
-        return entry
-
     def _modelscope(self, path: str, query: dict[str, str]) -> None:
-        if path.startswith(f"models/{GATED}"):
-            return self._json({"Code": 403, "Message": "no access", "Success": False}, 403)
-        if not path.startswith(f"models/{MODEL}") or query.get("Revision", "master") != "master":
+        known = path.startswith((f"models/{MODEL}", f"models/{GATED}"))
+        if not known or query.get("Revision", "master") != "master":
             return self._json({"Code": 404, "Message": "not found", "Success": False}, 404)
-        if path == f"models/{MODEL}/repo/files":
+        if path.endswith("/repo/files"):
+            if self.server.fails(self.server.busy, FakeHub.LISTING):
+                return self._busy()
             files = [
                 {"Name": name, "Path": name, "Size": len(data), "Sha256": _sha256(data), "Type": "blob"}
                 for name, data in self.server.files.items()
             ]
             return self._json({"Code": 200, "Success": True, "Data": {"Files": files}})
+        if path.startswith(f"models/{GATED}"):
+            return self._json({"Code": 403, "Message": "no access", "Success": False}, 403)
         if path == f"models/{MODEL}/repo":
-            return self._file(query["FilePath"], {})
+            name = query["FilePath"]
+            if _is_lfs(name):
+                return self._json({}, 302, {"Location": f"{self.server.cdn}/{name}?{SIGNATURE}"})
+            return self._file(name, {})
         return self._json({"Code": 200, "Success": True, "Data": {}})
+
+    def _busy(self) -> None:
+        self._json({"error": "slow down"}, 429, {"Retry-After": "1"})
 
     def _json(self, document: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
         body = json.dumps(document).encode()
@@ -130,12 +180,13 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _file(self, name: str, headers: dict[str, str]) -> None:
+        if self.command != "HEAD" and self.server.fails(self.server.busy, name):
+            self._busy()
+            return
         data = self.server.files[name]
         asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))
         start, end = (int(asked[1]), int(asked[2] or len(data) - 1)) if asked else (0, len(data) - 1)
         body = data[start : end + 1]
-        if name in self.server.wrong:
-            body = bytes(len(body))
         self.send_response(206 if asked else 200)
         for key, value in headers.items():
             self.send_header(key, value)
@@ -146,12 +197,25 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command == "HEAD":
             return
-        if name in self.server.cut:
-            self.server.cut.discard(name)
+        self.server.order.append(name)
+        if self.server.fails(self.server.wrong, name):
+            body = bytes(len(body))
+        if self.server.fails(self.server.cut, name):
             body = body[: len(body) // 2]
             self.close_connection = True
-        self.wfile.write(body)
-        self.server.sent[name] = self.server.sent.get(name, 0) + len(body)
+        self._send(name, body)
+
+    def _send(self, name: str, body: bytes) -> None:
+        block = 256 * 1024
+        for start in range(0, len(body), block):
+            try:
+                self.wfile.write(body[start : start + block])
+            except ConnectionError:  # the client was killed
+                self.close_connection = True
+                return
+            self.server.count(name, len(body[start : start + block]))
+            if self.server.rate:
+                time.sleep(block / self.server.rate)
 
 
 def _is_lfs(name: str) -> bool:

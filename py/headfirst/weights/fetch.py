@@ -1,25 +1,25 @@
-"""Bring a checkpoint to this machine and prove it: listed, enough space, downloaded, hashed, whole."""
+"""Bring a checkpoint to this machine, file by file, and hand on each file as soon as it is proven."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 
 from headfirst.errors import InputError, NotReadyError
 from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import CONFIG, check_checkpoint
-from headfirst.weights.files import claim, list_files, require_space
-from headfirst.weights.hash_cache import FileRecord, HashCache
-from headfirst.weights.hashing import hash_file
+from headfirst.weights.fetch_file import part_path, when_it_answers
+from headfirst.weights.fetch_run import FetchRun
+from headfirst.weights.files import STATE_FOLDER, claim, list_files, require_space
+from headfirst.weights.hash_cache import FileRecord
+from headfirst.weights.hashing import FileHash
 from headfirst.weights.manifest import MANIFEST, Manifest
 from headfirst.weights.path_source import PathSource
 from headfirst.weights.progress import Progress
-from headfirst.weights.source import Listing, RemoteFile, Source
-from headfirst.weights.verify import faults, unchanged
+from headfirst.weights.source import Listing, Source
+from headfirst.weights.verify import unchanged
 
 SOURCES = ("huggingface", "modelscope", "path")
 
@@ -37,6 +37,10 @@ class Request:
         """How the manifest of the result names it."""
         return {"source": self.source, "model": self.model, "revision": self.revision}
 
+    def is_for(self, folder: Path) -> bool:
+        """Whether it asks to use `folder` as it is, in place."""
+        return self.source == "path" and Path(self.model).resolve() == folder.resolve()
+
 
 def is_current(request: Request, target: Path) -> bool:
     """Whether `target` holds what is asked for, whole and untouched. Reads no weights, asks no hub."""
@@ -48,33 +52,62 @@ def is_current(request: Request, target: Path) -> bool:
     )
 
 
-def fetch(request: Request, target: Path, *, will_convert: bool = False) -> tuple[Manifest, bool]:
+def bf16_copy(listing: Listing) -> int:
+    """Bytes that a BF16 copy of an FP8 checkpoint takes: two for each one of it."""
+    return 2 * sum(file.size for file in listing.files)
+
+
+def fetch(
+    request: Request,
+    target: Path,
+    *,
+    extra_bytes: Callable[[Listing], int] | None = None,
+    gone: Mapping[str, FileRecord] | None = None,
+    arrived: Callable[[str, FileHash], object] = lambda _name, _proof: None,
+    progress: Progress | None = None,
+    stopped: Event | None = None,
+    threads: int = 8,
+) -> tuple[Manifest, bool]:
     """Make `target` the checkpoint that is asked for. Returns its manifest and whether anything was done.
 
-    A second call continues where the first one stopped. `will_convert` asks for space for a BF16 copy too.
+    A second call continues where the first one stopped. `extra_bytes` is the space that a conversion needs
+    beside the files; `gone` are files that were proven here and given up since: they are not brought again,
+    and while there are any no manifest is saved. `arrived` is called, from several threads, for each file in
+    `target` once it is proven: config.json and the index first, then small files, then the shards in the
+    index's order. Setting `stopped` ends it with NotReadyError; it is also set when a file fails.
     """
+    stopped = stopped or Event()
     source = _open(request)
-    listing = source.list()
-    before = manifests.load(target)
-    wrong = _wrong(target, before) if before else {}
-    if before and _answers(before, request) and not wrong and before.origin["pinned"] == listing.pinned != "":
-        return before, False
+    listing = when_it_answers(source.list, stopped)
     if not any(file.name == CONFIG for file in listing.files):
         raise InputError(f"{request.model} holds no {CONFIG}: it is not a model that an engine serves")
-    in_place = request.source == "path" and Path(request.model).resolve() == target.resolve()
+    _require_space(source, listing, target, gone or {}, extra_bytes)
+    before = manifests.load(target)
+    in_place = request.is_for(target)
     if not in_place:
         claim(target)
-        for name in wrong:  # a client that trusts size and time would keep it
-            (target / name).unlink(missing_ok=True)
-    manifests.discard(target)
-    _require_space(source, listing, target, will_convert)
-    with _watched(listing, target):
-        source.get(listing, target)
-    if not in_place:
         _remove_others(listing, target)
-    manifest = _proven(request, source, listing, target)
-    manifests.save(target, manifest)
-    return manifest, bool(wrong) or before != manifest
+    pinned = {**request.origin, "pinned": listing.pinned}
+    with progress or Progress("fetch") as shown:
+        run = FetchRun(
+            source,
+            listing,
+            target,
+            known=before if before and before.origin == pinned else None,
+            gone=gone or {},
+            in_place=in_place,
+            arrived=arrived,
+            progress=shown,
+            stopped=stopped,
+        )
+        records = run.bring_all(threads)
+    manifest = Manifest(records, pinned)
+    if gone:
+        return manifest, run.changed
+    check_checkpoint(target)
+    if manifest != before:
+        manifests.save(target, manifest)
+    return manifest, run.changed or manifest != before
 
 
 def _open(request: Request) -> Source:
@@ -96,101 +129,41 @@ def _open(request: Request) -> Source:
     return PathSource(Path(request.model))
 
 
-def _wrong(target: Path, manifest: Manifest) -> Mapping[str, str]:
-    with Progress("verify") as progress:
-        return faults(target, manifest, progress)
-
-
 def _answers(manifest: Manifest, request: Request) -> bool:
     return request.origin.items() <= manifest.origin.items()
 
 
-def _require_space(source: Source, listing: Listing, target: Path, will_convert: bool) -> None:
-    total = sum(file.size for file in listing.files)
-    linked = isinstance(source, PathSource) and source.links_into(target)
-    missing = 0 if linked else max(0, total - _disk_bytes(target))
-    if will_convert:  # a BF16 value has two bytes for each byte of FP8
-        require_space(target, missing + 2 * total, "fetch the model and convert it to BF16")
+def _require_space(
+    source: Source,
+    listing: Listing,
+    target: Path,
+    gone: Mapping[str, FileRecord],
+    extra_bytes: Callable[[Listing], int] | None,
+) -> None:
+    missing = 0
+    if not (isinstance(source, PathSource) and source.links_into(target)):
+        for file in listing.files:
+            if file.name not in gone:
+                there = max(_size(target / file.name), _size(part_path(file, listing, target)))
+                missing += max(0, file.size - there)
+    if extra_bytes:
+        require_space(target, missing + extra_bytes(listing), "fetch the model and convert it to BF16")
     else:
         require_space(target, missing, "fetch the model")
 
 
-@contextmanager
-def _watched(listing: Listing, target: Path) -> Iterator[None]:
-    """Report what has arrived, by looking: the clients' own progress differs from version to version."""
-    total = sum(file.size for file in listing.files)
-    over = threading.Event()
-    with Progress("fetch", total) as progress:
-
-        def look() -> None:
-            while not over.wait(0.5):
-                progress.set(min(total, _disk_bytes(target)))
-
-        watcher = threading.Thread(target=look, daemon=True)
-        watcher.start()
-        try:
-            yield
-        finally:
-            over.set()
-            watcher.join()
-        progress.set(total)
-
-
-def _disk_bytes(folder: Path) -> int:
-    """Bytes on disk below `folder`, with the clients' unfinished files, which may be sparse."""
-    count = 0
-    for path in folder.rglob("*"):
-        try:
-            stat = path.lstat()
-        except FileNotFoundError:  # renamed by the client between listing and looking
-            continue
-        count += min(stat.st_size, stat.st_blocks * 512)
-    return count
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.is_file() else 0
 
 
 def _remove_others(listing: Listing, target: Path) -> None:
-    for name in set(list_files(target)) - {file.name for file in listing.files} - {MANIFEST}:
+    """Remove what is no part of the checkpoint, and unfinished files of other versions of it."""
+    others = set(list_files(target)) - {file.name for file in listing.files} - {MANIFEST}
+    if others:
+        manifests.discard(target)
+    for name in others:
         (target / name).unlink()
-
-
-def _proven(request: Request, source: Source, listing: Listing, target: Path) -> Manifest:
-    """Hash everything; what differs from what a hub says is fetched once more, then refused."""
-    manifest, wrong = _hashed(request, listing, target)
-    if wrong and request.source != "path":
-        for name in wrong:
-            (target / name).unlink(missing_ok=True)
-        source.get(listing, target)
-        manifest, wrong = _hashed(request, listing, target)
-    if wrong:
-        raise NotReadyError(
-            f"{len(wrong)} file(s) are not as {request.source} says: {', '.join(wrong[:3])}",
-            where=str(target),
-            hint="Run again; if it stays so, the source, a mirror or a proxy on the way is at fault.",
-        )
-    check_checkpoint(target)
-    return manifest
-
-
-def _hashed(request: Request, listing: Listing, target: Path) -> tuple[Manifest, list[str]]:
-    cache = HashCache(target)
-    progress = Progress("hash", sum(file.size for file in listing.files))
-
-    def record(file: RemoteFile) -> FileRecord | None:
-        if not (target / file.name).is_file():
-            return None
-        known = cache.get(file.name)
-        if known and (known.sha256 or not file.sha256):
-            progress.add(known.size)
-            return known
-        proof = hash_file(target / file.name, progress.add, with_sha256=file.sha256 is not None)
-        return cache.put(file.name, proof.record)
-
-    with progress, ThreadPoolExecutor(manifests.HASH_THREADS) as pool:
-        found = list(zip(listing.files, pool.map(record, listing.files), strict=True))
-    wrong = [
-        file.name
-        for file, known in found
-        if known is None or known.size != file.size or file.sha256 not in (None, known.sha256)
-    ]
-    records = {file.name: known for file, known in found if known}
-    return Manifest(records, {**request.origin, "pinned": listing.pinned}), wrong
+    parts = {part_path(file, listing, target) for file in listing.files}
+    for path in (target / STATE_FOLDER / "parts").glob("*"):
+        if path not in parts:
+            path.unlink()

@@ -1,25 +1,36 @@
 """A model on Hugging Face, or on a mirror of it (HF_ENDPOINT), through the hub's own client.
 
-The client resumes, downloads in parallel, and reads its settings and HF_TOKEN from the environment.
+The client's function for one HTTP download is used, not `hf_hub_download`, which in version 2
+throws away what a killed process left. Settings and HF_TOKEN come from the environment.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
-from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
     HFValidationError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
+from huggingface_hub.file_download import http_get
+from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # exported at run time
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from headfirst.errors import InputError
+from headfirst.weights.partial_file import PartialFile, StoppedError, WrongBytesError
 from headfirst.weights.source import Listing, RemoteFile, client_failed, wanted
+
+if TYPE_CHECKING:
+    from headfirst.weights.xet import XetStore
+
+log = logging.getLogger(__name__)
 
 
 class HuggingFaceSource:
@@ -28,6 +39,8 @@ class HuggingFaceSource:
     def __init__(self, model: str, revision: str) -> None:
         self._model = model
         self._revision = revision
+        self._xet = _xet_store()
+        disable_progress_bars()
 
     def list(self) -> Listing:
         """The files of the commit that the revision names now."""
@@ -40,18 +53,41 @@ class HuggingFaceSource:
         ]
         return Listing(str(info.sha), files)
 
-    def get(self, listing: Listing, target: Path) -> None:
-        """Download into `target`; the client keeps its own notes in `target/.cache`."""
-        disable_progress_bars()
-        names = [file.name for file in listing.files]
+    def place(self, file: RemoteFile, target: Path) -> bool:
+        """A hub's files are always pulled."""
+        return False
+
+    def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
+        """Over Xet where the hub offers it (mirrors seldom do), else over HTTP with a range."""
+        url = hf_hub_url(self._model, file.name, revision=listing.pinned)
         with self._errors():
-            snapshot_download(self._model, revision=listing.pinned, local_dir=target, allow_patterns=names)
+            if self._xet and file.sha256 and not part.whole and self._pulled_by_xet(self._xet, url, part):
+                return
+            headers = build_hf_headers(headers={"Accept-Encoding": "identity"})
+            http_get(url, cast(Any, part), resume_size=part.size, headers=headers, expected_size=file.size)
+
+    def _pulled_by_xet(self, xet: XetStore, url: str, part: PartialFile) -> bool:
+        """Whether Xet brought the file. Where its servers cannot be used all the rest comes over HTTP."""
+        metadata = get_hf_file_metadata(url)
+        if metadata.xet_file_data is None:
+            return False
+        try:
+            xet.pull(metadata.xet_file_data.file_hash, metadata.xet_file_data.refresh_route, part)
+        except (StoppedError, WrongBytesError):
+            raise
+        except Exception as error:  # RuntimeError and others, as the Rust library raises them
+            log.warning("Xet storage cannot be used, HTTP instead: %s", error)
+            self._xet = None
+            return False
+        return True
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         where = f"{self._model} on Hugging Face"
         try:
             yield
+        except StoppedError:
+            raise
         except GatedRepoError as error:
             raise InputError(
                 "this model is gated: its owner wants to know who takes it",
@@ -72,3 +108,13 @@ class HuggingFaceSource:
             ) from error
         except Exception as error:  # the client raises the errors of whichever HTTP library it uses
             raise client_failed(error, where) from error
+
+
+def _xet_store() -> XetStore | None:
+    if constants.HF_HUB_DISABLE_XET:
+        return None
+    try:
+        from headfirst.weights.xet import XetStore
+    except ImportError:  # there is no hf_xet for this processor, or an older one
+        return None
+    return XetStore()

@@ -1,19 +1,22 @@
 """A model on ModelScope, or on a mirror of it (MODELSCOPE_ENDPOINT), through the hub's own client.
 
-The client resumes, downloads in parallel, checks each file against the hub's sha256, and reads its settings
-and MODELSCOPE_API_TOKEN from the environment.
+The client's stream of one file is used, not `download_file`, which gives up a file after an hour however much
+of it came. Settings and MODELSCOPE_API_TOKEN come from the environment, as the client reads them.
 """
 
 from __future__ import annotations
 
-import os
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from modelscope_hub import AuthenticationError, HubApi, InvalidParameter, NotFoundError, PermissionDeniedError
+from modelscope_hub.errors import APIError
 
 from headfirst.errors import InputError
+from headfirst.weights.files import CHUNK
+from headfirst.weights.partial_file import PartialFile, StoppedError
 from headfirst.weights.source import Listing, RemoteFile, client_failed, wanted
 
 
@@ -34,22 +37,43 @@ class ModelScopeSource:
             for entry in entries
             if not entry.is_dir and wanted(entry.path)
         ]
-        return Listing("", files)
+        told = sorted((file.name, file.size, file.sha256) for file in files)
+        return Listing(hashlib.sha256(repr(told).encode()).hexdigest(), files)
 
-    def get(self, listing: Listing, target: Path) -> None:
-        """Download into `target`: exactly the files, sizes and hashes that `listing` has."""
-        os.environ["TQDM_DISABLE"] = "1"  # its bar would fill the job's log
-        entries = [{"Path": file.name, "Size": file.size, "Sha256": file.sha256} for file in listing.files]
+    def place(self, file: RemoteFile, target: Path) -> bool:
+        """A hub's files are always pulled."""
+        return False
+
+    def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
+        """One stream, with a range where some of the file is there."""
+        if part.whole:
+            return
+        headers = {"Accept-Encoding": "identity"}
+        if part.size:
+            headers["Range"] = f"bytes={part.size}-"
         with self._errors():
-            self._api.download_repo(
-                self._model, "model", revision=self._revision, local_dir=target, file_list=entries
-            )
+            try:
+                response = self._api.legacy.download_stream(
+                    self._model, "model", file.name, self._revision, headers=headers
+                )
+            except APIError as error:
+                if error.status_code == 416:
+                    part.restart()
+                raise
+            with response:
+                sent = response.headers.get("Content-Range", "")
+                if part.size and not sent.startswith(f"bytes {part.size}-"):
+                    part.restart()  # files that lie in git are sent whole, whatever was asked
+                for chunk in response.iter_content(CHUNK):
+                    part.write(chunk)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         where = f"{self._model} on ModelScope"
         try:
             yield
+        except StoppedError:
+            raise
         except (AuthenticationError, PermissionDeniedError) as error:
             raise InputError(
                 "this model is gated or private",

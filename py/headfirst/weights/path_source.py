@@ -5,12 +5,12 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
-import shutil
 from pathlib import Path
 
 from headfirst.weights.checkpoint_check import check_checkpoint
-from headfirst.weights.files import list_files, publish
+from headfirst.weights.files import CHUNK, list_files, publish
 from headfirst.weights.manifest import MANIFEST
+from headfirst.weights.partial_file import PartialFile
 from headfirst.weights.source import Listing, RemoteFile, wanted
 
 
@@ -39,21 +39,29 @@ class PathSource:
             existing = existing.parent
         return existing.stat().st_dev == self._folder.stat().st_dev
 
-    def get(self, listing: Listing, target: Path) -> None:
-        """Link or copy what is not there yet; a copy keeps its original's modification time."""
-        if target.resolve() == self._folder.resolve():
-            return
-        for file in listing.files:
-            original = (self._folder / file.name).resolve()
-            copy = target / file.name
-            if copy.is_file() and _same(original.stat(), copy.stat()):
-                continue
-            part = copy.with_name(f".{copy.name}.part")
-            part.parent.mkdir(parents=True, exist_ok=True)
-            part.unlink(missing_ok=True)
-            if not (file.name.endswith(".safetensors") and _link(original, part)):
-                _copy(original, part)
-            publish(part, copy)
+    def place(self, file: RemoteFile, target: Path) -> bool:
+        """Link a shard; a copy is right where it has its original's size and modification time."""
+        original, copy = (self._folder / file.name).resolve(), target / file.name
+        if copy.is_file() and _same(original.stat(), copy.stat()):
+            return True
+        if not file.name.endswith(".safetensors"):
+            return False
+        part = copy.with_name(f".{copy.name}.link")
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.unlink(missing_ok=True)
+        if not _link(original, part):
+            return False
+        publish(part, copy)
+        return True
+
+    def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
+        """Copy; the copy has its original's modification time."""
+        with (self._folder / file.name).open("rb") as original:
+            stat = os.fstat(original.fileno())
+            original.seek(part.size)
+            while chunk := original.read(CHUNK):
+                part.write(chunk)
+        os.utime(part.path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
 def _same(original: os.stat_result, copy: os.stat_result) -> bool:
@@ -68,12 +76,3 @@ def _link(original: Path, copy: Path) -> bool:
             return False
         raise
     return True
-
-
-def _copy(original: Path, copy: Path) -> None:
-    with original.open("rb") as source, copy.open("wb") as out:
-        shutil.copyfileobj(source, out, 4 * 1024 * 1024)
-        out.flush()
-        os.fsync(out.fileno())
-    stat = original.stat()
-    os.utime(copy, ns=(stat.st_atime_ns, stat.st_mtime_ns))

@@ -1,15 +1,16 @@
-"""Where a checkpoint comes from: what a hub or a folder says it holds, and getting it."""
+"""Where a checkpoint comes from: what a hub or a folder says it holds, and its bytes."""
 
 from __future__ import annotations
 
-import errno
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Protocol
 
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.weights.partial_file import PartialFile
 
 # Hidden files, and other formats of the same weights: these double the bytes and no engine here reads them.
 _IGNORED = (
@@ -29,20 +30,34 @@ class RemoteFile:
 
 @dataclass(frozen=True)
 class Listing:
-    """What the source holds now. `pinned` is the commit, or "" where the source does not say one."""
+    """What the source holds now. `pinned` names just this content: a commit, or a hash of all hashes."""
 
     pinned: str
     files: Sequence[RemoteFile]
 
 
 class Source(Protocol):
-    """A place that a checkpoint comes from."""
+    """A place that a checkpoint comes from. `place` and `pull` are called from several threads at once."""
 
     def list(self) -> Listing:
         """Ask what is there; InputError where there is no such thing, NotReadyError where nothing answers."""
 
-    def get(self, listing: Listing, target: Path) -> None:
-        """Bring all files of `listing` into `target`, continuing what an earlier call began."""
+    def place(self, file: RemoteFile, target: Path) -> bool:
+        """Have the file in `target` without moving its bytes; False where they must be pulled."""
+
+    def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
+        """Write the file's bytes from `part.size` on into `part`.
+
+        Raises SourceBusyError where a later try may help; then `part` keeps what came.
+        """
+
+
+class SourceBusyError(NotReadyError):
+    """The source does not answer now. `retry_after` is the wait that it asks for, in seconds."""
+
+    def __init__(self, what: str, *, where: str, hint: str, retry_after: float | None = None) -> None:
+        super().__init__(what, where=where, hint=hint)
+        self.retry_after = retry_after
 
 
 def wanted(name: str) -> bool:
@@ -52,13 +67,25 @@ def wanted(name: str) -> bool:
 
 def client_failed(error: Exception, where: str) -> HeadfirstError:
     """What a hub's client raised, as an error for people. Clients word it on the first line."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return NotReadyError(
-            "the disk is full", where=where, hint="Free space, then run again: it continues."
-        )
+    if isinstance(error, HeadfirstError):
+        return error
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
-    return NotReadyError(
-        f"the hub cannot be used now: {first}",
+    without_signatures = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", first)
+    retry_after = _retry_after(error)
+    asked = f" (it asks to wait {retry_after:.0f} s)" if retry_after else ""
+    return SourceBusyError(
+        f"the hub cannot be used now: {without_signatures}{asked}",
         where=where,
         hint="Check that the head reaches the hub (or its mirror), then run again: it continues.",
+        retry_after=retry_after,
     )
+
+
+def _retry_after(error: Exception) -> float | None:
+    """Seconds that the answer behind `error` asks to wait; None where it says none, or says a date."""
+    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", None) or {}
+    told = getattr(error, "retry_after", None) or headers.get("Retry-After", "")
+    try:
+        return float(told)
+    except ValueError:
+        return None

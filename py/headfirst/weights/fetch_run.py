@@ -1,0 +1,129 @@
+"""One run over the files of a listing: what is there is proven, the rest is brought, several at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from threading import Event
+
+from headfirst.errors import NotReadyError
+from headfirst.weights import manifest as manifests
+from headfirst.weights.checkpoint_check import CONFIG, INDEX, read_index
+from headfirst.weights.fetch_file import bring_file
+from headfirst.weights.hash_cache import FileRecord
+from headfirst.weights.hashing import FileHash, hash_file
+from headfirst.weights.manifest import Manifest
+from headfirst.weights.partial_file import StoppedError
+from headfirst.weights.progress import Progress
+from headfirst.weights.proofs import Proofs
+from headfirst.weights.source import Listing, RemoteFile, Source
+
+
+class FetchRun:
+    """Makes `target` hold the files of `listing`. `known` is the manifest of just this listing, or None."""
+
+    def __init__(
+        self,
+        source: Source,
+        listing: Listing,
+        target: Path,
+        *,
+        known: Manifest | None,
+        gone: Mapping[str, FileRecord],
+        in_place: bool,
+        arrived: Callable[[str, FileHash], object],
+        progress: Progress,
+        stopped: Event,
+    ) -> None:
+        self._source = source
+        self._listing = listing
+        self._target = target
+        self._known = known.files if known else {}
+        self._gone = gone
+        self._in_place = in_place
+        self._arrived = arrived
+        self._progress = progress
+        self._stopped = stopped
+        self._proofs = Proofs(target)
+        self.changed = False
+        """Whether a file had to be brought."""
+
+    def bring_all(self, threads: int) -> dict[str, FileRecord]:
+        """Bring and prove every file; the first failure ends all, and is raised."""
+        self._progress.total = sum(file.size for file in self._listing.files)
+        files = {file.name: file for file in self._listing.files}
+        records = {name: self._record(files.pop(name)) for name in (CONFIG, INDEX) if name in files}
+        order = self._in_order(files)
+        with ThreadPoolExecutor(threads, thread_name_prefix="fetch") as pool:
+            futures = {pool.submit(self._record, files[name]): name for name in order}
+            try:
+                for future in as_completed(futures):
+                    records[futures[future]] = future.result()
+            except StoppedError as error:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise NotReadyError("the fetch was stopped", hint="Run again: it continues.") from error
+            except BaseException:
+                self._stopped.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+        return records
+
+    def _in_order(self, files: Mapping[str, RemoteFile]) -> list[str]:
+        """Small files, then the shards as the index names them."""
+        shards = list(dict.fromkeys(read_index(self._target).values()))
+        if absent := [name for name in shards if name not in files]:
+            raise NotReadyError(
+                f"{INDEX} names {len(absent)} shard(s) that are not there: {', '.join(absent[:3])}",
+                where=str(self._target),
+                hint="The source lacks them: choose another source or revision.",
+            )
+        small = sorted(files.keys() - set(shards), key=lambda name: (files[name].size, name))
+        return [*small, *shards]
+
+    def _record(self, file: RemoteFile) -> FileRecord:
+        given_up = self._gone.get(file.name)
+        if given_up and given_up.size == file.size and file.sha256 in (None, given_up.sha256):
+            self._progress.add(file.size)
+            return given_up
+        proof = self._kept(file)
+        if proof is None:
+            self.changed = True
+            manifests.discard(self._target)
+            proof = self._placed(file) or self._brought(file)
+        self._arrived(file.name, proof)
+        return proof.record
+
+    def _kept(self, file: RemoteFile) -> FileHash | None:
+        """The proof of a file that is there already; None, and the file removed, where it is another one.
+
+        Where the source says no sha256 it is compared with what was proven of this listing before.
+        """
+        path, known = self._target / file.name, self._known.get(file.name)
+        if not path.is_file() or not (file.sha256 or known):
+            return None
+        if path.stat().st_size == file.size:
+            proof = self._proven(file)
+            if proof.sha256 == file.sha256 if file.sha256 else known and proof.xxh3 == known.xxh3:
+                return proof
+            self._progress.add(-file.size)
+        if not self._in_place:
+            path.unlink()
+        return None
+
+    def _placed(self, file: RemoteFile) -> FileHash | None:
+        return self._proven(file) if self._source.place(file, self._target) else None
+
+    def _proven(self, file: RemoteFile) -> FileHash:
+        proof = self._proofs.get(file.name)
+        if proof and (proof.sha256 or not file.sha256):
+            self._progress.add(file.size)
+            return proof
+        proof = hash_file(self._target / file.name, self._progress.add, with_sha256=file.sha256 is not None)
+        self._proofs.put(file.name, proof)
+        return proof
+
+    def _brought(self, file: RemoteFile) -> FileHash:
+        proof = bring_file(self._source, file, self._listing, self._target, self._progress.add, self._stopped)
+        self._proofs.put(file.name, proof)
+        return proof
