@@ -6,16 +6,19 @@ import json
 import os
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 from fetching import SHARD_1, SHARD_2, write_source
 from headfirst.errors import InputError, NotReadyError
 from headfirst.weights import fetch_file
-from headfirst.weights.fetch import Request, bf16_copy, fetch, is_current
+from headfirst.weights.fetch import Fetching, Request, fetch
 from headfirst.weights.files import list_files
 from headfirst.weights.hashing import FileHash, hash_file
+from headfirst.weights.manifest import Manifest
 from headfirst.weights.partial_file import PartialFile
 from headfirst.weights.path_source import PathSource
+from headfirst.weights.proofs import Proofs
 from headfirst.weights.source import Listing, RemoteFile, SourceBusyError
 
 
@@ -30,6 +33,10 @@ def copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source lies on another disk."""
     monkeypatch.setattr("headfirst.weights.path_source._link", lambda *_: False)
     monkeypatch.setattr(PathSource, "links_into", lambda *_: False)
+
+
+def bring(source: Path, target: Path, **options: Any) -> tuple[Manifest, bool]:
+    return Fetching(Request("path", str(source)), target).bring(Proofs(target), **options)
 
 
 class Arrivals(dict[str, FileHash]):
@@ -47,10 +54,8 @@ def test_a_folder_is_linked_and_followed(source: Path, tmp_path: Path) -> None:
     assert (target / SHARD_1).samefile(source / SHARD_1), "no second copy on the same disk"
     assert not (target / "config.json").samefile(source / "config.json")
     assert fetch(request, target)[1] is False
-    assert is_current(request, target)
     (source / "config.json").write_text((source / "config.json").read_text() + " ")
     (source / "inference" / "model.py").unlink()
-    assert not is_current(request, target)
     assert fetch(request, target)[1] is True
     assert list_files(target) == sorted([*list_files(source), "headfirst-manifest.json"])
 
@@ -61,18 +66,17 @@ def test_a_folder_can_be_used_in_place(source: Path) -> None:
     assert changed
     assert "notes.bin" not in manifest.files
     assert (source / "notes.bin").exists(), "nothing of the user's is removed"
-    assert is_current(Request("path", str(source)), source)
     assert fetch(Request("path", str(source)), source)[1] is False
 
 
 def test_every_file_arrives_once_with_its_proof_in_an_order_to_plan_by(source: Path, tmp_path: Path) -> None:
     first = Arrivals()
-    fetch(Request("path", str(source)), tmp_path / "got", arrived=first, threads=1)
+    bring(source, tmp_path / "got", arrived=first, threads=1)
     assert list(first)[:2] == ["config.json", "model.safetensors.index.json"]
     assert list(first)[-2:] == [SHARD_1, SHARD_2]
     assert first == {name: hash_file(source / name) for name in list_files(source)}
     again = Arrivals()
-    fetch(Request("path", str(source)), tmp_path / "got", arrived=again)
+    bring(source, tmp_path / "got", arrived=again)
     assert again == first, "also what was there"
 
 
@@ -85,25 +89,24 @@ def test_a_second_run_reads_no_weights(source: Path, tmp_path: Path, monkeypatch
 
 
 def test_what_was_given_up_is_not_brought_again(source: Path, tmp_path: Path) -> None:
-    request, target = Request("path", str(source)), tmp_path / "got"
-    manifest, _ = fetch(request, target)
+    target, arrived, seen = tmp_path / "got", Arrivals(), []
+    manifest, _ = bring(source, target)
     (target / SHARD_1).unlink()
-    (target / "headfirst-manifest.json").unlink()
-    arrived = Arrivals()
-    again, changed = fetch(request, target, gone={SHARD_1: manifest.files[SHARD_1]}, arrived=arrived)
-    assert (again.digest, changed) == (manifest.digest, True)
+    again, changed = bring(source, target, without={SHARD_1, SHARD_2}, arrived=arrived, seen=seen.append)
+    assert (again, changed, sum(seen)) == (manifest, False, manifest.size)
     assert SHARD_1 not in arrived
+    assert SHARD_2 in arrived, "what is there is handed on"
     assert not (target / SHARD_1).exists()
-    assert not (target / "headfirst-manifest.json").exists(), "the folder is not whole"
+    (source / "config.json").write_text("{ }")
+    bring(source, target, without={SHARD_1, SHARD_2})
+    assert (target / SHARD_1).exists(), "of another state of the source nothing is known"
 
 
 def test_a_touched_file_is_hashed_again_and_a_changed_one_brought_anew(source: Path, tmp_path: Path) -> None:
     request, target = Request("path", str(source)), tmp_path / "got"
     fetch(request, target)
     (target / "tokenizer.json").touch()
-    assert not is_current(request, target)
     assert fetch(request, target)[1] is False
-    assert is_current(request, target)
     (target / "tokenizer.json").write_text('{"unicode": "X"}')
     assert fetch(request, target)[1] is True
     assert (target / "tokenizer.json").read_bytes() == (source / "tokenizer.json").read_bytes()
@@ -158,31 +161,31 @@ def test_the_index_may_not_name_a_tensor_that_no_shard_holds(source: Path, tmp_p
 
 
 @pytest.mark.usefixtures("copies")
-@pytest.mark.parametrize("will_convert", [False, True])
+@pytest.mark.parametrize("spare", [0, 1])
 def test_no_space_is_said_before_anything_is_copied(
-    will_convert: bool, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spare: int, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = type("Usage", (), {"free": 70_000_000})
-    monkeypatch.setattr("headfirst.weights.files.shutil.disk_usage", lambda _path: usage)
     size = sum((source / name).stat().st_size for name in list_files(source))
-    monkeypatch.setattr("headfirst.weights.files._HEADROOM", 70_000_000 - 2 * size)
-    if will_convert:
-        with pytest.raises(NotReadyError, match="no space to fetch the model and convert it to BF16"):
-            fetch(Request("path", str(source)), tmp_path / "got", extra_bytes=bf16_copy)
-        assert not (tmp_path / "got").exists()
-    else:
+    usage = type("Usage", (), {"free": size - 1 + spare})
+    monkeypatch.setattr("headfirst.weights.files.shutil.disk_usage", lambda _path: usage)
+    monkeypatch.setattr("headfirst.weights.files._HEADROOM", 0)
+    if spare:
         fetch(Request("path", str(source)), tmp_path / "got")
+        assert Fetching(Request("path", str(source)), tmp_path / "got").missing_bytes() == 0
+    else:
+        with pytest.raises(NotReadyError, match="no space to fetch the model"):
+            fetch(Request("path", str(source)), tmp_path / "got")
+        assert not (tmp_path / "got").exists()
 
 
 @pytest.mark.usefixtures("copies")
 def test_it_can_be_stopped(source: Path, tmp_path: Path) -> None:
     stopped = Event()
+    fetching = Fetching(Request("path", str(source)), tmp_path / "got", stopped)
     with pytest.raises(NotReadyError, match="the fetch was stopped"):
-        fetch(
-            Request("path", str(source)),
-            tmp_path / "got",
+        fetching.bring(
+            Proofs(tmp_path / "got"),
             arrived=lambda name, _proof: name == "model.safetensors.index.json" and stopped.set(),
-            stopped=stopped,
         )
     assert not list((tmp_path / "got").glob("*.safetensors"))
 

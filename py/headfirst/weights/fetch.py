@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -12,14 +12,15 @@ from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import CONFIG, check_checkpoint
 from headfirst.weights.fetch_file import part_path, when_it_answers
 from headfirst.weights.fetch_run import FetchRun
+from headfirst.weights.fetched import Fetched
 from headfirst.weights.files import STATE_FOLDER, claim, list_files, require_space
 from headfirst.weights.hash_cache import FileRecord
 from headfirst.weights.hashing import FileHash
 from headfirst.weights.manifest import MANIFEST, Manifest
 from headfirst.weights.path_source import PathSource
 from headfirst.weights.progress import Progress
+from headfirst.weights.proofs import Proofs
 from headfirst.weights.source import Listing, Source
-from headfirst.weights.verify import unchanged
 
 SOURCES = ("huggingface", "modelscope", "path")
 
@@ -42,72 +43,88 @@ class Request:
         return self.source == "path" and Path(self.model).resolve() == folder.resolve()
 
 
-def is_current(request: Request, target: Path) -> bool:
-    """Whether `target` holds what is asked for, whole and untouched. Reads no weights, asks no hub."""
-    manifest = manifests.load(target)
-    if manifest is None or not _answers(manifest, request) or not unchanged(target, manifest):
-        return False
-    return (
-        request.source != "path" or PathSource(Path(request.model)).list().pinned == manifest.origin["pinned"]
-    )
+class Fetching:
+    """A checkpoint to be made of `target`: asked for when this is made, and brought by `bring`.
+
+    Setting `stopped` ends it with NotReadyError; it is also set when a file fails.
+    """
+
+    def __init__(self, request: Request, target: Path, stopped: Event | None = None) -> None:
+        self._target = target
+        self._stopped = stopped or Event()
+        self._source = _open(request)
+        self.listing = when_it_answers(self._source.list, self._stopped)
+        self.in_place = request.is_for(target)
+        self.made_from = {**request.origin, "pinned": self.listing.pinned}
+        """The origin part of the manifest."""
+        self._fetched = Fetched(target, self.made_from)
+        if not any(file.name == CONFIG for file in self.listing.files):
+            raise InputError(f"{request.model} holds no {CONFIG}: it is not a model that an engine serves")
+
+    @property
+    def known(self) -> Mapping[str, FileRecord]:
+        """What earlier runs proved of just these files, whether they are still there or not."""
+        return dict(self._fetched.records)
+
+    def missing_bytes(self, without: Container[str] = ()) -> int:
+        """What still has to come onto the disk, but for files it can be `without`."""
+        if isinstance(self._source, PathSource) and self._source.links_into(self._target):
+            return 0
+        missing = 0
+        for file in self.listing.files:
+            part = part_path(file, self.listing, self._target)
+            there = max(_size(self._target / file.name), _size(part))
+            missing += 0 if file.name in without else max(0, file.size - there)
+        return missing
+
+    def bring(
+        self,
+        proofs: Proofs,
+        *,
+        without: Container[str] = (),
+        arrived: Callable[[str, FileHash], object] = lambda _name, _proof: None,
+        seen: Callable[[int], object] = lambda _count: None,
+        threads: int = 8,
+    ) -> tuple[Manifest, bool]:
+        """Bring and prove all files; returns their manifest, not saved, and whether one had to be brought.
+
+        `proofs` are those of the target. Known files that it can be `without` are not brought again.
+        `arrived` is called, from several threads, for each file once it is there and proven: config.json and
+        the index first, then small files, then the shards in the index's order. `seen` is told the bytes of
+        all files as they come, or are known to be there.
+        """
+        if not self.in_place:
+            claim(self._target)
+            _remove_others(self.listing, self._target)
+        run = FetchRun(
+            self._source,
+            self.listing,
+            self._target,
+            proofs,
+            self._fetched,
+            without=without,
+            in_place=self.in_place,
+            arrived=arrived,
+            seen=seen,
+            stopped=self._stopped,
+        )
+        return Manifest(run.bring_all(threads), self.made_from), run.changed
 
 
-def bf16_copy(listing: Listing) -> int:
-    """Bytes that a BF16 copy of an FP8 checkpoint takes: two for each one of it."""
-    return 2 * sum(file.size for file in listing.files)
-
-
-def fetch(
-    request: Request,
-    target: Path,
-    *,
-    extra_bytes: Callable[[Listing], int] | None = None,
-    gone: Mapping[str, FileRecord] | None = None,
-    arrived: Callable[[str, FileHash], object] = lambda _name, _proof: None,
-    progress: Progress | None = None,
-    stopped: Event | None = None,
-    threads: int = 8,
-) -> tuple[Manifest, bool]:
+def fetch(request: Request, target: Path) -> tuple[Manifest, bool]:
     """Make `target` the checkpoint that is asked for. Returns its manifest and whether anything was done.
 
-    A second call continues where the first one stopped. `extra_bytes` is the space that a conversion needs
-    beside the files; `gone` are files that were proven here and given up since: they are not brought again,
-    and while there are any no manifest is saved. `arrived` is called, from several threads, for each file in
-    `target` once it is proven: config.json and the index first, then small files, then the shards in the
-    index's order. Setting `stopped` ends it with NotReadyError; it is also set when a file fails.
+    A second call continues where the first one stopped.
     """
-    stopped = stopped or Event()
-    source = _open(request)
-    listing = when_it_answers(source.list, stopped)
-    if not any(file.name == CONFIG for file in listing.files):
-        raise InputError(f"{request.model} holds no {CONFIG}: it is not a model that an engine serves")
-    _require_space(source, listing, target, gone or {}, extra_bytes)
+    fetching = Fetching(request, target)
+    require_space(target, fetching.missing_bytes(), "fetch the model")
     before = manifests.load(target)
-    in_place = request.is_for(target)
-    if not in_place:
-        claim(target)
-        _remove_others(listing, target)
-    pinned = {**request.origin, "pinned": listing.pinned}
-    with progress or Progress("fetch") as shown:
-        run = FetchRun(
-            source,
-            listing,
-            target,
-            known=before if before and before.origin == pinned else None,
-            gone=gone or {},
-            in_place=in_place,
-            arrived=arrived,
-            progress=shown,
-            stopped=stopped,
-        )
-        records = run.bring_all(threads)
-    manifest = Manifest(records, pinned)
-    if gone:
-        return manifest, run.changed
+    with Progress("fetch", sum(file.size for file in fetching.listing.files)) as progress:
+        manifest, changed = fetching.bring(Proofs(target), seen=progress.add)
     check_checkpoint(target)
     if manifest != before:
         manifests.save(target, manifest)
-    return manifest, run.changed or manifest != before
+    return manifest, changed or manifest != before
 
 
 def _open(request: Request) -> Source:
@@ -127,29 +144,6 @@ def _open(request: Request) -> Source:
             hint=f"Install it: pip install 'headfirst-node[{request.source}]', or set node_tools_extras.",
         ) from error
     return PathSource(Path(request.model))
-
-
-def _answers(manifest: Manifest, request: Request) -> bool:
-    return request.origin.items() <= manifest.origin.items()
-
-
-def _require_space(
-    source: Source,
-    listing: Listing,
-    target: Path,
-    gone: Mapping[str, FileRecord],
-    extra_bytes: Callable[[Listing], int] | None,
-) -> None:
-    missing = 0
-    if not (isinstance(source, PathSource) and source.links_into(target)):
-        for file in listing.files:
-            if file.name not in gone:
-                there = max(_size(target / file.name), _size(part_path(file, listing, target)))
-                missing += max(0, file.size - there)
-    if extra_bytes:
-        require_space(target, missing + extra_bytes(listing), "fetch the model and convert it to BF16")
-    else:
-        require_space(target, missing, "fetch the model")
 
 
 def _size(path: Path) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from threading import Event
@@ -11,47 +11,46 @@ from headfirst.errors import NotReadyError
 from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import CONFIG, INDEX, read_index
 from headfirst.weights.fetch_file import bring_file
+from headfirst.weights.fetched import Fetched
 from headfirst.weights.hash_cache import FileRecord
 from headfirst.weights.hashing import FileHash, hash_file
-from headfirst.weights.manifest import Manifest
 from headfirst.weights.partial_file import StoppedError
-from headfirst.weights.progress import Progress
 from headfirst.weights.proofs import Proofs
 from headfirst.weights.source import Listing, RemoteFile, Source
 
 
 class FetchRun:
-    """Makes `target` hold the files of `listing`. `known` is the manifest of just this listing, or None."""
+    """Makes `target` hold the files of `listing`; `fetched` is what was proven of just these so far."""
 
     def __init__(
         self,
         source: Source,
         listing: Listing,
         target: Path,
+        proofs: Proofs,
+        fetched: Fetched,
         *,
-        known: Manifest | None,
-        gone: Mapping[str, FileRecord],
+        without: Container[str],
         in_place: bool,
         arrived: Callable[[str, FileHash], object],
-        progress: Progress,
+        seen: Callable[[int], object],
         stopped: Event,
     ) -> None:
         self._source = source
         self._listing = listing
         self._target = target
-        self._known = known.files if known else {}
-        self._gone = gone
+        self._proofs = proofs
+        self._fetched = fetched
+        self._without = without
         self._in_place = in_place
         self._arrived = arrived
-        self._progress = progress
+        self._seen = seen
         self._stopped = stopped
-        self._proofs = Proofs(target)
         self.changed = False
         """Whether a file had to be brought."""
 
     def bring_all(self, threads: int) -> dict[str, FileRecord]:
         """Bring and prove every file; the first failure ends all, and is raised."""
-        self._progress.total = sum(file.size for file in self._listing.files)
         files = {file.name: file for file in self._listing.files}
         records = {name: self._record(files.pop(name)) for name in (CONFIG, INDEX) if name in files}
         order = self._in_order(files)
@@ -82,31 +81,32 @@ class FetchRun:
         return [*small, *shards]
 
     def _record(self, file: RemoteFile) -> FileRecord:
-        given_up = self._gone.get(file.name)
-        if given_up and given_up.size == file.size and file.sha256 in (None, given_up.sha256):
-            self._progress.add(file.size)
-            return given_up
-        proof = self._kept(file)
+        known = self._fetched.records.get(file.name)
+        if known and file.name in self._without and not (self._target / file.name).exists():
+            self._seen(file.size)
+            return known
+        proof = self._kept(file, known)
         if proof is None:
             self.changed = True
             manifests.discard(self._target)
             proof = self._placed(file) or self._brought(file)
+        self._fetched.put(file.name, proof.record)
         self._arrived(file.name, proof)
         return proof.record
 
-    def _kept(self, file: RemoteFile) -> FileHash | None:
+    def _kept(self, file: RemoteFile, known: FileRecord | None) -> FileHash | None:
         """The proof of a file that is there already; None, and the file removed, where it is another one.
 
-        Where the source says no sha256 it is compared with what was proven of this listing before.
+        Where the source says no sha256 it is compared with what is known of it.
         """
-        path, known = self._target / file.name, self._known.get(file.name)
+        path = self._target / file.name
         if not path.is_file() or not (file.sha256 or known):
             return None
         if path.stat().st_size == file.size:
             proof = self._proven(file)
             if proof.sha256 == file.sha256 if file.sha256 else known and proof.xxh3 == known.xxh3:
                 return proof
-            self._progress.add(-file.size)
+            self._seen(-file.size)
         if not self._in_place:
             path.unlink()
         return None
@@ -117,13 +117,13 @@ class FetchRun:
     def _proven(self, file: RemoteFile) -> FileHash:
         proof = self._proofs.get(file.name)
         if proof and (proof.sha256 or not file.sha256):
-            self._progress.add(file.size)
+            self._seen(file.size)
             return proof
-        proof = hash_file(self._target / file.name, self._progress.add, with_sha256=file.sha256 is not None)
+        proof = hash_file(self._target / file.name, self._seen, with_sha256=file.sha256 is not None)
         self._proofs.put(file.name, proof)
         return proof
 
     def _brought(self, file: RemoteFile) -> FileHash:
-        proof = bring_file(self._source, file, self._listing, self._target, self._progress.add, self._stopped)
+        proof = bring_file(self._source, file, self._listing, self._target, self._seen, self._stopped)
         self._proofs.put(file.name, proof)
         return proof
