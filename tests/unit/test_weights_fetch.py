@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fetching import SHARD_1, SHARD_2, write_source
 from headfirst.errors import InputError, NotReadyError
-from headfirst.weights import fetch_file
 from headfirst.weights.fetch import Fetching, Request, fetch
+from headfirst.weights.fetch_file import bring_file
 from headfirst.weights.files import list_files
 from headfirst.weights.hashing import FileHash, hash_file
 from headfirst.weights.manifest import Manifest
 from headfirst.weights.partial_file import PartialFile
 from headfirst.weights.path_source import PathSource
 from headfirst.weights.proofs import Proofs
-from headfirst.weights.source import Listing, RemoteFile, SourceBusyError
+from headfirst.weights.source import Listing, RemoteFile, SourceBusyError, client_failed
 
 
 @pytest.fixture
@@ -190,32 +193,49 @@ def test_it_can_be_stopped(source: Path, tmp_path: Path) -> None:
     assert not list((tmp_path / "got").glob("*.safetensors"))
 
 
+@dataclass
 class Stutter:
-    """A source that is busy so often, bringing a byte each time where `moving`."""
+    """A source that is busy so many times; before that it brings a byte, or all, or begins again."""
 
-    def __init__(self, times: int, moving: bool, retry_after: float = 0.0) -> None:
-        self.times, self.moving, self.retry_after = times, moving, retry_after
+    times: int
+    brings: Callable[[PartialFile], object]
+    retry_after: float = 0.0
 
     def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
         self.times -= 1
-        if self.times >= 0:
-            part.write(b"x" * self.moving)
-            raise SourceBusyError("busy", where="hub", hint="wait", retry_after=self.retry_after)
-        part.write(b"x" * (file.size - part.size))
+        if self.times < 0:
+            part.write(b"x" * (file.size - part.size))
+            return
+        self.brings(part)
+        raise SourceBusyError("busy", where="hub", hint="wait", retry_after=self.retry_after)
+
+
+def nothing(part: PartialFile) -> None:
+    pass
+
+
+def a_byte(part: PartialFile) -> None:
+    part.write(b"x")
+
+
+def the_same_half(part: PartialFile) -> None:
+    part.restart()
+    part.write(b"x" * 50)
 
 
 @pytest.mark.parametrize(
     ("source", "comes"),
     [
-        (Stutter(30, moving=True), True),
-        (Stutter(7, moving=False), True),
-        (Stutter(8, moving=False), False),
-        (Stutter(1, moving=False, retry_after=601), False),
+        (Stutter(30, a_byte), True),
+        (Stutter(7, nothing), True),
+        (Stutter(8, nothing), False),
+        (Stutter(30, the_same_half), False),
+        (Stutter(1, nothing, retry_after=601), False),
     ],
 )
 def test_a_busy_source_is_waited_for_while_bytes_come(source: Stutter, comes: bool, tmp_path: Path) -> None:
     def bring() -> FileHash:
-        return fetch_file.bring_file(
+        return bring_file(
             source, RemoteFile("file", 100, None), Listing("", []), tmp_path, lambda _: None, Event()
         )
 
@@ -224,3 +244,15 @@ def test_a_busy_source_is_waited_for_while_bytes_come(source: Stutter, comes: bo
     else:
         with pytest.raises(SourceBusyError, match="busy"):
             bring()
+
+
+@pytest.mark.parametrize(
+    ("status", "busy"), [(429, True), (503, True), (408, True), (416, True), (404, False), (403, False)]
+)
+def test_what_a_hub_answers_is_tried_again_where_that_may_help(status: int, busy: bool) -> None:
+    error = RuntimeError("no: https://hub/file?X-Amz-Signature=secret for you")
+    error.response = SimpleNamespace(status_code=status, headers={"Retry-After": "7"})
+    told = client_failed(error, "hub")
+    assert isinstance(told, SourceBusyError) == busy
+    assert not busy or told.retry_after == 7
+    assert "no: https://hub/file for you" in str(told)

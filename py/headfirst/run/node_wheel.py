@@ -19,6 +19,7 @@ _REQUIREMENTS = (
     "numba~=0.68",  # the same, as machine code without the GIL
     "libtorrent>=2.1.1,<2.2",  # weights between nodes
     "httpx~=0.28.1",  # pulls weights from the head
+    "tenacity>=9,<10",  # tries a busy hub again
     "xxhash>=3.5,<5",  # proves files at the speed of memory
     'huggingface_hub>=0.30,<3; extra == "huggingface"',
     'modelscope_hub>=0.4.6,<1; extra == "modelscope"',

@@ -55,14 +55,8 @@ def part_path(file: RemoteFile, listing: Listing, target: Path) -> Path:
 
 def when_it_answers(call: Callable[[], Result], stopped: Event) -> Result:
     """`call()`, tried again as long as the source asks to come back later."""
-    retrying = Retrying(
-        retry=retry_if_exception_type(SourceBusyError),
-        wait=_wait,
-        stop=lambda state: state.attempt_number >= _TRIES or not _asked_wait(state),
-        sleep=sleep_using_event(stopped),
-        reraise=True,
-    )
-    return retrying(call)
+    patience = _Patience(lambda: 0)
+    return _tried(call, patience, stopped, lambda state: patience.ends(state) or not _asked_wait(state))
 
 
 def _pulled(
@@ -84,35 +78,49 @@ def _pulled(
                     hint="Run again: it continues.",
                 )
 
-        retrying = Retrying(
-            retry=retry_if_exception_type(SourceBusyError),
-            wait=_wait,
-            stop=_NothingComes(part),
-            sleep=sleep_using_event(stopped),
-            reraise=True,
-        )
-        retrying(pull)
+        patience = _Patience(lambda: part.size)
+        _tried(pull, patience, stopped, patience.ends)
         return part.finish(target / file.name)
 
 
-class _NothingComes:
-    """Gives up after eight tries in a row (about three minutes) that brought no byte."""
+class _Patience:
+    """Waits longer and longer; ends after eight failures in a row (two minutes) that brought nothing."""
 
-    def __init__(self, part: PartialFile) -> None:
-        self._part = part
-        self._size = part.size
-        self._tries = 0
+    def __init__(self, size: Callable[[], int]) -> None:
+        self._size = size
+        self._most = size()
+        self._failures = 0
 
-    def __call__(self, state: RetryCallState) -> bool:
-        self._tries = self._tries + 1 if self._part.size <= self._size else 0
-        self._size = self._part.size
+    def count(self, _state: RetryCallState) -> None:
+        """A try has failed. To begin again, and to come as far as before, is no progress."""
+        self._failures = self._failures + 1 if self._size() <= self._most else 1
+        self._most = max(self._most, self._size())
+
+    def wait(self, state: RetryCallState) -> float:
+        """Seconds until the next try: what the source asks for, or twice as long as before."""
         asked = _asked_wait(state)
-        return self._tries >= _TRIES or (asked is not None and asked > _LONGEST_ASKED_WAIT_S)
+        return min(2.0 ** (self._failures - 1), _LONGEST_WAIT_S) if asked is None else asked
+
+    def ends(self, state: RetryCallState) -> bool:
+        """Whether there is no next try."""
+        return self._failures >= _TRIES or (_asked_wait(state) or 0) > _LONGEST_ASKED_WAIT_S
 
 
-def _wait(state: RetryCallState) -> float:
-    asked = _asked_wait(state)
-    return asked if asked is not None else min(2.0 ** (state.attempt_number - 1), _LONGEST_WAIT_S)
+def _tried(
+    call: Callable[[], Result],
+    patience: _Patience,
+    stopped: Event,
+    ends: Callable[[RetryCallState], bool],
+) -> Result:
+    retrying = Retrying(
+        retry=retry_if_exception_type(SourceBusyError),
+        after=patience.count,
+        wait=patience.wait,
+        stop=ends,
+        sleep=sleep_using_event(stopped),
+        reraise=True,
+    )
+    return retrying(call)
 
 
 def _asked_wait(state: RetryCallState) -> float | None:

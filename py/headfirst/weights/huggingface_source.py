@@ -9,12 +9,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.errors import (
     GatedRepoError,
+    HfHubHTTPError,
     HFValidationError,
     RepositoryNotFoundError,
     RevisionNotFoundError,
@@ -64,7 +66,14 @@ class HuggingFaceSource:
             if self._xet and file.sha256 and not part.whole and self._pulled_by_xet(self._xet, url, part):
                 return
             headers = build_hf_headers(headers={"Accept-Encoding": "identity"})
-            http_get(url, cast(Any, part), resume_size=part.size, headers=headers, expected_size=file.size)
+            try:
+                http_get(
+                    url, cast(Any, part), resume_size=part.size, headers=headers, expected_size=file.size
+                )
+            except HfHubHTTPError as error:
+                if error.response.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+                    part.restart()
+                raise
 
     def _pulled_by_xet(self, xet: XetStore, url: str, part: PartialFile) -> bool:
         """Whether Xet brought the file. Where its servers cannot be used all the rest comes over HTTP."""

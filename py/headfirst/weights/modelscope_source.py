@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 from modelscope_hub import AuthenticationError, HubApi, InvalidParameter, NotFoundError, PermissionDeniedError
@@ -57,7 +58,7 @@ class ModelScopeSource:
                     self._model, "model", file.name, self._revision, headers=headers
                 )
             except APIError as error:
-                if error.status_code == 416:
+                if error.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
                     part.restart()
                 raise
             with response:

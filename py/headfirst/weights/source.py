@@ -18,6 +18,9 @@ _IGNORED = (
     "consolidated*.safetensors",
 )  # fmt: skip
 
+# Answers to a request that may be right the next time: timeout, range beyond the end, too early, too many.
+_LATER = (408, 416, 425, 429)
+
 
 @dataclass(frozen=True)
 class RemoteFile:
@@ -71,21 +74,25 @@ def client_failed(error: Exception, where: str) -> HeadfirstError:
         return error
     first = (str(error).strip() or type(error).__name__).splitlines()[0]
     without_signatures = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", first)
+    what = f"the hub cannot be used now: {without_signatures}"
+    hint = "Check that the head reaches the hub (or its mirror), then run again: it continues."
+    status = getattr(error, "status_code", None) or getattr(_response(error), "status_code", None) or 0
+    if 400 <= status < 500 and status not in _LATER:
+        return NotReadyError(what, where=where, hint=hint)
     retry_after = _retry_after(error)
     asked = f" (it asks to wait {retry_after:.0f} s)" if retry_after else ""
-    return SourceBusyError(
-        f"the hub cannot be used now: {without_signatures}{asked}",
-        where=where,
-        hint="Check that the head reaches the hub (or its mirror), then run again: it continues.",
-        retry_after=retry_after,
-    )
+    return SourceBusyError(f"{what}{asked}", where=where, hint=hint, retry_after=retry_after)
 
 
 def _retry_after(error: Exception) -> float | None:
     """Seconds that the answer behind `error` asks to wait; None where it says none, or says a date."""
-    headers: Mapping[str, str] = getattr(getattr(error, "response", None), "headers", None) or {}
+    headers: Mapping[str, str] = getattr(_response(error), "headers", None) or {}
     told = getattr(error, "retry_after", None) or headers.get("Retry-After", "")
     try:
         return float(told)
     except ValueError:
         return None
+
+
+def _response(error: Exception) -> object:
+    return getattr(error, "response", None)
