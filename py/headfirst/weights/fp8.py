@@ -145,7 +145,8 @@ def _dequantise(
     products = np.empty(256, np.float32)
     bits = products.view(np.uint32)
     table = np.empty(256, np.uint16)
-    short = table[:LANES]
+    short_tables = np.empty((scales.shape[1], LANES), np.uint16)
+    is_short = np.empty(scales.shape[1], np.bool_)
     top = 0
     while top < rows:
         row_block = (first_row + top) // block_rows
@@ -154,21 +155,25 @@ def _dequantise(
             left = column_block * block_columns
             width = min(block_columns, columns - left)
             exponent = (scale_bits[row_block, column_block] >> 23) & 0xFF
-            if width >= LANES and lowest <= exponent <= highest:
+            is_short[column_block] = width >= LANES and lowest <= exponent <= highest
+            if is_short[column_block]:
+                short = short_tables[column_block]
                 _fill_table(scales[row_block, column_block], products, bits, short)
                 for code in range(8, LANES):
                     short[code] -= 0x80  # these were of exponent field 1, and the field is added
-                for row in range(top, bottom):
-                    source, target = codes[row, left : left + width], out[row, left : left + width]
-                    for start in range(0, width, LANES):
-                        at = min(start, width - LANES)  # the last step overlaps the one before
-                        _convert_lanes(source, at, short, target, at)
             else:
                 _fill_table(scales[row_block, column_block], products, bits, table)
                 for row in range(top, bottom):
-                    source, target = codes[row, left : left + width], out[row, left : left + width]
-                    for column in range(width):
-                        target[column] = table[source[column]]
+                    for column in range(left, left + width):
+                        out[row, column] = table[codes[row, column]]
+        for row in range(top, bottom):  # row by row: memory is read and written in its order
+            for column_block in range(scales.shape[1]):
+                if is_short[column_block]:
+                    left = column_block * block_columns
+                    last = min(left + block_columns, columns) - LANES
+                    for start in range(left, last + LANES, LANES):
+                        at = min(start, last)  # the last step overlaps the one before
+                        _convert_lanes(codes[row], at, short_tables[column_block], out[row], at)
         top = bottom
 
 
