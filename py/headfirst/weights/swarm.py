@@ -17,11 +17,13 @@ from functools import reduce
 from operator import add
 from pathlib import Path
 
-from headfirst.weights.swarm_lane import Event, Failed, Finished, Lane, Traffic
+from headfirst.weights.swarm_events import Event, Failed, Finished, Traffic
+from headfirst.weights.swarm_lane import Lane
 
 __all__ = ["Event", "Failed", "Finished", "Swarm", "Traffic"]
 
 _SAMPLE_SECONDS = 0.5
+_LOOK_SECONDS = 0.02
 
 
 class Swarm:
@@ -113,14 +115,17 @@ class Swarm:
     def _run(self) -> None:
         """Move the torrents on, however slow the one who takes the events is."""
         next_sample = 0.0
+        busy = False
         while not self._closing:
-            select.select([self._wake], [], [], max(0.0, next_sample - time.monotonic()))
+            pause = max(0.0, next_sample - time.monotonic())
+            select.select([self._wake], [], [], min(pause, _LOOK_SECONDS) if busy else pause)
             with suppress(BlockingIOError):  # woken by the clock
                 os.read(self._wake, 4096)
             with self._lock:
                 for lane in self._lanes:
                     for event in lane.take_alerts():
                         self._events.put(event)
+                busy = sum(lane.move_up() for lane in self._lanes) > 0
                 if time.monotonic() >= next_sample:
                     next_sample = time.monotonic() + _SAMPLE_SECONDS
                     for lane in self._lanes:

@@ -3,100 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import libtorrent as lt
 
 from headfirst.errors import NotReadyError
+from headfirst.weights.swarm_events import Event, Failed, Finished, Traffic
+from headfirst.weights.swarm_item import Item, Stage
 from headfirst.weights.swarm_settings import admit, make_session
 
 _LISTEN_LIMIT = 10.0  # seconds
-_ENCRYPTED = 1  # a flag of peer exchange messages: this peer answers encrypted handshakes
 _CHECKING_AT_A_TIME = 2
-_ALONE = (
-    lt.torrent_flags.disable_dht
-    | lt.torrent_flags.disable_lsd
-    | lt.torrent_flags.disable_pex
-    | lt.torrent_flags.apply_ip_filter
-    | lt.torrent_flags.update_subscribe
-    | lt.torrent_flags.duplicate_is_error
-)
-_IN_ORDER = lt.torrent_flags.sequential_download
-
-
-@dataclass(frozen=True)
-class Finished:
-    """The file `name` is whole, proven piece by piece, and readable by everybody (not yet synced to disk)."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Failed:
-    """`name` cannot go on because of `why`, until it is received or seeded again."""
-
-    name: str
-    why: str
-
-
-Event = Finished | Failed
-
-
-@dataclass(frozen=True)
-class Traffic:
-    """Bytes of payload since the start of the session, and bytes a second of the last second.
-
-    `wasted` came twice or was wrong.
-    """
-
-    sent: int = 0
-    received: int = 0
-    wasted: int = 0
-    send_rate: float = 0.0
-    receive_rate: float = 0.0
-
-    def __add__(self, other: Traffic) -> Traffic:
-        return Traffic(
-            self.sent + other.sent,
-            self.received + other.received,
-            self.wasted + other.wasted,
-            self.send_rate + other.send_rate,
-            self.receive_rate + other.receive_rate,
-        )
-
-
-class _Stage(Enum):
-    QUEUED = auto()  # something is there already; its turn to be checked has not come
-    CHECKING = auto()
-    WAITING = auto()  # connected; asks for nothing yet
-    RECEIVING = auto()
-    FLUSHING = auto()  # all pieces proven, the last of them not yet written
-    WHOLE = auto()
-    FAILED = auto()  # keeps its place in the window: where one cannot be written the next cannot either
-
-
-@dataclass
-class _Item:
-    name: str
-    info: lt.torrent_info
-    folder: Path
-    stage: _Stage
-    handle: lt.torrent_handle | None = None
-    verified: int = 0
-
-    @property
-    def size(self) -> int:
-        """Bytes of the file."""
-        return self.info.files().file_size(0)
-
-    def ask(self) -> None:
-        """Leave the mode in which it is connected but asks for nothing."""
-        self.stage = _Stage.RECEIVING
-        if self.handle:
-            self.handle.unset_flags(lt.torrent_flags.upload_mode)
+_HAS_TURN = (Stage.STARTING, Stage.RECEIVING, Stage.FAILED)
 
 
 class Lane:
@@ -107,8 +26,8 @@ class Lane:
         self._port = port
         self._peers = peers
         self._window = window
-        self._items: dict[str, _Item] = {}
-        self._by_hash: dict[lt.sha256_hash, _Item] = {}
+        self._items: dict[str, Item] = {}
+        self._by_hash: dict[lt.sha256_hash, Item] = {}
         self._upstream: str | None = None
         self._sample = (time.monotonic(), Traffic())
         self._session = make_session(address, port, peers)
@@ -126,19 +45,18 @@ class Lane:
 
     def seed(self, name: str, torrent: bytes, folder: Path) -> None:
         """Offer folder/name, which is whole."""
-        self.forget(name)
-        item = self._keep(name, torrent, folder, _Stage.WHOLE)
+        item = self._keep(name, torrent, folder, Stage.WHOLE)
         item.verified = item.size
-        self._add(item, lt.torrent_flags.seed_mode)
+        item.add_to(self._session, whole=True)
 
     def receive(self, name: str, torrent: bytes, folder: Path) -> None:
         """Fetch folder/name, keeping what is right of what is there."""
-        self.forget(name)
-        item = self._keep(name, torrent, folder, _Stage.QUEUED)
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        if not (folder / name).exists():
+        item = self._keep(name, torrent, folder, Stage.QUEUED)
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
             self._check(item)
-        self._move_up()
+        self.move_up()
 
     def forget(self, name: str) -> None:
         """Neither fetch nor offer `name` any more."""
@@ -148,13 +66,13 @@ class Lane:
         del self._by_hash[item.info.info_hashes().v2]
         if item.handle:
             self._session.remove_torrent(item.handle)
-        self._move_up()
+        self.move_up()
 
     def link(self, upstream: str | None) -> None:
         """Fetch from `upstream` from now on; the connections to the one before are cut."""
         if upstream == self._upstream:
             return
-        if self._upstream:
+        if self._upstream:  # shutting it out for a moment is how libtorrent lets go of a peer
             self._session.set_ip_filter(admit(self._peers, but=[self._upstream]))
             self._session.set_ip_filter(admit(self._peers))
         self._upstream = upstream
@@ -167,35 +85,54 @@ class Lane:
         self._session.post_session_stats()
 
     def close(self) -> None:
-        """Stop at once; what is not written yet is written by libtorrent in the background."""
+        """Stop; what is not written yet is written by libtorrent in the background."""
         self._session.pause()
         self._items.clear()
         self._by_hash.clear()
         del self._session
 
     def take_alerts(self) -> Iterator[Event]:
-        """What happened since the last call; moves torrents on."""
+        """What happened since the last call."""
         for alert in self._session.pop_alerts():
             if isinstance(alert, lt.state_update_alert):
-                self._take_progress(alert.status)
+                for status in alert.status:
+                    if item := self._by_hash.get(status.info_hashes.v2):
+                        item.count_pieces(status.num_pieces)
             elif isinstance(alert, lt.session_stats_alert):
                 self._take_stats(alert.values)
             elif isinstance(alert, lt.torrent_alert) and alert.handle.is_valid():
                 item = self._by_hash.get(alert.handle.info_hashes().v2)
                 if item and item.handle == alert.handle:
                     yield from self._take_alert(item, alert)
-        self._move_up()
 
-    def _take_alert(self, item: _Item, alert: lt.torrent_alert) -> Iterator[Event]:
-        match alert:
-            case lt.torrent_checked_alert() if item.stage is _Stage.CHECKING:
-                item.stage = _Stage.WAITING
+    def move_up(self) -> bool:
+        """Let the first be checked and the first of the checked ones ask; whether any is asking."""
+        items = self._items.values()
+        for item in items:
+            item.look()
+        checking = sum(item.stage is Stage.CHECKING for item in items)
+        busy = sum(item.stage in _HAS_TURN for item in items)
+        for item in items:
+            if item.stage is Stage.QUEUED and checking < _CHECKING_AT_A_TIME:
+                checking += 1
+                self._check(item)
+            elif item.stage is Stage.WAITING and busy < self._window:
+                busy += 1
+                item.stage = Stage.STARTING
                 self._connect(item)
-            case lt.torrent_finished_alert() if item.stage is not _Stage.WHOLE:
-                item.stage = _Stage.FLUSHING
+        return busy > 0
+
+    def _take_alert(self, item: Item, alert: lt.torrent_alert) -> Iterator[Event]:
+        match alert:
+            case lt.torrent_checked_alert() if item.stage is Stage.CHECKING:
+                item.stage = Stage.WAITING
+                item.count_pieces(alert.handle.status(0).num_pieces)
+                self._connect(item)
+            case lt.torrent_finished_alert() if item.stage is not Stage.WHOLE:
+                item.stage = Stage.FLUSHING
                 alert.handle.flush_cache()
-            case lt.cache_flushed_alert() if item.stage is _Stage.FLUSHING:
-                item.stage = _Stage.WHOLE
+            case lt.cache_flushed_alert() if item.stage is Stage.FLUSHING:
+                item.stage = Stage.WHOLE
                 item.verified = item.size
                 yield Finished(item.name)
             case lt.file_error_alert() | lt.torrent_error_alert():
@@ -203,16 +140,10 @@ class Lane:
             case lt.peer_ban_alert():
                 yield from self._fail(item, f"{alert.ip[0]} sends other bytes than this file's")
 
-    def _fail(self, item: _Item, why: str) -> Iterator[Event]:
-        if item.stage is not _Stage.FAILED:
-            item.stage = _Stage.FAILED
+    def _fail(self, item: Item, why: str) -> Iterator[Event]:
+        if item.stage is not Stage.FAILED:
+            item.stage = Stage.FAILED
             yield Failed(item.name, why)
-
-    def _take_progress(self, statuses: Iterable[lt.torrent_status]) -> None:
-        for status in statuses:
-            item = self._by_hash.get(status.info_hashes.v2)
-            if item and item.stage is not _Stage.WHOLE:
-                item.verified = min(status.num_pieces * item.info.piece_length(), item.size)
 
     def _take_stats(self, values: dict[str, int]) -> None:
         then, before = self._sample
@@ -229,39 +160,19 @@ class Lane:
             ),
         )
 
-    def _keep(self, name: str, torrent: bytes, folder: Path, stage: _Stage) -> _Item:
-        item = _Item(name, lt.torrent_info(torrent), folder, stage)
+    def _keep(self, name: str, torrent: bytes, folder: Path, stage: Stage) -> Item:
+        self.forget(name)
+        item = Item(name, lt.torrent_info(torrent), folder, stage)
         self._items[name] = self._by_hash[item.info.info_hashes().v2] = item
         return item
 
-    def _check(self, item: _Item) -> None:
-        item.stage = _Stage.CHECKING
-        self._add(item, _IN_ORDER | lt.torrent_flags.upload_mode)
+    def _check(self, item: Item) -> None:
+        item.stage = Stage.CHECKING
+        item.add_to(self._session, whole=False)
 
-    def _add(self, item: _Item, flags: int) -> None:
-        parameters = lt.add_torrent_params()
-        parameters.ti = item.info
-        parameters.save_path = str((item.folder / item.name).parent)
-        parameters.flags = _ALONE | flags
-        item.handle = self._session.add_torrent(parameters)
-
-    def _move_up(self) -> None:
-        """Let the first torrents be checked and the first of the checked ones ask for their pieces."""
-        items = self._items.values()
-        checking = sum(item.stage is _Stage.CHECKING for item in items)
-        active = sum(item.stage in (_Stage.RECEIVING, _Stage.FAILED) for item in items)
-        for item in items:
-            if item.stage is _Stage.QUEUED and checking < _CHECKING_AT_A_TIME:
-                checking += 1
-                self._check(item)
-            elif item.stage is _Stage.WAITING and active < self._window:
-                active += 1
-                item.ask()
-                self._connect(item)
-
-    def _connect(self, item: _Item) -> None:
-        if self._upstream and item.handle and item.stage in (_Stage.WAITING, _Stage.RECEIVING):
-            item.handle.connect_peer((self._upstream, self._port), 0, _ENCRYPTED)
+    def _connect(self, item: Item) -> None:
+        if self._upstream:
+            item.connect(self._upstream, self._port)
 
     def _await_listening(self) -> None:
         deadline = time.monotonic() + _LISTEN_LIMIT

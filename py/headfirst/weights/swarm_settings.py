@@ -45,6 +45,7 @@ _PATIENT = {
     "min_reconnect_time": 1,
     "max_failcount": 1 << 30,
     "smooth_connects": False,
+    "listen_queue_size": 1000,  # a neighbour connects for all its files at once
     "connection_speed": 200,
     "connections_limit": 10_000,
     "torrent_connect_boost": 0,
