@@ -21,7 +21,7 @@ _REQUIREMENTS = (
     "httpx~=0.28.1",  # pulls weights from the head
     "tenacity>=9,<10",  # tries a busy hub again
     "xxhash>=3.5,<5",  # proves files at the speed of memory
-    'huggingface_hub>=0.30,<3; extra == "huggingface"',
+    'huggingface_hub>=1.0,<3; extra == "huggingface"',
     'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
 )
 _WHEEL = b"""Wheel-Version: 1.0
