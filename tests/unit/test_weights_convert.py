@@ -122,15 +122,6 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         convert(tmp_path / "fp8", tmp_path / "fp8")
 
 
-def test_no_space_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_checkpoint(tmp_path / "fp8", two_shards())
-    usage = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr("headfirst.weights.files.shutil.disk_usage", lambda _path: usage)
-    with pytest.raises(NotReadyError, match="no space to convert to BF16: it needs"):
-        convert(tmp_path / "fp8", tmp_path / "bf16")
-    assert not list((tmp_path / "bf16").glob("*.safetensors"))
-
-
 def test_a_shard_of_scales_alone_leaves_no_file(tmp_path: Path) -> None:
     weight, scale = fp8_weight(130, 40), scales(130, 40)
     shards = {SHARD_1: {"a.weight": weight}, SHARD_2: {"a.weight_scale_inv": scale}}

@@ -135,25 +135,6 @@ def test_a_source_that_shrinks_meanwhile_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_filesystem_without_direct_writes_gets_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_checkpoint(tmp_path / "fp8", two_shards())
-    first, _ = convert(tmp_path / "fp8", tmp_path / "direct")
-    real, refused = os.open, []
-
-    def no_direct(path: str, flags: int, mode: int = 0o777) -> int:
-        if flags & os.O_DIRECT:
-            refused.append(path)
-            raise OSError(22, "Invalid argument")
-        return real(path, flags, mode)
-
-    monkeypatch.setattr("headfirst.weights.shard_writer.os.open", no_direct)
-    second, _ = convert(tmp_path / "fp8", tmp_path / "buffered")
-    assert first == second
-    assert len(refused) == 2
-
-
 RUN = "import sys; from headfirst.weights.cli import main; main(sys.argv[1:])"
 
 
@@ -216,43 +197,3 @@ def test_a_single_file_without_index_can_be_dropped_too(tmp_path: Path) -> None:
     first, _ = convert(source, target, keep_source=False)
     assert not (source / "model.safetensors").exists()
     assert convert(source, target) == (first, False)
-
-
-MEASURE = """
-import resource, sys
-from headfirst.weights.cli import main
-resource.setrlimit(resource.RLIMIT_DATA, (512 << 20, 512 << 20))
-main(["convert", sys.argv[1], sys.argv[2], "--threads", "8"])
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10)
-"""
-
-
-def test_memory_is_bounded_whatever_the_size_of_the_shard(tmp_path: Path) -> None:
-    """A tensor of 600 MB, mostly a hole in the file, in a process that gets no more than 512 MiB."""
-    rows, columns = 36_864, 16_384
-    header = (
-        f'{{"a.weight":{{"dtype":"F8_E4M3","shape":[{rows},{columns}],"data_offsets":[0,{rows * columns}]}},'
-        f'"a.weight_scale_inv":{{"dtype":"F32","shape":[{rows // 128},{columns // 128}],'
-        f'"data_offsets":[{rows * columns},{rows * columns + rows * columns // 4096}]}}}}'
-    ).encode()
-    write_checkpoint(tmp_path / "fp8", {})
-    (tmp_path / "fp8" / "model.safetensors.index.json").unlink()
-    scale = np.full((rows // 128, columns // 128), 0.5, np.float32)
-    with (tmp_path / "fp8" / "model.safetensors").open("wb") as file:
-        file.write(len(header).to_bytes(8, "little") + header + b"\x38" * columns)
-        file.seek(8 + len(header) + rows * columns)
-        file.write(scale.tobytes())
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURE, str(tmp_path / "fp8"), str(tmp_path / "bf16")],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.split()[-1]) < 512 << 20
-    with (tmp_path / "bf16" / "model.safetensors").open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        file.seek(8 + length)
-        assert file.read(2 * columns) == b"\x00\x3f" * columns  # 1.0 times 0.5
-    (tmp_path / "bf16" / "model.safetensors").unlink()

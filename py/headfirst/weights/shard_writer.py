@@ -66,8 +66,7 @@ class ShardWriter:
 
     def finish(self) -> str:
         """Flush everything to the disk and give the file its name; returns its xxh3 (128 bits) in hex."""
-        flags = fcntl.fcntl(self._file, fcntl.F_GETFL)
-        fcntl.fcntl(self._file, fcntl.F_SETFL, flags & ~os.O_DIRECT)  # the rest is no whole page
+        _through_cache(self._file)  # the rest is no whole page
         self._write(self._held)
         os.fsync(self._file)
         os.close(self._file)
@@ -77,7 +76,11 @@ class ShardWriter:
     def _write(self, count: int) -> None:
         start = 0
         while start < count:
-            start += os.pwrite(self._file, self._view[start:count], self._written + start)
+            try:
+                start += os.pwrite(self._file, self._view[start:count], self._written + start)
+            except OSError as error:
+                if error.errno != errno.EINVAL or not _through_cache(self._file):
+                    raise  # else direct writes want more than whole pages here
         self._written += count
 
     def _discard(self) -> None:
@@ -94,6 +97,13 @@ def _open(path: Path) -> int:
         if error.errno not in _NOT_SUPPORTED:
             raise
         return os.open(path, flags, 0o644)
+
+
+def _through_cache(file: int) -> bool:
+    """Make further writes go through the page cache; returns whether they did not."""
+    flags = fcntl.fcntl(file, fcntl.F_GETFL)
+    fcntl.fcntl(file, fcntl.F_SETFL, flags & ~os.O_DIRECT)
+    return bool(flags & os.O_DIRECT)
 
 
 def _reserve(file: int, size: int) -> None:
