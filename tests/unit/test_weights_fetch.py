@@ -182,6 +182,18 @@ def test_no_space_is_said_before_anything_is_copied(
 
 
 @pytest.mark.usefixtures("copies")
+def test_an_original_that_changes_while_it_is_read_is_refused(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = PartialFile.write
+    monkeypatch.setattr(
+        PartialFile, "write", lambda self, data: os.utime(source / SHARD_2) or write(self, data)
+    )
+    with pytest.raises(NotReadyError, match="it was changed while it was read"):
+        fetch(Request("path", str(source)), tmp_path / "got")
+
+
+@pytest.mark.usefixtures("copies")
 def test_it_can_be_stopped(source: Path, tmp_path: Path) -> None:
     stopped = Event()
     fetching = Fetching(Request("path", str(source)), tmp_path / "got", stopped)

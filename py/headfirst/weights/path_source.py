@@ -7,6 +7,7 @@ import hashlib
 import os
 from pathlib import Path
 
+from headfirst.errors import NotReadyError
 from headfirst.weights.checkpoint_check import check_checkpoint
 from headfirst.weights.files import CHUNK, list_files, publish
 from headfirst.weights.manifest import MANIFEST
@@ -56,11 +57,14 @@ class PathSource:
 
     def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
         """Copy; the copy has its original's modification time."""
-        with (self._folder / file.name).open("rb") as original:
+        path = self._folder / file.name
+        with path.open("rb") as original:
             stat = os.fstat(original.fileno())
             original.seek(part.size)
             while chunk := original.read(CHUNK):
                 part.write(chunk)
+        if not _same(stat, path.stat()):
+            raise NotReadyError("it was changed while it was read", where=str(path), hint="Run again.")
         os.utime(part.path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
 
 
