@@ -58,10 +58,8 @@ def _parser() -> ArgumentParser:
     fetch = add("fetch", help="bring a model to this machine and prove it")
     fetch.add_argument("model", help="owner/name on a hub, or a folder")
     fetch.add_argument("directory", type=Path)
-    fetch.add_argument("--from", dest="source", choices=SOURCES, default="huggingface")
-    fetch.add_argument("--revision", default="", help="branch, tag or commit")
     fetch.add_argument("--token-file", type=Path, help="file of mode 0600 with the hub's token")
-    _add_will_convert(fetch)
+    _add_source(fetch)
     fetch.set_defaults(run=commands.run_fetch)
 
     convert = add("convert", help="make a BF16 copy of an FP8 checkpoint")
@@ -88,32 +86,33 @@ def _parser() -> ArgumentParser:
 
 def _add_cluster_commands(add) -> None:  # type: ignore[no-untyped-def]  # argparse does not name this type
     """What the `weights` role runs on the nodes. The transfer's token is in HEADFIRST_TRANSFER_TOKEN."""
-    serve = add("serve", help="serve a checkpoint to peers until nobody asks any more")
-    serve.add_argument("directory", type=Path)
-    serve.add_argument("--address", required=True, help="this host's address on the data network")
-    serve.add_argument("--port", type=int, required=True)
-    serve.add_argument("--peer", action="append", required=True, dest="peers", help="address that may pull")
-    serve.add_argument("--idle-limit", type=float, default=900, help="seconds")
-    serve.set_defaults(run=commands.run_serve)
-
-    receive = add("receive", help="pull a checkpoint from a node that serves it")
-    receive.add_argument("url")
-    receive.add_argument("directory", type=Path)
-    receive.add_argument("--digest", required=True, help="digest of the manifest that must be served")
-    _add_will_convert(receive)
-    receive.set_defaults(run=commands.run_receive)
+    pipeline = add("pipeline", help="fetch, pass on, convert: one node's part of bringing a model to all")
+    pipeline.add_argument("directory", type=Path, help="folder that the files arrive in")
+    pipeline.add_argument("--member", action="append", required=True, dest="members", help="the origin first")
+    pipeline.add_argument("--address", required=True, help="which of the members this node is")
+    pipeline.add_argument("--port", type=int, required=True)
+    pipeline.add_argument("--sessions", type=int, default=1, help="data connections to each neighbour")
+    pipeline.add_argument("--convert-to", type=Path, help="folder of the BF16 copy")
+    pipeline.add_argument("--keep-fp8", action="store_true", help="do not remove what is converted")
+    pipeline.add_argument("--model", help="what the origin fetches; without it, its folder is complete")
+    _add_source(pipeline)
+    pipeline.set_defaults(run=commands.run_pipeline)
 
     status = add("status", help="say as JSON what is there, reading no weights")
-    status.add_argument("--source-dir", type=Path, required=True)
     status.add_argument("--served-dir", type=Path, required=True)
-    status.add_argument("--model", help="also say whether source-dir is this model")
-    status.add_argument("--from", dest="source", choices=SOURCES, default="huggingface")
-    status.add_argument("--revision", default="")
+    status.add_argument(
+        "--source-dir", type=Path, help="folder of the FP8 copy, where the served one is made of it"
+    )
+    status.add_argument("--model", required=True, help="the model that should be there")
+    status.add_argument("--address", required=True, help="handed on")
+    status.add_argument("--is-head", action="store_true", help="a model that is a folder lies here")
+    _add_source(status)
     status.set_defaults(run=commands.run_status)
 
 
-def _add_will_convert(parser: ArgumentParser) -> None:
-    parser.add_argument("--will-convert", action="store_true", help="also ask for the space of a BF16 copy")
+def _add_source(parser: ArgumentParser) -> None:
+    parser.add_argument("--from", dest="source", choices=SOURCES, default="huggingface")
+    parser.add_argument("--revision", default="", help="branch, tag or commit")
 
 
 def _version() -> str:

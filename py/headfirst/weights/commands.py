@@ -10,14 +10,17 @@ from pathlib import Path
 from headfirst.errors import HeadfirstError, InputError
 from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import check_checkpoint
+from headfirst.weights.conversion import Conversion
 from headfirst.weights.convert import convert
-from headfirst.weights.fetch import Request, fetch, is_current
+from headfirst.weights.fetch import Request, fetch
+from headfirst.weights.fetch_origin import FetchOrigin
 from headfirst.weights.files import STATE_FOLDER, gigabytes, list_files
 from headfirst.weights.manifest import MANIFEST, Manifest
+from headfirst.weights.origin import FolderOrigin, Origin
+from headfirst.weights.pipeline import Pipeline, Transfer
 from headfirst.weights.progress import Progress
-from headfirst.weights.receive import receive
-from headfirst.weights.serve import serve
-from headfirst.weights.verify import unchanged, verify
+from headfirst.weights.status import look, pinned_now
+from headfirst.weights.verify import verify
 
 Result = dict[str, object]
 
@@ -29,7 +32,7 @@ def run_fetch(arguments: Namespace) -> Result:
     if arguments.token_file:
         os.environ[_HUB_TOKENS[arguments.source]] = _secret(arguments.token_file)
     request = Request(arguments.source, arguments.model, arguments.revision)
-    manifest, changed = fetch(request, arguments.directory, will_convert=arguments.will_convert)
+    manifest, changed = fetch(request, arguments.directory)
     return _say(manifest, changed, arguments.directory)
 
 
@@ -59,64 +62,57 @@ def run_verify(arguments: Namespace) -> Result:
     return _say(verify(arguments.directory, deep=arguments.deep), False, arguments.directory)
 
 
-def run_serve(arguments: Namespace) -> Result:
-    """Serve a folder to peers."""
-    serve(
-        arguments.directory,
-        arguments.address,
+def run_pipeline(arguments: Namespace) -> Result:
+    """Take part in bringing a model to all members."""
+    members: list[str] = arguments.members
+    if arguments.address not in members:
+        raise InputError(f"{arguments.address} is none of the members {', '.join(members)}")
+    transfer = Transfer(
+        members,
+        members.index(arguments.address),
         arguments.port,
-        arguments.peers,
-        _token(),
-        arguments.idle_limit,
+        _token() if len(members) > 1 else "",
+        arguments.sessions,
     )
-    return {"changed": False}
-
-
-def run_receive(arguments: Namespace) -> Result:
-    """Pull a folder from a peer."""
-    manifest, changed = receive(
-        arguments.url, arguments.directory, _token(), arguments.digest, will_convert=arguments.will_convert
+    folder: Path = arguments.directory
+    request = Request(arguments.source, arguments.model or "", arguments.revision)
+    target: Path | None = arguments.convert_to
+    origin: Origin | None = None
+    if transfer.index == 0 and arguments.model:
+        origin = FetchOrigin(request, folder, target, keep_source=arguments.keep_fp8)
+    elif transfer.index == 0:
+        origin = FolderOrigin()
+    pipeline = Pipeline(
+        transfer,
+        folder,
+        origin=origin,
+        conversion=Conversion(folder, target) if target else None,
+        keep_source=arguments.keep_fp8,
     )
-    return _say(manifest, changed, arguments.directory)
+    outcome = pipeline.run()
+    traffic = {"sent": outcome.traffic.sent, "received": outcome.traffic.received}
+    return _say(outcome.manifest, outcome.changed, target or folder) | traffic
 
 
 def run_status(arguments: Namespace) -> Result:
-    """Say what is there: a digest is "" where a folder is incomplete or was touched since it was proven.
-
-    What is wrong with the model's own folder is part of what is said, as `error`.
-    """
-    source, served = _proven(arguments.source_dir), _proven(arguments.served_dir)
-    result: Result = {"changed": False, "source": source.digest if source else "", **_served(served)}
-    if arguments.model:
-        request = Request(arguments.source, arguments.model, arguments.revision)
+    """Say what is served here, and whether it is what should be; what is wrong with the model is `error`."""
+    request = Request(arguments.source, arguments.model, arguments.revision)
+    result: Result = {
+        "address": arguments.address,
+        **look(request, arguments.served_dir, arguments.source_dir),
+    }
+    if arguments.is_head:
         try:
-            result["current"] = is_current(request, arguments.source_dir)
+            result["asked"] = pinned_now(request)
         except HeadfirstError as error:
-            result |= {"current": False, "error": str(error)}
+            result["error"] = str(error)
     print(json.dumps(result))
     return result
 
 
-def _proven(folder: Path) -> Manifest | None:
-    manifest = manifests.load(folder)
-    return manifest if manifest and unchanged(folder, manifest) else None
-
-
-def _served(manifest: Manifest | None) -> Result:
-    """What the hosts compare with each other; 16 digits of each file's hash name the file that differs."""
-    if manifest is None:
-        return {"digest": "", "converted_from": "", "files": {}}
-    files = {name: record.xxh3[:16] for name, record in manifest.files.items()}
-    return {
-        "digest": manifest.digest,
-        "converted_from": manifest.origin.get("converted_from", ""),
-        "files": files,
-    }
-
-
 def _say(manifest: Manifest, changed: bool, folder: Path) -> Result:
     print(f"{folder}: {len(manifest.files)} files, {gigabytes(manifest.size)}, digest {manifest.digest[:16]}")
-    return {"changed": changed, **_served(manifest)}
+    return {"changed": changed, "digest": manifest.digest}
 
 
 def _token() -> str:

@@ -60,10 +60,15 @@ def parse(data: bytes, where: str) -> Manifest:
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotReadyError("this is not a manifest of a checkpoint", where=where) from error
     for name in files:
-        path = PurePosixPath(name)
-        if path.is_absolute() or any(part == ".." or part.startswith(".") for part in path.parts):
-            raise NotReadyError(f"the manifest names a file outside its folder: {name}", where=where)
+        check_name(name, where)
     return Manifest(files, origin)
+
+
+def check_name(name: str, where: str) -> None:
+    """NotReadyError where `name` is no relative path that stays inside its folder, or is hidden."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or any(part.startswith(".") for part in path.parts):
+        raise NotReadyError(f"a file outside its folder is named: {name}", where=where)
 
 
 def load(folder: Path) -> Manifest | None:
@@ -82,17 +87,24 @@ def discard(folder: Path) -> None:
     (folder / MANIFEST).unlink(missing_ok=True)
 
 
-def build(folder: Path, names: Sequence[str], origin: Mapping[str, str], progress: Progress) -> Manifest:
+def build(
+    folder: Path, names: Sequence[str], origin: Mapping[str, str], progress: Progress | None = None
+) -> Manifest:
     """Hash these files (only what the cache does not know) and return their manifest, not yet saved."""
     cache = HashCache(folder)
 
     def record(name: str) -> FileRecord:
         known = cache.get(name)
         if known:
-            progress.add(known.size)
+            seen(known.size)
             return known
-        return cache.put(name, fingerprint(folder / name, progress.add))
+        return cache.put(name, fingerprint(folder / name, seen))
 
-    progress.total = sum((folder / name).stat().st_size for name in names)
+    def seen(count: int) -> None:
+        if progress:
+            progress.add(count)
+
+    if progress:
+        progress.total = sum((folder / name).stat().st_size for name in names)
     with ThreadPoolExecutor(HASH_THREADS) as pool:
         return Manifest(dict(zip(names, pool.map(record, names), strict=True)), origin)

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headfirst.errors import NotReadyError
+from headfirst.weights.deep_check import check_samples
 from headfirst.weights.hash_cache import FileRecord, HashCache
 from headfirst.weights.hashing import fingerprint
 from headfirst.weights.manifest import HASH_THREADS, Manifest, load
@@ -15,8 +16,13 @@ from headfirst.weights.progress import Progress
 
 def unchanged(folder: Path, manifest: Manifest) -> bool:
     """Whether every file is as when it was last hashed, and that hash is the manifest's. Reads no file."""
+    return not changed_files(folder, manifest)
+
+
+def changed_files(folder: Path, manifest: Manifest) -> list[str]:
+    """The files that are not known to be the manifest's. Reads no file."""
     cache = HashCache(folder)
-    return all(_same(cache.get(name), record) for name, record in manifest.files.items())
+    return [name for name, record in manifest.files.items() if not _same(cache.get(name), record)]
 
 
 def faults(folder: Path, manifest: Manifest, progress: Progress, *, deep: bool = False) -> Mapping[str, str]:
@@ -53,12 +59,17 @@ def _same(known: FileRecord | None, record: FileRecord) -> bool:
 
 
 def verify(folder: Path, *, deep: bool = False) -> Manifest:
-    """Raise NotReadyError, naming files, unless `folder` is complete and every file is its manifest's."""
+    """Raise NotReadyError, naming files, unless `folder` is complete and every file is its manifest's.
+
+    `deep` reads every file, and converts samples of the FP8 source again by other means.
+    """
     manifest = load(folder)
     if manifest is None:
         raise NotReadyError("there is no complete checkpoint here", where=str(folder))
     with Progress("verify") as progress:
-        wrong = faults(folder, manifest, progress, deep=deep)
+        wrong = dict(faults(folder, manifest, progress, deep=deep))
+    if deep:
+        wrong |= check_samples(folder)
     if wrong:
         listed = "; ".join(f"{name}: {why}" for name, why in list(wrong.items())[:3])
         raise NotReadyError(

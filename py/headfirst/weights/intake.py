@@ -1,0 +1,141 @@
+"""Takes in what the board announces: looks what is there, has the rest received, and gives it its name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from headfirst.errors import NotReadyError
+from headfirst.weights.board import Board
+from headfirst.weights.hash_cache import FileRecord
+from headfirst.weights.hashing import FileHash
+from headfirst.weights.store import Store
+from headfirst.weights.swarm import Failed, Swarm
+from headfirst.weights.torrent import make_torrent
+
+_SETTLING_AT_A_TIME = 4
+
+
+class Intake:
+    """`here` are the files that are whole on this node, and those that were and are `spent` since."""
+
+    def __init__(
+        self, board: Board, store: Store, swarm: Swarm | None, token: str, spent: Callable[[str], bool]
+    ) -> None:
+        self.here: set[str] = set()
+        self.received = False
+        """Whether anything had to be brought by others."""
+        self._board = board
+        self._store = store
+        self._swarm = swarm
+        self._token = token
+        self._spent = spent
+        self._epoch = 0
+        self._taken: dict[str, FileHash] = {}
+        self._settling: dict[Future[None], str] = {}
+        self._settlers = ThreadPoolExecutor(_SETTLING_AT_A_TIME, "settle")
+
+    def step(self, timeout: float) -> None:
+        """Take what is new, or comes in `timeout` seconds; NotReadyError where a file cannot come."""
+        before = set(self.here)
+        self._look_at_overview()
+        for name, proof in self._board.proofs().items():
+            if self._taken.get(name) != proof:
+                self._take(name, proof)
+        if self._swarm:
+            for event in self._swarm.events(timeout):
+                if isinstance(event, Failed):
+                    raise _failed(event, self._store)
+                self._settle(event.name)
+        for future in [future for future in self._settling if future.done()]:
+            name = self._settling.pop(future)
+            future.result()
+            self.here.add(name)
+        if self.here != before:
+            self._board.say(have=frozenset(self.here))
+
+    def hashes(self) -> dict[str, str]:
+        """The xxh3 of all files of which it is known."""
+        overview = self._board.overview
+        known = dict(overview.known) if overview else {}
+        return known | {name: proof.xxh3 for name, proof in self._taken.items()}
+
+    def forget(self, name: str) -> None:
+        """Offer `name` no more."""
+        if self._swarm:
+            self._swarm.forget(name)
+
+    def record(self, name: str) -> FileRecord:
+        """What the manifest is to say of a file that is here, or was."""
+        proof = self._taken.get(name) or self._store.proofs.remembered(name)
+        record = proof.record if proof else self._store.proofs.record(name)
+        if record is None:
+            raise NotReadyError("this file changed while it was in use", where=str(self._store.folder / name))
+        return record
+
+    def bytes_here(self) -> int:
+        """Bytes of whole files and of proven pieces."""
+        overview = self._board.overview
+        sizes = overview.sizes if overview else {}
+        parts = self._swarm.progress() if self._swarm else {}
+        parts |= {name: sizes.get(name, 0) for name in self.here}
+        return sum(size for name, size in parts.items() if name in sizes)
+
+    def close(self) -> None:
+        """Wait for the files that are being given their names."""
+        self._settlers.shutdown(cancel_futures=True)
+
+    def _look_at_overview(self) -> None:
+        """What is known of an overview's files before the origin proves them to strangers."""
+        overview = self._board.overview
+        if overview is None or overview.epoch == self._epoch:
+            return
+        for name in self._taken.keys() - overview.sizes.keys():
+            self.forget(name)
+        self._epoch = overview.epoch
+        self._taken = {}
+        self.here = {
+            name
+            for name, xxh3 in overview.known.items()
+            if self._store.is_whole(name, overview.sizes[name], xxh3)
+        }
+        # What is spent can only be known with the index at hand.
+        self.here |= {name for name in overview.known if self._spent(name)}
+        self._board.say(have=frozenset(self.here), ready=True)
+
+    def _take(self, name: str, proof: FileHash) -> None:
+        changed = name in self._taken
+        self._taken[name] = proof
+        if self._spent(name) and self._board.everybody_has(name):
+            self.here.add(name)
+            return
+        if changed:
+            self.forget(name)
+        whole = self._store.holds(name, proof)
+        if whole:
+            self.here.add(name)
+        if self._swarm is None or proof.size == 0:
+            return
+        overview = self._board.overview
+        lane = overview.names.index(name) if overview else 0
+        torrent = make_torrent(name, proof, self._token)
+        if whole:
+            self._swarm.seed(name, torrent, self._store.folder, lane)
+        else:
+            self.here.discard(name)
+            self.received = True
+            self._store.begin(name)
+            self._swarm.receive(name, torrent, self._store.parts, lane)
+
+    def _settle(self, name: str) -> None:
+        proof = self._taken.get(name)
+        if proof and name not in self.here:
+            self._settling[self._settlers.submit(self._store.settle, name, proof)] = name
+
+
+def _failed(event: Failed, store: Store) -> NotReadyError:
+    return NotReadyError(
+        f"{event.name} cannot be received: {event.why}",
+        where=str(store.folder),
+        hint="Mend that, then run again: it continues with what is there.",
+    )

@@ -1,0 +1,103 @@
+"""Where the files of a transfer come from: a thread of the origin brings them while the others go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Protocol
+
+from headfirst.errors import NotReadyError
+from headfirst.weights import manifest as manifests
+from headfirst.weights.board import Board, Overview
+from headfirst.weights.hashing import hash_file
+from headfirst.weights.manifest import HASH_THREADS
+from headfirst.weights.store import Store
+
+_READY_LIMIT_S = 15.0
+"""How long to wait for what members say they have; longer, and files are read that nobody needs."""
+
+
+class Origin(Protocol):
+    """Brings the files of a checkpoint into the origin's folder."""
+
+    in_place: bool
+    """Whether the folder is somebody's own, so that nothing in it may be removed."""
+    brought: int
+    """Bytes that are there, with those of unfinished files."""
+
+    def bring(self, board: Board, store: Store, stopped: threading.Event) -> None:
+        """Put what there is on the board, and then each file once it is whole in the folder and proven."""
+
+
+class FolderOrigin:
+    """A folder that is complete already, by its manifest; only what a member lacks is read."""
+
+    in_place = False
+    brought = 0
+
+    def bring(self, board: Board, store: Store, stopped: threading.Event) -> None:
+        """Prove the files that are lacking."""
+        manifest = manifests.load(store.folder)
+        if manifest is None:
+            raise NotReadyError("there is no complete checkpoint to pass on", where=str(store.folder))
+        sizes = {name: record.size for name, record in manifest.files.items()}
+        known = {name: record.xxh3 for name, record in manifest.files.items()}
+        board.describe(Overview(time.time_ns(), manifest.origin, sizes, known))
+
+        def prove(name: str) -> None:
+            if stopped.is_set():
+                return
+            proof = store.proofs.get(name) or hash_file(store.folder / name)
+            if proof.xxh3 != known[name]:
+                raise NotReadyError(
+                    "this file is not what the manifest says", where=str(store.folder / name),
+                    hint="Remove it and run again: it is brought from another node.",
+                )  # fmt: skip
+            store.proofs.put(name, proof)
+            board.announce({name: proof})
+
+        with ThreadPoolExecutor(HASH_THREADS) as pool:
+            for _ in pool.map(prove, lacking(board, sizes, stopped)):
+                pass
+
+
+def lacking(board: Board, names: Iterable[str], stopped: threading.Event) -> list[str]:
+    """The files that not all members say they have, once all have looked."""
+    deadline = time.monotonic() + _READY_LIMIT_S
+    while time.monotonic() < deadline and not stopped.is_set():
+        if all(member.ready for member in board.members):
+            break
+        stopped.wait(0.05)
+    return [name for name in names if not board.everybody_has(name)]
+
+
+class Bringing:
+    """The origin's thread; for a node that is not the origin (None) it is over at once. A context manager."""
+
+    def __init__(self, origin: Origin | None, board: Board, store: Store) -> None:
+        self.failure: Exception | None = None
+        self.over = origin is None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(origin, board, store), name="origin")
+
+    def __enter__(self) -> Bringing:
+        if not self.over:
+            self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self, origin: Origin, board: Board, store: Store) -> None:
+        try:
+            origin.bring(board, store, self._stopped)
+            self.over = True
+        except Exception as error:  # handed on to the node's own thread, which raises it
+            self.failure = error

@@ -1,0 +1,90 @@
+"""How far a node's stages are, how fast they go, and which one the others wait for."""
+
+from __future__ import annotations
+
+import math
+import time
+from types import TracebackType
+
+from headfirst.weights.board import Board
+from headfirst.weights.files import gigabytes
+from headfirst.weights.progress import Progress
+
+_SMOOTHING_S = 10.0
+_SHARDS_BEHIND = 2.5
+
+
+class Stages:
+    """Reports one node's stages as the progress of the last of them. Use as a context manager.
+
+    Bytes are those of the source's files, proven: received ones piece by piece, fetched ones by their hash.
+    """
+
+    def __init__(self, board: Board, *, converts: bool) -> None:
+        self._board = board
+        self._converts = converts
+        self._progress = Progress("waiting for the head")
+        self._received, self._converted = _Rate(), _Rate()
+
+    def __enter__(self) -> Stages:
+        self._progress.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.__exit__(kind, error, trace)
+
+    def update(self, received: int, converted: int) -> None:
+        """Say how many bytes are here, and how many of them are converted."""
+        overview = self._board.overview
+        if overview is None:
+            return
+        self._board.say(quietly=True, received=received, converted=converted)
+        verb = "fetched" if self._board.index == 0 else "received"
+        parts = [f"{verb} {_amount(received, self._received.of(received))}"]
+        if self._converts:
+            parts.append(f"converted {_amount(converted, self._converted.of(converted))}")
+        total = sum(overview.sizes.values())
+        done = converted if self._converts else received
+        if done < total:
+            parts.append(f"slowest: {self._slowest(received, converted)}")
+        self._progress.note = ", ".join(parts)
+        self._progress.total = total
+        self._progress.set(done)
+
+    def _slowest(self, received: int, converted: int) -> str:
+        """The first stage, from the last one up, that has work waiting for it."""
+        overview = self._board.overview
+        waiting = _SHARDS_BEHIND * max(overview.sizes.values(), default=0) if overview else 0
+        if self._converts and received - converted > waiting:
+            return "conversion"
+        if self._board.index > 0 and self._board.member(0).received - received > waiting:
+            return "network"
+        total = sum(overview.sizes.values()) if overview else 0
+        if self._board.member(0).received < total:
+            return "fetch"
+        return "conversion" if self._converts and received >= total else "network"
+
+
+class _Rate:
+    """Bytes a second, smoothed."""
+
+    def __init__(self) -> None:
+        self._at: float | None = None
+        self._done = 0
+        self._rate = 0.0
+
+    def of(self, done: int) -> float:
+        """The rate now that `done` bytes are done."""
+        now = time.monotonic()
+        if self._at is not None and now > self._at:
+            elapsed = now - self._at
+            weight = 1 - math.exp(-elapsed / _SMOOTHING_S)
+            self._rate += weight * ((done - self._done) / elapsed - self._rate)
+        self._at, self._done = now, done
+        return max(0.0, self._rate)
+
+
+def _amount(done: int, rate: float) -> str:
+    return f"{gigabytes(done)} ({gigabytes(round(rate))}/s)"

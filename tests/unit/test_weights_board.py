@@ -1,0 +1,141 @@
+"""What members tell each other: merged in any order it ends the same; strangers are not listened to."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+from headfirst.errors import NotReadyError
+from headfirst.weights.board import Board, Member, Overview, mask, unmask
+from headfirst.weights.exchange import Caller, Listener, Refused
+from headfirst.weights.hashing import Hasher
+from headfirst.weights.manifest import check_name
+from headfirst.weights.messages import absorb, compose
+
+PORT = 23_917
+
+
+def proof(data: bytes):  # type: ignore[no-untyped-def]
+    hasher = Hasher()
+    hasher.update(data)
+    return hasher.finish()
+
+
+def overview(epoch: int, **sizes: int) -> Overview:
+    return Overview(epoch, {"model": "m"}, sizes)
+
+
+def told(speaker: Board, listener: Board) -> None:
+    """Both directions, as a call and its answer are, until neither has news."""
+    for _ in range(4):
+        absorb(listener, compose(speaker, compose(listener, None)))
+        absorb(speaker, compose(listener, compose(speaker, None)))
+
+
+def test_news_pass_from_board_to_board() -> None:
+    first, middle, last = Board(0, 3), Board(1, 3), Board(2, 3)
+    first.describe(overview(7, a=3, b=1))
+    first.announce({"a": proof(b"abc")})
+    told(first, middle)
+    told(middle, last)
+    assert last.overview == first.overview
+    assert last.proofs() == {"a": proof(b"abc")}
+    last.say(have=frozenset("a"), ready=True)
+    told(last, middle)
+    told(middle, first)
+    assert first.member(2).have == {"a"}
+    assert first.member(2).ready
+    assert not first.everybody_has("a")
+    first.say(have=frozenset("a"))
+    middle.say(done=True)
+    told(middle, first)
+    assert first.everybody_has("a")
+
+
+def test_what_was_heard_late_does_not_undo_what_was_heard_first() -> None:
+    board, other = Board(0, 2), Board(1, 2)
+    board.describe(overview(1, a=1))
+    told(board, other)
+    old = compose(other, None)
+    other.say(have=frozenset("a"))
+    absorb(board, compose(other, None))
+    absorb(board, old)
+    assert board.member(1).have == {"a"}
+
+
+def test_an_origin_that_starts_again_is_believed_and_older_news_are_not() -> None:
+    origin, member = Board(0, 2), Board(1, 2)
+    origin.describe(overview(1, a=3, b=1))
+    origin.announce({"a": proof(b"abc"), "b": proof(b"b")})
+    told(origin, member)
+    told(origin, member)
+    member.say(have=frozenset({"a", "b"}))
+    stale = compose(member, None)
+    again = Board(0, 2)
+    again.describe(overview(2, a=4, c=1))
+    told(again, member)
+    assert member.overview == again.overview
+    assert member.member(1).have == frozenset()
+    assert "b" not in member.proofs()
+    absorb(again, stale)
+    assert again.member(1).have == frozenset()
+
+
+def test_a_proof_that_is_not_of_the_overviews_size_is_not_taken() -> None:
+    board = Board(0, 2)
+    board.describe(overview(1, a=4))
+    board.announce({"a": proof(b"abc"), "stranger": proof(b"x")})
+    assert board.proofs() == {}
+
+
+@pytest.mark.parametrize("names", [set(), {"a"}, {"a", "c", "f"}])
+def test_masks(names: set[str]) -> None:
+    order = list("abcdef")
+    assert unmask(mask(names, order), order) == names
+
+
+@pytest.mark.parametrize("name", ["../up", "/etc/passwd", "a/../../b", ".ssh/authorized_keys", ""])
+def test_no_file_outside_the_folder_can_be_named(name: str) -> None:
+    with pytest.raises(NotReadyError, match="outside its folder"):
+        check_name(name, "http://head")
+
+
+def test_a_peer_that_names_such_a_file_is_not_obeyed() -> None:
+    origin, member = Board(0, 2), Board(1, 2)
+    origin.describe(Overview(1, {}, {"../../etc/passwd": 3}))
+    with Listener(origin, "127.0.6.1", PORT, ["127.0.6.2"], "t0ken"):
+        caller = Caller(member, "127.0.6.2", PORT, "t0ken")
+        with pytest.raises(NotReadyError, match="outside its folder"):
+            caller.exchange("127.0.6.1", wait=False)
+    assert member.overview is None
+
+
+def test_only_members_with_the_token_are_answered() -> None:
+    board = Board(0, 2)
+    board.describe(overview(1, a=1))
+    with Listener(board, "127.0.6.1", PORT, ["127.0.6.2"], "t0ken"):
+        member = Board(1, 2)
+        Caller(member, "127.0.6.2", PORT, "t0ken").exchange("127.0.6.1", wait=False)
+        assert member.overview == board.overview
+        with pytest.raises(Refused, match="its token is another one"):
+            Caller(Board(1, 2), "127.0.6.2", PORT, "guess").exchange("127.0.6.1", wait=False)
+        with pytest.raises(Refused, match="does not know this host's address"):
+            Caller(Board(1, 2), "127.0.6.3", PORT, "t0ken").exchange("127.0.6.1", wait=False)
+        assert httpx.get(f"http://127.0.6.1:{PORT}/").status_code == 501
+
+
+def test_an_answer_without_the_token_is_not_taken() -> None:
+    impostor, member = Board(0, 2), Board(1, 2)
+    impostor.describe(overview(9, a=1))
+    with Listener(impostor, "127.0.6.1", PORT, ["127.0.6.2"], "t0ken") as listener:
+        caller = Caller(member, "127.0.6.2", PORT, "t0ken")
+        listener._server.token = "t0ken"
+        caller.exchange("127.0.6.1", wait=False)
+    assert member.member(0) == Member(beat=member.member(0).beat)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with (
+        Listener(Board(0, 2), "127.0.6.1", PORT, [], "t"),
+        pytest.raises(NotReadyError, match=f"cannot listen on 127.0.6.1 port {PORT}"),
+    ):
+        Listener(Board(0, 2), "127.0.6.1", PORT, [], "t")

@@ -1,0 +1,164 @@
+"""A model comes to all members: fetched once, passed on, converted everywhere; resumed, mended, refused."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from headfirst.weights import manifest as manifests
+from headfirst.weights.files import list_files
+from headfirst.weights.hashing import PIECE
+from headfirst.weights.verify import verify
+from transfers import LIMIT_S, Members, ended
+from weights_checkpoints import SHARD_1, SHARD_2, fp8_weight, scales, two_shards, write_checkpoint
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    write_checkpoint(tmp_path / "source", two_shards())
+    return tmp_path / "source"
+
+
+def fetching(source: Path) -> list[str]:
+    return ["@/fp8", "--model", str(source), "--from", "path"]
+
+
+def test_all_members_serve_the_same_and_the_fp8_copies_go(source: Path, tmp_path: Path) -> None:
+    members = Members(tmp_path, 4)
+    results = members.run(*fetching(source), "--convert-to", "@/bf16")
+    assert len({result["digest"] for result in results}) == 1
+    assert all(result["changed"] for result in results)
+    assert results[0]["received"] == 0
+    for index in range(4):
+        home = members.home(index)
+        manifest = verify(home / "bf16", deep=True)
+        assert manifest.origin["model"] == str(source)
+        assert not list((home / "fp8").glob("*.safetensors"))
+        assert not list((home / "fp8" / ".headfirst" / "received").glob("*"))
+    assert (source / SHARD_1).is_file()
+
+
+def test_kept_copies_are_the_source_and_a_second_run_sends_nothing(source: Path, tmp_path: Path) -> None:
+    members = Members(tmp_path, 3)
+    command = [*fetching(source), "--convert-to", "@/bf16", "--keep-fp8"]
+    members.run(*command)
+    for index in range(3):
+        folder = members.home(index) / "fp8"
+        assert {name: (folder / name).read_bytes() for name in list_files(source)} == {
+            name: (source / name).read_bytes() for name in list_files(source)
+        }
+        verify(folder, deep=True)
+    again = members.run(*command)
+    assert [(result["changed"], result["received"]) for result in again] == [(False, 0)] * 3
+
+
+def test_one_member_alone_needs_no_network_and_no_token(source: Path, tmp_path: Path) -> None:
+    members = Members(tmp_path, 1, token="")
+    [result] = members.run(*fetching(source), "--convert-to", "@/bf16")
+    assert verify(members.home(0) / "bf16", deep=True).digest == result["digest"]
+
+
+def test_a_served_copy_is_mended_by_neighbours_piece_by_piece(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "source", {"model.safetensors": {"a.weight": fp8_weight(4096, 512)}})
+    members = Members(tmp_path, 3)
+    members.run(*fetching(tmp_path / "source"))
+    spoilt = members.home(1) / "fp8" / "model.safetensors"
+    times = spoilt.stat()
+    with spoilt.open("r+b") as file:
+        file.seek(1_000_000)
+        file.write(bytes(16))
+    os.utime(spoilt, ns=(times.st_atime_ns, times.st_mtime_ns))
+    (members.home(1) / "fp8" / ".headfirst" / "hashes.json").unlink()  # what a deep look comes to as well
+    shutil.rmtree(members.home(2) / "fp8")
+    results = members.run("@/fp8")
+    assert 0 < results[1]["received"] <= PIECE
+    assert results[2]["received"] >= spoilt.stat().st_size
+    assert verify(members.home(1) / "fp8", deep=True) == verify(members.home(2) / "fp8", deep=True)
+
+
+def test_a_spoilt_shard_whose_fp8_is_gone_everywhere_is_fetched_alone(tmp_path: Path) -> None:
+    shards = {
+        f"model-{number}.safetensors": {
+            f"{number}.weight": fp8_weight(512, 512, number),
+            f"{number}.weight_scale_inv": scales(512, 512, number),
+        }
+        for number in range(4)
+    }
+    write_checkpoint(tmp_path / "source", shards)
+    members = Members(tmp_path, 3)
+    command = [*fetching(tmp_path / "source"), "--convert-to", "@/bf16"]
+    first = members.run(*command)
+    for index in range(3):
+        manifests.discard(members.home(index) / "bf16")
+    (members.home(2) / "bf16" / "model-1.safetensors").unlink()
+    again = members.run(*command)
+    assert [result["digest"] for result in again] == [result["digest"] for result in first]
+    size = (tmp_path / "source" / "model-1.safetensors").stat().st_size
+    assert again[1]["received"] <= 1.5 * size  # the member between passes it on
+    assert again[2]["received"] <= 1.5 * size
+    verify(members.home(2) / "bf16", deep=True)
+
+
+def test_members_hear_at_once_why_the_origin_failed(source: Path, tmp_path: Path) -> None:
+    (source / SHARD_2).unlink()
+    members = Members(tmp_path, 3)
+    with ended(members.start(index, fetching(source)) for index in range(3)) as started:
+        for index, member in enumerate(started):
+            _, errors = member.communicate(timeout=LIMIT_S)
+            assert member.returncode == 3
+            assert f"1 shard(s) that are not there: {SHARD_2}" in errors
+            assert ("the node that brings the weights failed" in errors) == (index > 0)
+
+
+def test_a_tensor_that_is_not_understood_stops_all_before_a_shard_is_converted(tmp_path: Path) -> None:
+    tensors = {"a.weight": fp8_weight(128, 128), "a.weight_scale": scales(128, 128)}
+    write_checkpoint(tmp_path / "source", {"model.safetensors": tensors})
+    members = Members(tmp_path, 2)
+    command = [*fetching(tmp_path / "source"), "--convert-to", "@/bf16"]
+    with ended(members.start(index, command) for index in range(2)) as started:
+        for member in started:
+            _, errors = member.communicate(timeout=LIMIT_S)
+            assert member.returncode != 0
+            assert "a.weight_scale" in errors
+    assert not list(members.home(0).glob("bf16/*.safetensors"))
+
+
+def test_another_token_is_refused_and_said(source: Path, tmp_path: Path) -> None:
+    members = Members(tmp_path, 2)
+    origin = members.start(0, fetching(source))
+    stranger = members.start(1, fetching(source), HEADFIRST_TRANSFER_TOKEN="guess")
+    with ended(iter([origin, stranger])):
+        _, errors = stranger.communicate(timeout=LIMIT_S)
+    assert stranger.returncode == 3
+    assert "its token is another one" in errors
+    assert list_files(members.home(1) / "fp8") == []
+
+
+def test_somebody_elses_folder_is_left_alone(source: Path, tmp_path: Path) -> None:
+    members = Members(tmp_path, 2)
+    (members.home(1) / "fp8").mkdir(parents=True)
+    (members.home(1) / "fp8" / "thesis.txt").write_text("precious")
+    with ended(iter([members.start(1, fetching(source))])) as [member]:
+        _, errors = member.communicate(timeout=LIMIT_S)
+    assert member.returncode == 2
+    assert "not made by headfirst" in errors
+    assert (members.home(1) / "fp8" / "thesis.txt").exists()
+
+
+def test_the_models_own_folder_is_served_in_place_and_nothing_of_it_removed(
+    source: Path, tmp_path: Path
+) -> None:
+    members = Members(tmp_path, 2)
+    before = list_files(source)
+    origin = members.start(
+        0, [str(source), "--model", str(source), "--from", "path", "--convert-to", "@/bf16"]
+    )
+    worker = members.start(1, [*fetching(source), "--convert-to", "@/bf16"])
+    with ended(iter([origin, worker])) as started:
+        for member in started:
+            _, errors = member.communicate(timeout=LIMIT_S)
+            assert member.returncode == 0, errors
+    assert set(before) <= set(list_files(source))
+    assert members.result(0)["digest"] == members.result(1)["digest"]

@@ -1,0 +1,77 @@
+"""What the tests of transfers share: members on loopback addresses, each a process of `headfirst-weights`."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from headfirst.weights.cli import __file__ as cli_file
+
+LIMIT_S = 60
+MAIN = "from headfirst.weights.cli import main; main()"
+
+
+@dataclass
+class Members:
+    """`count` members below `folder`, each with the folders `fp8` and `bf16`."""
+
+    folder: Path
+    count: int
+    port: int = field(default_factory=lambda: 20_000 + os.getpid() % 2000 * 10)
+    token: str = "t0ken"
+
+    @property
+    def addresses(self) -> list[str]:
+        return [f"127.0.7.{index + 1}" for index in range(self.count)]
+
+    def home(self, index: int) -> Path:
+        return self.folder / f"member{index}"
+
+    def start(self, index: int, arguments: Sequence[str], **environment: str) -> subprocess.Popen[str]:
+        """One member; `@` in an argument is its own folder."""
+        home = self.home(index)
+        home.mkdir(parents=True, exist_ok=True)
+        argv = [sys.executable, "-c", MAIN, "pipeline"]
+        argv += [argument.replace("@", str(home)) for argument in arguments]
+        argv += ["--address", self.addresses[index], "--port", str(self.port)]
+        argv += [word for address in self.addresses for word in ("--member", address)]
+        variables = {
+            "PYTHONPATH": str(Path(cli_file).parents[2]),
+            "HEADFIRST_TRANSFER_TOKEN": self.token,
+            "HEADFIRST_RESULT_FILE": str(home / "result.json"),
+            "HEADFIRST_PROGRESS_FILE": str(home / "progress.json"),
+        }
+        return subprocess.Popen(
+            argv, env=os.environ | variables | environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
+            text=True,
+        )  # fmt: skip
+
+    def result(self, index: int) -> dict[str, Any]:
+        return dict(json.loads((self.home(index) / "result.json").read_text()))
+
+    def run(self, *arguments: str) -> list[dict[str, Any]]:
+        """All members at once, to their end; their results."""
+        with ended(self.start(index, arguments) for index in range(self.count)) as members:
+            for member in members:
+                _, errors = member.communicate(timeout=LIMIT_S)
+                assert member.returncode == 0, errors
+        return [self.result(index) for index in range(self.count)]
+
+
+@contextmanager
+def ended(processes: Iterator[subprocess.Popen[str]]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Whatever happens, none of them is left behind."""
+    started = list(processes)
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
