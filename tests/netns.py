@@ -1,4 +1,4 @@
-"""A LAN on this machine: network namespaces on one switch, every link shaped in both directions. Needs root."""
+"""A LAN on this machine: network namespaces on one switch, links shaped in both directions. Needs root."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Lan:
         self.close()
 
     def run(self, index: int, argv: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
-        """Start `argv` on node `index` (from 0); `options` are Popen's. Killing it kills the program itself."""
+        """Start `argv` on node `index` (from 0); `options` are Popen's. Its pid is the program's own."""
         command = ["nsenter", f"--net=/run/netns/{self._nodes[index]}", *argv]
         process = subprocess.Popen(command, **options)  # type: ignore[call-overload]
         self._processes.append(process)

@@ -54,7 +54,7 @@ class Item:
     @property
     def size(self) -> int:
         """Bytes of the file."""
-        return self.info.files().file_size(0)
+        return self.info.layout().file_size(0)
 
     def add_to(self, session: lt.session, *, whole: bool) -> None:
         """Begin to offer it where it is `whole`, else to check it."""
@@ -64,6 +64,12 @@ class Item:
         parameters.save_path = str((self.folder / self.name).parent)
         parameters.flags = _ALONE | how
         self.handle = session.add_torrent(parameters)
+
+    def drop_from(self, session: lt.session) -> None:
+        """Neither fetch nor offer it."""
+        if self.handle:
+            session.remove_torrent(self.handle)
+            self.handle = None
 
     def connect(self, address: str, port: int) -> None:
         """Have libtorrent connect to a node, and connect again whenever the connection is lost."""

@@ -64,8 +64,7 @@ class Lane:
         if item is None:
             return
         del self._by_hash[item.info.info_hashes().v2]
-        if item.handle:
-            self._session.remove_torrent(item.handle)
+        item.drop_from(self._session)
         self.move_up()
 
     def link(self, upstream: str | None) -> None:
@@ -137,12 +136,16 @@ class Lane:
                 yield Finished(item.name)
             case lt.file_error_alert() | lt.torrent_error_alert():
                 yield from self._fail(item, alert.error.message())
+            case lt.hash_failed_alert() if item.stage is Stage.WHOLE:
+                yield from self._fail(item, "it was changed on this node's disk")
             case lt.peer_ban_alert():
                 yield from self._fail(item, f"{alert.ip[0]} sends other bytes than this file's")
 
     def _fail(self, item: Item, why: str) -> Iterator[Event]:
+        """Give it up: libtorrent would try to write again and again."""
         if item.stage is not Stage.FAILED:
             item.stage = Stage.FAILED
+            item.drop_from(self._session)
             yield Failed(item.name, why)
 
     def _take_stats(self, values: dict[str, int]) -> None:
