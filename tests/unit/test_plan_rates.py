@@ -20,8 +20,8 @@ from headfirst.deployment.role_vars import check_vars, role_vars
 from headfirst.errors import InputError
 from headfirst.model import catalogue
 from headfirst.plan.build import build
-from headfirst.plan.rates import GBIT, rates
-from headfirst.plan.types import Plan
+from headfirst.plan.rates import GBIT, rates, sessions
+from headfirst.plan.types import Plan, Rate
 
 ROOT = Path(__file__).resolve().parents[2]
 GB = 10**9
@@ -142,3 +142,10 @@ def test_the_probe_tells_cores_memory_and_no_rate_of_a_link_without_one() -> Non
     assert facts["link_mbit"] == 0
     assert facts["cores"] >= 1
     assert facts["memory_bytes"] > GB // 2
+
+
+@pytest.mark.parametrize(("gbit", "connections"), [(1, 1), (10, 1), (25, 3), (100, 8), (400, 8)])
+def test_fast_links_get_several_connections(gbit: int, connections: int) -> None:
+    rate = Rate(what="network", bytes_per_second=gbit * GBIT, text="", known="given")
+    assert sessions([rate]) == connections
+    assert sessions([]) == 1

@@ -90,6 +90,7 @@ def _weights(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict
         "weights_keep_fp8": plan.weights.keep_fp8,
         "weights_address": node.address,
         "weights_members": [rank.address for rank in cluster.ranks],
+        "weights_sessions": plan.weights.sessions,
         "weights_token": secrets.weights_token,
         "weights_hub_token": hub_token(plan.weights.source) if node.rank == 0 else "",
         "weights_environment": hub_environment(),

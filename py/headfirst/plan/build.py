@@ -14,7 +14,7 @@ from headfirst.plan import gpus, parallel, precision, webui
 from headfirst.plan.docker_run import docker_run
 from headfirst.plan.fit import fit
 from headfirst.plan.gpus import Gpu
-from headfirst.plan.rates import rates
+from headfirst.plan.rates import rates, sessions
 from headfirst.plan.transfer import Job, estimate
 from headfirst.plan.types import Node, Plan, Weights
 
@@ -134,6 +134,7 @@ def _weights(cluster: Cluster, checkpoint: Checkpoint, *, convert: bool) -> Weig
     job = _weights_job(cluster, checkpoint, convert=convert)
     keep_fp8 = convert and settings.keep_fp8
     passing = job.source_bytes if keep_fp8 else job.at_once_bytes
+    found = rates(cluster, from_hub=job.from_hub, convert=convert)
     return Weights(
         model=checkpoint.id,
         source=settings.model_source,
@@ -143,7 +144,8 @@ def _weights(cluster: Cluster, checkpoint: Checkpoint, *, convert: bool) -> Weig
         served_bytes=job.served_bytes,
         keep_fp8=keep_fp8,
         disk_bytes=job.served_bytes + (passing if convert else 0),
-        time=estimate(job, rates(cluster, from_hub=job.from_hub, convert=convert)),
+        sessions=sessions(found),
+        time=estimate(job, found),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
@@ -21,6 +22,8 @@ ASSUMED_CORES = 32
 HASH_COST = 1.4
 SEND_COST = 2.0
 CONVERT_COST = 1.0
+SESSION_RATE = 10 * GBIT
+MOST_SESSIONS = 8
 
 
 def rates(cluster: Cluster, *, from_hub: bool, convert: bool) -> list[Rate]:
@@ -34,6 +37,12 @@ def rates(cluster: Cluster, *, from_hub: bool, convert: bool) -> list[Rate]:
         known: Known = "given" if given else "assumed"
         found.insert(0, Rate(what="download", bytes_per_second=rate, text=_bits(rate), known=known))
     return found
+
+
+def sessions(found: Sequence[Rate]) -> int:
+    """Connections between two nodes: libtorrent has a thread for each, which does some 10 Gbit/s."""
+    network = next((rate.bytes_per_second for rate in found if rate.what == "network"), 0)
+    return max(1, min(MOST_SESSIONS, math.ceil(network / SESSION_RATE)))
 
 
 def _slowest(

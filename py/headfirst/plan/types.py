@@ -61,6 +61,7 @@ class Weights(_Frozen):
     served_bytes: int
     keep_fp8: bool  # the source stays beside the converted checkpoint
     disk_bytes: int  # the most that lies on a node's disk at a time
+    sessions: int  # data connections from each node to the next
     time: WeightsTime
 
 
