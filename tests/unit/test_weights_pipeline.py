@@ -78,6 +78,23 @@ def test_a_served_copy_is_mended_by_neighbours_piece_by_piece(tmp_path: Path) ->
     assert verify(members.home(1) / "fp8", deep=True) == verify(members.home(2) / "fp8", deep=True)
 
 
+def test_a_file_that_is_linked_from_elsewhere_is_mended_as_a_copy(source: Path, tmp_path: Path) -> None:
+    members = Members(tmp_path, 2)
+    members.run(*fetching(source))
+    linked = members.home(0) / "fp8" / SHARD_1
+    assert linked.samefile(source / SHARD_1)
+    spoilt = bytearray(linked.read_bytes())
+    spoilt[-1] ^= 1
+    linked.write_bytes(spoilt)
+    turned = Members(tmp_path, 2)
+    turned.home(0).rename(tmp_path / "was-head")
+    turned.home(1).rename(turned.home(0))
+    (tmp_path / "was-head").rename(turned.home(1))
+    turned.run("@/fp8")
+    assert verify(turned.home(1) / "fp8", deep=True) == verify(turned.home(0) / "fp8", deep=True)
+    assert (source / SHARD_1).read_bytes() == spoilt
+
+
 def test_a_spoilt_shard_whose_fp8_is_gone_everywhere_is_fetched_alone(tmp_path: Path) -> None:
     shards = {
         f"model-{number}.safetensors": {

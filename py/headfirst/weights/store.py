@@ -39,7 +39,12 @@ class Store:
         """Put what there is of `name`, finished once and wrong now, where it can be mended."""
         path, part = self.folder / name, self.parts / name
         part.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_file() and not part.exists():
+        if not path.is_file() or part.exists():
+            return
+        if path.stat().st_nlink > 1:  # somebody's own file, linked here: it is not ours to mend
+            shutil.copyfile(path, part)
+            path.unlink()
+        else:
             path.replace(part)
 
     def settle(self, name: str, proof: FileHash) -> None:
