@@ -41,7 +41,7 @@ class Stage(Enum):
 
 @dataclass
 class Item:
-    """`verified` in bytes."""
+    """`verified` in bytes; `linked` once libtorrent knows whom to fetch it from."""
 
     name: str
     info: lt.torrent_info
@@ -49,6 +49,7 @@ class Item:
     stage: Stage
     handle: lt.torrent_handle | None = None
     verified: int = 0
+    linked: bool = False
     offered_since: float | None = None
 
     @property
@@ -73,7 +74,8 @@ class Item:
 
     def connect(self, address: str, port: int) -> None:
         """Have libtorrent connect to a node, and connect again whenever the connection is lost."""
-        if self.handle and Stage.WAITING.value <= self.stage.value <= Stage.ENDING.value:
+        if self.handle and not self.linked and Stage.WAITING.value <= self.stage.value <= Stage.ENDING.value:
+            self.linked = True
             self.handle.connect_peer((address, port), 0, _ENCRYPTED)
 
     def count_pieces(self, pieces: int) -> None:

@@ -15,6 +15,7 @@ from headfirst.weights.swarm_settings import admit, make_session
 
 _LISTEN_LIMIT = 10.0  # seconds
 _CHECKING_AT_A_TIME = 2
+_CONNECTED_AHEAD = 4
 _HAS_TURN = (Stage.STARTING, Stage.RECEIVING, Stage.FAILED)
 
 
@@ -76,7 +77,8 @@ class Lane:
             self._session.set_ip_filter(admit(self._peers))
         self._upstream = upstream
         for item in self._items.values():
-            self._connect(item)
+            item.linked = False
+        self.move_up()
 
     def sample(self) -> None:
         """Ask the session for new figures; they come with a later `take_alerts()`."""
@@ -111,6 +113,7 @@ class Lane:
             item.look()
         checking = sum(item.stage is Stage.CHECKING for item in items)
         busy = sum(item.stage in _HAS_TURN for item in items)
+        ahead = 0
         for item in items:
             if item.stage is Stage.QUEUED and checking < _CHECKING_AT_A_TIME:
                 checking += 1
@@ -118,7 +121,9 @@ class Lane:
             elif item.stage is Stage.WAITING and busy < self._window:
                 busy += 1
                 item.stage = Stage.STARTING
-                self._connect(item)
+            ahead += item.stage is Stage.WAITING
+            if self._upstream and ahead <= _CONNECTED_AHEAD:
+                item.connect(self._upstream, self._port)
         return busy > 0
 
     def _take_alert(self, item: Item, alert: lt.torrent_alert) -> Iterator[Event]:
@@ -126,7 +131,6 @@ class Lane:
             case lt.torrent_checked_alert() if item.stage is Stage.CHECKING:
                 item.stage = Stage.WAITING
                 item.count_pieces(alert.handle.status(0).num_pieces)
-                self._connect(item)
             case lt.torrent_finished_alert() if item.stage is not Stage.WHOLE:
                 item.stage = Stage.FLUSHING
                 alert.handle.flush_cache()
@@ -172,10 +176,6 @@ class Lane:
     def _check(self, item: Item) -> None:
         item.stage = Stage.CHECKING
         item.add_to(self._session, whole=False)
-
-    def _connect(self, item: Item) -> None:
-        if self._upstream:
-            item.connect(self._upstream, self._port)
 
     def _await_listening(self) -> None:
         deadline = time.monotonic() + _LISTEN_LIMIT

@@ -42,7 +42,7 @@ _PLAIN_TCP = {
 
 # Neighbours come back within seconds after a restart, and on a slow link nobody is given up early.
 _PATIENT = {
-    "min_reconnect_time": 1,
+    "min_reconnect_time": 0,  # the tick is pause enough: only a few files are connected ahead of their turn
     "max_failcount": 1 << 30,
     "smooth_connects": False,
     "listen_queue_size": 1000,  # a neighbour connects for all its files at once
