@@ -43,9 +43,13 @@ class Lan:
     ) -> None:
         self.close()
 
+    def namespace(self, index: int) -> str:
+        """The file that stands for the network of node `index` (from 0)."""
+        return f"/run/netns/{self._nodes[index]}"
+
     def run(self, index: int, argv: Sequence[str], **options: object) -> subprocess.Popen[bytes]:
         """Start `argv` on node `index` (from 0); `options` are Popen's. Its pid is the program's own."""
-        command = ["nsenter", f"--net=/run/netns/{self._nodes[index]}", *argv]
+        command = ["nsenter", f"--net={self.namespace(index)}", *argv]
         process = subprocess.Popen(command, **options)  # type: ignore[call-overload]
         self._processes.append(process)
         return process

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -48,10 +48,13 @@ class Members:
             "HEADFIRST_RESULT_FILE": str(home / "result.json"),
             "HEADFIRST_PROGRESS_FILE": str(home / "progress.json"),
         }
+        return self.spawn(index, argv, os.environ | variables | environment)
+
+    def spawn(self, index: int, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        """Run `argv` on one member; its errors are kept."""
         return subprocess.Popen(
-            argv, env=os.environ | variables | environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL,
-            text=True,
-        )  # fmt: skip
+            argv, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+        )
 
     def result(self, index: int) -> dict[str, Any]:
         return dict(json.loads((self.home(index) / "result.json").read_text()))
