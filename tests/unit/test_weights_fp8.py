@@ -90,6 +90,16 @@ def test_a_tensor_in_two_strips_is_the_tensor(cut: int) -> None:
     assert np.array_equal(out, ours(weight, scale, (64, 16)))
 
 
+@pytest.mark.parametrize("columns", [16, 17, 31, 143])
+@pytest.mark.parametrize("block", [(128, 128), (64, 16)])
+def test_nothing_is_written_beside_the_rows_that_were_asked_for(columns: int, block: tuple[int, int]) -> None:
+    codes, scale = np.full((3, columns), 0x38, np.uint8), np.ones((1, -(-columns // block[1])), np.float32)
+    out = np.full((5, columns), 0xDEAD, np.uint16)
+    dequantise(codes, scale, block, out[1:4])
+    assert (out[1:4] == 0x3F80).all()
+    assert (out[[0, 4]] == 0xDEAD).all()
+
+
 def test_the_kernel_releases_the_gil() -> None:
     """While it runs in another thread this one keeps counting."""
     codes, scale = fp8_weight(16384, 16384).view(np.uint8), np.ones((128, 128), np.float32)

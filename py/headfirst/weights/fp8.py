@@ -1,8 +1,9 @@
 """FP8 e4m3fn, block-scaled, to BF16: exactly an fp32 multiply, then round to nearest even.
 
-Multiplying by a power of two commutes with rounding as long as every result is a normal number. Such a block
-(its scale says so) has only 16 significands to round: 8 of the normal codes, 8 of the subnormal ones. The
-rest is adding exponents, 16 codes at a time. Any other block is looked up in the table of its 256 results.
+Multiplying by a power of two commutes with rounding as long as the results are normal numbers. A block whose
+scale says that they are has only 16 results to round: 8 of the smallest normal codes, from which the other
+normal ones differ by their exponent alone, and 8 of the subnormal codes. They are looked up 16 codes at a
+time. Any other block is looked up in the table of its 256 results.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from numba.extending import intrinsic
 BF16_NAN = 0x7FC0
 LANES = 16
 """Codes converted at once; a narrower block is looked up one by one."""
-_NORMAL_EXPONENTS = (10, 245)
-"""Biased exponents of the scales with which 2**-9 … 480, the values of e4m3fn, give normal BF16 numbers."""
+_NORMAL_EXPONENTS = (7, 245)
+"""Biased exponents of the scales with which 2**-6 … 480, the normal values, give normal BF16 numbers."""
 
 
 def e4m3fn_values() -> npt.NDArray[np.float32]:
