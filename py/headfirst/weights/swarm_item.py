@@ -13,6 +13,7 @@ _LEAD = 2 * 1024 * 1024  # bytes
 _LEAD_LIMIT = 2.0  # seconds
 _ENDING = 4 * 1024 * 1024  # bytes
 _ENDING_SECONDS = 0.2
+_AGAIN_SECONDS = 0.25
 _ENCRYPTED = 1  # a flag of peer exchange messages: this peer answers encrypted handshakes
 _ALONE = (
     lt.torrent_flags.disable_dht
@@ -41,7 +42,7 @@ class Stage(Enum):
 
 @dataclass
 class Item:
-    """`verified` in bytes; `linked` once libtorrent knows whom to fetch it from."""
+    """`verified` in bytes; the rest are times of the monotonic clock."""
 
     name: str
     info: lt.torrent_info
@@ -49,7 +50,7 @@ class Item:
     stage: Stage
     handle: lt.torrent_handle | None = None
     verified: int = 0
-    linked: bool = False
+    linked_at: float | None = None
     offered_since: float | None = None
 
     @property
@@ -73,10 +74,19 @@ class Item:
             self.handle = None
 
     def connect(self, address: str, port: int) -> None:
-        """Have libtorrent connect to a node, and connect again whenever the connection is lost."""
-        if self.handle and not self.linked and Stage.WAITING.value <= self.stage.value <= Stage.ENDING.value:
-            self.linked = True
+        """Have libtorrent connect to a node, and connect again whenever the connection is lost.
+
+        The node may not have the torrent yet: whose turn it is tries again often.
+        """
+        if not self.handle or not Stage.WAITING.value <= self.stage.value <= Stage.ENDING.value:
+            return
+        now = time.monotonic()
+        again = self.stage is Stage.STARTING and now - (self.linked_at or now) > _AGAIN_SECONDS
+        if self.linked_at is None or (again and not self.handle.get_peer_info()):
+            self.linked_at = now
+            self.handle.pause()
             self.handle.connect_peer((address, port), 0, _ENCRYPTED)
+            self.handle.resume()
 
     def count_pieces(self, pieces: int) -> None:
         """Take the number of proven pieces."""

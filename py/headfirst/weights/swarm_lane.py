@@ -77,7 +77,7 @@ class Lane:
             self._session.set_ip_filter(admit(self._peers))
         self._upstream = upstream
         for item in self._items.values():
-            item.linked = False
+            item.linked_at = None
         self.move_up()
 
     def sample(self) -> None:

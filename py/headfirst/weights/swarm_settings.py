@@ -48,7 +48,7 @@ _PATIENT = {
     "listen_queue_size": 1000,  # a neighbour connects for all its files at once
     "connection_speed": 200,
     "connections_limit": 10_000,
-    "torrent_connect_boost": 0,
+    "torrent_connect_boost": 255,  # so often what is resumed connects at once, not at the next full second
     "unchoke_slots_limit": -1,
     "close_redundant_connections": False,
     "handshake_timeout": 30,
