@@ -47,6 +47,8 @@ class Intake:
                 if isinstance(event, Failed):
                     raise _failed(event, self._store)
                 self._settle(event.name)
+        else:
+            self._board.wait(self._board.version, timeout)
         for future in [future for future in self._settling if future.done()]:
             name = self._settling.pop(future)
             future.result()

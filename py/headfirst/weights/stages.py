@@ -12,6 +12,7 @@ from headfirst.weights.progress import Progress
 
 _SMOOTHING_S = 10.0
 _SHARDS_BEHIND = 2.5
+_SLOWEST_SHOWN = 100_000.0  # bytes a second; less is a start or a standstill
 
 
 class Stages:
@@ -87,4 +88,4 @@ class _Rate:
 
 
 def _amount(done: int, rate: float) -> str:
-    return f"{gigabytes(done)} ({gigabytes(round(rate))}/s)"
+    return gigabytes(done) + (f" at {gigabytes(round(rate))}/s" if rate >= _SLOWEST_SHOWN else "")
