@@ -34,18 +34,21 @@ ROWS, COLUMNS = 2048, 7168  # an expert of DeepSeek-V3
 SCALE = "_scale_inv"
 
 
-def write_checkpoint(folder: Path, shards: int, tensors: int) -> int:
-    """An FP8 checkpoint of random codes (no NaN: its bits may differ); returns the bytes of its codes."""
+def write_checkpoint(folder: Path, shards: int, tensors: int, rows: int = ROWS) -> int:
+    """An FP8 checkpoint of random codes (no NaN: its bits may differ); returns the bytes of its codes.
+
+    `rows` of each tensor, a multiple of 128.
+    """
     from headfirst.weights.safetensors_io import layout
 
     rng = np.random.default_rng(1)
-    weight_map = {}
+    weight_map: dict[str, str] = {}
     for shard in range(shards):
         name = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
         weights = [f"layers.{shard}.experts.{number}.weight" for number in range(tensors)]
         header, spans, _ = layout(
-            [(weight, "F8_E4M3", (ROWS, COLUMNS)) for weight in weights]
-            + [(weight + SCALE, "F32", (ROWS // BLOCK, COLUMNS // BLOCK)) for weight in weights]
+            [(weight, "F8_E4M3", (rows, COLUMNS)) for weight in weights]
+            + [(weight + SCALE, "F32", (rows // BLOCK, COLUMNS // BLOCK)) for weight in weights]
         )
         with (folder / name).open("wb") as file:
             file.write(header)
@@ -53,13 +56,13 @@ def write_checkpoint(folder: Path, shards: int, tensors: int) -> int:
                 if tensor.dtype == "F32":
                     file.write(rng.uniform(1e-4, 1e-3, tensor.shape).astype("<f4").tobytes())
                 else:
-                    codes = np.frombuffer(rng.bytes(ROWS * COLUMNS), np.uint8)
+                    codes = np.frombuffer(rng.bytes(rows * COLUMNS), np.uint8)
                     file.write((codes - ((codes & 0x7F) == 0x7F)).tobytes())
         weight_map |= {tensor.name: name for tensor in spans}
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
     quantization = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [BLOCK, BLOCK]}
     (folder / "config.json").write_text(json.dumps({"quantization_config": quantization}))
-    return shards * tensors * ROWS * COLUMNS
+    return shards * tensors * rows * COLUMNS
 
 
 def ours(source: Path, target: Path, threads: int) -> None:
