@@ -13,7 +13,7 @@ _LEAD = 2 * 1024 * 1024  # bytes
 _LEAD_LIMIT = 2.0  # seconds
 _ENDING = 4 * 1024 * 1024  # bytes
 _ENDING_SECONDS = 0.2
-_AGAIN_SECONDS = 0.25
+_AGAIN_SECONDS = 0.1
 _ENCRYPTED = 1  # a flag of peer exchange messages: this peer answers encrypted handshakes
 _ALONE = (
     lt.torrent_flags.disable_dht
