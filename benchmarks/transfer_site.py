@@ -112,6 +112,8 @@ class Site(Lan):
         home.mkdir(exist_ok=True)
         variables = {
             "PYTHONPATH": PACKAGE,
+            "PYTHONPYCACHEPREFIX": str(self._folder / "pyc"),  # compiled once, as on a node
+            "PYTHONDONTWRITEBYTECODE": "",
             "HF_ENDPOINT": f"http://{HUB}:{PORT}",
             "HF_HOME": str(home / "hf"),
             "HF_HUB_DISABLE_PROGRESS_BARS": "1",
