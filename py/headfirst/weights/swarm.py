@@ -36,7 +36,7 @@ class Swarm:
     """
 
     def __init__(
-        self, address: str, port: int, peers: Collection[str], sessions: int = 1, window: int = 2
+        self, address: str, port: int, peers: Collection[str], sessions: int = 1, window: int = 1
     ) -> None:
         self._wake, alert_fd = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._alert_fd = alert_fd

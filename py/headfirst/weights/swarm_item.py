@@ -9,7 +9,8 @@ from pathlib import Path
 
 import libtorrent as lt
 
-_LEAD = 2 * 1024 * 1024  # bytes
+_LEAD = 512 * 1024  # bytes
+_LEAD_SECONDS = 0.04
 _LEAD_LIMIT = 2.0  # seconds
 _ENDING = 4 * 1024 * 1024  # bytes
 _ENDING_SECONDS = 0.2
@@ -93,13 +94,13 @@ class Item:
         if self.stage is not Stage.WHOLE:
             self.verified = min(pieces * self.info.piece_length(), self.size)
 
-    def look(self) -> None:
-        """Start to ask when a neighbour is a lead ahead; see when the end is near.
+    def look(self, rate: float) -> None:
+        """Start to ask when a neighbour is a lead ahead; see when the end is near. `rate` in bytes a second.
 
         Who has caught up with its neighbour is told "not interested", and libtorrent then keeps the queue of
         requests so short for the rest of the second that the wire is idle. So nobody starts close behind.
         """
-        if self.handle and self.stage is Stage.STARTING and self._is_offered():
+        if self.handle and self.stage is Stage.STARTING and self._is_offered(rate):
             self.stage = Stage.RECEIVING
             self.handle.unset_flags(_SILENT)
         elif self.handle and self.stage is Stage.RECEIVING:
@@ -108,10 +109,11 @@ class Item:
             if left < max(_ENDING, _ENDING_SECONDS * status.download_payload_rate):
                 self.stage = Stage.ENDING
 
-    def _is_offered(self) -> bool:
+    def _is_offered(self, rate: float) -> bool:
         """Whether a neighbour is far enough ahead, or has offered something for long."""
         size = self.info.piece_length()
-        enough = min(self.info.num_pieces(), (self.verified + _LEAD) // size)
+        lead = max(_LEAD, _LEAD_SECONDS * rate)
+        enough = min(self.info.num_pieces(), (self.verified + int(lead)) // size)
         most = max((peer.num_pieces for peer in self.handle.get_peer_info()), default=0) if self.handle else 0
         if most and self.offered_since is None:
             self.offered_since = time.monotonic()

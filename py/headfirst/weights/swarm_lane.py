@@ -110,7 +110,7 @@ class Lane:
         """Let the first be checked and the first of the checked ones ask; whether any is asking."""
         items = self._items.values()
         for item in items:
-            item.look()
+            item.look(self.traffic.receive_rate)
         checking = sum(item.stage is Stage.CHECKING for item in items)
         busy = sum(item.stage in _HAS_TURN for item in items)
         ahead = 0
