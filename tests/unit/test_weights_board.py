@@ -139,3 +139,47 @@ def test_a_port_that_is_taken_is_named() -> None:
         pytest.raises(NotReadyError, match=f"cannot listen on 127.0.6.1 port {PORT}"),
     ):
         Listener(Board(0, 2), "127.0.6.1", PORT, [], "t")
+
+
+def test_an_origin_whose_clock_went_back_is_believed() -> None:
+    member = Board(1, 2)
+    told(origin_of(overview(900, a=3)), member)
+    again = origin_of(overview(5, b=1))
+    told(again, member)
+    assert member.overview == again.overview
+    assert again.overview
+    assert again.overview.sizes == {"b": 1}
+
+
+def test_an_origin_that_hears_of_its_earlier_start_first_is_believed_too() -> None:
+    member = Board(1, 2)
+    told(origin_of(overview(900, a=3)), member)
+    again = Board(0, 2)
+    told(again, member)
+    assert again.overview is None
+    again.describe(overview(5, b=1))
+    told(again, member)
+    assert member.overview == again.overview
+
+
+def origin_of(overview: Overview) -> Board:
+    board = Board(0, 2)
+    board.describe(overview)
+    return board
+
+
+def test_a_member_whose_clock_went_back_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    origin, relay, last = Board(0, 3), Board(1, 3), Board(2, 3)
+    origin.describe(overview(1, a=1))
+    for _ in range(2):
+        told(origin, relay)
+        told(relay, last)
+        last.say(have=frozenset("a"), done=True)
+    monkeypatch.setattr("time.time_ns", lambda: 1)
+    again = Board(2, 3)
+    told(relay, again)
+    again.say(ready=True)
+    told(relay, again)
+    told(origin, relay)
+    assert not origin.member(2).done
+    assert origin.member(2).ready

@@ -2,6 +2,9 @@
 
 Boards of neighbours are merged in any order and as often as one likes; in the end all say the same. What a
 later start of the origin says replaces what an earlier one said; of a member, what it said last.
+
+Later is who has the higher number, which begins as the time of day. Whose clock went back since its last
+start hears its own old number from the others, and goes on from that one.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from headfirst.weights.hashing import FileHash
 
 @dataclass(frozen=True)
 class Overview:
-    """What the origin sends. `epoch` rises with every start of the origin.
+    """What the origin sends, and nobody else says. `epoch` rises with every start of the origin.
 
     `made_from` is the origin part of the manifest that the copies will have; `sizes` are bytes by relative
     path; `known` the xxh3 of files that the origin has proven before: who has them need not wait for more.
@@ -63,6 +66,7 @@ class Board:
         self.changed = threading.Condition(threading.RLock())
         self.version = 0
         self.overview: Overview | None = None
+        self._epoch_heard = 0
         self._proofs: dict[str, FileHash] = {}
         self._seen = [_Seen() for _ in range(count)]
         self._seen[index].member = Member(beat=time.time_ns())
@@ -70,6 +74,8 @@ class Board:
     def describe(self, overview: Overview) -> None:
         """Take the newer overview. What members said of an older one counts no more."""
         with self.changed:
+            if self.index == 0:
+                overview = replace(overview, epoch=max(overview.epoch, self._epoch_heard + 1))
             if self.overview and overview.epoch <= self.overview.epoch:
                 return
             self.overview = overview
@@ -80,6 +86,13 @@ class Board:
                 name: proof for name, proof in self._proofs.items() if sizes.get(name) == proof.size
             }
             self._tell()
+
+    def outdo(self, epoch: int) -> None:
+        """The origin's own overview is the newest, whatever an earlier start of it said."""
+        with self.changed:
+            self._epoch_heard = max(self._epoch_heard, epoch)
+            if self.overview and self.overview.epoch < epoch:
+                self.describe(self.overview)
 
     def announce(self, proofs: Mapping[str, FileHash]) -> None:
         """Say how files of the overview are proven; the last word counts."""
@@ -130,10 +143,13 @@ class Board:
             news = False
             for index, member in members.items():
                 seen = self._seen[index]
-                if index == self.index or member.beat <= seen.member.beat:
+                if member.beat <= seen.member.beat:
                     continue
-                before = seen.member
-                news |= _news(before) != _news(member)
+                if index == self.index:  # what an earlier start of it said
+                    seen.member = replace(seen.member, beat=member.beat + 1)
+                    news = True
+                    continue
+                news |= _news(seen.member) != _news(member)
                 seen.member, seen.at = member, time.monotonic()
             if news:
                 self._tell()
@@ -141,6 +157,11 @@ class Board:
     def everybody_has(self, name: str) -> bool:
         """Whether no member will ask for `name` any more."""
         return all(member.done or name in member.have for member in self.members)
+
+    def is_missed_after_us(self, name: str) -> bool:
+        """Whether a member after this one in the chain is known to ask for `name`."""
+        after = self.members[self.index + 1 :]
+        return any(member.ready and not member.done and name not in member.have for member in after)
 
     def wait(self, version: int, timeout: float) -> int:
         """Return the version once it is not `version` any more, or after `timeout` seconds."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,14 +24,16 @@ _EXAMPLES = """examples:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run one command. Exit codes: 0 done, 1 failed, 2 wrong input, 3 not ready, 130 stopped by Ctrl-C."""
+    """Run one command. Exit codes: 0 done, 1 failed, 2 wrong input, 3 not ready, 130 Ctrl-C or SIGTERM."""
     arguments = _parser().parse_args(argv)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         result = arguments.run(arguments)
     except (HeadfirstError, OSError) as error:
         failure = error if isinstance(error, HeadfirstError) else _system_error(error)
-        write_result({"msg": str(failure)})
         sys.stderr.write(f"{failure}\n")
+        with suppress(OSError):  # the disk may be full; what matters is said already
+            write_result({"msg": str(failure)})
         sys.exit(failure.exit_code)
     except KeyboardInterrupt:
         sys.stderr.write("\nStopped. Run the same command again to continue.\n")

@@ -137,10 +137,11 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _take(board: Board, data: bytes) -> Message:
-    message = parse(data, board)
-    for name in message.overview.sizes if message.overview else ():
-        check_name(name, "the transfer")
-    absorb(board, message)
+    with board.changed:  # it is read by the overview that is there now
+        message = parse(data, board)
+        for name in message.overview.sizes if message.overview else ():
+            check_name(name, "the transfer")
+        absorb(board, message)
     return message
 
 

@@ -32,6 +32,7 @@ class Intake:
         self._spent = spent
         self._epoch = 0
         self._taken: dict[str, FileHash] = {}
+        self._spent_here: set[str] = set()  # of those taken
         self._settling: dict[Future[None], str] = {}
         self._settlers = ThreadPoolExecutor(_SETTLING_AT_A_TIME, "settle")
 
@@ -40,7 +41,9 @@ class Intake:
         before = set(self.here)
         self._look_at_overview()
         for name, proof in self._board.proofs().items():
-            if self._taken.get(name) != proof:
+            if self._taken.get(name) != proof or (
+                name in self._spent_here and self._board.is_missed_after_us(name)
+            ):
                 self._take(name, proof)
         if self._swarm:
             for event in self._swarm.events(timeout):
@@ -96,6 +99,7 @@ class Intake:
             self.forget(name)
         self._epoch = overview.epoch
         self._taken = {}
+        self._spent_here = set()
         self.here = {
             name
             for name, xxh3 in overview.known.items()
@@ -108,7 +112,9 @@ class Intake:
     def _take(self, name: str, proof: FileHash) -> None:
         changed = name in self._taken
         self._taken[name] = proof
-        if self._spent(name) and self._board.everybody_has(name):
+        self._spent_here.discard(name)
+        if self._spent(name) and not self._board.is_missed_after_us(name):
+            self._spent_here.add(name)
             self.here.add(name)
             return
         if changed:

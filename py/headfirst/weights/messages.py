@@ -47,7 +47,9 @@ def compose(board: Board, other: Message | None) -> Message:
 def absorb(board: Board, message: Message) -> None:
     """Put what was heard on the board; what is older than the board's own overview is not heard."""
     with board.changed:
-        if message.overview:
+        if board.index == 0:
+            board.outdo(message.epoch)
+        elif message.overview:
             board.describe(message.overview)
         if board.overview and message.epoch == board.overview.epoch:
             board.announce(message.files)

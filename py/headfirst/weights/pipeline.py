@@ -13,7 +13,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst.errors import NotReadyError
 from headfirst.weights.board import Board, Overview
 from headfirst.weights.chain import PATIENCE_S, Chain
 from headfirst.weights.conversion import Conversion
@@ -23,6 +22,7 @@ from headfirst.weights.files import claim
 from headfirst.weights.intake import Intake
 from headfirst.weights.manifest import Manifest
 from headfirst.weights.origin import Bringing, Origin
+from headfirst.weights.outlook import Outlook
 from headfirst.weights.space import SHARDS_IN_FLIGHT, require_node_space
 from headfirst.weights.stages import Stages
 from headfirst.weights.store import Store
@@ -86,6 +86,7 @@ class Pipeline:
             ConversionQueue(conversion, min(SHARDS_IN_FLIGHT, os.cpu_count() or 1)) if conversion else None
         )
         self._stages = Stages(self._board, converts=conversion is not None)
+        self._outlook = Outlook(self._board, transfer.patience_s)
         self._epoch = 0
         self._dropped: set[str] = set()
 
@@ -101,18 +102,31 @@ class Pipeline:
             try:
                 chain = self._join(stack, swarm) if swarm else None
                 bringing = stack.enter_context(Bringing(self._origin, self._board, self._store))
-                while not self._has_all(bringing):
-                    self._step(chain, bringing)
-                self._say_how_far()
-                manifest, changed = self._complete()
-                self._board.say(done=True)
-                self._stay_for_others()
+                manifest, changed = self._work(chain, bringing)
+                while not self._stay_for_others():
+                    manifest, news = self._work(chain, bringing)
+                    changed |= news
                 traffic = swarm.traffic() if swarm else Traffic()
             except Exception as error:
                 self._say_why(error)
                 raise
         self._store.tidy(None if self._origin else self._overview.sizes.keys())
         return Outcome(manifest, changed, traffic)
+
+    def _work(self, chain: Chain | None, bringing: Bringing) -> tuple[Manifest, bool]:
+        """Do all that there is to do; the manifest of what is to be served, and whether that is news."""
+        while not self._has_all(bringing):
+            self._step(chain, bringing)
+        self._say_how_far()
+        manifest, changed = self._complete()
+        with self._board.changed:
+            self._board.say(done=self._is_current)
+        return manifest, changed
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the origin has said nothing newer than what this node works at."""
+        return self._overview.epoch == self._epoch
 
     @property
     def _overview(self) -> Overview:
@@ -137,15 +151,15 @@ class Pipeline:
 
     def _step(self, chain: Chain | None, bringing: Bringing) -> None:
         """Do what can be done now."""
-        for failure in (bringing.failure, chain.failure if chain else None):
-            if failure:
-                raise failure
-        if self._transfer.index > 0 and (why := self._board.member(0).error):
-            raise NotReadyError(f"the node that brings the weights failed: {why}")
-        if self._overview.epoch != self._epoch:
+        if bringing.failure:
+            raise bringing.failure
+        if not self._is_current:
             self._begin_anew()
         self._intake.step(_TICK_S)
         sizes = self._overview.sizes
+        if chain and not self._origin:
+            lacking = sizes.keys() - self._intake.here
+            self._outlook.check(lacking, self._intake.bytes_here(), chain.failure)
         if self._conversion and self._queue and self._conversion.plan(sizes, self._intake.here):
             self._queue.step(self._intake.here, self._intake.hashes())
             self._drop_spent()
@@ -172,7 +186,7 @@ class Pipeline:
 
     def _has_all(self, bringing: Bringing) -> bool:
         sizes = self._overview.sizes
-        if not sizes or not bringing.over or not sizes.keys() <= self._intake.here:
+        if not self._is_current or not bringing.over or not sizes or not sizes.keys() <= self._intake.here:
             return False
         return self._conversion is None or self._queue is None or self._queue.done >= self._conversion.outputs
 
@@ -189,6 +203,7 @@ class Pipeline:
     def _drop_spent(self) -> None:
         if self._keep_source or self._conversion is None or self._queue is None:
             return
+        self._dropped &= self._intake.here  # what is passed on once more is dropped once more
         shards = {name for name in self._intake.here - self._dropped if name.endswith(".safetensors")}
         for name in shards:
             if self._conversion.users(name) <= self._queue.done and self._board.everybody_has(name):
@@ -205,14 +220,18 @@ class Pipeline:
         converted, fresh = self._conversion.finish(manifest)
         return converted, changed or fresh or self._intake.received
 
-    def _stay_for_others(self) -> None:
-        """Offer what is here until all members that still work are done."""
+    def _stay_for_others(self) -> bool:
+        """Offer what is here until all members that still work are done; False where there is more to do."""
         since = time.monotonic()
         while any(self._may_need_us(index, time.monotonic() - since) for index in self._others):
+            if not self._is_current:
+                return False
             self._intake.step(_TICK_S)
             self._drop_spent()
+            self._say_how_far()  # it is alive
         if self._others:
             time.sleep(_FAREWELL_S)
+        return True
 
     @property
     def _others(self) -> list[int]:
@@ -224,7 +243,7 @@ class Pipeline:
         return not (member.done or member.error or (waited if silent is None else silent) > _SILENCE_S)
 
     def _say_why(self, error: Exception) -> None:
-        if self._board.overview is None:  # members take news only together with an overview
+        if self._origin and self._board.overview is None:  # news are taken only together with an overview
             self._board.describe(Overview(time.time_ns(), {}, {}))
         self._board.say(error=str(error))
         if self._others:

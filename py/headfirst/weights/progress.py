@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
@@ -60,7 +61,8 @@ class Progress:
         self._next = time.monotonic() + _INTERVAL_S
         if self._file:
             state = {"done": self.done, "total": self.total, "unit": "bytes", "note": self.note}
-            _replace(Path(self._file), state)
+            with suppress(OSError):  # a full disk must not end the work that would say so by itself
+                _replace(Path(self._file), state)
         if self._terminal:
             sys.stderr.write(f"\r\033[K{self.note}: {gigabytes(self.done)} of {gigabytes(self.total)}")
             sys.stderr.flush()
