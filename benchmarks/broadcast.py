@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -107,6 +108,7 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, default=Path("/dev/shm"))
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS), metavar="TOOL")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that everything is removed
     with Lan(2, options.rate) as lan:
         rate = bandwidth(lan)
     ideal = options.mib * MIB / rate
