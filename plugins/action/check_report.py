@@ -1,4 +1,4 @@
-"""Action: judge what module check_host gathered on all hosts, and report every finding at once."""
+"""Action: judge what module host_facts gathered on all hosts, and report every finding at once."""
 
 from __future__ import annotations
 

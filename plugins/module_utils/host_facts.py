@@ -6,12 +6,15 @@ import itertools
 import os
 import platform
 import shutil
-import socket
 import time
 import typing as t
 
+if t.TYPE_CHECKING:
+    from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
 # A folder of model shards holds hundreds of files; a walk that meets this many is in the wrong place.
 MAX_FILES = 20000
+CPUS = "/sys/devices/system/cpu"
 
 
 def clock(controller_time: float) -> t.Dict[str, float]:
@@ -19,34 +22,60 @@ def clock(controller_time: float) -> t.Dict[str, float]:
     return {"clock_skew_s": time.time() - controller_time}
 
 
-def system() -> t.Dict[str, t.Any]:
-    """Identity, Python, architecture and memory; `memory_bytes` is the kernel's MemTotal."""
-    release = os_release()
+def system(source: Source) -> t.Dict[str, t.Any]:
+    """Identity, Python, kernel, cores and memory; `memory_bytes` is the kernel's MemTotal."""
+    release = os_release(source.read("/etc/os-release"))
+    memory = dict(line.split(":", 1) for line in source.read("/proc/meminfo").splitlines())
     return {
-        "hostname": socket.gethostname(),
+        "hostname": source.read("/proc/sys/kernel/hostname"),
         "os": f"{release.get('ID', 'unknown')}-{release.get('VERSION_ID', 'unknown')}",
         "os_name": release.get("PRETTY_NAME", "unknown"),
         "python": platform.python_version(),
         "architecture": platform.machine(),
+        "kernel": source.read("/proc/sys/kernel/osrelease"),
+        "cmdline": source.read("/proc/cmdline"),
         "uid": os.geteuid(),
-        "memory_bytes": _memory_bytes(),
+        "cores": cores(source),
+        "memory_bytes": int(memory["MemTotal"].split()[0]) * 1024,
     }
 
 
-def os_release(path: str = "/etc/os-release") -> t.Dict[str, str]:
+def os_release(text: str) -> t.Dict[str, str]:
     """Keys and unquoted values of os-release(5)."""
-    with open(path, encoding="utf-8") as file:
-        pairs = [line.strip().split("=", 1) for line in file if "=" in line and not line.startswith("#")]
+    pairs = [
+        line.strip().split("=", 1) for line in text.splitlines() if "=" in line and not line.startswith("#")
+    ]
     return {key: value.strip("\"'") for key, value in pairs}
+
+
+def cores(source: Source) -> int:
+    """Cores, each once whatever the threads it runs; threads where the kernel does not tell them apart."""
+    siblings = {source.read(f"{CPUS}/{name}/topology/thread_siblings_list") for name in source.names(CPUS)}
+    return len(siblings - {""}) or os.cpu_count() or 1
 
 
 def disk(path: str) -> t.Dict[str, int]:
     """Free bytes of the filesystem that holds `path`, and the bytes that files under `path` take already."""
-    existing = path
-    while not os.path.exists(existing):
-        existing = os.path.dirname(existing)
     used = sum(itertools.islice(_sizes(path), MAX_FILES))
-    return {"disk_free_bytes": shutil.disk_usage(existing).free, "disk_used_bytes": used}
+    return {"disk_free_bytes": shutil.disk_usage(_existing(path)).free, "disk_used_bytes": used}
+
+
+def file_system(source: Source, path: str) -> str:
+    """Type of the filesystem that holds `path`, like ext4 or nfs4."""
+    mounts = [line.split() for line in source.read("/proc/mounts").splitlines()]
+    holding = [words for words in mounts if (path.rstrip("/") + "/").startswith(words[1].rstrip("/") + "/")]
+    return max(holding, key=lambda words: len(words[1]), default=["", "", ""])[2]
+
+
+def shared_memory() -> t.Dict[str, int]:
+    """Free bytes of /dev/shm, which the ranks use (their containers have the host's IPC)."""
+    return {"shm_free_bytes": shutil.disk_usage("/dev/shm").free}  # noqa: S108
+
+
+def _existing(path: str) -> str:
+    while not os.path.exists(path):
+        path = os.path.dirname(path)
+    return path
 
 
 def _sizes(path: str) -> t.Iterator[int]:
@@ -56,11 +85,3 @@ def _sizes(path: str) -> t.Iterator[int]:
                 yield os.lstat(os.path.join(folder, name)).st_size
             except FileNotFoundError:  # removed while we were looking
                 continue
-
-
-def _memory_bytes() -> int:
-    with open("/proc/meminfo", encoding="ascii") as file:
-        for line in file:
-            if line.startswith("MemTotal:"):
-                return int(line.split()[1]) * 1024
-    raise RuntimeError("/proc/meminfo has no MemTotal line")

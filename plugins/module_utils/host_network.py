@@ -1,4 +1,4 @@
-"""A host's addresses, the listeners on its ports and its way to peers; standard library, Python 3.8+."""
+"""The listeners on a host's ports, and which peers answer it; standard library, Python 3.8+."""
 
 from __future__ import annotations
 
@@ -16,19 +16,6 @@ CONNECT_TIMEOUT_S = 3.0
 ENGINE_TIMEOUT_S = 20.0
 LISTEN = "0A"  # TCP_LISTEN in the kernel's include/net/tcp_states.h
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
-
-
-def own_addresses(fib_trie: str = "/proc/net/fib_trie") -> t.List[str]:
-    """Every IPv4 address but loopback; iproute2 may be missing, so the kernel's table is read."""
-    found = set()
-    address = ""
-    with open(fib_trie, encoding="ascii") as file:
-        for line in file:
-            if "|--" in line:
-                address = line.split("|--")[1].strip()
-            elif "/32 host LOCAL" in line and not address.startswith("127."):
-                found.add(address)
-    return sorted(found)
 
 
 def unreachable(peers: t.List[str], ports: t.List[int]) -> t.List[str]:

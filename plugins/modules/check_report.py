@@ -2,7 +2,7 @@
 
 DOCUMENTATION = r"""
 module: check_report
-short_description: Judge what check_host gathered on all hosts, and report every finding at once
+short_description: Judge what host_facts gathered on all hosts, and report every finding at once
 version_added: 0.1.0
 description:
   - Applies the rules to each host, compares the hosts with each other, and fails when a finding is an error.
@@ -14,7 +14,7 @@ attributes:
     support: full
 options:
   results:
-    description: Inventory name to the registered result of check_host, failed and unreachable ones too.
+    description: Inventory name to the registered result of host_facts, failed and unreachable ones too.
     type: dict
     required: true
   limits:

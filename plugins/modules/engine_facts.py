@@ -44,42 +44,18 @@ engine:
 
 import glob
 import hashlib
-import http.client
 import importlib.util
 import json
 import os
 import shutil
-import socket
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from ansible_collections.headfirst.serving.plugins.module_utils.host_facts import os_release
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
-SOCKET = "/var/run/docker.sock"
 PID_FILE = "/var/run/docker.pid"
-TIMEOUT_S = 20.0
-
-
-class UnixConnection(http.client.HTTPConnection):
-    """HTTP over the engine's socket."""
-
-    def connect(self) -> None:
-        """Open the socket."""
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(TIMEOUT_S)
-        self.sock.connect(SOCKET)
-
-
-def info() -> t.Dict[str, t.Any]:
-    """The engine's answer to GET /info; empty when there is no engine or it does not answer."""
-    connection = UnixConnection("localhost")
-    try:
-        connection.request("GET", "/info")
-        return json.loads(connection.getresponse().read())
-    except (OSError, http.client.HTTPException):
-        return {}
-    finally:
-        connection.close()
 
 
 def config(module: AnsibleModule, path: str) -> t.Dict[str, t.Any]:
@@ -119,7 +95,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    release = os_release()
+    release = os_release(Source().read("/etc/os-release"))
     paths = [path for pattern in module.params["files"] for path in sorted(glob.glob(pattern))]
     engine = {
         "installed": shutil.which("dockerd") is not None,
@@ -130,7 +106,7 @@ def main() -> None:
         "config": config(module, module.params["config_file"]),
         "files": {path: sha256(path) for path in paths},
         "stale": stale([module.params["config_file"], *paths]),
-        "info": info(),
+        "info": docker_api.get("/info"),
     }
     module.exit_json(changed=False, engine=engine)
 

@@ -46,7 +46,7 @@ UNREACHABLE = "Is it on, and is ansible_host right? Try: ssh USER@ADDRESS true"
 
 
 def silent_host(host: str, result: Mapping[str, Any]) -> Finding:
-    """Explain why module check_host gave no facts of `host`, from the task's result."""
+    """Explain why module host_facts gave no facts of `host`, from the task's result."""
     text = " ".join(str(result.get(key, "")) for key in ("msg", "module_stderr", "module_stdout"))
     text = text.replace("Task failed: ", "").strip().rstrip(".") + "."
     for id, pattern, what, fix in FAILURES:

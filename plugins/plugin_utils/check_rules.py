@@ -18,7 +18,7 @@ Finding = dict[str, str]
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing to look at. `look` takes a host's facts (module check_host) and the limits of the role."""
+    """One thing to look at. `look` takes a host's facts (module host_facts) and the limits of the role."""
 
     id: str
     severity: str  # error ends the run; warning is only reported
@@ -152,8 +152,9 @@ def _clock(facts: Facts, limits: Limits) -> Iterator[str]:
     fix="Set address in the inventory to one of the host's own (ip -4 address).",
 )
 def _address(facts: Facts, limits: Limits) -> Iterator[str]:
-    if limits["address"] and limits["address"] not in facts["addresses"]:
-        yield f"{limits['address']} is not an address of this host (it has {', '.join(facts['addresses'])})"
+    own = [address for nic in facts["nics"] for address in nic["addresses"]]
+    if limits["address"] and limits["address"] not in own:
+        yield f"{limits['address']} is not an address of this host (it has {', '.join(own)})"
 
 
 @rule(

@@ -18,7 +18,7 @@ FIT: dict[str, Any] = {
     "disk_free_bytes": 100 * 10**9,
     "disk_used_bytes": 0,
     "clock_skew_s": 0.4,
-    "addresses": ["10.0.0.1"],
+    "nics": [{"name": "eth0", "addresses": ["10.0.0.1"]}],
     "busy_ports": [],
     "unreachable_peers": [],
 }
@@ -57,7 +57,7 @@ def test_ubuntu_is_fit(system: str) -> None:
         ({"memory_bytes": 63 * 10**9}, "memory"),
         ({"disk_free_bytes": 99 * 10**9}, "disk"),
         ({"clock_skew_s": -31.0}, "clock"),
-        ({"addresses": ["172.17.0.1"]}, "address"),
+        ({"nics": [{"name": "docker0", "addresses": ["172.17.0.1"]}]}, "address"),
         ({"busy_ports": [{"port": 30000, "process": "nginx (7)", "container": ""}]}, "port"),
         ({"unreachable_peers": ["10.0.0.2"]}, "peer"),
     ],

@@ -1,11 +1,10 @@
-"""Listeners, addresses and peers, looked up on this machine itself."""
+"""Listeners and peers, looked up on this machine itself."""
 
 from __future__ import annotations
 
 import os
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import host_network
@@ -59,13 +58,3 @@ def test_a_refused_connection_is_an_answer() -> None:
 def test_a_silent_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_network, "_answers", lambda peer, port: peer == "10.0.0.1" and port == 30000)
     assert host_network.unreachable(["10.0.0.1", "10.0.0.2"], [22, 30000]) == ["10.0.0.2"]
-
-
-def test_own_addresses_leave_loopback_out(tmp_path: Path) -> None:
-    table = tmp_path / "fib_trie"
-    table.write_text(
-        "Main:\n  +-- 0.0.0.0/0 3 0 5\n     |-- 10.0.0.0\n        /24 link UNICAST\n"
-        "     |-- 10.0.0.5\n        /32 host LOCAL\n     |-- 10.0.0.255\n        /32 link BROADCAST\n"
-        "     |-- 127.0.0.1\n        /32 host LOCAL\n"
-    )
-    assert host_network.own_addresses(str(table)) == ["10.0.0.5"]

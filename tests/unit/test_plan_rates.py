@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from headfirst.cli.plan_table import print_plan
@@ -117,9 +119,18 @@ def test_nothing_but_the_checkpoint_takes_space_where_nothing_is_converted() -> 
 
 
 def test_facts_of_the_hosts_become_rates(monkeypatch: pytest.MonkeyPatch) -> None:
-    facts = {"gpus": [], "nic": "ens1", "link_mbit": 200_000, "cores": 48, "memory_bytes": 16 * GB}
-    slow = facts | {"link_mbit": 0}
-    answers = {"node01": facts, "node02": facts, "node03": slow, "node04": facts}
+    def facts(last: int, mbit: int = 200_000) -> dict[str, Any]:
+        nic = {
+            "name": "ens1",
+            "kind": "physical",
+            "addresses": [f"192.168.5.{last}"],
+            "mtu": 9000,
+            "mbit": mbit,
+        }
+        own = {"gpus": [], "cores": 48, "memory_bytes": 16 * GB}
+        return own | {"nics": [nic], "routes": {}, "hcas": []}
+
+    answers = {"node01": facts(4), "node02": facts(5), "node03": facts(6, 0), "node04": facts(7)}
     monkeypatch.setattr(probe, "run_stages", lambda *_: SimpleNamespace(stats=answers))
     probed = probe.probe_hosts(cluster(), [])
     assert known(probed)["network"] == ("10 Gbit/s at node03", "assumed")
@@ -129,17 +140,18 @@ def test_facts_of_the_hosts_become_rates(monkeypatch: pytest.MonkeyPatch) -> Non
     assert plan(probed).weights.time.stages["disk"] == pytest.approx((689 * 3 + 1369) / 2, rel=1e-3)
 
 
-def test_the_probe_tells_cores_memory_and_no_rate_of_a_link_without_one() -> None:
+def test_the_module_looks_at_this_machine_in_seconds() -> None:
     answer = subprocess.run(
-        [sys.executable, ROOT / "plugins" / "modules" / "host_probe.py"],
-        input=json.dumps({"ANSIBLE_MODULE_ARGS": {"address": "127.0.0.1"}}),
+        [sys.executable, ROOT / "plugins" / "modules" / "host_facts.py"],
+        input=json.dumps({"ANSIBLE_MODULE_ARGS": {"controller_time": time.time(), "peers": ["127.0.0.1"]}}),
         capture_output=True,
         text=True,
         check=True,
     )
-    facts = json.loads(answer.stdout)
-    assert facts["nic"] == "lo"
-    assert facts["link_mbit"] == 0
+    facts = json.loads(answer.stdout)["host"]
+    assert facts["routes"]["127.0.0.1"] == {"nic": "lo", "source": "127.0.0.1"}
+    assert 0 <= facts["clock_skew_s"] < 5
+    assert facts["stuck"] == []
     assert facts["cores"] >= 1
     assert facts["memory_bytes"] > GB // 2
 

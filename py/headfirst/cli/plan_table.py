@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.plan.types import Fit, Plan, WeightsTime
+from headfirst.plan.types import Fit, Node, Plan, WeightsTime
 
 GB, GIB = 10**9, 2**30
 
@@ -42,9 +42,21 @@ def print_plan(plan: Plan) -> None:
         table.add_row(str(node.rank), node.host, node.address, ports)
     table.add_row("–", plan.webui.host, plan.webui.address, f"{plan.webui.port} chat page")
     console.print(table)
+    _print_network(console, plan.nodes)
     for node in plan.nodes:
         _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run, node.image)
     _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run, plan.webui.image)
+
+
+def _print_network(console: Console, nodes: list[Node]) -> None:
+    """What was chosen for the ranks' network and why; hosts are named where they differ."""
+    told: dict[str, list[str]] = {}
+    for node in nodes:
+        for reason in node.network.reasons:
+            told.setdefault(reason, []).append(node.host)
+    for reason, hosts in told.items():
+        where = "" if len(hosts) == len(nodes) else f"{', '.join(hosts)}: "
+        console.print(f"  {escape(where + reason)}", soft_wrap=True)
 
 
 def _print_time(console: Console, time: WeightsTime) -> None:

@@ -116,9 +116,15 @@ class HostSettings(BaseModel):
     address: IPv4Address | None = Field(None, description="Address the ranks use. Default: ansible_host.")
     gpus: int | None = Field(None, ge=0, le=64, description="GPUs that serve on this host.")
     gpu: Text | None = Field(None, description="GPU model, e.g. A100-80G.")
-    nic: Text | None = Field(None, description="Interface that holds `address`.")
-    hca: Text | None = Field(None, description="RDMA devices, e.g. mlx5_1,mlx5_2.")
-    ib_gid_index: int | None = Field(None, ge=0, description="GID index of RoCE v2 with IPv4.")
+    nic: Text | None = Field(
+        None, description="Interface that holds `address`. Default: found by asking the host."
+    )
+    hca: Text | None = Field(
+        None, description="RDMA devices, e.g. mlx5_1,mlx5_2; `none` for no RDMA. Default: chosen by the plan."
+    )
+    ib_gid_index: int | None = Field(
+        None, ge=0, description="GID index of RoCE v2 with IPv4. Default: chosen by the plan."
+    )
     network_rate: Rate | None = Field(
         None, description="The link of `nic`, e.g. 25gbit; `deploy plan` reckons with it."
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from headfirst.cluster.facts import NetworkFacts
 from headfirst.cluster.settings import ClusterSettings
 
 DEMO_MODEL = "headfirst-demo"
@@ -42,6 +43,7 @@ class Host:
     link_rate: int | None = None  # what the driver of `nic` says
     cores: int | None = None
     memory_bytes: int | None = None
+    network: NetworkFacts | None = None
 
 
 @dataclass(frozen=True)

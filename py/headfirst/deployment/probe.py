@@ -1,4 +1,4 @@
-"""Asks the hosts over SSH for what an inventory may leave out: GPUs, interfaces, cores, memory."""
+"""Asks the hosts over SSH for what an inventory may leave out: GPUs, network, cores, memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from headfirst.cluster.facts import NetworkFacts
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.stages import run_stages
@@ -19,13 +20,22 @@ def lacks_facts(cluster: Cluster) -> bool:
     gpus = cluster.settings.engine_device == "cuda" and not all(
         host.gpus and host.gpu for host in cluster.ranks
     )
-    return gpus or (len(cluster.ranks) > 1 and not all(host.nic for host in cluster.ranks))
+    return gpus or (
+        len(cluster.ranks) > 1 and not all(_knows_network(cluster, host) for host in cluster.ranks)
+    )
+
+
+def _knows_network(cluster: Cluster, host: Host) -> bool:
+    if cluster.settings.engine_device == "cpu" or host.hca == "none":
+        return host.nic is not None
+    return host.nic is not None and host.hca is not None and host.ib_gid_index is not None
 
 
 def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
     """The cluster with facts of its hosts where the inventory is silent; what it says stays."""
     variables: dict[str, dict[str, Any]] = {
-        host.name: {"host_probe_address": host.address} for host in cluster.hosts
+        host.name: {"probe_peers": [peer.address for peer in cluster.ranks if peer is not host]}
+        for host in cluster.hosts
     }
     result = run_stages(
         "probe.yml", RunOptions(cluster.inventories, extra_vars), cluster, variables, QuietReporter()
@@ -40,13 +50,17 @@ def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
 
 
 def _with_facts(host: Host, facts: dict[str, Any]) -> Host:
-    gpus: list[str] = facts.get("gpus", [])
+    if not facts:  # left out with --limit
+        return host
+    gpus = facts["gpus"]
+    network = NetworkFacts.model_validate(facts)
+    holder = next((nic for nic in network.nics if host.address in nic.addresses), None)
     return replace(
         host,
         gpus=len(gpus) if host.gpus is None else host.gpus,
-        gpu=host.gpu or (gpus[0] if gpus else None),
-        nic=host.nic or facts.get("nic"),
-        link_rate=facts.get("link_mbit", 0) * MBIT or None,
-        cores=facts.get("cores"),
-        memory_bytes=facts.get("memory_bytes"),
+        gpu=host.gpu or (gpus[0]["name"] if gpus else None),
+        link_rate=holder.mbit * MBIT or None if holder else None,
+        cores=facts["cores"],
+        memory_bytes=facts["memory_bytes"],
+        network=network,
     )

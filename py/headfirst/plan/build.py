@@ -10,13 +10,13 @@ from headfirst.cluster.types import Cluster, Host
 from headfirst.engines.base import Engine, LaunchRequest
 from headfirst.errors import InputError
 from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan import gpus, parallel, precision, webui
+from headfirst.plan import gpus, network, parallel, precision, webui
 from headfirst.plan.docker_run import docker_run
 from headfirst.plan.fit import fit
 from headfirst.plan.gpus import Gpu
 from headfirst.plan.rates import rates, sessions
 from headfirst.plan.transfer import Job, estimate
-from headfirst.plan.types import Node, Plan, Weights
+from headfirst.plan.types import Node, NodeNetwork, Plan, Weights
 
 ENGINE_CONTAINER = "headfirst-engine"
 # Carries the API key (mode 0600): on an argv everybody on the host could read it.
@@ -40,8 +40,9 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
     )
     weights = _weights(cluster, checkpoint, convert=dtype.convert_to_bf16)
     image = settings.engine_image or engine.default_image(settings.engine_device)
+    networks = network.choose(cluster.ranks, gpus=settings.engine_device == "cuda")
     nodes = []
-    for rank, host in enumerate(cluster.ranks):
+    for rank, (host, chosen) in enumerate(zip(cluster.ranks, networks, strict=True)):
         request = LaunchRequest(
             model_dir=weights.directory,
             served_name=cluster.served_model_name,
@@ -50,19 +51,19 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
             rank=rank,
             head_address=cluster.head.address,
             dist_port=settings.dist_port,
-            address=host.address,
+            address=chosen.host_ip,
             port=settings.engine_port,
             listen_address=host.address,
             device=settings.engine_device,
             trust_remote_code=checkpoint.remote_code,
             config_file=ENGINE_CONFIG,
-            nic=host.nic,
-            hca=host.hca,
-            ib_gid_index=host.ib_gid_index,
+            nic=chosen.nic,
+            hca=chosen.hca,
+            ib_gid_index=chosen.ib_gid_index,
             extra_args=tuple(settings.engine_args),
             extra_env=settings.engine_env,
         )
-        nodes.append(_node(cluster, host, engine, request, image))
+        nodes.append(_node(cluster, host, chosen, engine, request, image))
     return Plan(
         cluster=cluster.name,
         model=checkpoint.id,
@@ -162,7 +163,9 @@ def _weights_job(cluster: Cluster, checkpoint: Checkpoint, *, convert: bool) -> 
     )
 
 
-def _node(cluster: Cluster, host: Host, engine: Engine, request: LaunchRequest, image: str) -> Node:
+def _node(
+    cluster: Cluster, host: Host, chosen: NodeNetwork, engine: Engine, request: LaunchRequest, image: str
+) -> Node:
     settings = cluster.settings
     cuda = settings.engine_device == "cuda"
     parts: dict[str, Any] = {
@@ -170,8 +173,8 @@ def _node(cluster: Cluster, host: Host, engine: Engine, request: LaunchRequest, 
         "env": engine.environment(request),
         "volumes": [f"{request.model_dir}:{request.model_dir}:ro"],
         # RDMA needs its devices and pinned memory, and nothing more: not --privileged.
-        "devices": ["/dev/infiniband"] if host.hca else [],
-        "cap_add": ["IPC_LOCK"] if host.hca else [],
+        "devices": ["/dev/infiniband"] if chosen.hca else [],
+        "cap_add": ["IPC_LOCK"] if chosen.hca else [],
         "ulimits": {"memlock": -1, "stack": 67108864} if cuda else {},
         "gpus": "all" if cuda else None,
         "shm_size": settings.shm_size,
@@ -179,7 +182,13 @@ def _node(cluster: Cluster, host: Host, engine: Engine, request: LaunchRequest, 
     }
     line = docker_run(name=ENGINE_CONTAINER, image=image, **_with_config(parts))
     return Node(
-        host=host.name, address=host.address, rank=request.rank, image=image, docker_run=line, **parts
+        host=host.name,
+        address=host.address,
+        rank=request.rank,
+        network=chosen,
+        image=image,
+        docker_run=line,
+        **parts,
     )
 
 

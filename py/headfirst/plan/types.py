@@ -65,12 +65,23 @@ class Weights(_Frozen):
     time: WeightsTime
 
 
+class NodeNetwork(_Frozen):
+    """How a rank finds the others (see plan/network.py). None: the engine and NCCL choose."""
+
+    nic: str | None = None  # NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME
+    hca: str | None = None  # NCCL_IB_HCA
+    ib_gid_index: int | None = None  # NCCL_IB_GID_INDEX
+    host_ip: str  # SGLANG_HOST_IP
+    reasons: list[str]
+
+
 class Node(_Frozen):
     """One node's rank: the container that runs there, to the last flag."""
 
     host: str
     address: str
     rank: int
+    network: NodeNetwork
     image: str
     argv: list[str]
     env: dict[str, str]

@@ -1,0 +1,52 @@
+"""NVIDIA's driver, fabric manager and packages, and the kernel they live in. Python 3.8+."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
+MODULES = ("nvidia", "nvidia_peermem", "nouveau", "ib_uverbs", "ib_core", "mlx5_ib")
+SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+PACKAGES = re.compile(
+    r"(nvidia-(driver|headless|dkms|fabricmanager|utils|kernel-(open|source|common))|cuda-drivers)"
+)
+AUTO_UPGRADES = "/etc/apt/apt.conf.d/20auto-upgrades"
+
+
+def gather(source: Source) -> t.Dict[str, t.Any]:
+    """Versions are "" where there is nothing; see module host_facts for the keys."""
+    running = source.read("/proc/driver/nvidia/version")
+    modules = {line.split()[0] for line in source.read("/proc/modules").splitlines()}
+    return {
+        "running": version(running),
+        "open": "Open Kernel Module" in running,
+        "installed": source.run("modinfo", "-F", "version", "nvidia").strip(),
+        "modules": sorted(modules & set(MODULES)),
+        "secure_boot": source.read_bytes(SECURE_BOOT)[4:] == b"\x01",  # four bytes of attributes come first
+        "fabric_manager": version(source.run("nv-fabricmanager", "--version")),
+        "fabric_manager_active": source.run("systemctl", "is-active", "nvidia-fabricmanager").strip()
+        == "active",
+        "unheld": unheld(
+            source.run("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n"), _holds(source)
+        ),
+        "auto_upgrades": 'Unattended-Upgrade "1"' in source.read(AUTO_UPGRADES),
+    }
+
+
+def version(text: str) -> str:
+    """The driver's version number in a text, or ""."""
+    found = re.search(r"\b\d{3}\.\d{2,3}(\.\d{2})?\b", text)
+    return found.group() if found else ""
+
+
+def unheld(listing: str, held: t.Set[str]) -> t.List[str]:
+    """NVIDIA's installed packages that an upgrade would move; `listing` has lines like "ii  nvidia-...\"."""
+    lines = [line.split() for line in listing.splitlines()]
+    installed = [words[1] for words in lines if len(words) == 2 and words[0] == "ii"]
+    return [name for name in installed if PACKAGES.match(name) and name not in held]
+
+
+def _holds(source: Source) -> t.Set[str]:
+    return set(source.run("apt-mark", "showhold").split())

@@ -1,0 +1,53 @@
+"""All that lies still on a host, gathered side by side, for commands take their time. Python 3.8+."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import typing as t
+
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    host_docker,
+    host_driver,
+    host_facts,
+    host_gpu,
+    host_nics,
+    host_pci,
+    host_rdma,
+)
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
+
+def gather(source: Source, disk_path: str, peers: t.List[str], images: t.List[str]) -> t.Dict[str, t.Any]:
+    """Facts of the host that `source` reads, by the keys that module host_facts documents."""
+    jobs: t.Dict[str, t.Callable[[], t.Any]] = {
+        "smi": lambda: host_gpu.gather(source),
+        "xids": lambda: host_gpu.xids(source.run("dmesg")),
+        "driver": lambda: host_driver.gather(source),
+        "pci": lambda: _pci(source),
+        "nics": lambda: host_nics.nics(source),
+        "routes": lambda: host_nics.routes(source, peers),
+        "docker": lambda: host_docker.gather(source, images),
+        "system": lambda: host_facts.system(source),
+    }
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(jobs)) as pool:
+        running = {name: pool.submit(job) for name, job in jobs.items()}
+        found = {name: job.result() for name, job in running.items()}
+    return {
+        **found.pop("system"),
+        **found.pop("smi"),
+        **found.pop("pci"),
+        **found,
+        "disk_type": host_facts.file_system(source, disk_path),
+        "stuck": sorted(source.stuck),
+    }
+
+
+def _pci(source: Source) -> t.Dict[str, t.Any]:
+    devices = host_pci.devices(source)
+    return {
+        "gpus_on_pci": [one.address for one in host_pci.gpus(devices)],
+        "nvswitches": len(host_pci.nvswitches(devices)),
+        "acs_bridges": host_pci.acs_bridges(source, devices),
+        "hcas": host_rdma.hcas(source, devices),
+        "rdma_devices": [name for name in source.names("/dev/infiniband") if name.startswith("uverbs")],
+    }

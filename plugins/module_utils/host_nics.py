@@ -1,0 +1,45 @@
+"""Network interfaces and the kernel's way to each peer, as iproute2 tells them. Python 3.8+."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
+
+def nics(source: Source) -> t.List[t.Dict[str, t.Any]]:
+    """Every interface but loopback: {name, kind, addresses, mtu, state, mbit}.
+
+    `kind` is "physical" or what the kernel calls a virtual one (bridge, bond, vlan, veth, tun, vxlan ...);
+    `addresses` are IPv4; `mbit` is 0 where the driver does not tell.
+    """
+    listed = json.loads(source.run("ip", "-j", "-d", "address") or "[]")
+    return [_nic(source, one) for one in listed if one.get("link_type") != "loopback"]
+
+
+def routes(source: Source, peers: t.List[str]) -> t.Dict[str, t.Dict[str, str]]:
+    """Peer → {nic, source}: the interface and the address that packets to it leave with."""
+    found = {}
+    for peer in peers:
+        ways = json.loads(source.run("ip", "-j", "-4", "route", "get", peer) or "[]")
+        if ways:
+            found[peer] = {"nic": ways[0].get("dev", ""), "source": ways[0].get("prefsrc", "")}
+    return found
+
+
+def _nic(source: Source, one: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    name = one["ifname"]
+    return {
+        "name": name,
+        "kind": one.get("linkinfo", {}).get("info_kind", "physical"),
+        "addresses": [info["local"] for info in one["addr_info"] if info["family"] == "inet"],
+        "mtu": one["mtu"],
+        "state": one["operstate"],
+        "mbit": _speed(source.read(f"/sys/class/net/{name}/speed")),
+    }
+
+
+def _speed(text: str) -> int:
+    """Mbit/s; 0 for an interface that is down or has no driver that tells ("" or -1)."""
+    return max(0, int(text)) if text else 0

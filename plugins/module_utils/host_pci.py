@@ -1,0 +1,96 @@
+"""PCI devices from sysfs: GPUs and NVSwitches without any driver, and how far two devices are apart."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
+DEVICES = "/sys/bus/pci/devices"
+NVIDIA = "0x10de"
+GPU_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers
+NVSWITCH_CLASS = "0x0680"  # "bridge, other": lspci calls them Bridge: NVIDIA Corporation
+BRIDGE_CLASS = "0x0604"
+ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+# Names as `nvidia-smi topo -m` has them, from near to far.
+DISTANCES = ["PIX", "PXB", "PHB", "NODE", "SYS"]
+# PCI Express Base Specification: extended capabilities begin at 0x100; ACS has the ID 0x000D, its control
+# register lies 6 bytes in, and these of its bits make traffic between two devices go up to the CPU.
+EXTENDED, ACS_ID, ACS_CONTROL = 0x100, 0x000D, 6
+ACS_REDIRECT = 0x0001 | 0x0004 | 0x0008  # source validation, request redirect, completion redirect
+
+
+class Device(t.NamedTuple):
+    """One PCI device: its address, its place in the tree (a sysfs path), its class and NUMA node."""
+
+    address: str
+    path: str
+    vendor: str
+    kind: str
+    numa: str
+
+
+def devices(source: Source) -> t.List[Device]:
+    """Every PCI device, by address."""
+    return [
+        Device(
+            address,
+            source.real(f"{DEVICES}/{address}"),
+            source.read(f"{DEVICES}/{address}/vendor"),
+            source.read(f"{DEVICES}/{address}/class")[:6],
+            source.read(f"{DEVICES}/{address}/numa_node"),
+        )
+        for address in source.names(DEVICES)
+    ]
+
+
+def gpus(found: t.List[Device]) -> t.List[Device]:
+    """NVIDIA's GPUs."""
+    return [one for one in found if one.vendor == NVIDIA and one.kind in GPU_CLASSES]
+
+
+def nvswitches(found: t.List[Device]) -> t.List[Device]:
+    """The chips of an HGX board that need the fabric manager."""
+    return [one for one in found if one.vendor == NVIDIA and one.kind == NVSWITCH_CLASS]
+
+
+def distance(one: Device, other: Device) -> str:
+    """Which of DISTANCES lies between two devices."""
+    here, there = _steps(one.path), _steps(other.path)
+    shared = 0
+    while shared < min(len(here), len(there)) and here[shared] == there[shared]:
+        shared += 1
+    if shared >= 2:  # below one root port: switches at most
+        return "PIX" if max(len(here), len(there)) - shared <= 2 else "PXB"
+    if shared == 1:
+        return "PHB"
+    return "NODE" if one.numa == other.numa and one.numa != "-1" else "SYS"
+
+
+def acs_bridges(source: Source, found: t.List[Device]) -> t.List[str]:
+    """Bridges above a GPU whose access control services send peer traffic through the CPU (root only)."""
+    above = {step for gpu in gpus(found) for step in _steps(gpu.path)[:-1]}
+    return [
+        one.address
+        for one in found
+        if one.kind == BRIDGE_CLASS
+        and one.address in above
+        and acs_control(source.read_bytes(f"{DEVICES}/{one.address}/config")) & ACS_REDIRECT
+    ]
+
+
+def acs_control(config: bytes) -> int:
+    """The ACS control register of a configuration space; 0 without the capability, or cut at 64 bytes."""
+    at, seen = EXTENDED, 0
+    while at and at + 8 <= len(config) and seen < 96:
+        header = int.from_bytes(config[at : at + 4], "little")
+        if header & 0xFFFF == ACS_ID:
+            return int.from_bytes(config[at + ACS_CONTROL : at + ACS_CONTROL + 2], "little")
+        at, seen = header >> 20, seen + 1
+    return 0
+
+
+def _steps(path: str) -> t.List[str]:
+    """The host bridge and the addresses on the way to a device."""
+    return [part for part in path.split("/") if part.startswith("pci") or ADDRESS.fullmatch(part)]

@@ -1,0 +1,72 @@
+"""Where facts of a host come from: files below a root folder, commands, the Docker Engine. Python 3.8+."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import typing as t
+
+from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
+
+COMMAND_TIMEOUT_S = 20.0
+SBIN = ":/usr/sbin:/sbin"  # not in the PATH of a login without root
+
+
+class Source:
+    """A host's files and commands; with another `root`, those of a host that was recorded.
+
+    What is not there reads as empty: a host without GPUs has no nvidia-smi. Commands that do not come to an
+    end are listed in `stuck`.
+    """
+
+    def __init__(self, root: str = "/") -> None:
+        """`root` is the folder that stands for /."""
+        self.root = root.rstrip("/")
+        self.stuck: t.List[str] = []
+
+    def read(self, path: str) -> str:
+        """Text of a file without the space around it; "" when it is absent or the driver has no answer."""
+        return self.read_bytes(path).decode("utf-8", "replace").strip()
+
+    def read_bytes(self, path: str) -> bytes:
+        """The file's bytes; empty when it is absent, unreadable, or the driver answers EINVAL."""
+        try:
+            with open(self.root + path, "rb") as file:
+                return file.read()
+        except OSError:
+            return b""
+
+    def names(self, path: str) -> t.List[str]:
+        """What a folder holds, sorted; empty when there is no such folder."""
+        try:
+            return sorted(os.listdir(self.root + path))
+        except OSError:
+            return []
+
+    def real(self, path: str) -> str:
+        """The path without links, or "" when it leads nowhere."""
+        found = os.path.realpath(self.root + path)
+        return found[len(os.path.realpath(self.root)) if self.root else 0 :] if os.path.exists(found) else ""
+
+    def run(self, *argv: str) -> str:
+        """Standard output of a command whatever its exit status; "" when there is no such command."""
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=COMMAND_TIMEOUT_S,
+                env={**os.environ, "LC_ALL": "C", "PATH": os.environ.get("PATH", "") + SBIN},
+                check=False,
+            )
+        except (FileNotFoundError, PermissionError):
+            return ""
+        except subprocess.TimeoutExpired:
+            self.stuck.append(" ".join(argv))
+            return ""
+        return done.stdout.decode("utf-8", "replace")
+
+    def docker(self, path: str) -> t.Dict[str, t.Any]:
+        """The Docker Engine's answer to GET `path`; empty when there is none."""
+        return docker_api.get(path)

@@ -1,0 +1,103 @@
+#!/usr/bin/python
+"""Module: what the plan and the rules of role `check` need of a host, in one round. Standard library only."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_facts
+short_description: Gather a host's GPUs, network, driver, Docker Engine and resources
+version_added: 0.1.0
+description:
+  - Reads sysfs and procfs, asks nvidia-smi, iproute2, dmesg, dpkg and the Docker Engine, all side by side.
+  - Changes nothing and judges nothing. What a host does not have is empty; without root, dmesg may be too.
+author: The Headfirst authors
+attributes:
+  check_mode:
+    description: Changes nothing, so check mode is the same.
+    support: full
+options:
+  disk_path:
+    description: Folder whose filesystem is measured; it need not exist yet.
+    type: path
+    default: /var/lib/headfirst
+  ports:
+    description: TCP ports whose listeners are looked up.
+    type: list
+    elements: int
+    default: []
+  peers:
+    description: IPv4 addresses of the other hosts that this host must reach.
+    type: list
+    elements: str
+    default: []
+  images:
+    description: Names of container images whose IDs are wanted.
+    type: list
+    elements: str
+    default: []
+  controller_time:
+    description: The controller's clock when the task was sent, in seconds since 1970.
+    type: float
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Gather what the rules look at
+  headfirst.serving.host_facts:
+    disk_path: /var/lib/headfirst
+    ports: [30000, 5000]
+    peers: [192.0.2.12]
+    controller_time: "{{ now(utc=true).timestamp() }}"
+"""
+
+RETURN = r"""
+host:
+  description:
+    - Of the system hostname, os (like debian-12), os_name, kernel, cmdline, python, architecture, uid, cores,
+      memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, shm_free_bytes, clock_skew_s.
+    - Of the network nics (name, kind, addresses, mtu, state, mbit), routes (to each peer its nic and source),
+      busy_ports, unreachable_peers.
+    - Of RDMA hcas (name, firmware, pci, numa, gpu_distances, ports with their GIDs) and rdma_devices.
+    - Of the GPUs gpus (name, bus, memory_bytes, vbios, ecc_uncorrectable, remap_failure, fabric, processes),
+      gpus_on_pci, nvswitches, acs_bridges, xids, smi_driver, smi_cuda, smi_error.
+    - Of the software driver (running, open, installed, modules, secure_boot, fabric_manager,
+      fabric_manager_active, unheld, auto_upgrades) and docker (version, runtimes, cgroup_driver,
+      cgroup_version, snap, char_links, images).
+    - stuck lists the commands that did not come to an end.
+  type: dict
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils import host_facts, host_gather, host_network
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
+
+def main() -> None:
+    """Gather and exit."""
+    module = AnsibleModule(
+        argument_spec={
+            "disk_path": {"type": "path", "default": "/var/lib/headfirst"},
+            "ports": {"type": "list", "elements": "int", "default": []},
+            "peers": {"type": "list", "elements": "str", "default": []},
+            "images": {"type": "list", "elements": "str", "default": []},
+            "controller_time": {"type": "float", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    clock = host_facts.clock(asked["controller_time"])  # first: gathering the rest takes time
+    module.get_bin_path("ip", required=True)
+    host = dict(
+        clock,
+        **host_gather.gather(Source(), asked["disk_path"], asked["peers"], asked["images"]),
+        **host_facts.disk(asked["disk_path"]),
+        **host_facts.shared_memory(),
+        busy_ports=host_network.busy_ports(asked["ports"]),
+        unreachable_peers=host_network.unreachable(asked["peers"], [22, *asked["ports"]]),
+    )
+    module.exit_json(changed=False, host=host)
+
+
+if __name__ == "__main__":
+    main()

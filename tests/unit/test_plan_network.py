@@ -1,0 +1,204 @@
+"""Interface, RDMA devices and GID that the plan chooses on recorded hosts, and what it says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.cli.plan_table import print_plan
+from headfirst.cluster.facts import NetworkFacts
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster, Host
+from headfirst.deployment.probe import lacks_facts
+from headfirst.model import catalogue
+from headfirst.plan.build import build
+from headfirst.plan.network import choose
+from recorded_hosts import facts
+
+Ranks = Callable[..., list[Host]]
+INVENTORY = """
+[head]
+node1 ansible_host=192.168.5.4
+[workers]
+node2 ansible_host=192.168.5.5
+[all:vars]
+gpus=8
+gpu=A100-80G
+model=deepseek-ai/DeepSeek-R1
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """Two nodes whose inventory says nothing of their network."""
+    inventory = tmp_path_factory.mktemp("inventory") / "cluster.ini"
+    inventory.write_text(INVENTORY)
+    return load([inventory])
+
+
+def with_hosts(made: Cluster, **said: Any) -> Cluster:
+    """The inventory's hosts with more said of each."""
+    head, worker = (replace(host, **said) for host in made.ranks)
+    return replace(made, head=head, webui=head, workers=(worker,))
+
+
+@pytest.fixture
+def ranks(tmp_path: Path, cluster: Cluster) -> Ranks:
+    def make(
+        shape: str,
+        address: str,
+        *,
+        first: Any = None,
+        second: Any = None,
+        peer: str = "10.255.0.2",
+        **said: Any,
+    ) -> list[Host]:
+        hosts = with_hosts(cluster, **said).ranks
+        known = [
+            NetworkFacts.model_validate(facts(shape, tmp_path / name, peers=(peer,), changes=changes))
+            for name, changes in (("first", first), ("second", second))
+        ]
+        return [
+            replace(hosts[0], address=address, network=known[0]),
+            replace(hosts[1], address=peer, network=known[1]),
+        ]
+
+    return make
+
+
+@pytest.mark.parametrize(
+    ("shape", "address", "nic", "hca", "index", "reason"),
+    [
+        ("hgx-a100-roce", "192.168.5.4", "eth0", "=mlx5_1,mlx5_2,mlx5_3,mlx5_4", 3, "RoCE at 200 Gbit/s"),
+        (
+            "hgx-a100-infiniband",
+            "192.168.5.4",
+            "eth0",
+            "=mlx5_1,mlx5_2,mlx5_3,mlx5_4",
+            None,
+            "InfiniBand at 200",
+        ),
+        (
+            "hgx-h100-infiniband",
+            "10.0.8.11",
+            "bond0",
+            "=mlx5_0,mlx5_10,mlx5_11,mlx5_3,mlx5_4,mlx5_5,mlx5_6,mlx5_9",
+            None,
+            "InfiniBand at 400 Gbit/s, nearest to the GPUs, the same on all hosts",
+        ),
+        (
+            "h20-roce",
+            "10.6.0.21",
+            "bond0",
+            "=mlx5_bond_1,mlx5_bond_2,mlx5_bond_3,mlx5_bond_4",
+            3,
+            "RoCE at 400",
+        ),
+        ("pcie-a100", "192.168.20.31", "ens5np0", "=mlx5_0", 3, "RoCE at 100 Gbit/s"),
+        ("cpu-only", "10.0.0.1", "ens3", None, None, "no active RDMA port on node1, node2"),
+    ],
+)
+def test_each_machine_gets_its_own(
+    ranks: Ranks, shape: str, address: str, nic: str, hca: str | None, index: int | None, reason: str
+) -> None:
+    chosen = choose(ranks(shape, address), gpus=True)[0]
+    assert (chosen.nic, chosen.hca, chosen.ib_gid_index, chosen.host_ip) == (nic, hca, index, address)
+    assert chosen.reasons[0] == f"interface {nic}: it holds {address}"
+    assert reason in " ".join(chosen.reasons)
+
+
+def down(*names: str) -> dict[str, Any]:
+    """Ports of the HGX A100 that are down."""
+    places = {"mlx5_1": "00/0000:00:01.1/0000:01:00.0/0000:02:04.0/0000:0c:00.0"}
+    return {
+        "files": {
+            f"/sys/devices/pci0000:{places[name]}/infiniband/{name}/ports/1/state": "1: DOWN"
+            for name in names
+        }
+    }
+
+
+def test_only_ports_that_all_hosts_have_are_used(ranks: Ranks) -> None:
+    chosen = choose(ranks("hgx-a100-roce", "192.168.5.4", second=down("mlx5_1")), gpus=True)
+    assert {one.hca for one in chosen} == {"=mlx5_2,mlx5_3,mlx5_4"}
+    assert "the hosts differ" in " ".join(chosen[0].reasons)
+
+
+def test_the_inventory_wins(ranks: Ranks) -> None:
+    made = ranks("hgx-a100-roce", "192.168.5.4", nic="eth1", hca="mlx5_3", ib_gid_index=5)
+    chosen = choose(made, gpus=True)[0]
+    assert (chosen.nic, chosen.hca, chosen.ib_gid_index, chosen.host_ip) == (
+        "eth1",
+        "mlx5_3",
+        5,
+        "192.168.5.4",
+    )
+    assert all(reason.endswith("the inventory says so") for reason in chosen.reasons)
+
+
+def test_the_gid_of_devices_that_the_inventory_names_is_looked_up(ranks: Ranks) -> None:
+    made = ranks("hgx-a100-roce", "192.168.5.4", hca="mlx5_1,mlx5_2")
+    assert choose(made, gpus=True)[0].ib_gid_index == 3
+
+
+def test_rdma_can_be_kept_out(ranks: Ranks) -> None:
+    chosen = choose(ranks("hgx-a100-roce", "192.168.5.4", hca="none"), gpus=True)[0]
+    assert (chosen.hca, chosen.ib_gid_index) == (None, None)
+
+
+def test_behind_address_translation_the_route_decides(ranks: Ranks) -> None:
+    made = ranks("hgx-a100-roce", "203.0.113.4", peer="192.168.5.5")
+    chosen = choose(made, gpus=True)[0]
+    assert (chosen.nic, chosen.host_ip) == ("eth0", "192.168.5.4")
+    assert "none holds 203.0.113.4" in chosen.reasons[0]
+
+
+def roce_v1(index: int) -> dict[str, Any]:
+    port = "/sys/devices/pci0000:4a/0000:4a:02.0/0000:4b:00.0/infiniband/mlx5_0/ports/1"
+    return {"files": {f"{port}/gid_attrs/types/{index}": "IB/RoCE v1"}}
+
+
+def test_a_port_without_a_roce_v2_address_is_no_rdma(ranks: Ranks) -> None:
+    chosen = choose(ranks("pcie-a100", "192.168.20.31", first=roce_v1(3)), gpus=True)[0]
+    assert chosen.hca is None
+    assert "sockets" in " ".join(chosen.reasons)
+
+
+@pytest.mark.parametrize(
+    ("said", "device", "lacks"),
+    [
+        ({}, "cuda", True),
+        ({"nic": "eth0"}, "cuda", True),
+        ({"nic": "eth0", "hca": "mlx5_1"}, "cuda", True),
+        ({"nic": "eth0", "hca": "none"}, "cuda", False),
+        ({"nic": "eth0", "hca": "mlx5_1", "ib_gid_index": 3}, "cuda", False),
+        ({"nic": "eth0"}, "cpu", False),
+    ],
+)
+def test_hosts_are_asked_for_what_the_inventory_omits(
+    cluster: Cluster, said: dict[str, Any], device: str, lacks: bool
+) -> None:
+    settings = cluster.settings.model_copy(update={"engine_device": device})
+    assert lacks_facts(with_hosts(replace(cluster, settings=settings), **said)) is lacks
+
+
+def test_the_ranks_get_it_and_the_person_reads_it(
+    ranks: Ranks, cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hosts = ranks("hgx-a100-roce", "192.168.5.4")
+    hosts += [replace(hosts[1], name=f"node{n}") for n in (3, 4)]
+    described = catalogue.lookup("deepseek-ai/DeepSeek-R1")
+    assert described is not None
+    whole = build(replace(cluster, head=hosts[0], workers=tuple(hosts[1:])), described)
+    env = whole.nodes[0].env
+    assert env["NCCL_SOCKET_IFNAME"] == env["GLOO_SOCKET_IFNAME"] == "eth0"
+    assert (env["NCCL_IB_HCA"], env["NCCL_IB_GID_INDEX"]) == ("=mlx5_1,mlx5_2,mlx5_3,mlx5_4", "3")
+    assert env["SGLANG_HOST_IP"] == "192.168.5.4"
+    assert "/dev/infiniband" in whole.nodes[0].devices
+    print_plan(whole)
+    out = capsys.readouterr().out
+    assert "node1: interface eth0: it holds 192.168.5.4" in out
+    assert "GID index 3: RoCE v2 with 10.1.0.4, 10.2.0.4, 10.3.0.4, 10.4.0.4" in out
