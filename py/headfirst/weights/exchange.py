@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hmac
 import secrets
+import sys
 import threading
 from collections.abc import Collection
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import httpx
 
@@ -94,6 +96,11 @@ class _Server(ThreadingHTTPServer):
     board: Board
     members: frozenset[str]
     token: str
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A neighbour that went away in the middle is no news; it asks again if it lives."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class _Handler(BaseHTTPRequestHandler):
