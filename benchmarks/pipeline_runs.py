@@ -44,14 +44,13 @@ class Runs:
         """What was fetched, to the other nodes."""
         return self._site.measure({index: self._pipeline(index, "fp8") for index in self._nodes})
 
-    def convert(self, nodes: Sequence[int], target: str) -> Cost:
+    def convert(self, nodes: Sequence[int], target: str, *options: str) -> Cost:
         """What was broadcast, on `nodes` at once."""
-        return self._site.measure(
-            {
-                index: [*WEIGHTS, "convert", str(self._path(index, "fp8")), str(self._path(index, target))]
-                for index in nodes
-            }
-        )
+        commands = {}
+        for index in nodes:
+            folders = [str(self._path(index, name)) for name in ("fp8", target)]
+            commands[index] = [*WEIGHTS, "convert", *folders, *options]
+        return self._site.measure(commands)
 
     def whole(self) -> Cost:
         """All of it at once, into empty folders."""
@@ -69,6 +68,7 @@ class Runs:
             "download": self._site.measure({0: [sys.executable, "-c", download]}),
             "convert on the head": self._site.measure({0: [*WEIGHTS, "convert", str(source), str(target)]}),
         }
+        self.remove("downloaded")
         for index in self._nodes[1:]:
             steps[f"rsync to node {index + 1}"] = self._rsync(target, index)
         return steps
