@@ -40,12 +40,14 @@ class Overview:
 class Member:
     """How far a node is. `beat` rises whenever it says something; bytes count whole files and parts.
 
-    `ready`: it has compared what it has with the overview. The origin's `received` are the bytes it fetched.
+    `ready`: it has compared what it has with the overview. `wants`: what it asks its neighbours for.
+    The origin's `received` are the bytes it fetched.
     """
 
     beat: int = 0
     ready: bool = False
     have: frozenset[str] = frozenset()
+    wants: frozenset[str] = frozenset()
     received: int = 0
     converted: int = 0
     done: bool = False
@@ -158,10 +160,9 @@ class Board:
         """Whether no member will ask for `name` any more."""
         return all(member.done or name in member.have for member in self.members)
 
-    def is_missed_after_us(self, name: str) -> bool:
-        """Whether a member after this one in the chain is known to ask for `name`."""
-        after = self.members[self.index + 1 :]
-        return any(member.ready and not member.done and name not in member.have for member in after)
+    def is_wanted_after_us(self, name: str) -> bool:
+        """Whether a member after this one in the chain asks for `name`."""
+        return any(name in member.wants and not member.error for member in self.members[self.index + 1 :])
 
     def wait(self, version: int, timeout: float) -> int:
         """Return the version once it is not `version` any more, or after `timeout` seconds."""
@@ -176,7 +177,7 @@ class Board:
 
 def _news(member: Member) -> tuple[object, ...]:
     """What others should hear at once."""
-    return member.ready, member.have, member.done, member.error
+    return member.ready, member.have, member.wants, member.done, member.error
 
 
 def mask(names: Iterable[str], order: list[str]) -> str:

@@ -33,16 +33,16 @@ class Intake:
         self._epoch = 0
         self._taken: dict[str, FileHash] = {}
         self._spent_here: set[str] = set()  # of those taken
-        self._settling: dict[Future[None], str] = {}
+        self._settling: dict[Future[None], tuple[str, FileHash]] = {}
         self._settlers = ThreadPoolExecutor(_SETTLING_AT_A_TIME, "settle")
 
     def step(self, timeout: float) -> None:
         """Take what is new, or comes in `timeout` seconds; NotReadyError where a file cannot come."""
-        before = set(self.here)
+        before = set(self.here), set(self._taken)
         self._look_at_overview()
         for name, proof in self._board.proofs().items():
             if self._taken.get(name) != proof or (
-                name in self._spent_here and self._board.is_missed_after_us(name)
+                name in self._spent_here and self._board.is_wanted_after_us(name)
             ):
                 self._take(name, proof)
         if self._swarm:
@@ -53,11 +53,12 @@ class Intake:
         else:
             self._board.wait(self._board.version, timeout)
         for future in [future for future in self._settling if future.done()]:
-            name = self._settling.pop(future)
+            name, proof = self._settling.pop(future)
             future.result()
-            self.here.add(name)
-        if self.here != before:
-            self._board.say(have=frozenset(self.here))
+            if self._taken.get(name) == proof:
+                self.here.add(name)
+        if (self.here, self._taken.keys()) != before:
+            self._board.say(have=frozenset(self.here), wants=frozenset(self._taken.keys() - self.here))
 
     def hashes(self) -> dict[str, str]:
         """The xxh3 of all files of which it is known."""
@@ -75,7 +76,7 @@ class Intake:
         proof = self._taken.get(name) or self._store.proofs.remembered(name)
         record = proof.record if proof else self._store.proofs.record(name)
         if record is None:
-            raise NotReadyError("this file changed while it was in use", where=str(self._store.folder / name))
+            raise self._changed(name)
         return record
 
     def bytes_here(self) -> int:
@@ -113,7 +114,7 @@ class Intake:
         changed = name in self._taken
         self._taken[name] = proof
         self._spent_here.discard(name)
-        if self._spent(name) and not self._board.is_missed_after_us(name):
+        if self._spent(name) and not self._board.is_wanted_after_us(name):
             self._spent_here.add(name)
             self.here.add(name)
             return
@@ -129,16 +130,22 @@ class Intake:
         torrent = make_torrent(name, proof, self._token)
         if whole:
             self._swarm.seed(name, torrent, self._store.folder, lane)
+        elif self._board.index == 0:
+            raise self._changed(name)
         else:
             self.here.discard(name)
             self.received = True
             self._store.begin(name)
             self._swarm.receive(name, torrent, self._store.parts, lane)
 
+    def _changed(self, name: str) -> NotReadyError:
+        where = str(self._store.folder / name)
+        return NotReadyError("this file changed while it was in use", where=where, hint="Run again.")
+
     def _settle(self, name: str) -> None:
         proof = self._taken.get(name)
-        if proof and name not in self.here:
-            self._settling[self._settlers.submit(self._store.settle, name, proof)] = name
+        if proof and name not in self.here and (name, proof) not in self._settling.values():
+            self._settling[self._settlers.submit(self._store.settle, name, proof)] = name, proof
 
 
 def _failed(event: Failed, store: Store) -> NotReadyError:

@@ -45,14 +45,18 @@ def compose(board: Board, other: Message | None) -> Message:
 
 
 def absorb(board: Board, message: Message) -> None:
-    """Put what was heard on the board; what is older than the board's own overview is not heard."""
+    """Put what was heard on the board; what is older than the board's own overview is not heard.
+
+    The origin takes from nobody what the files are, or how they are proven.
+    """
     with board.changed:
         if board.index == 0:
             board.outdo(message.epoch)
         elif message.overview:
             board.describe(message.overview)
         if board.overview and message.epoch == board.overview.epoch:
-            board.announce(message.files)
+            if board.index > 0:
+                board.announce(message.files)
             board.hear(message.members)
 
 
@@ -69,7 +73,11 @@ def _dump(message: Message, order: list[str]) -> bytes:
             "epoch": message.epoch,
             "known": mask(message.known, order),
             "members": {
-                index: {**asdict(member), "have": mask(member.have, order)}
+                index: {
+                    **asdict(member),
+                    "have": mask(member.have, order),
+                    "wants": mask(member.wants, order),
+                }
                 for index, member in message.members.items()
             },
             "files": {
@@ -113,7 +121,7 @@ def _overview(document: Any) -> Overview | None:
 
 
 def _member(entry: dict[str, Any], order: list[str]) -> Member:
-    return Member(**{**entry, "have": unmask(entry["have"], order)})
+    return Member(**{**entry, "have": unmask(entry["have"], order), "wants": unmask(entry["wants"], order)})
 
 
 def _proof(entry: dict[str, Any]) -> FileHash:
