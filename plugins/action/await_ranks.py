@@ -11,7 +11,7 @@ from typing import Any
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible_collections.headfirst.serving.plugins.module_utils import engine_log_rules
+from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
 from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
     ALIVE,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.module_utils import engine_log_rules
+from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
 
 STARTING = [
     "[2026-01-01 10:00:00] server_args={'api_key': 'sesame'}",
