@@ -16,10 +16,20 @@ from pathlib import Path
 from netns import Lan
 from transfers import Members
 
+MB = 1_000_000
+SHARDS, SHARD = 10, 10 * MB
+IN_FLIGHT = 2 * SHARD
+"""What a node receives at a time."""
+HEADERS = 1.01
+"""Bytes on a wire to one byte of payload, at most."""
 LIMIT_S = 90
-SILENCE_S = 6
+SILENCE_S = 10
 """Shorter than the product's minute, so that tests do not wait for members that are gone."""
 _MAIN = f"""\
+import os, time
+right, wrong_by = time.time_ns, int(float(os.environ["CLOCK_WRONG_BY_S"]) * 1e9)
+time.time_ns = lambda: right() + wrong_by
+time.time = lambda: time.time_ns() / 1e9
 from headfirst.weights import pipeline
 from headfirst.weights.cli import main
 pipeline._SILENCE_S = {SILENCE_S}
@@ -30,10 +40,14 @@ _CLONE_NEWNET = 0x4000_0000
 
 @dataclass
 class LanMembers(Members):
-    """Members with real links. `under` is what a member's command is run by, by its index."""
+    """Members with real links. By a member's index: what its command is run `under`; how wrong its clock is.
+
+    (libfaketime would break clock_nanosleep, which Python sleeps by.)
+    """
 
     lan: Lan = field(kw_only=True)
     under: dict[int, Sequence[str]] = field(default_factory=dict)
+    clock_wrong_by_s: dict[int, float] = field(default_factory=dict)
     running: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
 
     @property
@@ -42,12 +56,18 @@ class LanMembers(Members):
 
     def spawn(self, index: int, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
         """As in the base, in the member's namespace."""
-        (self.home(index) / "result.json").unlink(missing_ok=True)
-        (self.home(index) / "progress.json").unlink(missing_ok=True)
+        for report in ("result.json", "progress.json"):
+            (self.home(index) / report).unlink(missing_ok=True)
         program, option, _, *arguments = argv
         command = [*self.under.get(index, ()), program, option, _MAIN, *arguments]
+        clock = {"CLOCK_WRONG_BY_S": str(self.clock_wrong_by_s.get(index, 0))}
         self.running[index] = self.lan.run(
-            index, command, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+            index,
+            command,
+            env={**environment, **clock},
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
         )
         return self.running[index]
 
@@ -97,6 +117,10 @@ class LanMembers(Members):
         return link["stats64"]["rx"]["bytes"], link["stats64"]["tx"]["bytes"]
 
 
+def fetching(source: Path) -> list[str]:
+    return ["@/fp8", "--model", str(source), "--from", "path"]
+
+
 @contextmanager
 def counted(members: LanMembers) -> Iterator[list[tuple[int, int]]]:
     """What each member's wire has received and sent within the block; filled in when it ends."""
@@ -133,3 +157,10 @@ def small_disk(folder: Path, size: int) -> Iterator[Path]:
         yield folder
     finally:
         subprocess.run(["umount", str(folder)], check=True)
+
+
+def fill(path: Path, *, leaving: int) -> None:
+    """Fill the disk with a file, up to `leaving` bytes."""
+    stat = os.statvfs(path.parent)
+    with path.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, stat.f_bavail * stat.f_frsize - leaving)

@@ -69,6 +69,19 @@ def test_rates_that_are_given_win_over_facts_and_the_slowest_host_counts() -> No
     )
 
 
+def test_processors_do_less_with_each_byte_where_less_is_to_be_done() -> None:
+    made = cluster()
+
+    def processor(made: Cluster, *, from_hub: bool, convert: bool) -> float:
+        found = rates(made, from_hub=from_hub, convert=convert)
+        return next(rate.bytes_per_second for rate in found if rate.what == "processor")
+
+    all_of_it = processor(made, from_hub=True, convert=True)
+    assert processor(made, from_hub=False, convert=True) > all_of_it
+    assert processor(made, from_hub=True, convert=False) > all_of_it
+    assert processor(replace(made, workers=()), from_hub=True, convert=True) > all_of_it
+
+
 @pytest.mark.parametrize(
     "text", ["10", "10g", "10Gb", "10GB", "gbit", "1,5gbit", "-1gbit", "0gbit", "1 gibit"]
 )

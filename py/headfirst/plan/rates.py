@@ -18,9 +18,10 @@ ASSUMED_NETWORK = 10 * GBIT
 ASSUMED_DISK = 2 * 10**9
 ASSUMED_CORES = 32
 # Seconds of one core for each GB of the source, measured on an EPYC with SHA instructions: the hub's sha256
-# and BitTorrent's tree, the sockets, and reading, converting and writing a shard.
+# and BitTorrent's tree, the sockets, reading, converting, writing a shard, and the hub's client on the head.
 HASH_COST = 1.4
 SEND_COST = 2.0
+FETCH_COST = 2.0
 CONVERT_COST = 1.0
 SESSION_RATE = 10 * GBIT
 MOST_SESSIONS = 8
@@ -28,7 +29,7 @@ MOST_SESSIONS = 8
 
 def rates(cluster: Cluster, *, from_hub: bool, convert: bool) -> list[Rate]:
     """One rate of each kind that the weights of this cluster meet; of several hosts the slowest."""
-    found = [_slowest("disk", cluster.ranks, _disk), _processor(cluster.ranks, convert=convert)]
+    found = [_slowest("disk", cluster.ranks, _disk), _processor(cluster.ranks, from_hub, convert)]
     if len(cluster.ranks) > 1:
         found.insert(0, _slowest("network", cluster.ranks, _network))
     if from_hub:
@@ -66,10 +67,10 @@ def _disk(host: Host) -> tuple[int, Known]:
     return (host.disk_rate, "given") if host.disk_rate else (ASSUMED_DISK, "assumed")
 
 
-def _processor(hosts: Sequence[Host], *, convert: bool) -> Rate:
+def _processor(hosts: Sequence[Host], from_hub: bool, convert: bool) -> Rate:
     cores = min(host.cores or ASSUMED_CORES for host in hosts)
     measured = all(host.cores for host in hosts)
-    cost = HASH_COST + (SEND_COST if len(hosts) > 1 else 0) + (CONVERT_COST if convert else 0)
+    cost = HASH_COST + FETCH_COST * from_hub + SEND_COST * (len(hosts) > 1) + CONVERT_COST * convert
     return Rate(
         what="processor",
         bytes_per_second=cores / cost * 10**9,

@@ -38,7 +38,7 @@ class Intake:
 
     def step(self, timeout: float) -> None:
         """Take what is new, or comes in `timeout` seconds; NotReadyError where a file cannot come."""
-        before = set(self.here), set(self._taken)
+        before = set(self.here), {*self._taken}
         self._look_at_overview()
         for name, proof in self._board.proofs().items():
             if self._taken.get(name) != proof or (
@@ -57,7 +57,7 @@ class Intake:
             future.result()
             if self._taken.get(name) == proof:
                 self.here.add(name)
-        if (self.here, self._taken.keys()) != before:
+        if (self.here, set(self._taken)) != before:
             self._board.say(have=frozenset(self.here), wants=frozenset(self._taken.keys() - self.here))
 
     def hashes(self) -> dict[str, str]:
