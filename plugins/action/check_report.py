@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible.plugins.action import ActionBase
-from ansible_collections.headfirst.serving.plugins.plugin_utils import check_cluster_rules, check_rules
+from ansible_collections.headfirst.serving.plugins.plugin_utils import check_findings
 
 
 class ActionModule(ActionBase):
@@ -23,16 +23,7 @@ class ActionModule(ActionBase):
             }
         )
         results, limits = args["results"], args["limits"]
-        facts = {host: result["host"] for host, result in results.items() if "host" in result}
-        findings = [
-            check_cluster_rules.silent_host(host, result)
-            for host, result in results.items()
-            if host not in facts
-        ]
-        for host, known in facts.items():
-            findings += check_rules.check_host(host, known, limits[host])
-        addresses = {host: limit["address"] for host, limit in limits.items() if limit["address"]}
-        findings += check_cluster_rules.compare(facts, addresses)
+        findings = check_findings.findings(results, limits)
         failed = any(found["severity"] == "error" for found in findings)
         return {
             "changed": False,

@@ -66,6 +66,13 @@ def busy_ports(ports: t.List[int]) -> t.List[t.Dict[str, t.Any]]:
     return result
 
 
+def name_containers(processes: t.List[t.Dict[str, t.Any]]) -> None:
+    """Give each process, by its `pid`, the `container` of ours that it runs in, or ""."""
+    containers = _our_containers()[0] if processes else {}
+    for process in processes:
+        process["container"] = containers.get(_container_of(process["pid"]), "")
+
+
 def _listeners() -> t.Dict[int, str]:
     """Port → socket inode of every TCP listener, IPv4 and IPv6."""
     found = {}

@@ -20,7 +20,7 @@ options:
   limits:
     description:
       - Inventory name to its limits, keys supported_os, architectures, python_min, disk_path, min_disk_gb,
-        min_memory_gb, max_clock_skew_s and address.
+        min_memory_gb, max_clock_skew_s, address, is_rank, gpus, min_cuda, min_shm_gb, hca and ib_gid_index.
     type: dict
     required: true
 """

@@ -96,6 +96,7 @@ def main() -> None:
         busy_ports=host_network.busy_ports(asked["ports"]),
         unreachable_peers=host_network.unreachable(asked["peers"], [22, *asked["ports"]]),
     )
+    host_network.name_containers([process for gpu in host["gpus"] for process in gpu["processes"]])
     module.exit_json(changed=False, host=host)
 
 

@@ -1,7 +1,7 @@
 """The rules of role `check`: what makes a host unfit, why that matters, and what to type.
 
 A rule of one host is a function that yields a sentence for each thing it finds wrong, registered with `rule`.
-Rules that compare hosts are in check_cluster_rules.py.
+The same for GPUs, network and services: check_*_rules.py; rules that compare hosts: check_cluster_rules.py.
 """
 
 from __future__ import annotations
@@ -25,18 +25,26 @@ class Rule:
     why: str
     fix: str
     look: Callable[[Facts, Limits], Iterator[str]]
+    failures: tuple[int, ...]  # numbers of known failures in docs/diagnose.md
+    gpus: bool  # looked at only where GPUs serve
 
 
 RULES: list[Rule] = []
 
 
 def rule(
-    id: str, *, severity: str = "error", why: str, fix: str
+    id: str,
+    *,
+    severity: str = "error",
+    why: str,
+    fix: str,
+    failures: tuple[int, ...] = (),
+    gpus: bool = False,
 ) -> Callable[[Callable[[Facts, Limits], Iterator[str]]], Rule]:
     """Register the decorated function as a rule."""
 
     def register(look: Callable[[Facts, Limits], Iterator[str]]) -> Rule:
-        RULES.append(Rule(id, severity, why, fix, look))
+        RULES.append(Rule(id, severity, why, fix, look, failures, gpus))
         return RULES[-1]
 
     return register
@@ -52,6 +60,7 @@ def check_host(host: str, facts: Facts, limits: Limits) -> list[Finding]:
     return [
         finding(rule.id, rule.severity, host, what, rule.why, rule.fix)
         for rule in RULES
+        if limits["gpus"] or not rule.gpus
         for what in rule.look(facts, limits)
     ]
 
@@ -82,11 +91,12 @@ def _os(facts: Facts, limits: Limits) -> Iterator[str]:
     fix="apt-get install a newer python3, and point ansible_python_interpreter to it.",
 )
 def _python(facts: Facts, limits: Limits) -> Iterator[str]:
-    if _version(facts["python"]) < _version(limits["python_min"]):
+    if number(facts["python"]) < number(limits["python_min"]):
         yield f"Python is {facts['python']}, older than {limits['python_min']}"
 
 
-def _version(text: str) -> tuple[int, ...]:
+def number(text: str) -> tuple[int, ...]:
+    """Major and minor of a version."""
     return tuple(int(part) for part in text.split(".")[:2])
 
 
@@ -126,6 +136,7 @@ def _memory(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "port",
+    failures=(10,),
     why="The service cannot listen there.",
     fix="Stop that process, or choose another port in the inventory (engine_port, dist_port, webui_port).",
 )
@@ -148,6 +159,7 @@ def _clock(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "address",
+    failures=(3,),
     why="The ranks would bind to an address that this host does not have, and wait for ever.",
     fix="Set address in the inventory to one of the host's own (ip -4 address).",
 )
@@ -159,6 +171,7 @@ def _address(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "peer",
+    failures=(1, 9),
     why="The ranks talk to each other on these addresses.",
     fix="Open the firewall between the hosts, or correct address in the inventory.",
 )

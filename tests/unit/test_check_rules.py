@@ -2,53 +2,147 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.plugin_utils import check_cluster_rules, check_rules
+import yaml
+from ansible_collections.headfirst.serving.plugins.plugin_utils import (
+    check_cluster_rules,
+    check_differences,
+    check_findings,
+    check_rules,
+)
+from headfirst.cluster.facts import NetworkFacts
+from headfirst.plan import rdma
+from recorded_hosts import SHAPES, facts
 
-FIT: dict[str, Any] = {
-    "hostname": "node1",
-    "os": "debian-12",
-    "os_name": "Debian GNU/Linux 12 (bookworm)",
-    "python": "3.11.2",
-    "architecture": "x86_64",
-    "uid": 0,
-    "memory_bytes": 64 * 10**9,
-    "disk_free_bytes": 100 * 10**9,
-    "disk_used_bytes": 0,
-    "clock_skew_s": 0.4,
-    "nics": [{"name": "eth0", "addresses": ["10.0.0.1"]}],
-    "busy_ports": [],
-    "unreachable_peers": [],
+# The device of the first PCIe switch of the HGX A100.
+HCA = "/sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0/0000:02:04.0/0000:0c:00.0/infiniband/mlx5_1"
+ADDRESSES = {
+    "hgx-a100-roce": "192.168.5.4",
+    "hgx-a100-infiniband": "192.168.5.4",
+    "hgx-h100-infiniband": "10.0.8.11",
+    "h20-roce": "10.6.0.21",
+    "pcie-a100": "192.168.20.31",
+    "cpu-only": "10.0.0.1",
 }
-LIMITS: dict[str, Any] = {
-    "supported_os": ["debian-12", "ubuntu-22.04", "ubuntu-24.04"],
-    "architectures": ["x86_64"],
-    "python_min": "3.10",
-    "disk_path": "/var/lib/headfirst",
-    "min_disk_gb": 100.0,
-    "min_memory_gb": 64.0,
-    "max_clock_skew_s": 30.0,
-    "address": "10.0.0.1",
+PEERS = {
+    "hgx-a100-roce": "192.168.5.5",
+    "hgx-a100-infiniband": "192.168.5.5",
+    "hgx-h100-infiniband": "10.0.8.12",
+    "h20-roce": "10.6.0.22",
+    "pcie-a100": "192.168.20.32",
+    "cpu-only": "10.0.0.2",
+}
+BROKEN: dict[str, Any] = yaml.safe_load((SHAPES / "broken.yml").read_text())
+
+
+def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
+    """What the role would ask of this machine, with the network that the plan chooses for it."""
+    known = NetworkFacts.model_validate(facts)
+    ports = rdma.agree({"node1": known}).ports["node1"]
+    roce = ports and {port.link for _, port in rdma.named(known, ",".join(ports))} == {"Ethernet"}
+    return {
+        "supported_os": ["debian-12", "ubuntu-22.04", "ubuntu-24.04"],
+        "architectures": ["x86_64"],
+        "python_min": "3.10",
+        "disk_path": "/var/lib/headfirst",
+        "min_disk_gb": 100.0,
+        "min_memory_gb": 64.0,
+        "max_clock_skew_s": 30.0,
+        "address": ADDRESSES[shape],
+        "is_rank": True,
+        "gpus": len(facts["gpus_on_pci"]),
+        "min_cuda": "12.9" if facts["smi_cuda"].startswith("12") else "13.0",
+        "min_shm_gb": 34.4,
+        "hca": "=" + ",".join(ports) if ports else "",
+        "ib_gid_index": 3 if roce else -1,
+    }
+
+
+@pytest.fixture
+def fit(tmp_path: Path) -> dict[str, Any]:
+    """A machine without GPUs that nothing is wrong with."""
+    return facts("cpu-only", tmp_path)
+
+
+def found_in(facts: dict[str, Any], asked: dict[str, Any]) -> list[str]:
+    found = check_findings.findings({"node1": {"host": facts}}, {"node1": asked})
+    return [one["id"] for one in found]
+
+
+@pytest.mark.parametrize("shape", list(ADDRESSES))
+def test_nothing_is_wrong_with_a_sound_machine(tmp_path: Path, shape: str) -> None:
+    known = facts(shape, tmp_path, peers=(PEERS[shape],))
+    assert found_in(known, limits(shape, known)) == []
+
+
+@pytest.mark.parametrize("name", list(BROKEN))
+def test_a_broken_machine_has_exactly_its_failure(tmp_path: Path, name: str) -> None:
+    variant = BROKEN[name]
+    shape = variant["machine"]
+    whole = facts(shape, tmp_path / "whole", peers=(PEERS[shape],))
+    known = facts(shape, tmp_path / "broken", peers=(PEERS[shape],), changes=variant)
+    asked = limits(shape, whole) | variant.get("limits", {})
+    found = check_findings.findings({"node1": {"host": known}}, {"node1": asked})
+    assert {one["id"] for one in found} == {variant["finds"]}, found
+    assert variant["says"] in found[0]["what"]
+    (rule,) = [rule for rule in check_rules.RULES if rule.id == variant["finds"]]
+    assert set(variant["failures"]) <= set(rule.failures)
+
+
+DIFFERENT = {
+    "gpu-differs": {"edits": {"nvidia-smi -q -x": [["A100-SXM4-80GB", "A100-SXM4-40GB"]]}},
+    "image-differs": {"docker": {"/images/engine:1/json": {"Id": "sha256:bbbbbbbbbbbb0000"}}},
+    "mtu-differs": {"edits": {"ip -j -d address": [['"mtu": 1500', '"mtu": 9000']]}},
+    "firmware-differs": {
+        "files": {f"{HCA}/fw_ver": "20.31.1014"},
+    },
+    "rdma-differs": {"files": {f"{HCA}/ports/1/state": "1: DOWN"}},
+    "clock-differs": {"live": {"clock_skew_s": 61.0}},
 }
 
 
-def ids(**facts: Any) -> list[str]:
-    return [found["id"] for found in check_rules.check_host("node1", {**FIT, **facts}, LIMITS)]
+@pytest.mark.parametrize("id", list(DIFFERENT))
+def test_the_rank_that_differs_from_the_others_is_named(tmp_path: Path, id: str) -> None:
+    image = {"/images/engine:1/json": {"Id": "sha256:aaaaaaaaaaaa0000"}}
+    changes = {"docker": image} | DIFFERENT[id]
+    known = {
+        name: facts("hgx-a100-roce", tmp_path / name, changes=changes if name == "b" else {"docker": image})
+        for name in ("a", "b", "c")
+    }
+    asked = limits("hgx-a100-roce", known["a"]) | {"max_clock_skew_s": 60.0}
+    found = check_differences.differences(known, dict.fromkeys(known, asked))
+    assert [(one["id"], one["host"]) for one in found] == [(id, "b")]
+    assert found[0]["fix"] and found[0]["why"].endswith(".")
 
 
-def test_a_fit_host_has_no_findings() -> None:
-    assert ids() == []
+def test_drivers_are_compared(tmp_path: Path) -> None:
+    known = {name: facts("pcie-a100", tmp_path / name) for name in ("a", "b")}
+    known["b"]["driver"] = known["b"]["driver"] | {"running": "550.127.05"}
+    found = check_differences.differences(known, dict.fromkeys(known, limits("pcie-a100", known["a"])))
+    assert [(one["id"], one["host"]) for one in found] == [("driver-differs", "b")]
+
+
+def test_ranks_that_are_alike_do_not_differ(tmp_path: Path) -> None:
+    known = {name: facts("hgx-h100-infiniband", tmp_path / name) for name in ("a", "b")}
+    asked = limits("hgx-h100-infiniband", known["a"])
+    assert check_differences.differences(known, dict.fromkeys(known, asked)) == []
+
+
+def test_gpus_are_no_matter_where_none_serve(tmp_path: Path) -> None:
+    known = facts("pcie-a100", tmp_path, changes=BROKEN["driver-not-running"])
+    assert found_in(known, limits("pcie-a100", known) | {"gpus": 0, "hca": ""}) == []
 
 
 @pytest.mark.parametrize("system", ["ubuntu-22.04", "ubuntu-24.04"])
-def test_ubuntu_is_fit(system: str) -> None:
-    assert ids(os=system, python="3.10.12") == []
+def test_ubuntu_is_fit(fit: dict[str, Any], system: str) -> None:
+    assert found_in(fit | {"os": system, "python": "3.10.12"}, limits("cpu-only", fit)) == []
 
 
 @pytest.mark.parametrize(
-    ("facts", "expected"),
+    ("changed", "expected"),
     [
         ({"os": "debian-11"}, "os"),
         ({"python": "3.9.2"}, "python"),
@@ -57,21 +151,23 @@ def test_ubuntu_is_fit(system: str) -> None:
         ({"memory_bytes": 63 * 10**9}, "memory"),
         ({"disk_free_bytes": 99 * 10**9}, "disk"),
         ({"clock_skew_s": -31.0}, "clock"),
-        ({"nics": [{"name": "docker0", "addresses": ["172.17.0.1"]}]}, "address"),
+        ({"nics": []}, "address"),
         ({"busy_ports": [{"port": 30000, "process": "nginx (7)", "container": ""}]}, "port"),
         ({"unreachable_peers": ["10.0.0.2"]}, "peer"),
     ],
 )
-def test_each_fault_is_found_alone(facts: dict[str, Any], expected: str) -> None:
-    assert ids(**facts) == [expected]
+def test_each_fault_is_found_alone(fit: dict[str, Any], changed: dict[str, Any], expected: str) -> None:
+    assert found_in(fit | changed, limits("cpu-only", fit)) == [expected]
 
 
-def test_weights_that_are_there_already_count_as_space() -> None:
-    assert ids(disk_free_bytes=20 * 10**9, disk_used_bytes=80 * 10**9) == []
+def test_weights_that_are_there_already_count_as_space(fit: dict[str, Any]) -> None:
+    there = {"disk_free_bytes": 20 * 10**9, "disk_used_bytes": 80 * 10**9}
+    assert found_in(fit | there, limits("cpu-only", fit)) == []
 
 
-def test_a_port_of_our_own_container_is_fine() -> None:
-    assert ids(busy_ports=[{"port": 30000, "process": "python (7)", "container": "headfirst-engine"}]) == []
+def test_a_port_of_our_own_container_is_fine(fit: dict[str, Any]) -> None:
+    busy = [{"port": 30000, "process": "python (7)", "container": "headfirst-engine"}]
+    assert found_in(fit | {"busy_ports": busy}, limits("cpu-only", fit)) == []
 
 
 def test_every_finding_says_why_and_what_to_do() -> None:
@@ -80,8 +176,12 @@ def test_every_finding_says_why_and_what_to_do() -> None:
         assert rule.why.endswith(".") and rule.fix.strip()
 
 
-def test_hosts_are_compared() -> None:
-    facts = {"a": {**FIT}, "b": {**FIT, "architecture": "aarch64"}, "c": {**FIT, "hostname": "c"}}
+def test_hosts_are_compared(fit: dict[str, Any]) -> None:
+    facts = {
+        "a": fit | {"hostname": "node1"},
+        "b": fit | {"hostname": "node1", "architecture": "aarch64"},
+        "c": fit | {"hostname": "c"},
+    }
     found = check_cluster_rules.compare(facts, {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.1"})
     assert [(one["id"], one["host"]) for one in found] == [
         ("hostname", "a"),

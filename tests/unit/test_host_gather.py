@@ -128,6 +128,18 @@ def test_the_acs_register_is_found(space: bytes, expected: int) -> None:
     assert host_pci.acs_control(space) == expected
 
 
+def test_bridges_above_gpus_that_redirect_are_listed(tmp_path: Path) -> None:
+    switch = "/sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0"
+    files = {
+        f"{bridge}/config": f"hex:{config_space((0x000D, 0x001D)).hex()}"
+        for bridge in (
+            f"{switch}/0000:02:00.0",
+            f"{switch}/0000:02:04.0",
+        )  # above a GPU, above a network card
+    }
+    assert facts("hgx-a100-roce", tmp_path, changes={"files": files})["acs_bridges"] == ["0000:02:00.0"]
+
+
 def test_what_is_not_there_reads_as_empty_and_what_hangs_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import sys
 from contextlib import AbstractContextManager
 
 from rich.console import Console
+from rich.markup import escape
 
 from headfirst.deployment.up import Outcome
 from headfirst.run.json_events import JsonReporter
@@ -63,16 +64,18 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     console.print(f"  Stop it      deploy down {outcome.inventory}")
 
 
-def print_checked(result: RunResult, *, as_json: bool) -> None:
-    """Findings that do not stop a deployment, and that all is ready."""
+def print_checked(result: RunResult, *, as_json: bool) -> int:
+    """Findings that do not stop a deployment, and that all is ready; returns how many there are."""
     warnings = [finding for finding in result.findings if finding.severity == "warning"]
     if as_json:
         print(json.dumps({"event": "checked", "ready": True, "warnings": len(warnings)}))
-        return
+        return len(warnings)
     console = Console(highlight=False, soft_wrap=True)
     for finding in warnings:
-        console.print(f"[yellow]warning:[/] {finding.host}: {finding.what}\n  {finding.fix}")
+        console.print(f"[yellow]warning:[/] {finding.host}: {escape(f'{finding.what}. {finding.why}')}")
+        console.print(f"  {escape(finding.fix)}")
     console.print("[bold green]Ready.[/] Nothing stands against the deployment.")
+    return len(warnings)
 
 
 def print_down(result: RunResult, *, data: bool, as_json: bool) -> None:

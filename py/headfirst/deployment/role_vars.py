@@ -13,6 +13,7 @@ from headfirst.deployment.lab_nodes import NODE_SHARE
 from headfirst.plan.types import Node, Plan
 
 GB = 10**9
+DATA_PARALLEL = {"--enable-dp-attention", "--attn-dp-size", "--dp-size", "--dp"}
 HostVars = dict[str, dict[str, Any]]
 
 
@@ -43,8 +44,15 @@ def role_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) 
 
 def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     is_rank = host in cluster.ranks
-    ports = [plan.engine_port, plan.dist_port] if host is cluster.head else []
+    # With data-parallel attention SGLang takes the six ports after the rendezvous too (PortArgs).
+    more = 6 if DATA_PARALLEL & set(cluster.settings.engine_args) else 0
+    ports = (
+        [plan.engine_port, *range(plan.dist_port, plan.dist_port + more + 1)] if host is cluster.head else []
+    )
+    rank = next((_check_rank(plan, node, host) for node in plan.nodes if node.host == host.name), {})
     return {
+        "check_is_rank": is_rank,
+        **rank,
         "check_ports": ports + ([plan.webui.port] if host is cluster.webui else []),
         "check_disk_path": cluster.settings.weights_dir if is_rank else "/var/lib/headfirst",
         # A tenth more for images and logs.
@@ -52,6 +60,25 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
         "check_address": host.address,
         "check_peers": [peer.address for peer in cluster.hosts if peer is not host],
     }
+
+
+def _check_rank(plan: Plan, node: Node, host: Host) -> dict[str, Any]:
+    gpus = plan.device == "cuda"
+    return {
+        "check_images": [node.image],
+        "check_gpus": host.gpus if gpus else 0,
+        "check_min_cuda": engines.get(plan.engine).cuda(node.image) if gpus else "",
+        # The containers have the host's IPC, hence its /dev/shm and not one of this size.
+        "check_min_shm_gb": _gigabytes(node.shm_size) if gpus else 0,
+        "check_hca": node.network.hca or "",
+        "check_ib_gid_index": -1 if node.network.ib_gid_index is None else node.network.ib_gid_index,
+    }
+
+
+def _gigabytes(size: str) -> float:
+    """Docker's notation (32g, 512m) in GB."""
+    digits, unit = size.rstrip("kmgKMG"), size[-1].lower()
+    return round(float(digits) * {"k": 2**10, "m": 2**20, "g": 2**30}.get(unit, 1) / GB, 1)
 
 
 def _image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:

@@ -107,6 +107,9 @@ class Engine(Protocol):
     def default_image(self, device: str) -> str:
         """The image, with its tag, that serves this version on `device` (cuda or cpu)."""
 
+    def cuda(self, image: str) -> str:
+        """The CUDA version inside the image, as its tag says or as the project ships it; "" if unknown."""
+
     def launch_argv(self, request: LaunchRequest) -> list[str]:
         """The container's command for this rank."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -26,6 +27,12 @@ class Sglang:
         return (
             f"headfirst/sglang-cpu:{self.version}" if device == "cpu" else f"lmsysorg/sglang:v{self.version}"
         )
+
+    def cuda(self, image: str) -> str:
+        """Tags end in -cu129 or -cu130; the plain one has CUDA 13 since 0.5.11."""
+        if found := re.search(r"-cu(\d+)(\d)\b", image):
+            return f"{found[1]}.{found[2]}"
+        return "13.0" if image == self.default_image("cuda") else ""
 
     def launch_argv(self, request: LaunchRequest) -> list[str]:
         """`python3 -m sglang.launch_server …` for this rank."""

@@ -1,0 +1,176 @@
+"""What must be alike on all ranks: each rank that differs from most others is a finding of role `check`."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils.check_network_rules import holder
+from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import (
+    Facts,
+    Finding,
+    Limits,
+    finding,
+)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing to compare; `value` is "" where a host has nothing to compare."""
+
+    id: str
+    severity: str
+    failures: tuple[int, ...]
+    noun: str
+    why: str
+    fix: str
+    value: Callable[[Facts, Limits], str]
+
+
+def differences(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> list[Finding]:
+    """Compare the ranks' facts; one host has nobody to differ from."""
+    found = []
+    for one in DIFFERENCES:
+        values = {host: one.value(known, limits[host]) for host, known in facts.items()}
+        found += _odd(one, {host: value for host, value in values.items() if value})
+    return found + _clocks(facts, limits)
+
+
+def _odd(one: Difference, values: Mapping[str, str]) -> list[Finding]:
+    if len(set(values.values())) < 2:
+        return []
+    usual = Counter(values.values()).most_common(1)[0][0]
+    others = ", ".join(host for host, value in values.items() if value == usual)
+    return [
+        finding(
+            one.id,
+            one.severity,
+            host,
+            f"its {one.noun}: {value}; on {others}: {usual}",
+            one.why,
+            one.fix,
+        )
+        for host, value in values.items()
+        if value != usual
+    ]
+
+
+def _clocks(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> list[Finding]:
+    """Clocks that are near the controller's, each on its side, and far from each other."""
+    if len(facts) < 2:
+        return []
+    skews = {host: known["clock_skew_s"] for host, known in facts.items()}
+    middle = statistics.median(skews.values())
+    return [
+        finding(
+            "clock-differs",
+            "error",
+            host,
+            f"its clock is {abs(skew - middle):.0f} s {'ahead of' if skew > middle else 'behind'} its peers'",
+            "Logs of the hosts are read side by side, and what came first decides.",
+            "apt-get install systemd-timesyncd && timedatectl set-ntp true, or use your own time server.",
+        )
+        for host, skew in skews.items()
+        if abs(skew - middle) > limits[host]["max_clock_skew_s"]
+    ]
+
+
+def _gpus(facts: Facts, limits: Limits) -> str:
+    names = Counter(gpu["name"] for gpu in facts["gpus"]) if limits["gpus"] else {}
+    return ", ".join(f"{count} × {name}" for name, count in sorted(names.items()))
+
+
+def _driver(facts: Facts, limits: Limits) -> str:
+    return str(facts["driver"]["running"]) if limits["gpus"] else ""
+
+
+def _ports(facts: Facts, limits: Limits) -> str:
+    """Active RDMA ports, with their rates; only where RDMA is used, or would be if all had it."""
+    return ", ".join(
+        f"{hca['name']} {port['gbit']:.0f}G {port['link']}"
+        for hca in facts["hcas"]
+        for port in hca["ports"]
+        if limits["gpus"] and port["state"] == "ACTIVE"
+    )
+
+
+def _firmware(facts: Facts, limits: Limits) -> str:
+    return ", ".join(f"{hca['name']} {hca['firmware']}" for hca in facts["hcas"] if limits["gpus"])
+
+
+def _mtu(facts: Facts, limits: Limits) -> str:
+    """Of the interface with the rank's address, and of those below RDMA devices (by the device's name)."""
+    nic = holder(facts, limits["address"])
+    by_name = {one["name"]: one["mtu"] for one in facts["nics"]}
+    below = {
+        f"{hca['name']} {by_name[gid['nic']]}"
+        for hca in facts["hcas"]
+        for port in hca["ports"]
+        for gid in port["gids"]
+        if gid["nic"] in by_name
+    }
+    return ", ".join([*([str(nic["mtu"])] if nic else []), *sorted(below)])
+
+
+def _images(facts: Facts, limits: Limits) -> str:
+    return ", ".join(f"{name} {id[7:19]}" for name, id in sorted(facts["docker"]["images"].items()))
+
+
+DIFFERENCES = [
+    Difference(
+        "gpu-differs",
+        "error",
+        (45,),
+        "GPUs",
+        "Ranks run at the pace and with the memory of the smallest, and are spread evenly.",
+        "List hosts of one kind, or set gpus= to what all have.",
+        _gpus,
+    ),
+    Difference(
+        "driver-differs",
+        "warning",
+        (22,),
+        "driver",
+        "NCCL is tested among equal drivers; what fails on one host alone is hard to find.",
+        "Install the same driver on all hosts.",
+        _driver,
+    ),
+    Difference(
+        "rdma-differs",
+        "warning",
+        (14,),
+        "active RDMA ports",
+        "NCCL hangs with all GPUs busy when ranks bring different sets; only ports that all have are used.",
+        "Bring the missing port up (`ibstat`), or name the same devices with hca= for all.",
+        _ports,
+    ),
+    Difference(
+        "firmware-differs",
+        "warning",
+        (14,),
+        "RDMA firmware",
+        "Devices of different firmware may not agree on what they can do.",
+        "Update to one firmware: mlxfwmanager.",
+        _firmware,
+    ),
+    Difference(
+        "mtu-differs",
+        "error",
+        (20,),
+        "MTU",
+        "Large messages get lost between hosts with different MTUs, small ones pass: the ranks hang.",
+        "ip link set dev NIC mtu N, the same on all hosts and on the switch, and in its configuration.",
+        _mtu,
+    ),
+    Difference(
+        "image-differs",
+        "warning",
+        (22,),
+        "engine image",
+        "Ranks of different builds do not understand each other.",
+        "deploy up brings the same image to all.",
+        _images,
+    ),
+]

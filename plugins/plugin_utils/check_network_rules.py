@@ -1,0 +1,156 @@
+"""Rules of role `check` about interfaces and RDMA. Numbers: docs/diagnose.md."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+from typing import Any
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Facts, Limits, rule
+
+# Kinds of interfaces that lead to containers or machines on the same host, or into an overlay.
+INSIDE = {"bridge", "veth", "tun", "vxlan", "dummy", "macvlan", "ipvlan"}
+
+
+@rule(
+    "nic-kind",
+    failures=(6,),
+    severity="warning",
+    why="Such an interface does not lead to the other hosts, or only through a slow overlay.",
+    fix="Set address in the inventory to that of the network card between the hosts.",
+)
+def _nic_kind(facts: Facts, limits: Limits) -> Iterator[str]:
+    nic = holder(facts, limits["address"])
+    if limits["address"].startswith("169.254."):
+        yield f"{limits['address']} is a link-local address"
+    elif nic and nic["kind"] in INSIDE:
+        yield f"{limits['address']} lies on {nic['name']}, which is a {nic['kind']}"
+
+
+@rule(
+    "nic-route",
+    failures=(1, 2, 5),
+    severity="warning",
+    why="The ranks would offer one address and send from another: they wait for each other for ever.",
+    fix="Set address in the inventory to one of the network that the hosts share, or correct the routes.",
+)
+def _nic_route(facts: Facts, limits: Limits) -> Iterator[str]:
+    if not holder(facts, limits["address"]):
+        return  # rule address says so
+    for peer, way in facts["routes"].items():
+        if way["source"] and way["source"] != limits["address"]:
+            yield f"packets to {peer} leave from {way['source']} ({way['nic']}), not from {limits['address']}"
+
+
+@rule(
+    "public-address",
+    failures=(11,),
+    severity="warning",
+    why="The ranks' queues take objects from whoever connects: code of strangers would run here.",
+    fix="Use addresses of a private network, or let a firewall pass only the peers.",
+)
+def _public(facts: Facts, limits: Limits) -> Iterator[str]:
+    if limits["address"] and ipaddress.ip_address(limits["address"]).is_global:
+        yield f"the ranks would listen on {limits['address']}, which the whole internet can reach"
+
+
+@rule(
+    "hca",
+    failures=(14, 19),
+    why="NCCL hangs, or falls back to TCP, where a device is missing or its port is not active.",
+    fix="See `ibstat`: plug the cable, start a subnet manager (InfiniBand), or correct hca in the inventory.",
+)
+def _hca(facts: Facts, limits: Limits) -> Iterator[str]:
+    for name in _names(limits):
+        ports = [port for hca in _named(facts, limits, name) for port in hca["ports"]]
+        if not ports:
+            yield f"there is no RDMA device {name}"
+        elif all(port["state"] != "ACTIVE" for port in ports):
+            told = ", ".join(f"{port['state']}, {port['physical']}" for port in ports)
+            yield f"no port of {name} is active ({told})"
+
+
+@rule(
+    "subnet-manager",
+    failures=(19,),
+    severity="warning",
+    why="The port cannot be used until a subnet manager has given it an address.",
+    fix="Start the subnet manager of the switch, or opensm on one host.",
+)
+def _subnet_manager(facts: Facts, limits: Limits) -> Iterator[str]:
+    for hca in facts["hcas"]:
+        for port in hca["ports"]:
+            waits = port["state"] == "INIT" and port["physical"] == "LinkUp"
+            if waits and port["link"] == "InfiniBand" and hca not in chosen(facts, limits):
+                yield f"{hca['name']} has a link and waits for a subnet manager (INIT)"
+
+
+@rule(
+    "gid",
+    failures=(12,),
+    why="With another GID the ranks connect to nobody: error 12, vendor err 129.",
+    fix="Take ib_gid_index out of the inventory, or give the port's interface an IPv4 address (show_gids).",
+)
+def _gid(facts: Facts, limits: Limits) -> Iterator[str]:
+    index = limits["ib_gid_index"]
+    for hca in chosen(facts, limits):
+        for port in hca["ports"]:
+            if port["state"] != "ACTIVE" or port["link"] != "Ethernet":
+                continue
+            good = [gid["index"] for gid in port["gids"] if gid["type"] == "RoCE v2" and gid["address"]]
+            if not good:
+                yield f"{hca['name']} has no GID of RoCE v2 with an IPv4 address"
+            elif index >= 0 and index not in good:
+                yield f"GID {index} of {hca['name']} is not RoCE v2 with IPv4; {', '.join(map(str, good))} is"
+
+
+@rule(
+    "rdma-devices",
+    failures=(17,),
+    why="Containers get no RDMA device then, and NCCL uses TCP without a word.",
+    fix="modprobe ib_uverbs, and write ib_uverbs to /etc/modules-load.d/rdma.conf; install rdma-core.",
+)
+def _rdma_devices(facts: Facts, limits: Limits) -> Iterator[str]:
+    if chosen(facts, limits) and not facts["rdma_devices"]:
+        yield "there is no /dev/infiniband/uverbs*, though the host has RDMA devices"
+
+
+@rule(
+    "gpu-direct",
+    gpus=True,
+    failures=(15,),
+    severity="warning",
+    why="Without GPUDirect every byte passes through the host's memory on its way to the network.",
+    fix="modprobe nvidia_peermem, and write nvidia_peermem to /etc/modules-load.d/; or use the open driver.",
+)
+def _gpu_direct(facts: Facts, limits: Limits) -> Iterator[str]:
+    driver = facts["driver"]
+    # The open driver hands memory over by DMA-BUF.
+    closed = driver["running"] and not driver["open"]
+    if closed and chosen(facts, limits) and "nvidia_peermem" not in driver["modules"]:
+        yield "the module nvidia_peermem is not loaded"
+
+
+def holder(facts: Facts, address: str) -> dict[str, Any] | None:
+    """The interface that holds the address."""
+    return next((nic for nic in facts["nics"] if address and address in nic["addresses"]), None)
+
+
+def chosen(facts: Facts, limits: Limits) -> list[dict[str, Any]]:
+    """RDMA devices that the ranks will use (check_hca)."""
+    return [hca for name in _names(limits) for hca in _named(facts, limits, name)]
+
+
+def _names(limits: Limits) -> list[str]:
+    """Devices as check_hca names them; what begins with ^ names those that are left out."""
+    if not limits["hca"] or limits["hca"].startswith("^"):
+        return []
+    return [word.partition(":")[0] for word in limits["hca"].lstrip("=").split(",")]
+
+
+def _named(facts: Facts, limits: Limits, name: str) -> list[dict[str, Any]]:
+    """As NCCL understands it: without = a name is also a prefix, unless a device has just this name."""
+    exact = [hca for hca in facts["hcas"] if hca["name"] == name]
+    if exact or limits["hca"].startswith("="):
+        return exact
+    return [hca for hca in facts["hcas"] if hca["name"].startswith(name)]

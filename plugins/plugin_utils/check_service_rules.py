@@ -1,0 +1,86 @@
+"""Rules of role `check` about Docker, disks and shared memory. Numbers: docs/diagnose.md."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import GB, Facts, Limits, rule
+
+REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.s3fs", "fuse.glusterfs")
+
+
+@rule(
+    "docker-snap",
+    gpus=True,
+    failures=(30,),
+    why="Docker from snap is locked away from the GPUs and from the folders of the weights.",
+    fix="snap remove docker; the role docker_engine then installs the distribution's.",
+)
+def _snap(facts: Facts, limits: Limits) -> Iterator[str]:
+    if facts["docker"]["snap"]:
+        yield "Docker is installed from snap"
+
+
+@rule(
+    "container-toolkit",
+    gpus=True,
+    failures=(30,),
+    severity="warning",
+    why='Without the NVIDIA Container Toolkit: could not select device driver "" with capabilities: [[gpu]].',
+    fix="Install nvidia-container-toolkit; nvidia-ctk runtime configure --runtime=docker; restart docker.",
+)
+def _toolkit(facts: Facts, limits: Limits) -> Iterator[str]:
+    docker = facts["docker"]
+    if docker["version"] and "nvidia" not in docker["runtimes"]:
+        yield f"Docker knows no runtime nvidia (it has {', '.join(docker['runtimes'])})"
+
+
+@rule(
+    "cgroup-devices",
+    gpus=True,
+    failures=(29,),
+    severity="warning",
+    why="A daemon-reload of systemd takes the GPUs away from running containers: NVML: Unknown Error.",
+    fix="nvidia-ctk system create-dev-char-symlinks --create-all, at each boot.",
+)
+def _cgroup(facts: Facts, limits: Limits) -> Iterator[str]:
+    docker = facts["docker"]
+    if facts["driver"]["running"] and docker["cgroup_driver"] == "systemd" and not docker["char_links"]:
+        yield "Docker uses systemd's cgroups, and /dev/char has no links to the GPUs' devices"
+
+
+@rule(
+    "disk-type",
+    failures=(44, 43),
+    severity="warning",
+    why="Ranks that read weights over a network wait for each other until they time out.",
+    fix="Choose a local disk with weights_dir, NVMe if there is one.",
+)
+def _disk_type(facts: Facts, limits: Limits) -> Iterator[str]:
+    if facts["disk_type"] in REMOTE:
+        yield f"{limits['disk_path']} lies on {facts['disk_type']}"
+
+
+@rule(
+    "shared-memory",
+    failures=(34, 35),
+    severity="warning",
+    why="NCCL and the ranks of a host share memory there: No space left on device.",
+    fix="Remove what dead processes left (ls -l /dev/shm); mount -o remount,size=64g /dev/shm",
+)
+def _shared_memory(facts: Facts, limits: Limits) -> Iterator[str]:
+    free, need = facts["shm_free_bytes"] / GB, limits["min_shm_gb"]
+    if free < need:
+        yield f"{free:.1f} GB free in /dev/shm; {need:.1f} GB are needed"
+
+
+@rule(
+    "stuck",
+    failures=(36,),
+    severity="warning",
+    why="A driver or device that does not answer now does not answer the ranks either.",
+    fix="Run that command by hand, read dmesg, and reboot the host.",
+)
+def _stuck(facts: Facts, limits: Limits) -> Iterator[str]:
+    for command in facts["stuck"]:
+        yield f"`{command}` did not come to an end"
