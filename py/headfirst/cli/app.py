@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from headfirst import __version__
-from headfirst.cli import chat, check, down, init, lab, logs, plan, status, up
+from headfirst.cli import chat, check, diagnose, down, init, lab, logs, plan, status, up
 from headfirst.errors import HeadfirstError
 
 app = typer.Typer(
@@ -39,7 +39,7 @@ def _root(
     pass
 
 
-for _module in (up, plan, check, status, logs, chat, down, init):
+for _module in (up, plan, check, status, logs, diagnose, chat, down, init):
     app.command(_module.__name__.rpartition(".")[2], epilog=_module.EXAMPLE)(_module.run)
 app.add_typer(lab.app, name="lab")
 

@@ -1,0 +1,55 @@
+"""Nodes as a diagnosis sees them, for its tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headfirst.diagnose.types import Answer, Container, Line, Node
+
+START = 1_800_000_000.0
+ARGV = (
+    "python3",
+    "-m",
+    "sglang.launch_server",
+    "--tp",
+    "2",
+    "--dist-init-addr",
+    "10.0.0.1:5000",
+    "--nnodes",
+    "2",
+)
+SERVES = Answer(200, "")
+BEGIN = "Init torch distributed begin."
+
+
+def container(rank: int, log: dict[float, str] | None = None, **changes: Any) -> Container:
+    """A running container of a rank; `log` is seconds after the start → line."""
+    lines = tuple(Line(START + seconds, text) for seconds, text in (log or {}).items())
+    values: dict[str, Any] = {
+        "id": f"{rank}" * 64,
+        "image": "engine:1",
+        "image_id": "sha256:" + "a" * 64,
+        "argv": (*ARGV, "--node-rank", str(rank)),
+        "status": "running",
+        "running": True,
+        "exit_code": 0,
+        "oom_killed": False,
+        "error": "",
+        "restarts": 0,
+        "created_at": START,
+        "started_at": START,
+        "finished_at": 0.0,
+        "log": lines,
+    }
+    return Container(**{**values, **changes})
+
+
+def ended(rank: int, log: dict[float, str], at: float, exit_code: int = 1, **changes: Any) -> Container:
+    """A container that ended `at` seconds after its start."""
+    state = {"status": "exited", "running": False, "exit_code": exit_code, "finished_at": START + at}
+    return container(rank, log, **{**state, **changes})
+
+
+def node(rank: int, its: Container | None, **changes: Any) -> Node:
+    """The host node1 of rank 0, node2 of rank 1 …, ten minutes after the start."""
+    return Node(rank, f"node{rank + 1}", container=its, **{"now": START + 600, **changes})
