@@ -48,6 +48,7 @@ def _pci(source: Source) -> t.Dict[str, t.Any]:
         "gpus_on_pci": [one.address for one in host_pci.gpus(devices)],
         "nvswitches": len(host_pci.nvswitches(devices)),
         "acs_bridges": host_pci.acs_bridges(source, devices),
+        "hcas_on_pci": [one.address for one in host_pci.hcas(devices)],
         "hcas": host_rdma.hcas(source, devices),
         "rdma_devices": [name for name in source.names("/dev/infiniband") if name.startswith("uverbs")],
     }

@@ -10,6 +10,8 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_source impo
 DEVICES = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers
+MELLANOX = "0x15b3"
+ETHERNET_CLASS, INFINIBAND_CLASS = "0x0200", "0x0207"
 NVSWITCH_CLASS = "0x0680"  # "bridge, other": lspci calls them Bridge: NVIDIA Corporation
 BRIDGE_CLASS = "0x0604"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -53,6 +55,15 @@ def gpus(found: t.List[Device]) -> t.List[Device]:
 def nvswitches(found: t.List[Device]) -> t.List[Device]:
     """The chips of an HGX board that need the fabric manager."""
     return [one for one in found if one.vendor == NVIDIA and one.kind == NVSWITCH_CLASS]
+
+
+def hcas(found: t.List[Device]) -> t.List[Device]:
+    """Network cards that can do RDMA, whether a driver has them or not: InfiniBand, and Mellanox's Ethernet."""
+    return [
+        one
+        for one in found
+        if one.kind == INFINIBAND_CLASS or (one.vendor == MELLANOX and one.kind == ETHERNET_CLASS)
+    ]
 
 
 def distance(one: Device, other: Device) -> str:

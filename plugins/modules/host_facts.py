@@ -57,7 +57,8 @@ host:
       memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, shm_free_bytes, clock_skew_s.
     - Of the network nics (name, kind, addresses, mtu, state, mbit), routes (to each peer its nic and source),
       busy_ports, unreachable_peers.
-    - Of RDMA hcas (name, firmware, pci, numa, gpu_distances, ports with their GIDs) and rdma_devices.
+    - Of RDMA hcas (name, firmware, pci, numa, gpu_distances, ports with their GIDs), hcas_on_pci,
+      rdma_devices.
     - Of the GPUs gpus (name, bus, memory_bytes, vbios, ecc_uncorrectable, remap_failure, fabric, processes),
       gpus_on_pci, nvswitches, acs_bridges, xids, smi_driver, smi_cuda, smi_error.
     - Of the software driver (running, open, installed, modules, secure_boot, fabric_manager,

@@ -18,27 +18,48 @@ rule = partial(any_rule, gpus=True)
 
 @rule(
     "gpu-driver",
+    role="nvidia_driver",
     failures=(33,),
     why="Without a running driver no container sees a GPU.",
     fix="Install NVIDIA's driver and reboot; then `nvidia-smi` must list every GPU.",
 )
 def _driver(facts: Facts, limits: Limits) -> Iterator[str]:
     driver = facts["driver"]
-    if driver["running"]:
-        return
-    if "nouveau" in driver["modules"]:
-        yield "the module nouveau holds the GPUs, NVIDIA's driver cannot"
-    elif driver["installed"] and driver["secure_boot"]:
-        yield (
-            f"NVIDIA's driver {driver['installed']} is installed and not loaded, and Secure Boot is on, which"
-            " takes signed modules only (mokutil --import, or Secure Boot off)"
-        )
-    else:
+    held = "nouveau" in driver["modules"] or (driver["installed"] and driver["secure_boot"])
+    if not driver["running"] and not held:
         yield f"NVIDIA's driver is not running ({len(facts['gpus_on_pci'])} GPUs are there)"
 
 
 @rule(
+    "nouveau",
+    role="nvidia_driver",
+    reboot=True,
+    failures=(33,),
+    why="NVIDIA's driver gets no GPU while nouveau holds them.",
+    fix="echo blacklist nouveau >/etc/modprobe.d/nouveau.conf; update-initramfs -u; reboot",
+)
+def _nouveau(facts: Facts, limits: Limits) -> Iterator[str]:
+    driver = facts["driver"]
+    if "nouveau" in driver["modules"] and not driver["running"]:
+        yield "the module nouveau holds the GPUs"
+
+
+@rule(
+    "secure-boot",
+    failures=(33,),
+    why="With Secure Boot the kernel takes signed modules only.",
+    fix="Sign the module with a key of your own (mokutil --import), or turn Secure Boot off in the firmware.",
+)
+def _secure_boot(facts: Facts, limits: Limits) -> Iterator[str]:
+    driver = facts["driver"]
+    if driver["installed"] and driver["secure_boot"] and not driver["running"]:
+        yield f"NVIDIA's driver {driver['installed']} is installed and not loaded, and Secure Boot is on"
+
+
+@rule(
     "driver-mismatch",
+    role="nvidia_driver",
+    reboot=True,
     failures=(28,),
     why="Programs of one version refuse the kernel's module of another.",
     fix="Reboot the host; then hold the driver's packages (apt-mark hold).",
@@ -107,6 +128,7 @@ def _busy(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "fabric-manager",
+    role="nvidia_driver",
     failures=(24,),
     why="GPUs behind an NVSwitch compute only when the fabric manager has set it up (Error 802).",
     fix="Install the fabric manager of the driver's version; systemctl enable --now nvidia-fabricmanager",
@@ -124,6 +146,7 @@ def _fabric(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "fabric-manager-version",
+    role="nvidia_driver",
     failures=(25, 26),
     why="The fabric manager refuses a driver of another version; package names of one branch bring another.",
     fix="Install equal versions (apt-cache policy shows what a package brings), and hold both.",
@@ -136,6 +159,7 @@ def _fabric_version(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "driver-not-held",
+    role="nvidia_driver",
     failures=(27,),
     severity="warning",
     why="unattended-upgrades would move the driver below a running service.",

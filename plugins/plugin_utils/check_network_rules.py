@@ -106,6 +106,7 @@ def _gid(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "rdma-devices",
+    role="rdma",
     failures=(17,),
     why="Containers get no RDMA device then, and NCCL uses TCP without a word.",
     fix="modprobe ib_uverbs, and write ib_uverbs to /etc/modules-load.d/rdma.conf; install rdma-core.",
@@ -117,6 +118,7 @@ def _rdma_devices(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "gpu-direct",
+    role="rdma",
     gpus=True,
     failures=(15,),
     severity="warning",

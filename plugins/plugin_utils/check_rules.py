@@ -27,6 +27,8 @@ class Rule:
     look: Callable[[Facts, Limits], Iterator[str]]
     failures: tuple[int, ...]  # numbers of known failures in docs/diagnose.md
     gpus: bool  # looked at only where GPUs serve
+    role: str  # the role that mends it, where that is applied after the check
+    reboot: bool  # and mends it only by a reboot
 
 
 RULES: list[Rule] = []
@@ -40,11 +42,13 @@ def rule(
     fix: str,
     failures: tuple[int, ...] = (),
     gpus: bool = False,
+    role: str = "",
+    reboot: bool = False,
 ) -> Callable[[Callable[[Facts, Limits], Iterator[str]]], Rule]:
     """Register the decorated function as a rule."""
 
     def register(look: Callable[[Facts, Limits], Iterator[str]]) -> Rule:
-        RULES.append(Rule(id, severity, why, fix, look, failures, gpus))
+        RULES.append(Rule(id, severity, why, fix, look, failures, gpus, role, reboot))
         return RULES[-1]
 
     return register
@@ -58,11 +62,21 @@ def finding(id: str, severity: str, host: str, what: str, why: str, fix: str) ->
 def check_host(host: str, facts: Facts, limits: Limits) -> list[Finding]:
     """Apply every rule to one host."""
     return [
-        finding(rule.id, rule.severity, host, what, rule.why, rule.fix)
+        finding(rule.id, severity, host, what, rule.why, fix)
         for rule in RULES
         if limits["gpus"] or not rule.gpus
+        for severity, fix in [_outlook(rule, limits)]
         for what in rule.look(facts, limits)
     ]
+
+
+def _outlook(rule: Rule, limits: Limits) -> tuple[str, str]:
+    """Severity and fix: what a role is about to mend stops nobody."""
+    if rule.role not in limits["roles_to_come"]:
+        return rule.severity, rule.fix
+    if rule.reboot and not limits["may_reboot"]:
+        return rule.severity, f"Allow the reboot that role {rule.role} needs, or: {rule.fix}"
+    return "warning", f"Role {rule.role} does this next. By hand: {rule.fix}"
 
 
 @rule(

@@ -23,6 +23,7 @@ def _snap(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "container-toolkit",
+    role="nvidia_container_toolkit",
     gpus=True,
     failures=(30,),
     severity="warning",

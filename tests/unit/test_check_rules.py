@@ -58,6 +58,8 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
         "min_shm_gb": 34.4,
         "hca": "=" + ",".join(ports) if ports else "",
         "ib_gid_index": 3 if roce else -1,
+        "roles_to_come": [],
+        "may_reboot": False,
     }
 
 
@@ -116,6 +118,26 @@ def test_the_rank_that_differs_from_the_others_is_named(tmp_path: Path, id: str)
     found = check_differences.differences(known, dict.fromkeys(known, asked))
     assert [(one["id"], one["host"]) for one in found] == [(id, "b")]
     assert found[0]["fix"] and found[0]["why"].endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("name", "may_reboot", "severity"),
+    [
+        ("driver-not-running", False, "warning"),
+        ("nouveau", False, "error"),
+        ("nouveau", True, "warning"),
+        ("secure-boot", True, "error"),
+    ],
+)
+def test_what_a_role_is_about_to_mend_is_a_warning(
+    tmp_path: Path, name: str, may_reboot: bool, severity: str
+) -> None:
+    machine = BROKEN[name]["machine"]
+    known = facts(machine, tmp_path, peers=(PEERS[machine],), changes=BROKEN[name])
+    asked = limits(machine, known) | {"roles_to_come": ["nvidia_driver"], "may_reboot": may_reboot}
+    (found,) = check_findings.findings({"node1": {"host": known}}, {"node1": asked})
+    assert found["severity"] == severity
+    assert ("nvidia_driver" in found["fix"]) == (name != "secure-boot")
 
 
 def test_drivers_are_compared(tmp_path: Path) -> None:

@@ -105,6 +105,12 @@ class ClusterSettings(BaseModel):
     webui_port: Port = 8080
     webui_image: Text | None = Field(None, description="Default: the official image.")
     webui_image_source: Literal["registry", "build"] = "registry"
+    drivers: Literal["install", "keep"] = Field(
+        "install",
+        description="`install` NVIDIA's driver, its container toolkit and RDMA where they are missing; "
+        "`keep` what the hosts have.",
+    )
+    allow_reboot: bool = Field(False, description="A host may be rebooted where its driver needs that.")
     lab_subnet: IPv4Network | None = Field(None, description="Network of lab nodes, made on this machine.")
 
 

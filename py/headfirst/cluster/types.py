@@ -44,6 +44,7 @@ class Host:
     cores: int | None = None
     memory_bytes: int | None = None
     network: NetworkFacts | None = None
+    lacks: frozenset[str] = frozenset()  # roles without which its devices do not work: nvidia_driver, rdma
 
 
 @dataclass(frozen=True)

@@ -57,10 +57,17 @@ def _with_facts(host: Host, facts: dict[str, Any]) -> Host:
     holder = next((nic for nic in network.nics if host.address in nic.addresses), None)
     return replace(
         host,
-        gpus=len(gpus) if host.gpus is None else host.gpus,
+        gpus=len(gpus or facts["gpus_on_pci"]) if host.gpus is None else host.gpus,
         gpu=host.gpu or (gpus[0]["name"] if gpus else None),
         link_rate=holder.mbit * MBIT or None if holder else None,
         cores=facts["cores"],
         memory_bytes=facts["memory_bytes"],
         network=network,
+        lacks=_lacks(facts),
     )
+
+
+def _lacks(facts: dict[str, Any]) -> frozenset[str]:
+    """What is on PCI and known to no driver."""
+    driver = {"nvidia_driver"} if facts["gpus_on_pci"] and not facts["gpus"] else set()
+    return frozenset(driver | ({"rdma"} if facts["hcas_on_pci"] and not facts["hcas"] else set()))
