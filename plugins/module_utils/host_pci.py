@@ -58,7 +58,7 @@ def nvswitches(found: t.List[Device]) -> t.List[Device]:
 
 
 def hcas(found: t.List[Device]) -> t.List[Device]:
-    """Network cards that can do RDMA, whether a driver has them or not: InfiniBand, and Mellanox's Ethernet."""
+    """Network cards that can do RDMA, driver or not: InfiniBand, and Mellanox's Ethernet."""
     return [
         one
         for one in found
