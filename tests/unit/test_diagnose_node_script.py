@@ -95,6 +95,28 @@ def test_the_container_and_both_ends_of_a_long_log(gather: Gather, tmp_path: Pat
     assert " line 8999 " in told["log"][-1]
 
 
+def test_a_line_that_is_cut_in_its_time_is_no_line(gather: Gather, tmp_path: Path) -> None:
+    cut = "123456789Z the end of a line\n2026-01-01T10:00:01.5Z whole\n2026-01-01T10:00:0\n2026\n"
+    (tmp_path / "log").write_text(cut)
+    assert gather()["engine"]["log"] == ["2026-01-01T10:00:01.5Z whole"]
+
+
+@pytest.mark.parametrize("extra", range(40))
+def test_wherever_the_log_is_cut_only_whole_lines_come(
+    extra: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = tmp_path / "docker"
+    command.write_text('#!/bin/sh\ncat "$0.log"\n')
+    command.chmod(0o755)
+    line = "2026-01-01T10:00:01.123456789Z text"
+    (tmp_path / "docker.log").write_text(f"{line}\n" * 30)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(node_script, "TAIL_BYTES", 200 + extra)
+    for told in (node_script.logs("engine"), node_script.logs("engine", head=200 + extra)):
+        assert len(told) >= 5
+        assert set(told) == {line}
+
+
 def test_no_container_and_no_docker(gather: Gather, tmp_path: Path) -> None:
     (tmp_path / "docker").write_text("#!/bin/sh\necho 'Error: No such container: engine' >&2\nexit 1\n")
     assert gather()["engine"] is None

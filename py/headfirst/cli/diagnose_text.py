@@ -47,17 +47,17 @@ def print_diagnosis(found: Diagnosis, inventory: str, console: Console) -> None:
 
 def print_tuning(found: Tuning, console: Console) -> None:
     """The figures, then each change with the figures that led to it."""
-    figures = found.figures
-    console.print(
-        f"running {figures.running:.0f}, queued {figures.queued:.0f}, token usage {figures.token_usage:.2f}, "
-        f"{figures.gen_throughput:.1f} tokens/s, retracted {figures.retractions} times"
-    )
+    live, past = found.live, found.past
+    if live:
+        console.print(
+            f"running {live.running:.0f}, queued {live.queued:.0f}, token usage {live.token_usage:.2f}, "
+            f"{live.gen_throughput:.1f} tokens/s"
+        )
+    console.print(f"{past.reports} reports of decoding in the log, {past.retractions} retractions")
     for advice in found.advice:
         console.print(f"[bold]{advice.setting}[/]: {escape(advice.change)}\n  because {escape(advice.why)}")
     if not found.advice:
-        idle = figures.queued == 0
-        load = "; no request waits, so more load would be served" if idle else ""
-        console.print(f"[bold green]Nothing to change.[/] The figures are in their normal range{load}.")
+        console.print(f"[bold green]Nothing to change[/]; {found.load}.")
 
 
 def _decisive(event: Event, inventory: str, console: Console) -> None:

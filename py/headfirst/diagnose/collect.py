@@ -78,6 +78,7 @@ def _gather(access: HostAccess, url: str) -> tuple[Clock, dict[str, Any]]:
             what = f"it gave no answer within {TIMEOUT_S:.0f} s"
             raise NotReadyError(what, where=access.host, hint=access.ssh_command("true")) from error
         except (OSError, EOFError, ValueError, binascii.Error, zlib.error) as error:
+            out.channel.close()  # a script that still waits for us would keep its errors open
             said = err.read().decode(errors="replace").strip()
             known = explain.not_ready(access, said)
             last = (said.splitlines() or [str(error)])[-1]

@@ -54,10 +54,10 @@ def _earliest(found: Sequence[Event]) -> Event | None:
 
 
 def _restarts(nodes: Sequence[Node]) -> list[Event]:
-    """How the runs before the last restarts ended."""
+    """How the runs ended after which Docker restarted a container."""
     told = []
     for node in nodes:
-        before = events.of_earlier_run(node)
+        before = events.of_earlier_run(node) if node.container and node.container.restarts else []
         if before and node.container:
             rule = rules.conditions()["restarted"]
             first = decisive(before) or before[0]

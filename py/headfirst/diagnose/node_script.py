@@ -29,6 +29,7 @@ LINE_CHARS = 2000
 COMMAND_S = 20
 HEALTH_S = 12  # generating one token behind requests that are being served
 KERNEL = re.compile(r"NVRM|oom-kill|Out of memory|unavailable key|nvidia|mlx5|fallen off")
+STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d) ")
 PACKAGE = re.compile(r" upgrade (lib)?nvidia-")
 GPU_FIELDS = ["index", "driver_version", "memory.used", "utilization.gpu", "utilization.memory"]
 NVSWITCHES = Path("/proc/driver/nvidia-nvswitch/devices")
@@ -55,11 +56,12 @@ def logs(container: str, *options: str, head: int = 0) -> list[str]:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         if process.stdout and head:
             data = process.stdout.read(head)
+            data = data[: data.rfind(b"\n") + 1]
             process.kill()
         elif process.stdout:
             data = process.stdout.read()[-TAIL_BYTES:]
     lines = [line.rstrip("\r")[:LINE_CHARS] for line in data.decode("utf-8", "replace").split("\n")]
-    return [line for line in lines if line[:4].isdigit()]
+    return [line for line in lines if STAMPED.match(line)]  # the first one may be cut
 
 
 def engine(container: str) -> dict[str, t.Any] | None:
@@ -74,9 +76,7 @@ def engine(container: str) -> dict[str, t.Any] | None:
     first = logs(container, *since, head=HEAD_BYTES)
     last_time = first[-1].split(" ", 1)[0] if first else ""
     rest = logs(container, *since, "--tail", str(TAIL_LINES))
-    earlier: list[str] = []
-    if found["RestartCount"] and since:
-        earlier = logs(container, "--until", started, "--tail", str(EARLIER_LINES))
+    earlier = logs(container, "--until", started, "--tail", str(EARLIER_LINES)) if since else []
     return {
         "id": found["Id"],
         "image": found["Config"]["Image"],

@@ -1,42 +1,25 @@
-"""Live figures of the head and its log → what to change for throughput (SGLang's tuning guide)."""
+"""Live figures of the head, and what the ranks have logged → what to change for throughput.
+
+The rules are those of SGLang's tuning guide ("Hyperparameter Tuning"), with its numbers.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict
 
-from headfirst.diagnose.types import Answer, Line, Node
+from headfirst.diagnose.figures import Live, Past, read_live, read_past
+from headfirst.diagnose.types import Answer, Node
 from headfirst.errors import NotReadyError
 
-_SAMPLE = re.compile(r"^sglang:(\w+)(?:\{([^}]*)\})? (\S+)$", re.MULTILINE)
-_RETRACT = re.compile(r"KV cache pool is full\. Retract|Decode out of memory happened")
-_DECODE_BATCH = re.compile(r"Decode batch")
-_PREFILL_OOM = re.compile(r"Prefill out of memory")
-_DECODE_OOM = re.compile(r"Decode out of memory\.")
-_CUDA_OOM = re.compile(r"CUDA out of memory|OutOfMemoryError")
-# Of the guide: above this the KV cache is well used, and below this a queue should be let in.
+# Above this the KV cache is well used; below it a queue should be let in.
 FULL = 0.9
 QUEUE_RANGE = (50, 500)
 # More retractions than one in this many reports of decoding are "frequent".
 RARE = 20
-
-
-class Figures(BaseModel):
-    """What the engine told. Throughput in tokens a second, usage 0..1 of the KV cache, counts in the log."""
-
-    model_config = ConfigDict(frozen=True)
-
-    running: float
-    queued: float
-    token_usage: float
-    gen_throughput: float
-    retractions: int
-    decode_reports: int
-    prefill_oom: int
-    decode_oom: int
-    cuda_oom: int
+EAGER, CAREFUL = 0.3, 1.3
+CHUNKS = (4096, 2048)
 
 
 class Advice(BaseModel):
@@ -50,93 +33,110 @@ class Advice(BaseModel):
 
 
 class Tuning(BaseModel):
-    """Figures and what follows from them."""
+    """Figures and what follows from them. `live` is None where the engine does not answer."""
 
     model_config = ConfigDict(frozen=True)
 
-    figures: Figures
+    live: Live | None
+    past: Past
+    load: str
     arguments: dict[str, str]
     advice: list[Advice]
 
 
 def tune(nodes: Sequence[Node]) -> Tuning:
-    """Advice for a service that runs. NotReadyError where the head gives no figures."""
+    """Advice for a service. NotReadyError where it gives no figures, and has not run out of memory either."""
     head = nodes[0]
-    figures = read(_metrics(head), [node.container.log if node.container else () for node in nodes])
-    argv = head.container.argv if head.container else ()
-    return Tuning(figures=figures, arguments=_given(argv), advice=advise(figures, _given(argv)))
-
-
-def read(metrics: str, logs: Sequence[Sequence[Line]]) -> Figures:
-    """Figures from the text of /metrics and the ranks' logs; of several schedulers the busiest."""
-    values: dict[str, list[float]] = {}
-    for name, _labels, value in _SAMPLE.findall(metrics):
-        values.setdefault(name, []).append(float(value))
-
-    def count(pattern: re.Pattern[str]) -> int:
-        # Every tensor-parallel rank of a node writes the same line: the node that wrote most tells.
-        return max((sum(bool(pattern.search(line.text)) for line in log) for log in logs), default=0)
-
-    def top(name: str) -> float:
-        return max(values.get(name, [0.0]))
-
-    return Figures(
-        running=top("num_running_reqs"),
-        queued=top("num_queue_reqs"),
-        token_usage=top("token_usage"),
-        gen_throughput=top("gen_throughput"),
-        retractions=count(_RETRACT),
-        decode_reports=count(_DECODE_BATCH),
-        prefill_oom=count(_PREFILL_OOM),
-        decode_oom=count(_DECODE_OOM),
-        cuda_oom=count(_CUDA_OOM),
+    there = [node.container for node in nodes if node.container]
+    past = read_past([(*container.earlier, *container.log) for container in there])
+    answer = head.metrics or Answer(0, head.problem or "the host was not asked")
+    live = read_live(answer.text) if answer.status == 200 else None
+    if live is None and not (past.prefill_oom or past.decode_oom or past.device_oom):
+        raise _no_figures(head, answer)
+    given = _given(head.container.argv if head.container else ())
+    return Tuning(
+        live=live, past=past, load=_load(live, past), arguments=given, advice=advise(live, past, given)
     )
 
 
-def advise(figures: Figures, given: Mapping[str, str]) -> list[Advice]:
+def advise(live: Live | None, past: Past, given: Mapping[str, str]) -> list[Advice]:
     """What the guide says to these figures; `given` are the flags that the engine was started with."""
+    return [*_for_memory(past, given), *_for_scheduling(live, past, given)]
+
+
+def _for_memory(past: Past, given: Mapping[str, str]) -> list[Advice]:
     found = []
-
-    def add(setting: str, change: str, why: str) -> None:
-        now = f" (now {given[setting]})" if setting in given else ""
-        found.append(Advice(setting=setting, change=change + now, why=why))
-
-    often = figures.retractions > max(1, figures.decode_reports / RARE)
-    usage = f"token usage {figures.token_usage:.2f}"
-    if figures.prefill_oom:
-        why = f"out of memory in prefill, {figures.prefill_oom} times"
-        add("--chunked-prefill-size", "lower it to 4096 or 2048", why)
-    if figures.decode_oom:
-        why = f"out of memory while generating, {figures.decode_oom} times"
-        add("--max-running-requests", f"lower it below {max(1, figures.running):.0f}", why)
-    if figures.cuda_oom:
-        why = f"the GPU ran out of memory, {figures.cuda_oom} times"
-        add("--mem-fraction-static", "lower it by 0.05, which helps prefill and decoding", why)
-    if often:
-        why = f"{figures.retractions} retractions in {figures.decode_reports} reports of decoding"
-        add("--schedule-conservativeness", "raise it to 1.3", f"{why}, {usage}")
-    elif figures.queued > 0 and figures.token_usage < FULL:
-        why = f"{figures.queued:.0f} requests wait although {usage} is below {FULL}"
-        add("--schedule-conservativeness", "lower it to 0.3", why)
-    if figures.queued > QUEUE_RANGE[1]:
-        why = f"{figures.queued:.0f} requests wait; {QUEUE_RANGE[0]} to {QUEUE_RANGE[1]} is the normal range"
-        add("--schedule-policy", "fcfs spends less on a long queue than lpm; or add replicas", why)
+    chunk = past.chunked_prefill or 0
+    smaller = [str(size) for size in CHUNKS if chunk <= 0 or size < chunk]
+    if past.prefill_oom and smaller:
+        now = f" (now {chunk})" if chunk > 0 else ""
+        change, why = f"set it to {' or '.join(smaller)}{now}", "it ran out of memory in prefill"
+        found.append(Advice(setting="--chunked-prefill-size", change=change, why=why))
+    if past.decode_oom:
+        most = f" below {past.most_running}, the most that ran at a time" if past.most_running else ""
+        why = "it ran out of memory while it generated"
+        found.append(Advice(setting="--max-running-requests", change=f"lower it{most}", why=why))
+    if past.device_oom:  # the other kind is the KV cache's own, which a smaller fraction would shrink
+        now = f" (now {given['--mem-fraction-static']})" if "--mem-fraction-static" in given else ""
+        change = f"lower it by 0.05{now}, which helps prefill and decoding"
+        why = "the memory outside weights and KV cache was used up"
+        found.append(Advice(setting="--mem-fraction-static", change=change, why=why))
     return found
 
 
-def _metrics(head: Node) -> str:
-    answer = head.metrics or Answer(0, "the host was not reached")
-    if answer.status == 200 and "sglang:" in answer.text:
-        return answer.text
+def _for_scheduling(live: Live | None, past: Past, given: Mapping[str, str]) -> list[Advice]:
+    conservativeness = float(given.get("--schedule-conservativeness", 1.0))
+    if past.retractions > max(1, past.reports / RARE):
+        wanted = CAREFUL if conservativeness < CAREFUL else conservativeness + 0.3
+        why = (
+            f"{past.retractions} retractions in {past.reports} reports of decoding: the KV cache is too full"
+        )
+        return [_conservativeness("raise", wanted, conservativeness, why)]
+    if live is None or not live.queued:
+        return []
+    found = []
+    # One look may fall between two steps; most of the latest reports must say the same.
+    if live.token_usage < FULL and past.waits > past.recent / 2:
+        why = f"{live.queued:.0f} requests wait although token usage is {live.token_usage:.2f}, below {FULL}"
+        if past.max_running and live.running >= past.max_running:
+            change = f"raise it above {past.max_running}, as many as run"
+            found.append(Advice(setting="--max-running-requests", change=change, why=why))
+        elif conservativeness > EAGER:
+            found.append(_conservativeness("lower", EAGER, conservativeness, why))
+    if live.queued > QUEUE_RANGE[1] and given.get("--schedule-policy") == "lpm":
+        why = f"{live.queued:.0f} requests wait, and lpm sorts them all at each step"
+        found.append(Advice(setting="--schedule-policy", change="use fcfs (now lpm)", why=why))
+    return found
+
+
+def _conservativeness(way: str, wanted: float, now: float, why: str) -> Advice:
+    change = f"{way} it to {wanted:.1f} (now {now:.1f})"
+    return Advice(setting="--schedule-conservativeness", change=change, why=why)
+
+
+def _load(live: Live | None, past: Past) -> str:
+    few, many = QUEUE_RANGE
+    if live is None:
+        return "the engine gives no live figures"
+    if not live.queued:
+        return "no request waits: more load would be served"
+    if not past.reports:
+        return "requests wait, and it has not reported of decoding yet: ask again in a minute"
+    if live.queued > many:
+        return f"more requests wait than the usual {few} to {many}: another replica would help"
+    return "requests wait, as they should under load"
+
+
+def _no_figures(head: Node, answer: Answer) -> NotReadyError:
     if answer.status in (200, 404):
         what = "the engine gives no metrics: it was started without --enable-metrics"
         hint = (
             "Add --enable-metrics to engine_args in the inventory and run `deploy up`; it restarts the ranks."
         )
-        raise NotReadyError(what, where=head.host, hint=hint)
-    said = head.problem or answer.text
+        return NotReadyError(what, where=head.host, hint=hint)
     hint = "Run `deploy diagnose` without --tuning."
-    raise NotReadyError(f"the engine does not answer at /metrics: {said}", where=head.host, hint=hint)
+    said = f"HTTP {answer.status}" if answer.status else answer.text
+    return NotReadyError(f"the engine does not answer at /metrics: {said}", where=head.host, hint=hint)
 
 
 def _given(argv: Sequence[str]) -> dict[str, str]:

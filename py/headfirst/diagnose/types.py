@@ -42,7 +42,7 @@ class Container:
     started_at: float
     finished_at: float
     log: tuple[Line, ...] = ()
-    earlier: tuple[Line, ...] = ()  # the end of the run before the last restart
+    earlier: tuple[Line, ...] = ()  # the end of the runs before this one
 
 
 @dataclass(frozen=True)
