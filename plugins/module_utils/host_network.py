@@ -6,6 +6,7 @@ import concurrent.futures
 import errno
 import glob
 import os
+import random
 import re
 import shutil
 import socket
@@ -15,6 +16,7 @@ import typing as t
 CONNECT_TIMEOUT_S = 3.0
 ENGINE_TIMEOUT_S = 20.0
 LISTEN = "0A"  # TCP_LISTEN in the kernel's include/net/tcp_states.h
+EPHEMERAL = (32768, 60999)  # net.ipv4.ip_local_port_range: where NCCL and gloo listen
 CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 
@@ -29,6 +31,19 @@ def unreachable(peers: t.List[str], ports: t.List[int]) -> t.List[str]:
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(peers)) as pool:
         probes = {peer: pool.submit(silent, peer) for peer in peers}
         return [peer for peer, probe in probes.items() if probe.result()]
+
+
+def cut_ports(peers: t.List[str], ports: t.List[int]) -> t.List[t.Dict[str, t.Any]]:
+    """{peer, port} of each of `ports`, and of one ephemeral port, that something between the hosts swallows.
+
+    Nobody need listen there: a host without a firewall refuses, and that is an answer.
+    """
+    if not peers:
+        return []
+    probed = [*ports, random.randint(*EPHEMERAL)]  # noqa: S311, not a secret
+    with concurrent.futures.ThreadPoolExecutor(max_workers=len(peers) * len(probed)) as pool:
+        probes = {(peer, port): pool.submit(_answers, peer, port) for peer in peers for port in probed}
+        return [{"peer": peer, "port": port} for (peer, port), probe in probes.items() if not probe.result()]
 
 
 def _answers(peer: str, port: int) -> bool:

@@ -30,6 +30,22 @@ options:
     type: list
     elements: str
     default: []
+  open_peers:
+    description: IPv4 addresses of those that this host must reach at any port, as ranks of one engine do.
+    type: list
+    elements: str
+    default: []
+  open_ports:
+    description: TCP ports to try at open_peers, beside one of the ephemeral range. Nobody need listen there.
+    type: list
+    elements: int
+    default: []
+  read_speed:
+    description:
+      - Measure how fast the largest file below disk_path can be read, past the page cache, for at most
+        two seconds.
+    type: bool
+    default: false
   images:
     description: Names of container images whose IDs are wanted.
     type: list
@@ -54,9 +70,10 @@ RETURN = r"""
 host:
   description:
     - Of the system hostname, os (like debian-12), os_name, kernel, cmdline, python, architecture, uid, cores,
-      memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, shm_free_bytes, clock_skew_s.
+      memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, disk_read_rate (bytes a second; 0 where it
+      was not asked for or no large file is there), shm_free_bytes, clock_skew_s.
     - Of the network nics (name, kind, addresses, mtu, state, mbit), routes (to each peer its nic and source),
-      busy_ports, unreachable_peers.
+      busy_ports, unreachable_peers, cut_ports (peer and port of what answers at other ports only).
     - Of RDMA hcas (name, firmware, pci, numa, gpu_distances, ports with their GIDs), hcas_on_pci,
       rdma_devices.
     - Of the GPUs gpus (name, bus, memory_bytes, vbios, ecc_uncorrectable, remap_failure, fabric, processes),
@@ -70,7 +87,12 @@ host:
 """
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import host_facts, host_gather, host_network
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    disk_speed,
+    host_facts,
+    host_gather,
+    host_network,
+)
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
 
@@ -81,6 +103,9 @@ def main() -> None:
             "disk_path": {"type": "path", "default": "/var/lib/headfirst"},
             "ports": {"type": "list", "elements": "int", "default": []},
             "peers": {"type": "list", "elements": "str", "default": []},
+            "open_peers": {"type": "list", "elements": "str", "default": []},
+            "open_ports": {"type": "list", "elements": "int", "default": []},
+            "read_speed": {"type": "bool", "default": False},
             "images": {"type": "list", "elements": "str", "default": []},
             "controller_time": {"type": "float", "required": True},
         },
@@ -89,13 +114,17 @@ def main() -> None:
     asked = module.params
     clock = host_facts.clock(asked["controller_time"])  # first: gathering the rest takes time
     module.get_bin_path("ip", required=True)
+    silent = host_network.unreachable(asked["peers"], [22, *asked["ports"]])
+    open_peers = [peer for peer in asked["open_peers"] if peer not in silent]
     host = dict(
         clock,
         **host_gather.gather(Source(), asked["disk_path"], asked["peers"], asked["images"]),
         **host_facts.disk(asked["disk_path"]),
         **host_facts.shared_memory(),
         busy_ports=host_network.busy_ports(asked["ports"]),
-        unreachable_peers=host_network.unreachable(asked["peers"], [22, *asked["ports"]]),
+        unreachable_peers=silent,
+        cut_ports=host_network.cut_ports(open_peers, asked["open_ports"]),
+        disk_read_rate=disk_speed.read_rate(asked["disk_path"]) if asked["read_speed"] else 0,
     )
     host_network.name_containers([process for gpu in host["gpus"] for process in gpu["processes"]])
     module.exit_json(changed=False, host=host)

@@ -42,6 +42,8 @@ FAILURES = [
         "Free space; the largest folders: du -xh / | sort -h | tail",
     ),
 ]
+# What `compare` looks at, with the numbers of known failures in docs/diagnose.md.
+COMPARED: dict[str, tuple[int, ...]] = {"hostname": (), "address-unique": (8,), "architecture": ()}
 UNREACHABLE = "Is it on, and is ansible_host right? Try: ssh USER@ADDRESS true"
 
 

@@ -28,6 +28,31 @@ def _nic_kind(facts: Facts, limits: Limits) -> Iterator[str]:
 
 
 @rule(
+    "nic-name",
+    failures=(7, 1),
+    why="The ranks are told to use this interface, and end or hang where it is missing.",
+    fix="Correct nic in the inventory for this host (ip -br address); names differ between hosts.",
+)
+def _nic_name(facts: Facts, limits: Limits) -> Iterator[str]:
+    there = [nic["name"] for nic in facts["nics"]]
+    if limits["nic"] and limits["nic"] not in there:
+        yield f"there is no interface {limits['nic']} (it has {', '.join(there)})"
+
+
+@rule(
+    "nic-address",
+    failures=(1, 2),
+    severity="warning",
+    why="The ranks would meet at one address and talk from another.",
+    fix="Take nic out of the inventory, or set it to the interface that holds address.",
+)
+def _nic_address(facts: Facts, limits: Limits) -> Iterator[str]:
+    nic = holder(facts, limits["address"])
+    if nic and limits["nic"] in [one["name"] for one in facts["nics"]] and limits["nic"] != nic["name"]:
+        yield f"{limits['address']} is on {nic['name']}, and the ranks are told to use {limits['nic']}"
+
+
+@rule(
     "nic-route",
     failures=(1, 2, 5),
     severity="warning",
@@ -40,6 +65,17 @@ def _nic_route(facts: Facts, limits: Limits) -> Iterator[str]:
     for peer, way in facts["routes"].items():
         if way["source"] and way["source"] != limits["address"]:
             yield f"packets to {peer} leave from {way['source']} ({way['nic']}), not from {limits['address']}"
+
+
+@rule(
+    "firewall",
+    failures=(9, 1),
+    why="NCCL and gloo listen at ports of their own choice: the ranks wait for each other for ever.",
+    fix="Let the hosts of the cluster reach each other at all TCP ports (nft list ruleset, on both).",
+)
+def _firewall(facts: Facts, limits: Limits) -> Iterator[str]:
+    for cut in facts["cut_ports"]:
+        yield f"{cut['peer']} answers, but not at port {cut['port']}"
 
 
 @rule(

@@ -1,4 +1,4 @@
-"""Rules of role `check` about Docker, disks and shared memory. Numbers: docs/diagnose.md."""
+"""Rules of role `check` about Docker, disks, shared memory and the engine. Numbers: docs/diagnose.md."""
 
 from __future__ import annotations
 
@@ -73,6 +73,19 @@ def _shared_memory(facts: Facts, limits: Limits) -> Iterator[str]:
     free, need = facts["shm_free_bytes"] / GB, limits["min_shm_gb"]
     if free < need:
         yield f"{free:.1f} GB free in /dev/shm; {need:.1f} GB are needed"
+
+
+@rule(
+    "torch-compile",
+    gpus=True,
+    failures=(48,),
+    severity="warning",
+    why="Compiling large models takes the ranks 20 minutes or more at each start.",
+    fix="Take --enable-torch-compile out of engine_args, or raise ready_timeout.",
+)
+def _torch_compile(facts: Facts, limits: Limits) -> Iterator[str]:
+    if "--enable-torch-compile" in limits["engine_args"]:
+        yield "the ranks start with --enable-torch-compile"
 
 
 @rule(

@@ -58,6 +58,8 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
         "min_shm_gb": 34.4,
         "hca": "=" + ",".join(ports) if ports else "",
         "ib_gid_index": 3 if roce else -1,
+        "nic": "",
+        "engine_args": [],
         "roles_to_come": [],
         "may_reboot": False,
     }
@@ -176,6 +178,7 @@ def test_ubuntu_is_fit(fit: dict[str, Any], system: str) -> None:
         ({"nics": []}, "address"),
         ({"busy_ports": [{"port": 30000, "process": "nginx (7)", "container": ""}]}, "port"),
         ({"unreachable_peers": ["10.0.0.2"]}, "peer"),
+        ({"cut_ports": [{"peer": "10.0.0.2", "port": 5000}]}, "firewall"),
     ],
 )
 def test_each_fault_is_found_alone(fit: dict[str, Any], changed: dict[str, Any], expected: str) -> None:

@@ -58,3 +58,22 @@ def test_a_refused_connection_is_an_answer() -> None:
 def test_a_silent_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host_network, "_answers", lambda peer, port: peer == "10.0.0.1" and port == 30000)
     assert host_network.unreachable(["10.0.0.1", "10.0.0.2"], [22, 30000]) == ["10.0.0.2"]
+
+
+def test_a_port_where_nobody_listens_is_not_cut_off(listener: socket.socket) -> None:
+    assert host_network.cut_ports(["127.0.0.1"], [listener.getsockname()[1], free_port()]) == []
+    assert host_network.cut_ports([], [22]) == []
+
+
+def test_a_port_that_is_swallowed_is_named_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    probed = []
+
+    def answers(peer: str, port: int) -> bool:
+        probed.append(port)
+        return (peer, port) != ("10.0.0.2", 5000)
+
+    monkeypatch.setattr(host_network, "_answers", answers)
+    cut = host_network.cut_ports(["10.0.0.1", "10.0.0.2"], [5000])
+    assert cut == [{"peer": "10.0.0.2", "port": 5000}]
+    (ephemeral,) = set(probed) - {5000}
+    assert 32768 <= ephemeral <= 60999

@@ -70,6 +70,10 @@ def _check_rank(plan: Plan, node: Node, host: Host) -> dict[str, Any]:
         "check_min_cuda": engines.get(plan.engine).cuda(node.image) if gpus else "",
         # The containers have the host's IPC, hence its /dev/shm and not one of this size.
         "check_min_shm_gb": _gigabytes(node.shm_size) if gpus else 0,
+        "check_open_peers": [peer.address for peer in cluster.ranks if peer is not host],
+        "check_open_ports": [plan.dist_port],
+        "check_engine_args": cluster.settings.engine_args,
+        "check_nic": node.network.nic or "",
         "check_hca": node.network.hca or "",
         "check_ib_gid_index": -1 if node.network.ib_gid_index is None else node.network.ib_gid_index,
     }
