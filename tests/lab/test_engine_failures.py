@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from readme_lab import Service, bring_up, deploy, on_node, running, started
+from readme_lab import INVENTORY, Service, bring_up, deploy, on_node, running, started
 
 pytestmark = pytest.mark.lab
 NODES = ("node1", "node2")
 # The rendezvous of the ranks.
 DIST_PORT = 5000
+# Rank 1's container made anew, of an image that differs by a label; without labels of its own it is not ours.
+OTHER_IMAGE = """
+import docker
+client = docker.from_env()
+old = client.containers.get("headfirst-engine")
+with open("/tmp/Dockerfile", "w") as file:
+    file.write(f"FROM {old.image.id}\\nLABEL build=other\\n")
+other, _ = client.images.build(path="/tmp", tag="headfirst/other:1")
+told = client.api.inspect_container(old.id)
+old.remove(force=True)
+config = {**told["Config"], "Image": other.id, "Labels": {}, "HostConfig": told["HostConfig"]}
+client.api.create_container_from_config(config, "headfirst-engine")
+"""
 CUT = f"INPUT --protocol tcp --dport {DIST_PORT} ! --source 127.0.0.0/8 --jump DROP"
 
 
@@ -24,6 +39,19 @@ def attempt(arguments: str) -> subprocess.CompletedProcess[str]:
     return deploy("up", options=["--tags", "serve", "-e", f"engine_args='{arguments}'", "--plain"])
 
 
+def diagnosis() -> dict[str, Any]:
+    done = deploy("diagnose", options=["--json"])
+    assert done.returncode == 1, done.stdout + done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_nothing_is_wrong(service: Service) -> None:
+    done = deploy("diagnose")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Nothing is wrong" in done.stdout
+
+
 def test_a_second_up_restarts_nothing(service: Service) -> None:
     before = starts()
     assert bring_up().changed == 0
@@ -33,9 +61,26 @@ def test_a_second_up_restarts_nothing(service: Service) -> None:
 def test_a_killed_rank_brings_all_ranks_back(service: Service) -> None:
     before = starts()
     on_node("node2", "docker kill headfirst-engine")
+
+    first = diagnosis()["decisive"]
+    assert (first["host"], first["rank"], first["rule"]) == ("node2", 1, "rank-ended")
+    assert "signal 9" in first["means"]
+    status = deploy("status")
+    assert status.returncode == 3
+    assert f"deploy diagnose {INVENTORY}" in status.stdout
+
     again = bring_up("--tags", "serve")
     assert again.changed > 0
     assert all(new > old for new, old in zip(starts(), before, strict=True))
+
+
+def test_a_rank_of_another_image_is_named_and_replaced(service: Service) -> None:
+    on_node("node2", f"python3 -c '{OTHER_IMAGE}'")
+    on_node("node1", "docker restart --time 1 headfirst-engine")
+    on_node("node2", "docker start headfirst-engine")
+
+    first = diagnosis()["decisive"]
+    assert (first["host"], first["rank"], first["rule"]) == ("node2", 1, "images-differ")
 
 
 @pytest.fixture
@@ -52,6 +97,7 @@ def test_a_worker_that_never_comes(service: Service, cut_rendezvous: None) -> No
     assert done.returncode == 1
     assert "not all ranks came to the rendezvous" in done.stderr or "did not reach rank 0" in done.stderr
     assert "dist_port" in done.stderr
+    assert f"deploy diagnose {INVENTORY}" in done.stderr
     # Imports take up to a minute and a half on two busy cores.
     assert time.monotonic() - begin < 240
     assert not any(running(node) for node in NODES)

@@ -140,6 +140,13 @@ def test_several_hosts_are_told_together() -> None:
     assert "node3: node3 does not answer on SSH" in (error.hint or "")
 
 
+@pytest.mark.parametrize(("stage", "points"), [("engine", True), ("weights", False)])
+def test_ranks_that_fail_point_to_the_diagnosis(stage: str, points: bool) -> None:
+    failed = HostFailed(stage, "node1", "Wait", "Rank 1 on node2: it ran out of memory.", False, {})
+    error = to_error(run_result(failed=[failed]), inventory=Path("my/lab.ini"))
+    assert ("deploy diagnose my/lab.ini\n" in (error.hint or "")) is points
+
+
 def test_findings_are_listed_with_their_fixes() -> None:
     findings = [
         Finding("disk", "error", "node1", "3 GB free of 20 GB", "weights go there", "Free some."),

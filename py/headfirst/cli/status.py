@@ -23,16 +23,17 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Show every rank, the engine and the chat page. Exit code 3 when something is not ready."""
-    found = service.status(load(options.inventories(inventory, inventory_option), extra_vars or []))
+    inventories = options.inventories(inventory, inventory_option)
+    found = service.status(load(inventories, extra_vars or []))
     if as_json:
         typer.echo(found.model_dump_json(indent=2))
     else:
-        _print(found, Console(highlight=False))
+        _print(found, str(inventories[0]), Console(highlight=False))
     if not found.ready:
         raise typer.Exit(NotReadyError.exit_code)
 
 
-def _print(found: ClusterStatus, console: Console) -> None:
+def _print(found: ClusterStatus, inventory: str, console: Console) -> None:
     table = Table("rank", "host", "container", "restarts", "since", "image", box=None)
     for rank in found.ranks:
         state = f"{rank.state}: {rank.problem}" if rank.problem else rank.state
@@ -58,6 +59,8 @@ def _print(found: ClusterStatus, console: Console) -> None:
         _line(
             console, "chat page", found.webui.url, found.webui.ready, found.webui.state, found.webui.problem
         )
+    if not found.engine.ready:
+        console.print(f"Why: deploy diagnose {escape(inventory)}", soft_wrap=True)
 
 
 def _line(console: Console, what: str, url: str, ready: bool, more: str, problem: str | None) -> None:

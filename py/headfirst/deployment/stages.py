@@ -49,5 +49,5 @@ def run_stages(
             secrets=secrets,
         )
     if not result.ok:
-        raise to_error(result, host_access(cluster))
+        raise to_error(result, host_access(cluster), cluster.inventories[0])
     return result

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.live import explain
@@ -10,17 +11,21 @@ from headfirst.live.access import HostAccess
 from headfirst.run.events import Finding, HostFailed
 from headfirst.run.result import RunResult
 
+_ENGINE_STAGE = "engine"
 _AGAIN = "The same command takes the work up where it stopped."
 # Long results (a whole file's diff) have their reason near the front or in these keys.
 _TEXT_KEYS = ("module_stderr", "module_stdout", "stderr", "exception")
 
 
-def to_error(result: RunResult, access: Mapping[str, HostAccess] | None = None) -> HeadfirstError:
+def to_error(
+    result: RunResult, access: Mapping[str, HostAccess] | None = None, inventory: Path | str = "INVENTORY"
+) -> HeadfirstError:
     """The error for a `result` that is not ok; raise it.
 
-    `access` gives, per host, the SSH details that hints name. NotReadyError (exit 3): a host does not
-    answer, lacks sudo, Python or disk space, or the checks found errors. InputError (exit 2): a role was
-    given a wrong variable. HeadfirstError (exit 1): everything else, with the task and its message.
+    `access` gives, per host, the SSH details that hints name; commands in hints are for `inventory`.
+    NotReadyError (exit 3): a host does not answer, lacks sudo, Python or disk space, or the checks found
+    errors. InputError (exit 2): a role was given a wrong variable. HeadfirstError (exit 1): everything else,
+    with the task and its message.
     """
     log = f"Ansible's own output: {result.log_file}"
     if result.cancelled:
@@ -32,8 +37,13 @@ def to_error(result: RunResult, access: Mapping[str, HostAccess] | None = None) 
     if errors and result.failed:
         return _from_findings(errors, {one.host: one for one in result.silent}, known, log)
     if result.failed:
-        return _by_host(result.failed, known, log)
+        look = f"What all ranks say, by time: deploy diagnose {inventory}"
+        return _by_host(result.failed, known, f"{look}\n{log}" if _ranks_failed(result) else log)
     return HeadfirstError(result.ansible_error or "ansible-playbook ended without saying why", hint=log)
+
+
+def _ranks_failed(result: RunResult) -> bool:
+    return any(failure.stage == _ENGINE_STAGE for failure in result.failed)
 
 
 def _by_host(failures: Sequence[HostFailed], access: Mapping[str, HostAccess], log: str) -> HeadfirstError:
