@@ -58,10 +58,17 @@ def _odd(one: Difference, values: Mapping[str, str]) -> list[Finding]:
 
 
 def _clocks(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> list[Finding]:
-    """Clocks that are near the controller's, each on its side, and far from each other."""
-    if len(facts) < 2:
+    """Clocks that are near the controller's, each on its side, and far from each other.
+
+    One that is far from the controller's is a finding already, and would make its peers look wrong.
+    """
+    skews = {
+        host: known["clock_skew_s"]
+        for host, known in facts.items()
+        if abs(known["clock_skew_s"]) <= limits[host]["max_clock_skew_s"]
+    }
+    if len(skews) < 2:
         return []
-    skews = {host: known["clock_skew_s"] for host, known in facts.items()}
     middle = statistics.median(skews.values())
     return [
         finding(

@@ -8,8 +8,9 @@ from typing import Any
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Facts, Limits, rule
 
-# Kinds of interfaces that lead to containers or machines on the same host, or into an overlay.
-INSIDE = {"bridge", "veth", "tun", "vxlan", "dummy", "macvlan", "ipvlan"}
+# Kinds of interfaces that lead to containers or machines on the same host, or into an overlay. veth is none:
+# on the host it holds no address, and inside a container it is the way out.
+INSIDE = {"bridge", "tun", "vxlan", "dummy", "macvlan", "ipvlan"}
 
 
 @rule(

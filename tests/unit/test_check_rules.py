@@ -104,7 +104,7 @@ DIFFERENT = {
         "files": {f"{HCA}/fw_ver": "20.31.1014"},
     },
     "rdma-differs": {"files": {f"{HCA}/ports/1/state": "1: DOWN"}},
-    "clock-differs": {"live": {"clock_skew_s": 61.0}},
+    "clock-differs": {"live": {"clock_skew_s": -59.8}},
 }
 
 
@@ -140,6 +140,17 @@ def test_what_a_role_is_about_to_mend_is_a_warning(
     (found,) = check_findings.findings({"node1": {"host": known}}, {"node1": asked})
     assert found["severity"] == severity
     assert ("nvidia_driver" in found["fix"]) == (name != "secure-boot")
+
+
+def test_a_clock_that_is_wrong_makes_no_other_wrong(tmp_path: Path) -> None:
+    known = {name: facts("cpu-only", tmp_path / name) for name in ("a", "b")}
+    known["b"]["clock_skew_s"] = -90.0
+    asked = limits("cpu-only", known["a"])
+    found = check_findings.findings(
+        {name: {"host": one} for name, one in known.items()},
+        {name: asked | {"address": f"10.0.0.{n}"} for n, name in enumerate(known)},
+    )
+    assert [(one["id"], one["host"]) for one in found if one["id"].startswith("clock")] == [("clock", "b")]
 
 
 def test_drivers_are_compared(tmp_path: Path) -> None:
@@ -183,6 +194,11 @@ def test_ubuntu_is_fit(fit: dict[str, Any], system: str) -> None:
 )
 def test_each_fault_is_found_alone(fit: dict[str, Any], changed: dict[str, Any], expected: str) -> None:
     assert found_in(fit | changed, limits("cpu-only", fit)) == [expected]
+
+
+def test_the_way_out_of_a_container_is_fine(fit: dict[str, Any]) -> None:
+    inside = [nic | {"kind": "veth"} for nic in fit["nics"]]
+    assert found_in(fit | {"nics": inside}, limits("cpu-only", fit)) == []
 
 
 def test_weights_that_are_there_already_count_as_space(fit: dict[str, Any]) -> None:

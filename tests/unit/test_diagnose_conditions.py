@@ -84,6 +84,38 @@ def test_gpus_that_only_spin(memory: str, expected: str | None) -> None:
     assert rule(node(0, container(0, JOINED), gpus=gpus)) == expected
 
 
+CAPTURE = "[2026-01-01 10:01:09 TP0] Capture cuda graph begin. This can take up to several minutes."
+CAPTURED = "[2026-01-01 10:05:09 TP0] Capture cuda graph end. Time elapsed: 1334.00 s."
+
+
+@pytest.mark.parametrize(
+    ("flag", "log", "expected"),
+    [
+        ("--enable-torch-compile", {20.0: CAPTURE}, "compiling"),
+        ("--enable-torch-compile", {20.0: CAPTURE, 60.0: CAPTURED}, None),
+        ("--enable-torch-compile", {580.0: CAPTURE}, None),
+        ("--enable-metrics", {20.0: CAPTURE}, None),
+    ],
+)
+def test_compiling_that_takes_its_time(flag: str, log: dict[float, str], expected: str | None) -> None:
+    head = container(0, {**JOINED, **log}, argv=(*ARGV, "--node-rank", "0", flag))
+    assert rule(node(0, head)) == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "cards", "count"),
+    [
+        ("2.21.5+cuda12.4", ("mlx5_0",), 1),
+        ("2.21.5+cuda12.4", (), 0),
+        ("2.27.7+cuda12.9", ("mlx5_0",), 0),
+    ],
+)
+def test_an_nccl_without_peer_memory(version: str, cards: tuple[str, ...], count: int) -> None:
+    log = {1.0: f"NCCL version {version}"}
+    notes = diagnose([node(0, container(0, log), hcas=cards, health=SERVES)]).notes
+    assert [note.rule for note in notes] == ["nccl-old"] * count
+
+
 def test_up_but_generating_nothing() -> None:
     log = {**JOINED, 60.0: "The server is fired up and ready to roll!"}
     found = diagnose([node(0, container(0, log), health=Answer(0, "timed out"))]).decisive

@@ -13,7 +13,11 @@ from headfirst.diagnose.types import Container, Event, Node
 HANG_S = 60.0
 # What `deploy up` gives to one rank and not to another.
 _OWN_FLAGS = {"--node-rank", "--host", "--config", "--dist-init-addr"}
+_COMPILE = "--enable-torch-compile"
 _NCCL_VERSION = re.compile(r"NCCL version (\d[\w.+]*)")
+# Up to 2.22.3 NCCL looked for the peer memory of an older module only.
+_PEERMEM_NCCL = (2, 23)
+_CAPTURE = re.compile(r"Capture .*(begin|end)")
 _BEGIN = re.compile(r"Init (torch distributed|parallel) begin")
 _END = re.compile(r"Init (torch distributed|parallel) ends")
 _READY = "fired up and ready"
@@ -34,6 +38,7 @@ def of_all(nodes: Sequence[Node], container_name: str) -> list[Event]:
         found += _unlike_the_first(there)
     for node, container in there:
         found += _hangs(node, container)
+        found += _old_nccl(node, container)
     return found
 
 
@@ -70,6 +75,8 @@ def _hangs(node: Node, container: Container) -> Iterator[Event]:
     if not container.running or died_at(node) is not None or not container.log:
         return
     last, silent = container.log[-1], node.now - container.log[-1].at
+    captures = [line for line in container.log if _CAPTURE.search(line.text)]
+    compiling = bool(captures) and " end" not in captures[-1].text and _COMPILE in container.argv
     begun = [line for line in container.log if _BEGIN.search(line.text)]
     joined = any(_END.search(line.text) for line in container.log)
     if begun and not joined and node.now - begun[0].at > HANG_S:
@@ -77,11 +84,20 @@ def _hangs(node: Node, container: Container) -> Iterator[Event]:
         name = "hang-after-nccl" if complete else "hang-rendezvous"
         seconds = f"{node.now - begun[0].at:.0f}"
         yield event(node, rules.conditions()[name], begun[0].at, [begun[0].text], seconds=seconds)
+    elif compiling and node.now - captures[-1].at > HANG_S:
+        line, seconds = captures[-1], f"{node.now - captures[-1].at:.0f}"
+        yield event(node, rules.conditions()["compiling"], line.at, [line.text], seconds=seconds)
     elif silent > HANG_S and node.gpus and all(_spins(gpu) for gpu in node.gpus):
         yield event(node, rules.conditions()["hang-collective"], last.at, [last.text])
     elif node.health and node.health.status != 200 and any(_READY in line.text for line in container.log):
         said = f"/health_generate: {node.health.status or 'no answer'} {node.health.text}"
         yield event(node, rules.conditions()["generate-hangs"], node.now, [said])
+
+
+def _old_nccl(node: Node, container: Container) -> Iterator[Event]:
+    version = _nccl(container)
+    if node.hcas and version and tuple(int(part) for part in version.split(".")[:2]) < _PEERMEM_NCCL:
+        yield _on(node, container, "nccl-old", mine=version)
 
 
 def _spins(gpu: dict[str, str]) -> bool:

@@ -1,0 +1,166 @@
+"""Faults made for real on two nodes: `deploy check` names each with its host and its rule, and no other."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from bare_nodes import BareNodes, bare_nodes
+from readme_lab import deploy
+
+pytestmark = pytest.mark.lab
+
+INVENTORY = """\
+[head]
+node1 ansible_host={head} {head_more}
+
+[workers]
+node2 ansible_host={worker} {worker_more}
+
+[all:vars]
+engine_device=cpu
+model_source=huggingface
+model=Qwen/Qwen3-0.6B
+{login}
+{more}
+"""
+# Fixture: a Python whose clock is 90 s behind, for one process; the kernel's clock is this machine's too.
+LATE_PYTHON = """\
+mkdir -p /opt/late
+cat >/opt/late/sitecustomize.py <<'END'
+import time
+right = time.time
+time.time = lambda: right() - 90
+END
+printf '#!/bin/sh\\nPYTHONPATH=/opt/late exec python3 "$@"\\n' >/opt/late/python
+chmod +x /opt/late/python
+"""
+ANSIBLE_PYTHON = "ansible_python_interpreter=/opt/late/python"
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareNodes]:
+    with bare_nodes("test-faults", "10.213.96", 2, tmp_path_factory.mktemp("lab")) as found:
+        yield found
+
+
+def on_node(node: str, command: str) -> None:
+    subprocess.run(["docker", "exec", f"headfirst-test-faults-{node}", "sh", "-c", command], check=True)
+
+
+@contextmanager
+def broken(node: str, command: str, mend: str) -> Iterator[None]:
+    on_node(node, command)
+    try:
+        yield
+    finally:
+        on_node(node, mend)
+
+
+@contextmanager
+def firewall(node: str, rule: str) -> Iterator[None]:
+    """A rule in the node's network namespace, by this machine's iptables: a bare node has none."""
+    inspect = ["docker", "inspect", "--format", "{{.State.Pid}}", f"headfirst-test-faults-{node}"]
+    pid = subprocess.run(inspect, capture_output=True, text=True, check=True).stdout.strip()
+    iptables = ["nsenter", "--net", "--target", pid, "iptables"]
+    subprocess.run([*iptables, "--insert", "INPUT", *rule.split()], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run([*iptables, "--delete", "INPUT", *rule.split()], check=True)
+
+
+def write(nodes: BareNodes, folder: Path, more: str = "", head_more: str = "", worker_more: str = "") -> Path:
+    head, worker = nodes.addresses
+    text = INVENTORY.format(
+        head=head, worker=worker, login=nodes.login, more=more, head_more=head_more, worker_more=worker_more
+    )
+    (folder / "mine.ini").write_text(text)
+    return folder / "mine.ini"
+
+
+def check(inventory: Path) -> tuple[int, set[tuple[str, str]], str]:
+    """Exit code, (host, rule) of each finding, and all that they say."""
+    done = deploy("check", inventory=inventory, options=["--json"])
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    found = [one for event in events for one in event.get("findings", [])]
+    assert found or done.returncode == 0, done.stdout + done.stderr
+    said = "\n".join(f"{one['host']}: {one['what']}" for one in found)
+    return done.returncode, {(one["host"], one["id"]) for one in found}, said
+
+
+def test_a_firewall_between_two_nodes(nodes: BareNodes, tmp_path: Path) -> None:
+    head, worker = nodes.addresses
+    with firewall("node2", f"--protocol tcp --syn --source {head} ! --dport 22 --jump DROP"):
+        code, found, said = check(write(nodes, tmp_path))
+    assert (code, found) == (3, {("node1", "firewall")})
+    assert f"{worker} answers, but not at port 5000" in said
+
+
+def test_a_node_that_is_cut_off_from_the_other(nodes: BareNodes, tmp_path: Path) -> None:
+    head, worker = nodes.addresses
+    with firewall("node1", f"--source {worker} --jump DROP"):
+        code, found, said = check(write(nodes, tmp_path))
+    assert (code, found) == (3, {("node1", "peer"), ("node2", "peer")})
+    assert f"node2: no answer from its peer {head}" in said
+
+
+def test_different_mtus(nodes: BareNodes, tmp_path: Path) -> None:
+    with broken("node2", "ip link set dev eth0 mtu 1400", "ip link set dev eth0 mtu 1500"):
+        code, found, said = check(write(nodes, tmp_path))
+    assert (code, found) == (3, {("node2", "mtu-differs")})
+    assert "1400" in said and "1500" in said
+
+
+@pytest.fixture
+def wrong_interface_first(nodes: BareNodes) -> Iterator[None]:
+    """An interface that leads nowhere comes before the right one on node2, by name and by number."""
+    make = "ip link add aaa0 index 2 type bridge && ip address add 192.0.2.9/24 dev aaa0"
+    with broken("node2", f"{make} && ip link set aaa0 up", "ip link delete aaa0"):
+        yield
+
+
+def test_a_wrong_interface_first_in_the_list(
+    nodes: BareNodes, tmp_path: Path, wrong_interface_first: None
+) -> None:
+    plan = deploy("plan", inventory=write(nodes, tmp_path), options=["--probe", "--json"])
+    assert plan.returncode == 0, plan.stderr
+    assert [node["network"]["nic"] for node in json.loads(plan.stdout)["nodes"]] == ["eth0", "eth0"]
+
+    code, found, said = check(write(nodes, tmp_path, head_more="nic=eth0", worker_more="nic=aaa0"))
+    assert (code, found) == (1, {("node2", "nic-address")})
+    assert "is on eth0, and the ranks are told to use aaa0" in said
+
+
+def test_an_interface_that_only_one_node_has(
+    nodes: BareNodes, tmp_path: Path, wrong_interface_first: None
+) -> None:
+    code, found, said = check(write(nodes, tmp_path, "nic=aaa0"))
+    assert (code, found) == (3, {("node1", "nic-name"), ("node2", "nic-address")})
+    assert "node1: there is no interface aaa0" in said
+
+
+def test_what_is_wrong_with_a_node_alone(nodes: BareNodes, tmp_path: Path) -> None:
+    """A port in use, a clock that is behind, a full disk: all told at once."""
+    on_node("node2", LATE_PYTHON)
+    with (
+        broken(
+            "node1",
+            "mkdir -p /small && systemd-run --unit squatter python3 -m http.server 30000",
+            "systemctl stop squatter",
+        ),
+        broken("node2", "mkdir -p /small && mount -t tmpfs -o size=1m tmpfs /small", "umount /small"),
+    ):
+        code, found, said = check(write(nodes, tmp_path, "weights_dir=/small", worker_more=ANSIBLE_PYTHON))
+    assert (code, found) == (3, {("node1", "port"), ("node2", "clock"), ("node2", "disk")})
+    assert "port 30000 is in use by python3" in said
+    assert "90 s behind" in said or "89 s behind" in said
+    assert "free for /small" in said
+
+
+def test_nothing_is_wrong_any_more(nodes: BareNodes, tmp_path: Path) -> None:
+    assert check(write(nodes, tmp_path)) == (0, set(), "")

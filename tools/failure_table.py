@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Writes the ids of the rules into the table of docs/diagnose.md. `--check` only compares, for CI.
+
+A row is `| number | failure | checked | diagnosed | elsewhere, or why not |`; the third and the fourth column
+come from the rules, the others are written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils import (
+    check_cluster_rules,
+    check_differences,
+    check_findings,  # noqa: F401, registers all rules
+    check_rules,
+)
+from headfirst.diagnose import rules
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "diagnose.md"
+NUMBERS = range(1, 62)
+_ROW = re.compile(r"^\| (\d+) \|(.*\|.*\|.*\|.*)\|$", re.MULTILINE)
+_CHECKED, _DIAGNOSED, _ELSEWHERE = 1, 2, 3
+
+
+def main() -> int:
+    """Write the page, or with --check return 1 when it is not up to date."""
+    page = PAGE.read_text(encoding="utf-8")
+    for problem in (found := problems(page)):
+        print(f"{PAGE}: {problem}", file=sys.stderr)
+    if found:
+        return 1
+    right = written(page)
+    if "--check" not in sys.argv:
+        PAGE.write_text(right, encoding="utf-8")
+    elif right != page:
+        print(f"{PAGE} is not up to date: run tools/failure_table.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+def problems(page: str) -> list[str]:
+    """What only a person can mend: rows that are missing or double, or say nothing."""
+    numbers = [int(row[1]) for row in _ROW.finditer(page)]
+    found = [] if numbers == [*NUMBERS] else [f"the rows are {numbers}, not 1 to {NUMBERS[-1]}"]
+    unknown = sorted((checked().keys() | diagnosed().keys()) - {*NUMBERS})
+    found += [f"rules name failures that do not exist: {unknown}"] if unknown else []
+    for row in _ROW.finditer(written(page)):
+        cells = _cells(row[2])
+        if not cells[0] or not any(cells[1:]):
+            found.append(f"failure {row[1]} is neither checked nor diagnosed, and no reason is given")
+    return found
+
+
+def written(page: str) -> str:
+    """The page with the ids that the rules have."""
+    columns = {_CHECKED: checked(), _DIAGNOSED: diagnosed()}
+
+    def row(found: re.Match[str]) -> str:
+        cells = _cells(found[2])
+        for column, ids in columns.items():
+            cells[column] = ", ".join(f"`{id}`" for id in ids.get(int(found[1]), []))
+        return f"| {found[1]} | {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+
+    return _ROW.sub(row, page)
+
+
+def checked() -> dict[int, list[str]]:
+    """Number of a failure → rules of `deploy check`."""
+    named = [(rule.id, rule.failures) for rule in check_rules.RULES]
+    named += [(one.id, one.failures) for one in check_differences.DIFFERENCES]
+    return _by_number([*named, *check_cluster_rules.COMPARED.items()])
+
+
+def diagnosed() -> dict[int, list[str]]:
+    """Number of a failure → rules of `deploy diagnose`."""
+    known = [*rules.log_rules(), *rules.conditions().values()]
+    return _by_number((rule.id, rule.failures) for rule in known)
+
+
+def _by_number(named: Iterable[tuple[str, Iterable[int]]]) -> dict[int, list[str]]:
+    found = defaultdict(list)
+    for id, numbers in named:
+        for number in numbers:
+            found[number].append(id)
+    return found
+
+
+def _cells(text: str) -> list[str]:
+    return [cell.strip() for cell in text.split("|", _ELSEWHERE)]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
