@@ -94,6 +94,25 @@ def test_what_the_log_tells() -> None:
     assert (found.reports, found.recent, found.waits, found.most_running) == (26, 20, 1, 40)
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        # The guide's (0.4.4); as 0.5.23's sources format it with data-parallel attention and a draft model, and
+        # with two kinds of attention.
+        "Decode batch. #running-req: 233, #token: 370959, token usage: 0.82,"
+        " gen throughput (token/s): 4594.01, #queue-req: 317",
+        "[2026-02-01 10:00:00 DP3 TP3] Decode batch, #running-req: 233, #token: 370959, token usage: 0.82,"
+        " accept len: 2.70, accept rate: 0.68, cuda graph: True, gen throughput (token/s): 4594.01,"
+        " #queue-req: 317",
+        "[2026-11-21 10:00:00 TP0] Decode batch, #running-req: 233, full token usage: 0.82,"
+        " swa token usage: 0.41, cuda graph: True, gen throughput (token/s): 4594.01, #queue-req: 317",
+    ],
+)
+def test_reports_of_other_versions(line: str) -> None:
+    found = past(line)
+    assert (found.most_running, found.waits, found.reports) == (233, 1, 1)
+
+
 def test_ranks_that_write_the_same_line_are_counted_once() -> None:
     everybody = [RETRACTION.format(rank=rank) for rank in range(8)]
     other = lines(*[RETRACTION.format(rank=8 + rank) for rank in range(8)])
