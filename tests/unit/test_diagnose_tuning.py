@@ -97,8 +97,8 @@ def test_what_the_log_tells() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        # The guide's (0.4.4); as 0.5.23's sources format it with data-parallel attention and a draft model, and
-        # with two kinds of attention.
+        # The guide's (0.4.4); as 0.5.23's sources format it with data-parallel attention and a draft model,
+        # and with two kinds of attention.
         "Decode batch. #running-req: 233, #token: 370959, token usage: 0.82,"
         " gen throughput (token/s): 4594.01, #queue-req: 317",
         "[2026-02-01 10:00:00 DP3 TP3] Decode batch, #running-req: 233, #token: 370959, token usage: 0.82,"
