@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 from headfirst.cli import check
 from headfirst.cli.app import app
+from headfirst.deployment.comm_types import Comm, CommFinding, Pair, Row, Run
+from headfirst.errors import InputError
 from headfirst.run.events import Finding
 from headfirst.run.result import RunResult
 from typer.testing import CliRunner
@@ -26,3 +29,54 @@ def test_warnings_have_an_exit_code_of_their_own(
         done = CliRunner().invoke(app, ["check", str(inventory), *options])
         assert done.exit_code == code, done.output
         assert ("slow" in done.output) is (bool(findings) and options == ["--plain"])
+
+
+def talked(*severities: str) -> Comm:
+    row = Row(bytes=2**30, seconds=1.5, algbw=7e8, busbw=7e8, wrong=0, graph=False)
+    return Comm(
+        hosts=[],
+        pairs=[
+            Pair(
+                source="node1",
+                target="node2",
+                address="10.0.0.2",
+                port=40001,
+                rendezvous=False,
+                ok=True,
+                state="ok",
+                words="",
+            )
+        ],
+        rendezvous_held=False,
+        port=40001,
+        torch="2.9",
+        runs=[Run(backend="gloo", ranks=2, rows=[row], stopped="", link_gbit=10.0)],
+        errors=[],
+        nccl={},
+        findings=[
+            CommFinding(id="comm-slow", severity=severity, host="node1", what="[slow]", why="", fix="Look.")
+            for severity in severities
+        ],
+    )
+
+
+@pytest.mark.parametrize(("severities", "code"), [((), 0), (("warning",), 1), (("warning", "error"), 3)])
+def test_the_ranks_talk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, severities: tuple[str, ...], code: int
+) -> None:
+    monkeypatch.setattr(check, "talk", lambda *_: talked(*severities))
+    inventory = tmp_path / "cluster.ini"
+    inventory.write_text("")
+    done = CliRunner().invoke(app, ["check", str(inventory), "--comm", "--plain"])
+    assert done.exit_code == code, done.output
+    assert "1 of 1 connections made" in done.output
+    assert "1 GiB" in done.output
+    assert done.output.count("[slow]") == len(severities)
+    told = CliRunner().invoke(app, ["check", str(inventory), "--comm", "--json"])
+    assert told.exit_code == code
+    assert json.loads(told.output.splitlines()[-1])["runs"][0]["rows"][0]["bytes"] == 2**30
+
+
+def test_a_backend_is_only_for_the_talk(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["check", str(tmp_path), "--backend", "gloo"])
+    assert isinstance(done.exception, InputError)

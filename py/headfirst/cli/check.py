@@ -1,14 +1,21 @@
-"""`deploy check`: are the hosts ready?"""
+"""`deploy check`: are the hosts ready? And with --comm: do the ranks reach each other, and how fast?"""
 
 from __future__ import annotations
 
+import json
+from typing import Annotated
+
 import typer
+from rich.console import Console
 
 from headfirst.cli import options
+from headfirst.cli.comm_table import print_comm
 from headfirst.cli.reporting import choose_reporter, print_checked
 from headfirst.deployment.check import check
+from headfirst.deployment.comm import Backend
+from headfirst.deployment.comm import comm as talk
 from headfirst.deployment.options import RunOptions
-from headfirst.errors import HeadfirstError
+from headfirst.errors import HeadfirstError, InputError, NotReadyError
 
 EXAMPLE = "Example: deploy check inventories/a100x4.ini"
 
@@ -18,6 +25,17 @@ def run(
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
     limit: options.Limit = None,
+    comm: Annotated[
+        bool, typer.Option("--comm", help="Instead, let the ranks talk to each other in the engine's image.")
+    ] = False,
+    backend: Annotated[
+        Backend | None,
+        typer.Option(
+            "--backend",
+            help="With --comm: only this. Default: gloo, and nccl where GPUs serve.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -29,7 +47,23 @@ def run(
     run_options = RunOptions(
         options.inventories(inventory, inventory_option), extra_vars or [], limit, verbosity=verbose
     )
+    if backend and not comm:
+        raise InputError("--backend is for --comm", hint="deploy check INVENTORY --comm --backend gloo")
+    if comm:
+        _comm(run_options, backend, as_json=as_json, plain=plain)
+        return
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         result = check(run_options, reporter)
     if print_checked(result, as_json=as_json):
         raise typer.Exit(HeadfirstError.exit_code)
+
+
+def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, plain: bool) -> None:
+    with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        found = talk(run_options, reporter, backend)
+    if as_json:
+        print(json.dumps({"event": "comm", **found.model_dump()}))
+    else:
+        print_comm(found, Console(highlight=False, soft_wrap=True))
+    if found.findings:
+        raise typer.Exit((NotReadyError if found.failed else HeadfirstError).exit_code)

@@ -31,11 +31,28 @@ def run_stages(
     extra: Sequence[str] = (),
 ) -> RunResult:
     """Run `playbooks/<playbook>` with these variables per host. Raises HeadfirstError unless it ends well."""
+    result = try_stages(playbook, options, cluster, variables, reporter, secrets=secrets, extra=extra)
+    if not result.ok:
+        raise to_error(result, host_access(cluster), cluster.inventories[0])
+    return result
+
+
+def try_stages(
+    playbook: str,
+    options: RunOptions,
+    cluster: Cluster,
+    variables: HostVars,
+    reporter: Reporter,
+    *,
+    secrets: Sequence[str] = (),
+    extra: Sequence[str] = (),
+) -> RunResult:
+    """As run_stages, and the caller judges how it ended."""
     lab = lab_of(cluster)
     with tempfile.TemporaryDirectory(prefix="headfirst-") as folder:
         planned = Path(folder) / "plan.yml"
         inventory.write(planned, cluster, variables, lab_access(lab) if lab else None)
-        result = run_playbook(
+        return run_playbook(
             collection_root() / "playbooks" / playbook,
             [*cluster.inventories, planned],
             reporter=reporter,
@@ -48,6 +65,3 @@ def run_stages(
             verbosity=options.verbosity,
             secrets=secrets,
         )
-    if not result.ok:
-        raise to_error(result, host_access(cluster), cluster.inventories[0])
-    return result

@@ -1,0 +1,231 @@
+"""What the ranks' meeting and their all-reduces tell: a report for people and programs, and findings.
+
+`hosts` holds for each host rank, address, ports (random ones), rendezvous_port, link_gbit and rdma_gbit (0:
+not known), reach (module `reach`) and, once they have run, run (the program in roles/comm_check/files).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from typing import Any
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Finding, finding
+from ansible_collections.headfirst.serving.plugins.plugin_utils.comm_nccl import transport
+
+Hosts = Mapping[str, Mapping[str, Any]]
+GBIT = 1e9 / 8  # bytes a second
+# One thread copies gloo's bytes: no link beyond this is filled by it.
+GLOO_GBIT = 10.0
+# Shares of the link under which something is wrong: gloo on busy processors, NCCL over TCP, NCCL over RDMA.
+GLOO_SHARE, SOCKET_SHARE, RDMA_SHARE = 0.05, 0.2, 0.5
+# Payloads that fit into one packet of any MTU.
+SMALL = 512
+WORDS = {
+    "refused": "refused",
+    "dropped": "no answer, the packets are silently dropped",
+    "unreachable": "unreachable",
+    "stranger": "something else answers in its place",
+}
+
+
+def pairs(hosts: Hosts) -> list[dict[str, Any]]:
+    """Every try, but for ports that the target could not open.
+
+    {source, target, address, port, rendezvous, state, words, ok}
+    """
+    by_address = {known["address"]: host for host, known in hosts.items()}
+    found = []
+    for source, known in hosts.items():
+        for one in known["reach"]["reached"]:
+            target = by_address[one["address"]]
+            listening = hosts[target]["reach"]["listening"][str(one["port"])]
+            rendezvous = one["port"] == known["rendezvous_port"]
+            if listening != "open" and not rendezvous:
+                continue
+            # Where a service holds the rendezvous port, that somebody answers is proof enough.
+            ok = one["state"] == "ok" or (one["state"] == "stranger" and listening == "held")
+            found.append({"source": source, "target": target, "rendezvous": rendezvous, "ok": ok, **one})
+    return found
+
+
+def report(hosts: Hosts) -> dict[str, Any]:
+    """What was tried and measured: {hosts, pairs, rendezvous_held, port, runs, errors, nccl}.
+
+    `port` is one that all ranks reach on rank 0, for the collectives; 0 where ranks do not reach each other.
+    """
+    tried = pairs(hosts)
+    head = min(hosts, key=lambda host: hosts[host]["rank"])
+    opened = hosts[head]["reach"]["listening"]
+    usable = [port for port in hosts[head]["ports"] if opened.get(str(port)) == "open"]
+    met = all(one["ok"] for one in tried) and bool(usable)
+    runs = {host: known["run"] for host, known in hosts.items() if known.get("run")}
+    told = runs.get(head, {}).get("comm", {})
+    found = {
+        "hosts": [
+            {"host": host, **{key: known[key] for key in ("rank", "address", "link_gbit", "rdma_gbit")}}
+            for host, known in hosts.items()
+        ],
+        "pairs": tried,
+        "rendezvous_held": opened.get(str(hosts[head]["rendezvous_port"])) == "held",
+        "port": usable[0] if met else 0,
+        "torch": told.get("torch", ""),
+        "runs": told.get("runs", []),
+        "errors": sorted(_errors(runs), key=lambda one: (one["echo"], one["at"])),
+        "nccl": {host: transport(run["comm"]["nccl_log"]) for host, run in runs.items() if _has_nccl(run)},
+    }
+    found["runs"] = [{**run, "link_gbit": link(run, found)[0]} for run in found["runs"]]
+    return found
+
+
+def findings(hosts: Hosts) -> list[Finding]:
+    """What is wrong: ports that cannot be reached, all-reduces that fail, give wrong sums or are slow."""
+    found = report(hosts)
+    result = list(_unreached(found["pairs"], hosts))
+    if not found["port"] and not result:
+        head = found["hosts"][0]["host"]
+        what = f"none of the ports {_list(hosts[head]['ports'])} could be opened"
+        result.append(_error("comm-ports", head, what, "", "Run it again: other ports are chosen."))
+    result += _failed(found)
+    for run in found["runs"]:
+        result += _wrong(run, hosts)
+        result += _slow(run, found)
+    return result + list(_way(found))
+
+
+def _has_nccl(run: Mapping[str, Any]) -> bool:
+    return any(one["backend"] == "nccl" for one in run.get("comm", {}).get("runs", []))
+
+
+def _errors(runs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    for host, run in runs.items():
+        if "comm" in run:
+            yield from ({"host": host, **error} for error in run["comm"]["errors"])
+        else:  # the container did not start, or was ended
+            message = str(run.get("msg", "no word of it"))
+            yield {
+                "host": host,
+                "at": 0.0,
+                "doing": "its container started",
+                "message": message,
+                "fix": "",
+                "echo": False,
+            }
+
+
+def _unreached(tried: list[dict[str, Any]], hosts: Hosts) -> Iterator[Finding]:
+    """One finding for each direction of a pair and each way in which it fails."""
+    bad = [one for one in tried if not one["ok"]]
+
+    def kind(one: dict[str, Any]) -> tuple[str, str, str, str]:
+        return one["target"], one["source"], one["state"], one["words"]
+
+    for (target, source, state, words), group in groupby(sorted(bad, key=kind), key=kind):
+        ports = [one["port"] for one in group]
+        other = [one for one in tried if one["ok"] and (one["source"], one["target"]) == (source, target)]
+        how = f"{WORDS[state]}: {words}" if state == "unreachable" else WORDS[state]
+        rendezvous = hosts[target]["rendezvous_port"]
+        named = ", ".join(f"{port} (rendezvous)" if port == rendezvous else str(port) for port in ports)
+        yield _error(
+            "comm-reach",
+            target,
+            f"{source} ({hosts[source]['address']}) does not reach {target} ({hosts[target]['address']}) "
+            f"on port {named}: {how}"
+            + (f"; {_list([one['port'] for one in other])} can be reached" if other else ""),
+            "The ranks meet on the rendezvous port and then talk over ports that are chosen at run time.",
+            f"Let {target} take all TCP ports from {hosts[source]['address']}, and look between them: "
+            "nft list ruleset, iptables -S, firewall-cmd --list-all, the provider's security groups.",
+        )
+
+
+def _failed(found: dict[str, Any]) -> Iterator[Finding]:
+    if not found["errors"]:
+        return
+    first, *others = found["errors"]
+    fix = "Look at the message, and at GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME (deploy plan)."
+    sizes = [row["bytes"] for run in found["runs"] for row in run["rows"]]
+    if sizes and max(sizes) <= SMALL:
+        fix = "Small messages pass and larger ones do not: compare the MTUs (ping -M do -s 1472 PEER)."
+    yield _error(
+        "comm-failed",
+        first["host"],
+        f"the test ended while {first['doing']}: {first['message']}",
+        " ".join(
+            f"Then {one['host']}: {one['message'].splitlines()[0]}." for one in others[:3] if not one["echo"]
+        ),
+        first["fix"] or fix,
+    )
+
+
+def _wrong(run: dict[str, Any], hosts: Hosts) -> Iterator[Finding]:
+    bad = [row for row in run["rows"] if row["wrong"]]
+    if bad:
+        yield _error(
+            "comm-sums",
+            min(hosts, key=lambda host: hosts[host]["rank"]),
+            f"{run['backend']}: {bad[0]['wrong']} of {bad[0]['bytes'] // 4} sums are wrong",
+            "A model that is served over such a link answers nonsense.",
+            "Look for ECC errors (nvidia-smi -q -d ECC) and ACS; compare with engine_env NCCL_P2P_DISABLE=1.",
+        )
+
+
+def _slow(run: dict[str, Any], found: dict[str, Any]) -> Iterator[Finding]:
+    limit, share = link(run, found)
+    best = max((row["busbw"] for row in run["rows"]), default=0.0) / GBIT
+    # Small sizes measure the latency, not the link.
+    if limit and best and best < limit * share and max(row["bytes"] for row in run["rows"]) >= 2**20:
+        slowest = min(found["hosts"], key=lambda one: one["link_gbit"] or float("inf"))
+        yield finding(
+            "comm-slow",
+            "warning",
+            slowest["host"],
+            f"{run['backend']} comes to {best:.1f} Gbit/s, and the links can give {limit:.0f} Gbit/s",
+            "Every token waits for several all-reduces.",
+            "Look whether it is the fast interface (deploy plan), and for traffic and errors: ip -s link.",
+        )
+
+
+def link(run: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[float, float]:
+    """What the slowest host's links give a back-end, in Gbit/s (0: not known), and the share to expect."""
+    over_rdma = run["backend"] == "nccl" and all(way["rdma"] for way in found["nccl"].values())
+    key = "rdma_gbit" if over_rdma else "link_gbit"
+    known = [one[key] for one in found["hosts"]]
+    limit = min(known) if len(known) > 1 and all(known) else 0.0
+    if run["backend"] != "nccl":
+        return min(limit, GLOO_GBIT), GLOO_SHARE
+    return limit, RDMA_SHARE if over_rdma else SOCKET_SHARE
+
+
+def _way(found: dict[str, Any]) -> Iterator[Finding]:
+    """Whether NCCL took the RDMA devices that it was given, and GPU memory directly."""
+    for one in found["hosts"]:
+        way = found["nccl"].get(one["host"])
+        if way is None or not one["rdma_gbit"]:
+            continue
+        if way["socket"]:
+            yield finding(
+                "comm-rdma-unused",
+                "warning",
+                one["host"],
+                f"NCCL uses TCP ({way['socket']} channels NET/Socket), though the host has RDMA devices",
+                "Over TCP a large model may take hours to load and answers at a few tokens a second.",
+                "Look for /dev/infiniband and libibverbs in the container, and at NCCL_IB_HCA (deploy plan).",
+            )
+        elif way["rdma"] and way["direct"] < way["rdma"]:
+            why = f" ({way['disabled'][0]})" if way["disabled"] else ""
+            yield finding(
+                "comm-gdr",
+                "warning",
+                one["host"],
+                f"{way['rdma'] - way['direct']} of {way['rdma']} RDMA channels do without GPUDirect{why}",
+                "Without GPUDirect every byte passes through the host's memory on its way to the network.",
+                "modprobe nvidia_peermem, or use the open driver (DMA-BUF); look at the PCIe distances.",
+            )
+
+
+def _error(id: str, host: str, what: str, why: str, fix: str) -> Finding:
+    return finding(id, "error", host, what, why, fix)
+
+
+def _list(ports: list[int]) -> str:
+    return ", ".join(map(str, ports))
