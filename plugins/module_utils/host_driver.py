@@ -7,10 +7,14 @@ import typing as t
 
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
+# What NVIDIA's packages, and Debian's, call the kernel module's file.
+MODULE_FILES = ("nvidia", "nvidia-current", "nvidia-current-open")
 MODULES = ("nvidia", "nvidia_peermem", "nouveau", "ib_uverbs", "ib_core", "mlx5_ib")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+# All that comes with a driver's version; the container toolkit and the prebuilt modules of a kernel do not.
 PACKAGES = re.compile(
-    r"(nvidia-(driver|headless|dkms|fabricmanager|utils|kernel-(open|source|common))|cuda-drivers)"
+    r"nvidia-(driver(?!-pinning)|headless|dkms|open|kernel|utils|compute-utils|smi|firmware|persistenced|imex"
+    r"|fabricmanager)|libnvidia-(?!container)|libcuda1$|cuda-drivers"
 )
 AUTO_UPGRADES = "/etc/apt/apt.conf.d/20auto-upgrades"
 
@@ -22,7 +26,7 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
     return {
         "running": version(running),
         "open": "Open Kernel Module" in running,
-        "installed": source.run("modinfo", "-F", "version", "nvidia").strip(),
+        "installed": _installed(source),
         "modules": sorted(modules & set(MODULES)),
         "secure_boot": source.read_bytes(SECURE_BOOT)[4:] == b"\x01",  # four bytes of attributes come first
         "fabric_manager": version(source.run("nv-fabricmanager", "--version")),
@@ -46,6 +50,11 @@ def unheld(listing: str, held: t.Set[str]) -> t.List[str]:
     lines = [line.split() for line in listing.splitlines()]
     installed = [words[1] for words in lines if len(words) == 2 and words[0] == "ii"]
     return [name for name in installed if PACKAGES.match(name) and name not in held]
+
+
+def _installed(source: Source) -> str:
+    found = (source.run("modinfo", "-F", "version", name).strip() for name in MODULE_FILES)
+    return next(filter(None, found), "")
 
 
 def _holds(source: Source) -> t.Set[str]:

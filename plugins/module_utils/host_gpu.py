@@ -51,6 +51,7 @@ def _gpu(gpu: ElementTree.Element) -> t.Dict[str, t.Any]:
         "ecc_uncorrectable": sum(_number(gpu.findtext(f"ecc_errors/volatile/{name}", "")) for name in ECC),
         "remap_failure": gpu.findtext("remapped_rows/remapped_row_failure", "") == "Yes",
         "fabric": gpu.findtext("fabric/state", ""),
+        "persistence": gpu.findtext("persistence_mode", "") == "Enabled",
         "processes": [
             {
                 "pid": _number(process.findtext("pid", "")),
