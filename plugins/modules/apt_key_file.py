@@ -1,0 +1,111 @@
+#!/usr/bin/python
+"""Module: an apt repository's key on a node, accepted by its fingerprint alone. Standard library only."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: apt_key_file
+short_description: Fetch the signing key of an apt repository and accept it by its fingerprint
+version_added: 0.1.0
+description:
+  - Fetches a file of OpenPGP keys, and places it for C(Signed-By) when its only primary key has the
+    fingerprint.
+  - Needs no gpg. A file that is there with the right key is kept, and nothing is fetched.
+author: The Headfirst authors
+attributes:
+  check_mode:
+    description: Fetches nothing and says what it would do.
+    support: full
+options:
+  url:
+    description: Where the key is; http, https or file.
+    type: str
+    required: true
+  fingerprint:
+    description: Fingerprint of the primary key, 40 hexadecimal digits; spaces do not matter.
+    type: str
+    required: true
+  dest:
+    description: The file to write; the ending .asc tells apt that it is armoured, .gpg that it is not.
+    type: path
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Fetch the key of NVIDIA's CUDA repository
+  headfirst.serving.apt_key_file:
+    url: https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/3bf863cc.pub
+    fingerprint: EB69 3B30 35CD 5710 E231  E123 A4B4 6996 3BF8 63CC
+    dest: /etc/apt/keyrings/cuda.asc
+"""
+
+RETURN = r"""
+dest:
+  description: The file with the key.
+  type: str
+  returned: success
+"""
+
+import os
+import tempfile
+import typing as t
+import urllib.error
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.urls import open_url
+from ansible_collections.headfirst.serving.plugins.module_utils.openpgp import fingerprints
+
+LIMIT = 1 << 20
+TIMEOUT_S = 30
+
+
+def read(path: str) -> bytes:
+    """The file's bytes; empty when it is absent."""
+    if not os.path.exists(path):
+        return b""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def found(data: bytes) -> t.List[str]:
+    """Fingerprints of the primary keys; empty for what holds none."""
+    try:
+        return fingerprints(data)
+    except (ValueError, IndexError):
+        return []
+
+
+def main() -> None:
+    """Fetch, compare, place and exit."""
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "required": True},
+            "fingerprint": {"type": "str", "required": True},
+            "dest": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    url, dest = module.params["url"], module.params["dest"]
+    wanted = module.params["fingerprint"].replace(" ", "").upper()
+    changed = found(read(dest)) != [wanted]
+    if changed and not module.check_mode:
+        try:
+            data = open_url(url, timeout=TIMEOUT_S).read(LIMIT)
+        except (urllib.error.URLError, OSError) as error:
+            module.fail_json(msg=f"{url} cannot be fetched: {error}.")
+        keys = found(data)
+        if keys != [wanted]:
+            module.fail_json(
+                msg=f"{url} is signed for by {', '.join(keys) or 'no OpenPGP key'}, not by {wanted}. "
+                "Nothing was installed. If the repository's owner announced a new key, give its fingerprint."
+            )
+        os.makedirs(os.path.dirname(dest), mode=0o755, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=module.tmpdir, delete=False) as file:
+            file.write(data)
+        os.chmod(file.name, 0o644)
+        module.atomic_move(file.name, dest)
+    module.exit_json(changed=changed, dest=dest)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+#!/usr/bin/python
+"""Module: what role nvidia_driver must know of a host before it decides anything. Standard library only."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_driver_facts
+short_description: Look at a host's NVIDIA GPUs, at their driver and at what belongs to it
+version_added: 0.1.0
+description:
+  - Reads sysfs and procfs, asks nvidia-smi, modinfo, dkms, dpkg and systemd, in one round trip.
+  - Changes nothing, and needs no driver.
+author: The Headfirst authors
+attributes:
+  check_mode:
+    description: Changes nothing, so check mode is the same.
+    support: full
+options:
+  pin_file:
+    description: apt preferences that name the version of the driver.
+    type: path
+    required: true
+  source_file:
+    description: The file of apt sources that is the role's own.
+    type: path
+    required: true
+  repository:
+    description: URI of a repository; whether another file of apt sources has it is told.
+    type: str
+    default: ""
+"""
+
+EXAMPLES = r"""
+- name: Look at the driver
+  headfirst.serving.nvidia_driver_facts:
+    pin_file: /etc/apt/preferences.d/headfirst-nvidia-driver
+    source_file: /etc/apt/sources.list.d/headfirst-nvidia-driver.sources
+"""
+
+RETURN = r"""
+host:
+  description:
+    - Always os, os_version, architecture, kernel, gpus_on_pci (addresses), nvswitches (how many),
+      open_possible and open_needed (whether the open kernel module can drive all GPUs, and whether only it
+      can), state, pinned (the version in pin_file) and repository_known.
+    - state is no-gpu; absent (no driver); unbuilt (its sources are there, no module for this kernel);
+      unloaded; outdated (another version is running than is installed); faulty (nvidia-smi does not list
+      every GPU); works.
+    - Where there is a GPU also driver (as of host_facts), nouveau (it holds a GPU), smi_error, gpus_listed,
+      persistence, dkms, dkms_ready, headers (those of the running kernel), key_enrolled (with Secure Boot),
+      services and faults (sentences; empty when all is well).
+  type: dict
+  returned: always
+"""
+
+import glob
+import re
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_driver
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
+APT_SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
+
+
+def repository_known(source: Source, repository: str, own: str) -> bool:
+    """Whether a file of apt sources that is not ours has the repository."""
+    paths = [path for pattern in APT_SOURCES for path in glob.glob(pattern) if path != own]
+    lines = [line for path in paths for line in source.read(path).splitlines()]
+    uri = re.compile(re.escape(repository.rstrip("/")) + r"/?(\s|$)")
+    return bool(repository) and any(uri.search(line) for line in lines if not line.lstrip().startswith("#"))
+
+
+def main() -> None:
+    """Look and exit."""
+    module = AnsibleModule(
+        argument_spec={
+            "pin_file": {"type": "path", "required": True},
+            "source_file": {"type": "path", "required": True},
+            "repository": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    source = Source()
+    host = nvidia_driver.gather(source)
+    pin = re.search(r"^Pin: version ([\d.]+)-", source.read(module.params["pin_file"]), re.MULTILINE)
+    host["pinned"] = pin.group(1) if pin else ""
+    host["repository_known"] = repository_known(
+        source, module.params["repository"], module.params["source_file"]
+    )
+    module.exit_json(changed=False, host=host)
+
+
+if __name__ == "__main__":
+    main()
