@@ -13,6 +13,16 @@ from typing import Any
 from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Finding, finding
 from ansible_collections.headfirst.serving.plugins.plugin_utils.comm_nccl import transport
 
+# The ids of the findings, with the numbers of known failures in docs/diagnose.md.
+RULES: dict[str, tuple[int, ...]] = {
+    "comm-reach": (1, 2, 9),
+    "comm-ports": (),
+    "comm-failed": (2, 12, 13, 14, 18),
+    "comm-sums": (),
+    "comm-slow": (16, 20, 21, 23, 56),
+    "comm-rdma-unused": (17,),
+    "comm-gdr": (15, 16),
+}
 Hosts = Mapping[str, Mapping[str, Any]]
 GBIT = 1e9 / 8  # bytes a second
 # One thread copies gloo's bytes: no link beyond this is filled by it.

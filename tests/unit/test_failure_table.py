@@ -8,7 +8,11 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.plugin_utils import check_cluster_rules, check_rules
+from ansible_collections.headfirst.serving.plugins.plugin_utils import (
+    check_cluster_rules,
+    check_rules,
+    comm_rules,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "diagnose.md").read_text()
@@ -70,3 +74,8 @@ def test_what_compares_hosts_is_what_the_table_knows() -> None:
     facts = {name: {"hostname": "one", "architecture": name} for name in ("a", "b")}
     found = check_cluster_rules.compare(facts, dict.fromkeys(facts, "10.0.0.1"))
     assert {one["id"] for one in found} == check_cluster_rules.COMPARED.keys()
+
+
+def test_what_traffic_tells_is_what_the_table_knows() -> None:
+    source = Path(comm_rules.__file__).read_text().split("Hosts = ", 1)[1]
+    assert set(re.findall(r'"(comm-[a-z-]+)"', source)) == comm_rules.RULES.keys()
