@@ -1,0 +1,76 @@
+#!/usr/bin/python
+"""Module: what role nvidia_container_toolkit must know of a host, in one round. Standard library only."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: nvidia_container_toolkit_facts
+short_description: Look at a host's GPUs, its container toolkit, its Docker Engine and its CDI specification
+version_added: 0.1.0
+description:
+  - Reads sysfs, dpkg, apt's sources, daemon.json and the Docker Engine in one round trip. Changes nothing.
+author: The Headfirst authors
+attributes:
+  check_mode:
+    description: Changes nothing, so check mode is the same.
+    support: full
+options:
+  version:
+    description: The version that the packages shall have; empty is any.
+    type: str
+    default: ""
+  repository:
+    description: URI of an apt repository; whether another file of apt sources has it is told.
+    type: str
+    default: ""
+  own_source:
+    description: The file of apt sources that is the role's own.
+    type: path
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Look at the toolkit
+  headfirst.serving.nvidia_container_toolkit_facts:
+    version: 1.19.1
+    own_source: /etc/apt/sources.list.d/headfirst-nvidia-container-toolkit.sources
+"""
+
+RETURN = r"""
+host:
+  description:
+    - Always os (like debian), gpus (how many there are on PCI) and todo (of packages, hold, runtime, links
+      and cdi, what is left to do; empty where there is no GPU).
+    - Where there is a GPU also driver (the running one's version, or empty), packages (name to version),
+      held, repository_known, links (whether /dev/char has those that systemd's cgroups need, and keeps them).
+    - engine has answers, containers (how many are running), cgroup_driver, live_restore, configured and
+      running (the runtime nvidia in daemon.json, and in the process) and stale (older than the toolkit).
+    - cdi has units (those of the toolkit's own refresh), enabled and specs (the text of the specifications).
+  type: dict
+  returned: always
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_container_toolkit
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
+
+def main() -> None:
+    """Look and exit."""
+    module = AnsibleModule(
+        argument_spec={
+            "version": {"type": "str", "default": ""},
+            "repository": {"type": "str", "default": ""},
+            "own_source": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    asked = module.params
+    host = nvidia_container_toolkit.gather(
+        Source(), asked["version"], asked["repository"], asked["own_source"]
+    )
+    module.exit_json(changed=False, host=host)
+
+
+if __name__ == "__main__":
+    main()
