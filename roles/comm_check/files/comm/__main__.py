@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -34,16 +35,7 @@ def main() -> None:
     errors = [one["error"] for one in found if one.get("error")]
     for one, rank in zip(found, ranks, strict=True):
         if not one:
-            said = "it did not come to an end" if late else f"it ended with {rank.returncode}"
-            errors.append(
-                {
-                    "at": time.time(),
-                    "doing": "nothing that it told",
-                    "message": said,
-                    "fix": "",
-                    "echo": False,
-                }
-            )
+            errors.append(_silent(rank.returncode, late=late))
     result = {
         "runs": found[0].get("runs", []),
         "torch": found[0].get("torch", ""),
@@ -51,6 +43,16 @@ def main() -> None:
         "errors": errors,
     }
     _write(Path(os.environ["HEADFIRST_RESULT_FILE"]), {"comm": result})
+
+
+def _silent(code: int, *, late: bool) -> dict[str, Any]:
+    """A rank that left no word of its own."""
+    said = f"a rank ended with {code}"
+    if late:
+        said = "a rank did not come to an end"
+    elif code == -signal.SIGKILL:
+        said = "a rank was killed; dmesg tells whether the memory ran out"
+    return {"at": time.time(), "doing": "all-reduces were made", "message": said, "fix": "", "echo": False}
 
 
 def _options() -> argparse.Namespace:

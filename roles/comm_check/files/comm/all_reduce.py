@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,12 @@ PATTERN = 251
 MEASURE_S = 0.5  # for each size, but at least one all-reduce and at most MANY
 MANY = 50
 GRAPH_BYTES = 2**20
+BLOCK = 2**16  # lines of the pattern
+# The memory limit, in cgroups v1 (with those above it) and v2.
+LIMITS = (
+    (Path("/sys/fs/cgroup/memory/memory.stat"), r"hierarchical_memory_limit (\d+)"),
+    (Path("/sys/fs/cgroup/memory.max"), r"^(\d+)"),
+)
 # Less than this free on a GPU is no room for a context, NCCL's buffers and the tensor.
 GPU_ROOM = 4 * 2**30
 
@@ -34,8 +41,8 @@ def measure(rank: Rank, backend: str, run: dict[str, Any]) -> None:
     for number, size in enumerate(SIZES):
         text = _text(size)
         rank.progress(number, len(SIZES), f"{backend} {text}")
-        if size > room / 4:
-            run["stopped"] = f"{text} needs {_text(4 * size)} of free memory on every rank"
+        if 2 * size > room:
+            run["stopped"] = f"{text} needs {_text(2 * size)} of free memory for every rank"
             return
         left = rank.options["seconds"] - _agree(time.monotonic() - begin, device)
         # One all-reduce to check, one to time.
@@ -133,8 +140,9 @@ def _fill(tensor: torch.Tensor, factor: int) -> None:
 def _wrong(tensor: torch.Tensor, factor: int) -> int:
     """How many numbers are not what the ranks' sum must be."""
     numbers, lines, rest = _pattern(tensor)
-    bad = (lines != numbers * factor).sum() + (rest != numbers[: rest.numel()] * factor).sum()
-    return int(bad.item())
+    bad = int(torch.count_nonzero(rest != numbers[: rest.numel()] * factor))
+    # A mask of the whole tensor would take as much memory again.
+    return bad + sum(int(torch.count_nonzero(part != numbers * factor)) for part in lines.split(BLOCK))
 
 
 def _room(rank: Rank, device: torch.device) -> float:
@@ -142,9 +150,7 @@ def _room(rank: Rank, device: torch.device) -> float:
     if device.type == "cuda":
         free = float(torch.cuda.mem_get_info(device)[0])
     else:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-        available = next(line for line in lines if line.startswith("MemAvailable:"))
-        free = int(available.split()[1]) * 1024 / rank.options["ranks_per_node"]
+        free = _free_memory() / rank.options["ranks_per_node"]
     least = -_agree(-free, device)
     if device.type == "cuda" and least < GPU_ROOM:
         raise Refused(
@@ -152,6 +158,16 @@ def _room(rank: Rank, device: torch.device) -> float:
             "The engine's ranks run there, or others: deploy down, or test with --backend gloo alone.",
         )
     return least
+
+
+def _free_memory() -> float:
+    """Bytes; half of a limit that holds for this container, for others may live under the same one."""
+    found = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
+    known = [float(found[1]) * 1024] if found else []
+    for name, pattern in LIMITS:
+        if name.exists() and (found := re.search(pattern, name.read_text())):
+            known.append(float(found[1]) / 2)
+    return min(known)
 
 
 def _text(size: int) -> str:
