@@ -101,6 +101,7 @@ def test_a_worker_that_never_comes(service: Service, cut_rendezvous: None) -> No
     # Imports take up to a minute and a half on two busy cores.
     assert time.monotonic() - begin < 240
     assert not any(running(node) for node in NODES)
+    assert diagnosis()["decisive"]["rule"] in ("rank-missing", "head-unreachable")
 
 
 def test_an_argument_that_only_the_engine_refuses(service: Service) -> None:
@@ -109,6 +110,9 @@ def test_an_argument_that_only_the_engine_refuses(service: Service) -> None:
     assert "Rank " in done.stderr
     assert "  | " in done.stderr
     assert not any(running(node) for node in NODES)
+    first = diagnosis()["decisive"]
+    assert first["source"] == "engine's log"
+    assert first["lines"]
 
 
 def test_what_failed_is_taken_up(service: Service) -> None:
