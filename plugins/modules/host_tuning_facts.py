@@ -1,0 +1,117 @@
+#!/usr/bin/python
+"""Module: what role host_tuning must know of a host before it decides anything. Standard library only."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: host_tuning_facts
+short_description: Look at a host's limits, clock, names, packet filters and PCI access control
+version_added: 0.1.0
+description:
+  - Tells in one round what of the work of role host_tuning is done already. Changes nothing.
+author: The Headfirst authors
+attributes:
+  check_mode:
+    description: Changes nothing, so check mode is the same.
+    support: full
+options:
+  files:
+    description: The role's files and the text that each should hold; an empty text stands for no file.
+    type: dict
+    default: {}
+  memlock:
+    description: Limit of locked memory in KiB, or C(unlimited), that root shall be able to set.
+    type: str
+    default: unlimited
+  nofile:
+    description: Limit of open files that root shall be able to set.
+    type: int
+    default: 1048576
+  peers:
+    description: Addresses and networks that may reach every port.
+    type: list
+    elements: str
+    default: []
+  closed_ports:
+    description: TCP ports, like C(30000) or C(32768-60999), that nobody else may reach.
+    type: list
+    elements: str
+    default: []
+  open_port:
+    description: A port that must not be among C(closed_ports), because Ansible comes in by it.
+    type: int
+    default: 22
+  hosts:
+    description: Names and the addresses that they must have.
+    type: dict
+    default: {}
+"""
+
+EXAMPLES = r"""
+- name: Look at the host
+  headfirst.serving.host_tuning_facts:
+    peers: [192.0.2.12]
+    closed_ports: ["5000", 32768-60999]
+"""
+
+RETURN = r"""
+tuning:
+  description:
+    - Keys outdated (paths of files), limits_refused, upgrades (unattended-upgrades is there), clock (service,
+      running, refused), hosts (present, needed), acs_bridges and translated (PCI addresses).
+    - Of the packet filters nft (it is installed), firewall (the role's service runs), digest (of the role's
+      rules in the kernel), ufw and firewalld (active, missing, surplus), dropping (chains of nftables).
+  type: dict
+  returned: always
+"""
+
+import shutil
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils import host_firewall, host_tuning
+from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+
+FIREWALL = "headfirst-firewall"
+
+
+def main() -> None:
+    """Look and exit."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {"type": "dict", "default": {}},
+            "memlock": {"type": "str", "default": "unlimited"},
+            "nofile": {"type": "int", "default": 1048576},
+            "peers": {"type": "list", "elements": "str", "default": []},
+            "closed_ports": {"type": "list", "elements": "str", "default": []},
+            "open_port": {"type": "int", "default": 22},
+            "hosts": {"type": "dict", "default": {}},
+        },
+        supports_check_mode=True,
+    )
+    asked, source = module.params, Source()
+    try:
+        peers = host_firewall.normal_peers(asked["peers"])
+        ports = host_firewall.normal_ports(asked["closed_ports"])
+    except ValueError as error:
+        module.fail_json(msg=f"host_tuning_peers or host_tuning_closed_ports: {error}.")
+    if any(low <= asked["open_port"] <= high for low, high in ports):
+        module.fail_json(
+            msg=f"host_tuning_closed_ports holds port {asked['open_port']}, by which Ansible comes in."
+        )
+    units = host_tuning.units(source, *host_tuning.CLOCKS, FIREWALL)
+    tuning = {
+        "outdated": host_tuning.outdated(source, asked["files"]),
+        "limits_refused": host_tuning.limits_refused(source, asked["memlock"], asked["nofile"]),
+        "upgrades": shutil.which("unattended-upgrade") is not None,
+        "clock": host_tuning.clock(units),
+        "hosts": host_tuning.hosts(source, asked["hosts"]),
+        "nft": shutil.which("nft", path="/usr/sbin:/sbin") is not None,
+        "firewall": host_tuning.keeps_running(units.get(FIREWALL, {})),
+    }
+    tuning.update(host_tuning.peer_to_peer(source))
+    tuning.update(host_firewall.gather(source, peers))
+    module.exit_json(changed=False, tuning=tuning)
+
+
+if __name__ == "__main__":
+    main()
