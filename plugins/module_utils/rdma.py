@@ -48,11 +48,12 @@ def gather(source: Source, packages: t.List[str], devices: t.List[str]) -> Found
         "modules": not set(facts["modules"]) <= loaded or not set(facts["modules"]) <= set(persistent),
         "peer_memory": facts["peer_memory"] and not (PEER_MODULE in loaded and PEER_MODULE in persistent),
     }
+    problems, spare = ports(hcas, devices)
     return {
         **facts,
         "todo": [what for what, is_left in left.items() if is_left],
-        "problems": [*_software(source), *ports(hcas, devices)],
-        "notes": _notes(driver, PEER_MODULE in loaded),
+        "problems": [*_software(source), *problems],
+        "notes": [*_notes(driver, PEER_MODULE in loaded), *spare],
         "reboot": _reboot(source),
     }
 
@@ -66,19 +67,26 @@ def modules(source: Source) -> t.Set[str]:
     }
 
 
-def ports(hcas: t.List[Found], devices: t.List[str]) -> t.List[str]:
-    """What keeps the devices from serving, one sentence each."""
+def ports(hcas: t.List[Found], devices: t.List[str]) -> t.Tuple[t.List[str], t.List[str]]:
+    """What keeps the devices from serving, one sentence each, and what is wrong with devices to spare.
+
+    Where none is named one that serves is enough: many machines have ports that nobody has connected.
+    """
     named = {hca["name"]: hca for hca in hcas}
     if not hcas:
-        return ["No driver has taken the RDMA cards (`lspci -k`, `dmesg | grep mlx5`)."]
+        return ["No driver has taken the RDMA cards (`lspci -k`, `dmesg | grep mlx5`)."], []
+    if not devices:
+        wrong = [_port_problems(hca) for hca in hcas]
+        said = [problem for problems in wrong for problem in problems]
+        return ([], said) if [] in wrong else (said, [])
     missing = [
         f"There is no RDMA device {name}; there are: {', '.join(named)}."
         for name in devices
         if name not in named
     ]
     return missing + [
-        problem for name in devices or named if name in named for problem in _port_problems(named[name])
-    ]
+        problem for name in devices if name in named for problem in _port_problems(named[name])
+    ], []
 
 
 def _port_problems(hca: Found) -> t.List[str]:

@@ -104,9 +104,13 @@ def test_what_is_wrong_with_a_port(tmp_path: Path, shape: str, files: dict[str, 
     assert says in problem
 
 
-def test_only_named_devices_must_be_active(tmp_path: Path) -> None:
+def test_named_devices_must_be_active_or_else_any(tmp_path: Path) -> None:
     down = {"/sys/devices/pci0000:bf/0000:bf:01.0/0000:c0:00.0/infiniband/mlx5_1/ports/1/state": "1: DOWN"}
-    assert look(tmp_path / "all", "hgx-h100-infiniband", files=down)["problems"]
+    named = look(tmp_path / "named", "hgx-h100-infiniband", ("mlx5_0", "mlx5_1"), files=down)
+    assert "No port of mlx5_1 is active" in named["problems"][0]
+    any_of_them = look(tmp_path / "any", "hgx-h100-infiniband", files=down)
+    assert not any_of_them["problems"]
+    assert "No port of mlx5_1 is active" in any_of_them["notes"][-1]
     some = look(tmp_path / "some", "hgx-h100-infiniband", ("mlx5_0", "mlx5_3"), files=down)
     assert not some["problems"]
 
