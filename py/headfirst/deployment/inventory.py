@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from headfirst.cluster.types import Cluster
+from headfirst.cluster.types import Cluster, Host
 from headfirst.lab.types import LabAccess
 
 
@@ -24,10 +24,29 @@ def write(
         "head": {"hosts": {cluster.head.name: {}}},
         "workers": {"hosts": {host.name: {} for host in cluster.workers}},
         "webui": {"hosts": {cluster.webui.name: {}}},
+        # Plays about devices go to these, so that other hosts skip no tasks one by one.
+        "headfirst_gpu": {"hosts": {host.name: {} for host in with_gpus(cluster)}},
+        "headfirst_rdma": {"hosts": {host.name: {} for host in with_rdma(cluster)}},
     }
     text = yaml.safe_dump({"all": {"hosts": hosts, "children": groups}}, sort_keys=False, width=4096)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
+
+
+def with_gpus(cluster: Cluster) -> tuple[Host, ...]:
+    """Hosts whose GPU drivers are ours to install."""
+    ours = cluster.settings.engine_device == "cuda" and cluster.settings.drivers == "install"
+    return cluster.ranks if ours else ()
+
+
+def with_rdma(cluster: Cluster) -> tuple[Host, ...]:
+    """Hosts whose RDMA is ours to set up: ranks on GPUs that have something to say to each other over it."""
+    hosts = with_gpus(cluster) if len(cluster.ranks) > 1 else ()
+    return tuple(host for host in hosts if host.hca != "none" and (host.hca or _has_hca(host)))
+
+
+def _has_hca(host: Host) -> bool:
+    return "rdma" in host.lacks or bool(host.network and host.network.hcas)
 
 
 def _lab_login(access: LabAccess) -> dict[str, Any]:

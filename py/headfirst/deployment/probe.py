@@ -40,7 +40,7 @@ def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
     result = run_stages(
         "probe.yml", RunOptions(cluster.inventories, extra_vars), cluster, variables, QuietReporter()
     )
-    probed = {host.name: _with_facts(host, result.stats.get(host.name, {})) for host in cluster.hosts}
+    probed = {host.name: with_facts(host, result.stats.get(host.name, {})) for host in cluster.hosts}
     return replace(
         cluster,
         head=probed[cluster.head.name],
@@ -49,7 +49,8 @@ def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
     )
 
 
-def _with_facts(host: Host, facts: dict[str, Any]) -> Host:
+def with_facts(host: Host, facts: dict[str, Any]) -> Host:
+    """The host with what module host_facts says of it, where the inventory is silent."""
     if not facts:  # left out with --limit
         return host
     gpus = facts["gpus"]

@@ -9,6 +9,7 @@ from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.artifacts import Artifacts, Tarball
 from headfirst.deployment.hub_access import hub_environment, hub_token
+from headfirst.deployment.inventory import with_gpus
 from headfirst.deployment.lab_nodes import NODE_SHARE
 from headfirst.plan.types import Node, Plan
 
@@ -22,6 +23,14 @@ def check_vars(cluster: Cluster, plan: Plan) -> HostVars:
     return {host.name: _check(cluster, plan, host) for host in cluster.hosts}
 
 
+def hardware_vars(cluster: Cluster, plan: Plan) -> HostVars:
+    """Variables per host for `playbooks/hardware.yml` alone."""
+    found = check_vars(cluster, plan)
+    for node, host in zip(plan.nodes, cluster.ranks, strict=True):
+        found[host.name] |= _host_tuning(cluster, host) | _drivers(cluster, node)
+    return found
+
+
 def stop_vars(cluster: Cluster) -> HostVars:
     """Variables per host for `playbooks/down.yml`: stopping needs the ranks and no plan."""
     ranks: HostVars = {host.name: {"engine_rank": rank} for rank, host in enumerate(cluster.ranks)}
@@ -30,7 +39,7 @@ def stop_vars(cluster: Cluster) -> HostVars:
 
 def role_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
     """Variables per host. They carry secrets: keep them out of logs and off disks that outlive a run."""
-    found = check_vars(cluster, plan)
+    found = hardware_vars(cluster, plan)
     for node in plan.nodes:
         found[node.host] |= (
             _engine_image(plan, files.engine)
@@ -49,7 +58,7 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     ports = (
         [plan.engine_port, *range(plan.dist_port, plan.dist_port + more + 1)] if host is cluster.head else []
     )
-    rank = next((_check_rank(plan, node, host) for node in plan.nodes if node.host == host.name), {})
+    rank = next((_check_rank(cluster, plan, node, host) for node in plan.nodes if node.host == host.name), {})
     return {
         "check_is_rank": is_rank,
         **rank,
@@ -62,7 +71,7 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     }
 
 
-def _check_rank(plan: Plan, node: Node, host: Host) -> dict[str, Any]:
+def _check_rank(cluster: Cluster, plan: Plan, node: Node, host: Host) -> dict[str, Any]:
     gpus = plan.device == "cuda"
     return {
         "check_images": [node.image],
@@ -70,12 +79,32 @@ def _check_rank(plan: Plan, node: Node, host: Host) -> dict[str, Any]:
         "check_min_cuda": engines.get(plan.engine).cuda(node.image) if gpus else "",
         # The containers have the host's IPC, hence its /dev/shm and not one of this size.
         "check_min_shm_gb": _gigabytes(node.shm_size) if gpus else 0,
+        "check_roles_to_come": ["nvidia_driver", "nvidia_container_toolkit", "rdma"]
+        if host in with_gpus(cluster)
+        else [],
+        "check_may_reboot": cluster.settings.allow_reboot,
         "check_open_peers": [peer.address for peer in cluster.ranks if peer is not host],
         "check_open_ports": [plan.dist_port],
         "check_engine_args": cluster.settings.engine_args,
         "check_nic": node.network.nic or "",
         "check_hca": node.network.hca or "",
         "check_ib_gid_index": -1 if node.network.ib_gid_index is None else node.network.ib_gid_index,
+    }
+
+
+def _host_tuning(cluster: Cluster, host: Host) -> dict[str, Any]:
+    return {
+        "host_tuning_hosts": {rank.name: rank.address for rank in cluster.ranks},
+        "host_tuning_peers": [peer.address for peer in cluster.hosts if peer is not host],
+    }
+
+
+def _drivers(cluster: Cluster, node: Node) -> dict[str, Any]:
+    hca = node.network.hca or ""
+    names = [] if hca.startswith("^") else [name.partition(":")[0] for name in hca.lstrip("=").split(",")]
+    return {
+        "nvidia_driver_allow_reboot": cluster.settings.allow_reboot,
+        "rdma_devices": [name for name in names if name],
     }
 
 

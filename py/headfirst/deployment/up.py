@@ -9,7 +9,7 @@ from typing import Any
 
 from headfirst.cluster.secrets import credentials_file, load_or_create
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import artifacts
+from headfirst.deployment import artifacts, hardware
 from headfirst.deployment.hub_access import hub_token
 from headfirst.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
 from headfirst.deployment.local_work import run_jobs
@@ -39,6 +39,10 @@ def up(options: RunOptions, reporter: Reporter) -> Outcome:
     """Carry out the whole plan. Raises HeadfirstError on the first failure; run it again to go on."""
     start = time.monotonic()
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    before: list[StageTime] = []
+    if hardware.comes_first(prepared.cluster):
+        before = hardware.make_ready(options, prepared.cluster, prepared.plan, reporter).stages
+        prepared = prepare(options.inventories, options.extra_vars, probe=True)
     cluster = prepared.cluster
     if prepared.plan.fit.fits is False:
         raise InputError(
@@ -50,7 +54,7 @@ def up(options: RunOptions, reporter: Reporter) -> Outcome:
     hidden = [*secrets.values(), hub_token(prepared.plan.weights.source)]
     variables = role_vars(cluster, prepared.plan, secrets, files)
     result = run_stages("up.yml", options, cluster, variables, reporter, secrets=hidden)
-    result = replace(result, stages=[*local, *result.stages], seconds=time.monotonic() - start)
+    result = replace(result, stages=[*before, *local, *result.stages], seconds=time.monotonic() - start)
     return Outcome(
         prepared.plan, result, credentials_file(cluster.name), Path(options.inventories[0]), options.check
     )

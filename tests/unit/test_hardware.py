@@ -1,0 +1,116 @@
+"""Servers whose devices no driver knows yet: what the probe says of them, and what `deploy up` does first."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.deployment import hardware, inventory
+from headfirst.deployment.probe import with_facts
+from headfirst.deployment.role_vars import check_vars
+from headfirst.model import catalogue
+from headfirst.plan.build import build
+from recorded_hosts import facts
+
+INVENTORY = """
+[head]
+node1 ansible_host=192.168.5.4
+[workers]
+node2 ansible_host=192.168.5.5
+[all:vars]
+model=deepseek-ai/DeepSeek-R1
+"""
+NO_GPU_DRIVER: dict[str, Any] = {
+    "files": {"/proc/driver/nvidia/version": None, "/proc/modules": ""},
+    "commands": {"nvidia-smi -q -x": ""},
+}
+
+
+def cluster(tmp_path: Path, changes: dict[str, Any] | None, more: str = "") -> Cluster:
+    """Two recorded HGX A100 that were asked."""
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    path = folder / "cluster.ini"
+    path.write_text(INVENTORY + more)
+    made = load([path])
+    head, worker = (
+        with_facts(host, facts("hgx-a100-roce", folder / host.name, changes=changes)) for host in made.ranks
+    )
+    return replace(made, head=head, webui=head, workers=(worker,))
+
+
+def without_rdma(made: Cluster) -> Cluster:
+    """The same hosts as they are before the modules of the RDMA devices are loaded."""
+    bare = [
+        replace(host, lacks=host.lacks | {"rdma"}, network=host.network.model_copy(update={"hcas": ()}))
+        for host in made.ranks
+        if host.network
+    ]
+    return replace(made, head=bare[0], webui=bare[0], workers=tuple(bare[1:]))
+
+
+def groups(made: Cluster, tmp_path: Path) -> dict[str, list[str]]:
+    """Hosts by group, as the playbooks will see them."""
+    inventory.write(tmp_path / "plan.yml", made, {}, None)
+    children = yaml.safe_load((tmp_path / "plan.yml").read_text())["all"]["children"]
+    return {name: list(group["hosts"]) for name, group in children.items()}
+
+
+def test_a_host_without_a_driver_has_gpus_of_an_unknown_kind(tmp_path: Path) -> None:
+    made = cluster(tmp_path, NO_GPU_DRIVER)
+    assert (made.head.gpus, made.head.gpu, made.head.lacks) == (8, None, {"nvidia_driver"})
+    assert hardware.comes_first(made)
+    assert not hardware.comes_first(cluster(tmp_path, NO_GPU_DRIVER, "drivers=keep\n"))
+
+
+def test_drivers_can_wait_where_the_inventory_says_what_they_would(tmp_path: Path) -> None:
+    assert not hardware.comes_first(cluster(tmp_path, NO_GPU_DRIVER, "gpu=A100-80G\ngpus=8\n"))
+
+
+def test_rdma_that_no_module_knows_comes_first_too(tmp_path: Path) -> None:
+    made = without_rdma(cluster(tmp_path, None))
+    assert hardware.comes_first(made)
+    assert not hardware.comes_first(replace(made, workers=()))
+    assert not hardware.comes_first(without_rdma(cluster(tmp_path, None, "hca=none\n")))
+
+
+def test_a_host_with_its_drivers_lacks_nothing(tmp_path: Path) -> None:
+    made = cluster(tmp_path, None)
+    assert made.head.lacks == frozenset()
+    assert not hardware.comes_first(made)
+
+
+@pytest.mark.parametrize(
+    ("more", "gpu", "rdma"),
+    [
+        ("", ["node1", "node2"], ["node1", "node2"]),
+        ("hca=none\n", ["node1", "node2"], []),
+        ("drivers=keep\n", [], []),
+        ("engine_device=cpu\n", [], []),
+    ],
+)
+def test_roles_for_devices_go_to_the_hosts_that_have_them(
+    tmp_path: Path, more: str, gpu: list[str], rdma: list[str]
+) -> None:
+    found = groups(cluster(tmp_path, None, more), tmp_path)
+    assert (found["headfirst_gpu"], found["headfirst_rdma"]) == (gpu, rdma)
+
+
+def test_a_plan_can_be_made_before_the_driver_so_that_the_check_can_run(tmp_path: Path) -> None:
+    made = cluster(tmp_path, NO_GPU_DRIVER)
+    plan = build(made, _described())
+    assert plan.fit.fits is None
+    asked = check_vars(made, plan)["node2"]
+    assert asked["check_roles_to_come"] == ["nvidia_driver", "nvidia_container_toolkit", "rdma"]
+    assert asked["check_gpus"] == 8
+
+
+def _described() -> Any:
+    found = catalogue.lookup("deepseek-ai/DeepSeek-R1", note="")
+    assert found is not None
+    return found
