@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import threading
 from collections.abc import Iterator, Sequence
@@ -38,7 +40,7 @@ class Channel:
         self._process = process
 
     def close(self) -> None:
-        self._process.kill()
+        os.killpg(self._process.pid, signal.SIGKILL)
 
 
 class Output:
@@ -74,7 +76,9 @@ class Connection:
         path = {"PATH": f"{self._folder}:/usr/bin:/bin:/usr/sbin"}
         pipe = subprocess.PIPE
         argv = ["sh", "-c", f"{(self._folder / 'profile').read_text()}{command}"]
-        process = subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env=path)
+        process = subprocess.Popen(
+            argv, stdin=pipe, stdout=pipe, stderr=pipe, env=path, start_new_session=True
+        )
         return Input(process.stdin), Output(process, process.stdout), Output(process, process.stderr)
 
 
