@@ -47,7 +47,8 @@ def main() -> None:
         try:
             print(f"first up on {nodes} nodes: {seconds(deploy, 'up', str(path), '--plain'):.0f} s")
             cluster = load([path])
-            inventory.write(login, cluster, {host.name: {} for host in cluster.hosts}, lab_access(required_lab(cluster)))
+            hosts: dict[str, dict[str, object]] = {host.name: {} for host in cluster.hosts}
+            inventory.write(login, cluster, hosts, lab_access(required_lab(cluster)))
             setup = [str(BIN / "ansible"), "all", "-i", str(path), "-i", str(login), "-m", "setup"]
             rounds = [(seconds(deploy, "up", str(path), "--plain"), seconds(*setup)) for _ in range(ROUNDS)]
         finally:

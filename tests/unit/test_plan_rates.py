@@ -140,7 +140,7 @@ def test_facts_of_the_hosts_become_rates(monkeypatch: pytest.MonkeyPatch) -> Non
             "mtu": 9000,
             "mbit": mbit,
         }
-        own = {"gpus": [], "cores": 48, "memory_bytes": 16 * GB}
+        own = {"gpus": [], "gpus_on_pci": [], "hcas_on_pci": [], "cores": 48, "memory_bytes": 16 * GB}
         return own | {"nics": [nic], "routes": {}, "hcas": []}
 
     answers = {"node01": facts(4), "node02": facts(5), "node03": facts(6, 0), "node04": facts(7)}
