@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 
 import pytest
 from readme_lab import Service, bring_up, deploy
+
+# A shell's job in the background ignores Ctrl-C, and what it starts inherits that; tests press it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
