@@ -70,10 +70,9 @@ def _nic_route(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "firewall",
-    role="host_tuning",  # in ufw and firewalld; rules of somebody's own stay
     failures=(9, 1),
     why="NCCL and gloo listen at ports of their own choice: the ranks wait for each other for ever.",
-    fix="Let the hosts of the cluster reach each other at all TCP ports (nft list ruleset, on both).",
+    fix="Let the hosts reach each other at all TCP ports; `deploy up -t tuning` tells ufw and firewalld.",
 )
 def _firewall(facts: Facts, limits: Limits) -> Iterator[str]:
     for cut in facts["cut_ports"]:

@@ -107,7 +107,6 @@ def test_a_plan_can_be_made_before_the_driver_so_that_the_check_can_run(tmp_path
     assert plan.fit.fits is None
     asked = check_vars(made, plan)["node2"]
     assert asked["check_roles_to_come"] == [
-        "host_tuning",
         "nvidia_driver",
         "rdma",
         "nvidia_container_toolkit",

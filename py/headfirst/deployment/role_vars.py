@@ -80,7 +80,7 @@ def _check_rank(cluster: Cluster, plan: Plan, node: Node, host: Host) -> dict[st
         "check_min_cuda": engines.get(plan.engine).cuda(node.image) if gpus else "",
         # The containers have the host's IPC, hence its /dev/shm and not one of this size.
         "check_min_shm_gb": _gigabytes(node.shm_size) if gpus else 0,
-        "check_roles_to_come": ["host_tuning", *(GPU_ROLES if host in with_gpus(cluster) else [])],
+        "check_roles_to_come": list(GPU_ROLES) if host in with_gpus(cluster) else [],
         "check_may_reboot": cluster.settings.allow_reboot,
         "check_open_peers": [peer.address for peer in cluster.ranks if peer is not host],
         "check_open_ports": [plan.dist_port],

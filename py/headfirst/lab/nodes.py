@@ -107,7 +107,7 @@ def _host_config(client: docker.DockerClient, lab: Lab, node: LabNode) -> dict[s
         "network_mode": lab.network_name,
         # `reboot` inside ends systemd with a signal's exit code: the node comes back, as a server does,
         # more than once (Docker never forgets the count).
-        "restart_policy": {"Name": "on-failure", "MaximumRetryCount": 10},
+        "restart_policy": {"Name": "on-failure", "MaximumRetryCount": 5},
         **limits,
     }
 
