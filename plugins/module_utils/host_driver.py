@@ -25,7 +25,7 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
     modules = {line.split()[0] for line in source.read("/proc/modules").splitlines()}
     return {
         "running": version(running),
-        "open": "Open Kernel Module" in running,
+        "open": is_open(running),
         "installed": _installed(source),
         "modules": sorted(modules & set(MODULES)),
         "secure_boot": source.read_bytes(SECURE_BOOT)[4:] == b"\x01",  # four bytes of attributes come first
@@ -33,7 +33,7 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
         "fabric_manager_active": source.run("systemctl", "is-active", "nvidia-fabricmanager").strip()
         == "active",
         "unheld": unheld(
-            source.run("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n"), _holds(source)
+            source.run("dpkg-query", "-W", "-f", "${db:Status-Abbrev} ${Package}\\n"), holds(source)
         ),
         "auto_upgrades": 'Unattended-Upgrade "1"' in source.read(AUTO_UPGRADES),
     }
@@ -43,6 +43,11 @@ def version(text: str) -> str:
     """The driver's version number in a text, or ""."""
     found = re.search(r"\b\d{3}\.\d{2,3}(\.\d{2})?\b", text)
     return found.group() if found else ""
+
+
+def is_open(running: str) -> bool:
+    """Whether the driver's own text (`running`) is of the open module, which hands memory over by DMA-BUF."""
+    return "Open Kernel Module" in running
 
 
 def unheld(listing: str, held: t.Set[str]) -> t.List[str]:
@@ -57,5 +62,6 @@ def _installed(source: Source) -> str:
     return next(filter(None, found), "")
 
 
-def _holds(source: Source) -> t.Set[str]:
+def holds(source: Source) -> t.Set[str]:
+    """Packages that apt does not move by itself."""
     return set(source.run("apt-mark", "showhold").split())

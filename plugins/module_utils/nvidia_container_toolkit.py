@@ -5,7 +5,12 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils import host_driver, host_facts, host_pci
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    apt_sources,
+    host_driver,
+    host_facts,
+    host_pci,
+)
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
 PACKAGES = (
@@ -20,7 +25,6 @@ SPECS = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 LINKS_RULE = "/etc/udev/rules.d/71-headfirst-nvidia-dev-char.rules"
 CONTROL_DEVICE = "195:255"  # /dev/nvidiactl
-SOURCES = "/etc/apt/sources.list.d"
 
 
 def gather(source: Source, version: str, repository: str, own_source: str) -> t.Dict[str, t.Any]:
@@ -33,7 +37,7 @@ def gather(source: Source, version: str, repository: str, own_source: str) -> t.
     facts.update(
         driver=host_driver.version(source.read("/proc/driver/nvidia/version")),
         packages=packages(source),
-        held=sorted(set(source.run("apt-mark", "showhold").split()) & set(PACKAGES)),
+        held=sorted(host_driver.holds(source) & set(PACKAGES)),
         repository_known=repository_known(source, repository, own_source),
         engine=engine(source),
         links=CONTROL_DEVICE in source.names("/dev/char") and bool(source.read(LINKS_RULE)),
@@ -103,11 +107,9 @@ def is_version(installed: str, wanted: str) -> bool:
 
 
 def repository_known(source: Source, repository: str, own: str) -> bool:
-    """Whether a file of apt sources that is not ours has the repository: apt refuses two keys for one."""
-    paths = ["/etc/apt/sources.list", *(f"{SOURCES}/{name}" for name in source.names(SOURCES))]
-    texts = [source.read(path) for path in paths if path.endswith((".list", ".sources")) and path != own]
-    lines = [line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#")]
-    return bool(repository) and any(repository.rstrip("/") + "/" in line + "/" for line in lines)
+    """Whether a file of apt sources that is not ours has the repository, or what lies below it."""
+    below = repository.rstrip("/") + "/"
+    return bool(repository) and any(below in line + "/" for line in apt_sources.lines(source, own))
 
 
 def _config(text: str) -> t.Dict[str, t.Any]:

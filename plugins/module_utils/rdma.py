@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible_collections.headfirst.serving.plugins.module_utils import host_facts, host_pci, host_rdma
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    host_driver,
+    host_facts,
+    host_pci,
+    host_rdma,
+)
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
 Found = t.Dict[str, t.Any]
@@ -37,8 +42,7 @@ def gather(source: Source, packages: t.List[str], devices: t.List[str]) -> Found
     driver = source.read("/proc/driver/nvidia/version")
     facts.update(
         modules=[*MODULES, *([MELLANOX_MODULE] if mellanox else [])],
-        # The open driver hands its memory over by DMA-BUF.
-        peer_memory=bool(driver) and "Open Kernel Module" not in driver,
+        peer_memory=bool(driver) and not host_driver.is_open(driver),
     )
     persistent = source.read(PERSISTENT).split()
     installed = _installed(source, [*packages, OFED])
@@ -141,7 +145,7 @@ def _reboot(source: Source) -> str:
 def _notes(driver: str, peer_loaded: bool) -> t.List[str]:
     if not driver:
         return []
-    if "Open Kernel Module" in driver:
+    if host_driver.is_open(driver):
         return ["GPUDirect: by DMA-BUF, as the NVIDIA driver is the open one."]
     if peer_loaded:
         return ["GPUDirect: by nvidia_peermem."]

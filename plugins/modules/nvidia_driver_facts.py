@@ -53,22 +53,17 @@ host:
   returned: always
 """
 
-import glob
 import re
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_driver
+from ansible_collections.headfirst.serving.plugins.module_utils import apt_sources, nvidia_driver
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
-
-APT_SOURCES = ("/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources")
 
 
 def repository_known(source: Source, repository: str, own: str) -> bool:
     """Whether a file of apt sources that is not ours has the repository."""
-    paths = [path for pattern in APT_SOURCES for path in glob.glob(pattern) if path != own]
-    lines = [line for path in paths for line in source.read(path).splitlines()]
     uri = re.compile(re.escape(repository.rstrip("/")) + r"/?(\s|$)")
-    return bool(repository) and any(uri.search(line) for line in lines if not line.lstrip().startswith("#"))
+    return bool(repository) and any(uri.search(line) for line in apt_sources.lines(source, own))
 
 
 def main() -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.headfirst.serving.plugins.module_utils import apt_sources
 from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_container_toolkit as toolkit
 from recorded_hosts import RecordedSource
 
@@ -99,7 +100,7 @@ def test_a_toolkit_without_units_of_its_own(tmp_path: Path) -> None:
     ],
 )
 def test_a_repository_that_the_host_has_already(tmp_path: Path, path: str, text: str, known: bool) -> None:
-    assert look(tmp_path, files={f"{toolkit.SOURCES}/{path}": text})["repository_known"] is known
+    assert look(tmp_path, files={f"{apt_sources.FOLDER}/{path}": text})["repository_known"] is known
 
 
 def value(expression: str, installed: dict[str, str] | None = None, **variables: Any) -> Any:

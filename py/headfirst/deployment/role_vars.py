@@ -11,6 +11,7 @@ from headfirst.deployment.artifacts import Artifacts, Tarball
 from headfirst.deployment.hub_access import hub_environment, hub_token
 from headfirst.deployment.inventory import with_gpus
 from headfirst.deployment.lab_nodes import NODE_SHARE
+from headfirst.plan import rdma
 from headfirst.plan.types import Node, Plan
 
 GB = 10**9
@@ -99,11 +100,9 @@ def _host_tuning(cluster: Cluster, host: Host) -> dict[str, Any]:
 
 
 def _drivers(cluster: Cluster, node: Node) -> dict[str, Any]:
-    hca = node.network.hca or ""
-    names = [] if hca.startswith("^") else [name.partition(":")[0] for name in hca.lstrip("=").split(",")]
     return {
         "nvidia_driver_allow_reboot": cluster.settings.allow_reboot,
-        "rdma_devices": [name for name in names if name],
+        "rdma_devices": rdma.devices(node.network.hca or ""),
     }
 
 
