@@ -48,7 +48,7 @@ def build_node_wheel(folder: Path) -> Path:
 def _sources() -> dict[str, bytes]:
     """Content by path in the wheel, without the package's __init__.py, which gets the wheel's own version."""
     package = Path(headfirst.__file__).parent
-    paths = [package / "errors.py", *(package / "weights").rglob("*.py")]
+    paths = [package / "errors.py", package / "untrusted.py", *(package / "weights").rglob("*.py")]
     return {f"headfirst/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths}
 
 
