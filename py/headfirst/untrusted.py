@@ -173,10 +173,10 @@ def _folded(text: str) -> str:
 def _deeper_than(document: Any, depth: int) -> bool:
     level = [document]
     for _ in range(depth + 1):
+        level = [item for item in level if isinstance(item, (dict, list))]
+        if not level:
+            return False
         level = [
-            child
-            for item in level
-            if isinstance(item, (dict, list))
-            for child in (item.values() if isinstance(item, dict) else item)
+            child for item in level for child in (item.values() if isinstance(item, dict) else item)
         ]
-    return bool(level)
+    return True
