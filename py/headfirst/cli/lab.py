@@ -35,7 +35,10 @@ def up(
     lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         results, _ = run_jobs(
-            reporter, "lab", "Nodes on this machine", {"lab": lambda advance: nodes.up(lab, advance)}
+            reporter,
+            "lab",
+            "Nodes on this machine",
+            {"lab": lambda advance: nodes.up(lab, advance, advance.warn)},
         )
     access = results["lab"]
     if not as_json:

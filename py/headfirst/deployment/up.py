@@ -72,7 +72,7 @@ def _prepare_here(
         lab_access(lab)  # says what to do when the nodes are not up
     elif lab:
         share_demo_checkpoint()
-        jobs["lab"] = lambda advance: lab_up(lab, advance)
+        jobs["lab"] = lambda advance: lab_up(lab, advance, advance.warn)
     if not jobs:
         return {}, []
     built, seconds = run_jobs(reporter, "prepare", "Nodes and images on this machine", jobs)
