@@ -30,10 +30,11 @@ def up(
     """Start the lab nodes of an inventory, and say how they are reached."""
     from headfirst import lab as nodes
     from headfirst.cli.reporting import choose_reporter
-    from headfirst.deployment.local_work import run_jobs
+    from headfirst.deployment.local_work import ask_for_root, run_jobs
 
     lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        ask_for_root(reporter)
         results, _ = run_jobs(
             reporter,
             "lab",
