@@ -7,12 +7,12 @@ import sys
 import textwrap
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from headfirst import __version__
 from headfirst.cli import chat, check, diagnose, down, init, lab, logs, plan, status, up
 from headfirst.errors import HeadfirstError
+from headfirst.terminal import Terminal
 
 app = typer.Typer(
     name="deploy",
@@ -52,7 +52,7 @@ def main() -> None:
         if "--json" in sys.argv[1:]:
             print(json.dumps({"error": {"what": error.what, "where": error.where, "hint": error.hint}}))
         else:
-            console = Console(stderr=True, highlight=False)
+            console = Terminal(stderr=True, highlight=False)
             where = f"{escape(error.where)}: " if error.where else ""
             console.print(f"[bold red]error:[/] {where}{escape(error.what)}", soft_wrap=True)
             if error.hint:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headfirst.cli import options
 from headfirst.cluster.inventory import load
 from headfirst.deployment.service import open_chat
 from headfirst.live.chat_terminal import converse, print_answer
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy chat inventories/lab.ini 'What is tensor parallelism?'"
 
@@ -26,7 +26,7 @@ def run(
 ) -> None:
     """Ask the model, from here, through SSH."""
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
-    console = Console()
+    console = Terminal()
     with open_chat(cluster, system) as chat:
         if prompt is None:
             converse(chat, console)

@@ -6,7 +6,6 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headfirst.cli import options
 from headfirst.cli.comm_table import print_comm
@@ -16,6 +15,7 @@ from headfirst.deployment.comm import Backend
 from headfirst.deployment.comm import comm as talk
 from headfirst.deployment.options import RunOptions
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy check inventories/a100x4.ini"
 
@@ -64,6 +64,6 @@ def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, pl
     if as_json:
         print(json.dumps({"event": "comm", **found.model_dump()}))
     else:
-        print_comm(found, Console(highlight=False, soft_wrap=True))
+        print_comm(found, Terminal(highlight=False, soft_wrap=True))
     if found.findings:
         raise typer.Exit((NotReadyError if found.failed else HeadfirstError).exit_code)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headfirst.cli import diagnose_text, options
 from headfirst.cluster.inventory import load
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy diagnose inventories/lab.ini"
 
@@ -30,19 +30,19 @@ def run(
     # The rules are read from files; only this verb waits for that.
     from headfirst.deployment import diagnose
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     inventories = options.inventories(inventory, inventory_option)
     cluster = load(inventories, extra_vars or [])
     if tuning:
         advised = diagnose.tuning(cluster)
         if as_json:
-            typer.echo(advised.model_dump_json(indent=2))
+            typer.echo(advised.model_dump_json(indent=2, ensure_ascii=True))
         else:
             diagnose_text.print_tuning(advised, console)
         return
     found = diagnose.diagnose(cluster)
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
     else:
         diagnose_text.print_diagnosis(found, str(inventories[0]), console)
     if not found.ready:

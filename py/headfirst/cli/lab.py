@@ -6,7 +6,6 @@ import json
 from dataclasses import asdict
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from headfirst import lab as nodes
@@ -15,6 +14,7 @@ from headfirst.cli.reporting import choose_reporter
 from headfirst.cluster.inventory import load
 from headfirst.deployment.lab_nodes import required_lab
 from headfirst.deployment.local_work import run_jobs
+from headfirst.terminal import Terminal
 
 app = typer.Typer(no_args_is_help=True, help="Nodes on this machine: containers with systemd and sshd.")
 
@@ -59,7 +59,7 @@ def status(
     table = Table("node", "address", "state", "ssh")
     for node in found:
         table.add_row(node.name, node.address, node.state, "answers" if node.ssh else "no answer")
-    Console().print(table)
+    Terminal().print(table)
 
 
 @app.command(epilog="Example: deploy lab down inventories/lab.ini")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headfirst.cli import options
 from headfirst.cluster.inventory import load
 from headfirst.deployment.service import rank_access, without_secrets
 from headfirst.live.log_printer import print_logs
 from headfirst.live.logs import parse_since, stream_logs
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy logs inventories/lab.ini --rank 1 --follow"
 
@@ -38,4 +38,4 @@ def run(
     lines = stream_logs(
         rank_access(cluster, rank), follow=follow, tail=tail, since=parse_since(since) if since else None
     )
-    print_logs(without_secrets(cluster, lines), Console(), timestamps=timestamps)
+    print_logs(without_secrets(cluster, lines), Terminal(), timestamps=timestamps)

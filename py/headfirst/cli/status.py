@@ -12,6 +12,7 @@ from headfirst.cluster.inventory import load
 from headfirst.deployment import service
 from headfirst.errors import NotReadyError
 from headfirst.live.status_types import ClusterStatus
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy status inventories/lab.ini --json"
 
@@ -26,9 +27,9 @@ def run(
     inventories = options.inventories(inventory, inventory_option)
     found = service.status(load(inventories, extra_vars or []))
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
     else:
-        _print(found, str(inventories[0]), Console(highlight=False))
+        _print(found, str(inventories[0]), Terminal(highlight=False))
     if not found.ready:
         raise typer.Exit(NotReadyError.exit_code)
 
@@ -43,7 +44,7 @@ def _print(found: ClusterStatus, inventory: str, console: Console) -> None:
             rank.host,
             escape(state),
             restarts,
-            (rank.started_at or "")[:19],
+            escape((rank.started_at or "")[:19]),
             escape(rank.image or ""),
         )
     console.print(table)
