@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from headfirst.cli import options
+from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.lab.types import Lab
@@ -67,7 +67,7 @@ def status(
     table = Table("node", "address", "state", "ssh")
     for node in found:
         table.add_row(node.name, node.address, node.state, "answers" if node.ssh else "no answer")
-    Console().print(table)
+    Terminal().print(table)
 
 
 @app.command(epilog="Example: deploy lab down lab.ini")
