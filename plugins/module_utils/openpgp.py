@@ -1,4 +1,4 @@
-"""Keys of OpenPGP files, read and written again without gpg: RFC 4880, sections 4.2, 6 and 12.2. Python 3.8+."""
+"""Keys of OpenPGP files, read and written without gpg: RFC 4880, sections 4.2, 6 and 12.2. Python 3.8+."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ Packet = t.Tuple[int, bytes]
 
 
 def public_keys(data: bytes) -> t.Dict[str, bytes]:
-    """Every primary key of a file, armoured or not: its fingerprint in upper-case hex, its packets written again.
+    """Every primary key of a file, armoured or not: its packets by its fingerprint in upper-case hex.
 
-    A key is the primary key's packet and, up to the next primary key, user IDs, subkeys and signatures. Nothing else
-    of the file is in the result. Raises ValueError for what is not OpenPGP or holds no key of version 4.
+    A key is the primary key's packet and, up to the next primary key, user IDs, subkeys and signatures.
+    Nothing else of the file is in the result. Raises ValueError for what is not OpenPGP or holds no key of
+    version 4.
     """
     found: t.Dict[str, t.List[Packet]] = {}
     for block in _blocks(data):

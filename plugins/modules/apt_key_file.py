@@ -8,11 +8,10 @@ module: apt_key_file
 short_description: Fetch the signing key of an apt repository and accept it by its fingerprint
 version_added: 0.1.0
 description:
-  - Fetches a file of OpenPGP keys, takes the primary key that has the fingerprint with its user IDs, subkeys and
-    signatures, and writes a file of this key alone for C(Signed-By). Other keys and other content of the fetched file
-    do not reach apt.
-  - Needs no gpg. A file that is there and that this module has written for the fingerprint is kept, and nothing is
-    fetched.
+  - Fetches a file of OpenPGP keys, takes the primary key that has the fingerprint with its user IDs,
+    subkeys and signatures, and writes a file of this key alone for C(Signed-By). Other keys and other
+    content of the fetched file do not reach apt.
+  - Needs no gpg. A file that this module has written for the fingerprint is kept, and nothing is fetched.
 author: The Headfirst authors
 attributes:
   check_mode:

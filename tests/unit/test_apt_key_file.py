@@ -39,7 +39,7 @@ def packets(data: bytes) -> list[tuple[int, bytes]]:
 
 
 def stolen_subkey(binding: bytes) -> bytes:
-    """The owner's key with the attacker's subkey at its end, and a binding signature that is not the owner's."""
+    """The owner's key, then the attacker's subkey with a binding signature that is not the owner's for it."""
     subkey = next(packet for tag, packet in packets(binary(ATTACKER)) if tag == 14)
     return binary(OWNER) + subkey + binding
 
@@ -80,10 +80,15 @@ def place(folder: Path, served: bytes, ending: str, capsys: pytest.CaptureFixtur
 def refused(folder: Path, key: Path) -> str:
     """What `apt-get update` prints of the attacker's repository; empty where it takes it.
 
-    The owner's repository must be taken in the same run. Folders and lists are those of `folder`, not the machine's.
+    The owner's repository must be taken in the same run. Folders and lists are below `folder`.
     """
     lists = folder / "state" / "lists"
-    for name in (lists / "partial", folder / "cache" / "archives" / "partial", folder / "etc", folder / "log"):
+    for name in (
+        lists / "partial",
+        folder / "cache" / "archives" / "partial",
+        folder / "etc",
+        folder / "log",
+    ):
         name.mkdir(parents=True)
     (folder / "status").touch()
     for signer in ("owner", "attacker"):
@@ -169,8 +174,6 @@ def test_another_key_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert not dest.exists()
 
 
-def test_a_name_that_apt_does_not_read_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_name_that_apt_does_not_read_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     result = run(capsys, url="file:///absent", fingerprint=FINGERPRINT, dest=str(tmp_path / "key.pub"))
     assert result["failed"] and "end in .asc or .gpg" in result["msg"]

@@ -64,7 +64,9 @@ def test_a_key_with_and_without_armour_is_written_as_gpg_writes_it() -> None:
     assert armoured(binary(ONE)).decode() == ONE
 
 
-@pytest.mark.parametrize("data", [(ONE + TWO).encode(), binary(ONE) + binary(TWO)], ids=["armoured", "binary"])
+@pytest.mark.parametrize(
+    "data", [(ONE + TWO).encode(), binary(ONE) + binary(TWO)], ids=["armoured", "binary"]
+)
 def test_the_keys_of_a_file_are_kept_apart(data: bytes) -> None:
     assert public_keys(data) == {FINGERPRINTS[0]: binary(ONE), FINGERPRINTS[1]: binary(TWO)}
 
