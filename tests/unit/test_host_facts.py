@@ -36,9 +36,11 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-def cluster(tmp_path: Path, more: str = "") -> Cluster:
-    (tmp_path / "cluster.ini").write_text(INVENTORY + more)
-    return load([tmp_path / "cluster.ini"])
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    path = tmp_path_factory.mktemp("inventory") / "cluster.ini"
+    path.write_text(INVENTORY)
+    return load([path])
 
 
 @pytest.mark.parametrize("shape", sorted(path.name for path in SHAPES.iterdir() if path.is_dir()))
@@ -98,31 +100,30 @@ BAD: dict[str, Change] = {
 
 @pytest.mark.parametrize("change", BAD.values(), ids=BAD.keys())
 def test_a_bad_fact_is_refused_with_its_host(
-    tmp_path: Path, recorded: dict[str, Any], change: Change
+    cluster: Cluster, recorded: dict[str, Any], change: Change
 ) -> None:
     hostile = copy.deepcopy(recorded)
     change(hostile)
     with pytest.raises(UntrustedError, match="the facts of the host are refused") as raised:
-        with_facts(cluster(tmp_path).head, hostile)
+        with_facts(cluster.head, hostile)
     assert raised.value.where == "node1"
     assert len(str(raised.value)) < 600
     assert str(raised.value).isprintable()
 
 
 @pytest.mark.parametrize("whole", ["text", [1], 5, True])
-def test_facts_that_are_no_object(tmp_path: Path, whole: Any) -> None:
+def test_facts_that_are_no_object(cluster: Cluster, whole: Any) -> None:
     with pytest.raises(UntrustedError) as raised:
-        with_facts(cluster(tmp_path).head, whole)
+        with_facts(cluster.head, whole)
     assert raised.value.where == "node1"
 
 
-def probed(tmp_path: Path, recorded: dict[str, Any], gpu: dict[str, Any], more: str = "") -> Cluster:
+def probed(cluster: Cluster, recorded: dict[str, Any], gpu: dict[str, Any]) -> Cluster:
     """The cluster whose only host reports eight of this GPU."""
-    made = cluster(tmp_path, more)
     told = copy.deepcopy(recorded)
     told["gpus"] = [one | gpu for one in told["gpus"]]
-    head = with_facts(made.head, told)
-    return replace(made, head=head, webui=head)
+    head = with_facts(cluster.head, told)
+    return replace(cluster, head=head, webui=head)
 
 
 @pytest.mark.parametrize(
@@ -142,49 +143,49 @@ def probed(tmp_path: Path, recorded: dict[str, Any], gpu: dict[str, Any], more: 
     ],
 )
 def test_the_memory_that_the_host_reports_is_planned_with(
-    tmp_path: Path, recorded: dict[str, Any], name: str, mib: int, capability: str, planned: str
+    cluster: Cluster, recorded: dict[str, Any], name: str, mib: int, capability: str, planned: str
 ) -> None:
     gpu = {"name": name, "memory_bytes": mib << 20, "compute_capability": capability}
-    made = build(probed(tmp_path, recorded, gpu), model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B"))
+    made = build(probed(cluster, recorded, gpu), model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B"))
     assert made.fit.gpu_memory_bytes == mib << 20
     assert planned in made.fit.reason
 
 
-def test_the_smallest_of_several_counts(tmp_path: Path, recorded: dict[str, Any]) -> None:
+def test_the_smallest_of_several_counts(cluster: Cluster, recorded: dict[str, Any]) -> None:
     told = copy.deepcopy(recorded)
     told["gpus"][3]["memory_bytes"] = 70 * GIB
-    head = with_facts(cluster(tmp_path).head, told)
+    head = with_facts(cluster.head, told)
     assert head.gpu_memory_bytes == 70 * GIB
 
 
 @pytest.mark.parametrize(("capability", "convert"), [("8.0", True), ("9.0", False), ("12.0", False)])
 def test_the_capability_that_the_host_reports_decides_over_fp8(
-    tmp_path: Path, recorded: dict[str, Any], capability: str, convert: bool
+    cluster: Cluster, recorded: dict[str, Any], capability: str, convert: bool
 ) -> None:
     gpu = {"name": "NVIDIA X1", "memory_bytes": 400 * GIB, "compute_capability": capability}
-    made = build(probed(tmp_path, recorded, gpu), model("deepseek-ai/DeepSeek-R1"))
+    made = build(probed(cluster, recorded, gpu), model("deepseek-ai/DeepSeek-R1"))
     assert made.convert_to_bf16 is convert
 
 
-def test_an_unlisted_gpu_without_a_report_is_refused(tmp_path: Path, recorded: dict[str, Any]) -> None:
+def test_an_unlisted_gpu_without_a_report_is_refused(cluster: Cluster, recorded: dict[str, Any]) -> None:
     gpu = {"name": "NVIDIA X1", "memory_bytes": 400 * GIB, "compute_capability": ""}
     with pytest.raises(InputError, match="Unknown GPU 'NVIDIA X1'") as raised:
-        build(probed(tmp_path, recorded, gpu), model("Qwen/QwQ-32B"))
+        build(probed(cluster, recorded, gpu), model("Qwen/QwQ-32B"))
     assert raised.value.where == "node1"
 
 
-def test_a_host_whose_gpu_is_not_in_the_catalogue_is_asked(tmp_path: Path) -> None:
-    assert lacks_facts(cluster(tmp_path, "gpus=8\ngpu=H100 NVL\n"))
-    assert not lacks_facts(cluster(tmp_path, "gpus=8\ngpu=H100-80G\n"))
+@pytest.mark.parametrize(("gpu", "lacks"), [("H100 NVL", True), ("H100-80G", False)])
+def test_a_host_whose_gpu_is_not_in_the_catalogue_is_asked(cluster: Cluster, gpu: str, lacks: bool) -> None:
+    assert lacks_facts(replace(cluster, head=replace(cluster.head, gpus=8, gpu=gpu))) is lacks
 
 
 def test_the_driver_reports_capabilities_by_bus(tmp_path: Path) -> None:
-    table = "00000000:07:00.0, 8.0\n00000000:0F:00.0, 9.0\n[N/A], [N/A]\n"
+    table = "00000000:07:00.0, 8.0\n00000000:0A:00.0, 9.0\n[N/A], [N/A]\n"
     query = "nvidia-smi --query-gpu=pci.bus_id,compute_cap --format=csv,noheader"
     found = facts("hgx-a100-roce", tmp_path, changes={"commands": {query: table}})["gpus"]
     by_bus = {gpu["bus"]: gpu["compute_capability"] for gpu in found}
     assert by_bus["0000:07:00.0"] == "8.0"
-    assert by_bus["0000:0f:00.0"] == "9.0"
+    assert by_bus["0000:0a:00.0"] == "9.0"
     assert set(by_bus.values()) == {"8.0", "9.0", ""}
 
 
