@@ -176,7 +176,5 @@ def _deeper_than(document: Any, depth: int) -> bool:
         level = [item for item in level if isinstance(item, (dict, list))]
         if not level:
             return False
-        level = [
-            child for item in level for child in (item.values() if isinstance(item, dict) else item)
-        ]
+        level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
     return True

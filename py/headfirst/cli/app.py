@@ -52,7 +52,7 @@ def main() -> None:
         if "--json" in sys.argv[1:]:
             print(json.dumps({"error": {"what": error.what, "where": error.where, "hint": error.hint}}))
         else:
-            console = Console(stderr=True, highlight=False)
+            console = Console(stderr=True, highlight=False, emoji=False)
             where = f"{escape(error.where)}: " if error.where else ""
             console.print(f"[bold red]error:[/] {where}{escape(error.what)}", soft_wrap=True)
             if error.hint:

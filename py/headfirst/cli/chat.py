@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.cluster.inventory import load
 from headfirst.deployment.service import open_chat
 from headfirst.live.chat_terminal import converse, print_answer
@@ -15,6 +15,7 @@ from headfirst.live.chat_terminal import converse, print_answer
 EXAMPLE = "Example: deploy chat inventories/lab.ini 'What is tensor parallelism?'"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     prompt: Annotated[

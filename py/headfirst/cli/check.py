@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.cli.comm_table import print_comm
 from headfirst.cli.reporting import choose_reporter, print_checked
 from headfirst.deployment.check import check
@@ -20,6 +20,7 @@ from headfirst.errors import HeadfirstError, InputError, NotReadyError
 EXAMPLE = "Example: deploy check inventories/a100x4.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

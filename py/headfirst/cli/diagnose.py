@@ -7,13 +7,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headfirst.cli import diagnose_text, options
+from headfirst.cli import diagnose_text, login_options, options
 from headfirst.cluster.inventory import load
 from headfirst.errors import HeadfirstError, NotReadyError
 
 EXAMPLE = "Example: deploy diagnose inventories/lab.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

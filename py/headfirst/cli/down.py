@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.cli.reporting import choose_reporter, print_down
 from headfirst.deployment.down import down
 from headfirst.deployment.options import RunOptions
@@ -14,6 +14,7 @@ from headfirst.deployment.options import RunOptions
 EXAMPLE = "Example: deploy down inventories/lab.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

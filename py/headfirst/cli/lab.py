@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from headfirst import lab as nodes
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.cli.reporting import choose_reporter
 from headfirst.cluster.inventory import load
 from headfirst.deployment.lab_nodes import required_lab
@@ -20,6 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Nodes on this machine: containers 
 
 
 @app.command(epilog="Example: deploy lab up inventories/lab.ini")
+@login_options.accepted
 def up(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -43,6 +44,7 @@ def up(
 
 
 @app.command(epilog="Example: deploy lab status inventories/lab.ini")
+@login_options.accepted
 def status(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -63,6 +65,7 @@ def status(
 
 
 @app.command(epilog="Example: deploy lab down inventories/lab.ini")
+@login_options.accepted
 def down(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

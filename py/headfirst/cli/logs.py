@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.cluster.inventory import load
 from headfirst.deployment.service import rank_access, without_secrets
 from headfirst.live.log_printer import print_logs
@@ -16,6 +16,7 @@ from headfirst.live.logs import parse_since, stream_logs
 EXAMPLE = "Example: deploy logs inventories/lab.ini --rank 1 --follow"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

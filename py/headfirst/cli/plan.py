@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.cli.plan_table import print_plan
 from headfirst.deployment.prepare import prepare
 
 EXAMPLE = "Example: deploy plan inventories/a100x4.ini --json"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -25,6 +26,8 @@ def run(
     """Show ranks, memory fit, environment and the docker run line of every node. Needs no SSH."""
     inventories = options.inventories(inventory, inventory_option)
     prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe)
+    for note in prepared.cluster.notes:
+        typer.echo(f"note: {note}", err=True)
     if as_json:
         typer.echo(prepared.plan.model_dump_json(indent=2))
     else:

@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.cluster.inventory import load
 from headfirst.deployment import service
 from headfirst.errors import NotReadyError
@@ -16,6 +16,7 @@ from headfirst.live.status_types import ClusterStatus
 EXAMPLE = "Example: deploy status inventories/lab.ini --json"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
