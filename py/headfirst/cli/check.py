@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import Backend, RunOptions
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.terminal import Terminal
@@ -15,6 +15,7 @@ from headfirst.terminal import Terminal
 EXAMPLE = "Example: deploy check cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import RunOptions
 
 EXAMPLE = "Example: deploy down cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

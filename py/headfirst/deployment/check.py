@@ -12,6 +12,6 @@ from headfirst.run.result import RunResult
 
 def check(options: RunOptions, reporter: Reporter) -> RunResult:
     """Run the check stage alone. Raises NotReadyError listing the findings that stop a deployment."""
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
     variables = check_vars(prepared.cluster, prepared.plan)
     return run_stages("check.yml", options, prepared.cluster, variables, reporter)

@@ -12,6 +12,6 @@ from headfirst.run.result import RunResult
 
 def down(options: RunOptions, reporter: Reporter, *, data: bool) -> RunResult:
     """Stop Open WebUI and the ranks and remove our files; with `data`, weights and chats too."""
-    cluster = load(options.inventories, options.extra_vars)
+    cluster = load(options.inventories, options.extra_vars, options.limit)
     extra = ["headfirst_down_data=true"] if data else []
     return run_stages("down.yml", options, cluster, stop_vars(cluster), reporter, extra=extra)

@@ -42,7 +42,7 @@ def up(options: RunOptions, reporter: Reporter) -> Outcome:
     """Carry out the whole plan. Raises HeadfirstError on the first failure; run it again to go on."""
     options = replace(options, tags=checked_tags(options.tags))
     start = time.monotonic()
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
     before: list[StageTime] = []
     if hardware.comes_first(prepared.cluster):
         before = hardware.make_ready(options, prepared.cluster, prepared.plan, reporter).stages
