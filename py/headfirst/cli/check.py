@@ -32,6 +32,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -44,7 +45,11 @@ def run(
     from headfirst.deployment.check import check
 
     run_options = RunOptions(
-        options.inventories(inventory, inventory_option), extra_vars or [], limit, verbosity=verbose
+        options.inventories(inventory, inventory_option),
+        extra_vars or [],
+        limit,
+        verbosity=verbose,
+        wait_s=wait,
     )
     if backend and not comm:
         raise InputError("--backend is for --comm", hint="deploy check INVENTORY --comm --backend gloo")

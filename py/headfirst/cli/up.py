@@ -17,6 +17,7 @@ def run(
     tags: options.Tags = None,
     check: options.Check = False,
     diff: options.Diff = False,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -33,6 +34,7 @@ def run(
         check=check,
         diff=diff,
         verbosity=verbose,
+        wait_s=wait,
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         outcome = up(run_options, reporter)
