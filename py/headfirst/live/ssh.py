@@ -13,8 +13,11 @@ import paramiko
 
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
+from headfirst.untrusted import UntrustedError
 
 CONNECT_TIMEOUT_S = 10
+ANSWER_BYTES = 1 << 20
+ERROR_BYTES = 1 << 16
 _CONFIG = Path("~/.ssh/config")
 _KNOWN_HOSTS = (Path("/etc/ssh/ssh_known_hosts"), Path("~/.ssh/known_hosts"))
 
@@ -56,15 +59,26 @@ def ssh(access: HostAccess) -> Iterator[paramiko.SSHClient]:
             missing = isinstance(error, FileNotFoundError)
             said = f"no such identity: {error.filename}" if missing else str(error)
             raise explain.unreachable(access, said) from error
-        yield client
+        try:
+            yield client
+        except UntrustedError as error:
+            error.where = error.where or access.host
+            raise
 
 
-def run(client: paramiko.SSHClient, command: str, timeout: float = 30.0) -> Answer:
-    """Run a short command; `timeout` is in seconds without output."""
+def run(client: paramiko.SSHClient, command: str, timeout: float = 30.0, limit: int = ANSWER_BYTES) -> Answer:
+    """Run a short command; `timeout` is in seconds without output. UntrustedError for a longer answer."""
     _, out, err = client.exec_command(command, timeout=timeout)
-    # Both are short here, so reading one after the other cannot block.
-    text, errors = out.read().decode(errors="replace"), err.read().decode(errors="replace")
-    return Answer(out.channel.recv_exit_status(), text, errors)
+    text = out.read(limit + 1)
+    if len(text) > limit:
+        out.channel.close()
+        raise UntrustedError(f"the answer to a command is larger than {limit} bytes")
+    errors = err.read(ERROR_BYTES)
+    if len(errors) == ERROR_BYTES:
+        out.channel.close()  # it would wait for us to read the rest
+    return Answer(
+        out.channel.recv_exit_status(), text.decode(errors="replace"), errors.decode(errors="replace")
+    )
 
 
 def transport_of(client: paramiko.SSHClient) -> paramiko.Transport:
