@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Collection, Container, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -27,6 +28,8 @@ _ELSEWHERE = {
     "image": "engine_image",
     "interface": "nic",
     "ip": "ansible_host",
+    "model_dir": "weights_dir",
+    "models_dir": "weights_dir",
     "key": "ansible_ssh_private_key_file",
     "num_gpus": "gpus",
     "password": "ansible_password",
@@ -42,6 +45,8 @@ _ELSEWHERE = {
     "tp": "tensor_parallel",
     "tp_size": "tensor_parallel",
     "user": "ansible_user",
+    "weights_folder": "weights_dir",
+    "weights_path": "weights_dir",
 }
 
 
@@ -52,11 +57,13 @@ _CHECKED = ("type", "elements", "choices", "options")
 
 @cache
 def role_options() -> dict[str, dict[str, Any]]:
-    """Public variables of every role, with the role and what its argument specification checks."""
+    """Public variables of every role, with the role and what its argument specification checks.
+
+    A variable that takes the name of a package source, or an address, has the names in `sources`.
+    """
     found: dict[str, dict[str, Any]] = {}
     for spec in sorted(collection_root().glob("roles/*/meta/argument_specs.yml")):
-        loaded = yaml.load(spec.read_text(), _YAML_LOADER) or {}  # noqa: S506 - a safe loader
-        for entry in loaded.get("argument_specs", {}).values():
+        for entry in _yaml(spec).get("argument_specs", {}).values():
             for name, option in entry.get("options", {}).items():
                 checked = {key: option[key] for key in _CHECKED if key in option}
                 found[name] = {
@@ -64,7 +71,17 @@ def role_options() -> dict[str, dict[str, Any]]:
                     "spec": checked,
                     "default": option.get("default"),
                 }
+        role = spec.parent.parent
+        if (source := f"{role.name}_source") in found and (role / "vars" / "main.yml").is_file():
+            variables = _yaml(role / "vars" / "main.yml")
+            if named := variables.get(f"__{role.name}_repositories"):
+                found[source]["sources"] = ["distribution", *named]
     return found
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.load(path.read_text(), _YAML_LOADER) or {}  # noqa: S506 - a safe loader
+    return loaded
 
 
 def refuse_unknown(
