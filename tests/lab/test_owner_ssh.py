@@ -1,4 +1,4 @@
-"""Owner, lock and credentials over real SSH: controllers with states of their own, processes that are killed."""
+"""Owner, lock and credentials over real SSH: two controllers, processes that are killed."""
 
 from __future__ import annotations
 

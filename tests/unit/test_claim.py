@@ -1,4 +1,4 @@
-"""Whose a host is, who changes it now, and which credentials count, over several controllers and inventories."""
+"""Whose a host is, who changes it now, and which credentials count: controllers and inventories."""
 
 from __future__ import annotations
 
@@ -381,9 +381,8 @@ def test_limit_narrows_what_is_locked(hosts: HostRecords, site: Site) -> None:
         assert hosts.record("b", "/run/headfirst/lock.json")
     with up(path, limit="b"):
         assert hosts.record("a", "/run/headfirst/lock.json") is None
-    with pytest.raises(InputError, match="names no host"):
-        with up(path, limit="!all"):
-            pass
+    with pytest.raises(InputError, match="names no host"), up(path, limit="!all"):
+        pass
 
 
 def test_limit_without_the_head_needs_credentials_here(hosts: HostRecords, site: Site) -> None:

@@ -47,9 +47,9 @@ def test_the_lock_names_its_holder_until_it_is_released(tmp_path: Path) -> None:
     assert not answer["taken"]
     assert held["holder"] == "alice@ctl"
     assert 0 < held["left_s"] <= LEASE
-    ask(tmp_path, "release", token="bb")  # noqa: S106
+    ask(tmp_path, "release", token="bb")
     assert not ask(tmp_path, "take", lock=OTHER, lease_s=LEASE)["taken"]
-    ask(tmp_path, "release", token="aa")  # noqa: S106
+    ask(tmp_path, "release", token="aa")
     assert ask(tmp_path, "take", lock=OTHER, lease_s=LEASE)["taken"]
 
 
@@ -93,15 +93,15 @@ def test_a_lock_is_replaced_only_by_its_token(tmp_path: Path) -> None:
 
 
 def test_records_are_written_by_the_holder_of_the_lock_only(tmp_path: Path) -> None:
-    assert "took the lock" in refused(tmp_path, "own", token="aa", owner=OWNER)  # noqa: S106
+    assert "took the lock" in refused(tmp_path, "own", token="aa", owner=OWNER)
     ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)
-    assert "took the lock" in refused(tmp_path, "own", token="bb", owner=OWNER)  # noqa: S106
+    assert "took the lock" in refused(tmp_path, "own", token="bb", owner=OWNER)
     assert not (tmp_path / "etc/headfirst").exists()
 
 
 def test_the_owner_and_its_credentials(tmp_path: Path) -> None:
     ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)
-    ask(tmp_path, "own", token="aa", owner=OWNER, credentials='{"a": 1}')  # noqa: S106
+    ask(tmp_path, "own", token="aa", owner=OWNER, credentials='{"a": 1}')
     answer = ask(tmp_path, "look", credentials=True)
     owner = json.loads(answer["owner"])
     assert {key: owner[key] for key in OWNER} == OWNER
@@ -111,7 +111,7 @@ def test_the_owner_and_its_credentials(tmp_path: Path) -> None:
     assert (tmp_path / "etc/headfirst/owner.json").stat().st_mode & 0o777 == 0o644
     assert (tmp_path / "etc/headfirst/credentials.json").stat().st_mode & 0o777 == 0o600
     before = (tmp_path / "etc/headfirst/owner.json").stat().st_mtime_ns
-    ask(tmp_path, "own", token="aa", owner=OWNER)  # noqa: S106
+    ask(tmp_path, "own", token="aa", owner=OWNER)
     assert (tmp_path / "etc/headfirst/owner.json").stat().st_mtime_ns == before
 
 
@@ -120,19 +120,19 @@ def test_another_owner_stays(tmp_path: Path, there: str) -> None:
     ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)
     (tmp_path / "etc/headfirst").mkdir()
     (tmp_path / "etc/headfirst/owner.json").write_text(there)
-    assert "another owner" in refused(tmp_path, "own", token="aa", owner=OWNER)  # noqa: S106
+    assert "another owner" in refused(tmp_path, "own", token="aa", owner=OWNER)
     assert (tmp_path / "etc/headfirst/owner.json").read_text() == there
 
 
 def test_a_release_moves_the_credentials_to_the_data(tmp_path: Path) -> None:
     ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)
-    ask(tmp_path, "own", token="aa", owner=OWNER, credentials="{}")  # noqa: S106
-    ask(tmp_path, "disown", token="aa")  # noqa: S106
+    ask(tmp_path, "own", token="aa", owner=OWNER, credentials="{}")
+    ask(tmp_path, "disown", token="aa")
     answer = ask(tmp_path, "look", credentials=True)
     assert answer["owner"] is answer["credentials"] is None
     assert json.loads(answer["kept_owner"])["id"] == OWNER["id"]
     assert answer["kept_credentials"] == "{}"
-    ask(tmp_path, "own", token="aa", owner=OWNER, credentials="{}")  # noqa: S106
+    ask(tmp_path, "own", token="aa", owner=OWNER, credentials="{}")
     assert ask(tmp_path, "look")["kept_owner"] is None
 
 
