@@ -6,18 +6,16 @@ import sys
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from headfirst.cli import options
-from headfirst.cli.reporting import choose_reporter, print_summary
-from headfirst.deployment.credentials import rotate as rotate_credentials
-from headfirst.deployment.credentials import show
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import RunOptions
 from headfirst.errors import InputError
+from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy credentials inventories/lab.ini"
+EXAMPLE = "Example: deploy credentials cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -30,6 +28,10 @@ def run(
     plain: options.Plain = False,
 ) -> None:
     """Show the API key and the administrator's password, as every controller of the cluster has them."""
+    from headfirst.cli.reporting import choose_reporter, print_summary
+    from headfirst.deployment.credentials import rotate as rotate_credentials
+    from headfirst.deployment.credentials import show
+
     run_options = RunOptions(options.inventories(inventory, inventory_option), extra_vars or [], wait_s=wait)
     if rotate:
         with choose_reporter(as_json=as_json, plain=plain) as reporter:
@@ -45,7 +47,7 @@ def run(
     if as_json:
         typer.echo(found.applied().model_dump_json(exclude_none=True))
         return
-    console = Console(highlight=False, soft_wrap=True, markup=False)
+    console = Terminal(highlight=False, soft_wrap=True, markup=False)
     console.print(f"API key    {found.engine_api_key}")
     console.print(f"API        {cluster.engine_url}/v1   model {cluster.served_model_name}")
     console.print(f"Chat page  {cluster.webui_url}")

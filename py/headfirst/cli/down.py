@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from headfirst.cli import options
-from headfirst.cli.reporting import choose_reporter, print_down
-from headfirst.deployment.down import Target, data_bytes, down, target
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import RunOptions
 from headfirst.errors import HeadfirstError, InputError
-from headfirst.run.amounts import size
+from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy down inventories/lab.ini"
+if TYPE_CHECKING:
+    from headfirst.deployment.down import Target
+
+EXAMPLE = "Example: deploy down cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -35,6 +36,9 @@ def run(
     verbose: options.Verbose = 0,
 ) -> None:
     """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay."""
+    from headfirst.cli.reporting import choose_reporter, print_down
+    from headfirst.deployment.down import down, target
+
     run_options = RunOptions(
         options.inventories(inventory, inventory_option),
         extra_vars or [],
@@ -45,7 +49,7 @@ def run(
     )
     found = target(run_options)
     for host, owner in found.left.items():
-        Console(stderr=True, highlight=False, soft_wrap=True).print(
+        Terminal(stderr=True, highlight=False, soft_wrap=True).print(
             f"[yellow]warning:[/] {host} is left alone: it belongs to {escape(str(owner))}"
         )
     if data and not check:
@@ -57,7 +61,10 @@ def run(
 
 def _confirm(found: Target, *, yes: bool) -> None:
     """Print what will be deleted, and ask unless --yes was given."""
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    from headfirst.deployment.down import data_bytes
+    from headfirst.run.amounts import size
+
+    console = Terminal(stderr=True, highlight=False, soft_wrap=True)
     name = found.cluster.name
     console.print(f"--data deletes /var/lib/headfirst (weights, chats, accounts) of cluster {escape(name)}:")
     for host, number in data_bytes(found).items():

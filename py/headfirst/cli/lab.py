@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
+from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.lab.types import Lab
@@ -20,6 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Nodes on this machine: containers 
 
 
 @app.command(epilog="Example: deploy lab up lab.ini")
+@login_options.accepted
 def up(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -30,10 +31,11 @@ def up(
     """Start the lab nodes of an inventory, and say how they are reached."""
     from headfirst import lab as nodes
     from headfirst.cli.reporting import choose_reporter
-    from headfirst.deployment.local_work import run_jobs
+    from headfirst.deployment.local_work import ask_for_root, run_jobs
 
     lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        ask_for_root(reporter)
         results, _ = run_jobs(
             reporter,
             "lab",
@@ -50,6 +52,7 @@ def up(
 
 
 @app.command(epilog="Example: deploy lab status lab.ini")
+@login_options.accepted
 def status(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -66,10 +69,11 @@ def status(
     table = Table("node", "address", "state", "ssh")
     for node in found:
         table.add_row(node.name, node.address, node.state, "answers" if node.ssh else "no answer")
-    Console().print(table)
+    Terminal().print(table)
 
 
 @app.command(epilog="Example: deploy lab down lab.ini")
+@login_options.accepted
 def down(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

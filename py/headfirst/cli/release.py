@@ -6,16 +6,16 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.release import release
+from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy release inventories/lab.ini"
+EXAMPLE = "Example: deploy release cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -31,6 +31,8 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Remove the owner record of hosts. Stops nothing: `deploy down` is the way to stop a service."""
+    from headfirst.deployment.release import release
+
     run_options = RunOptions(
         options.inventories(inventory, inventory_option), extra_vars or [], limit, wait_s=wait
     )
@@ -38,7 +40,7 @@ def run(
     if as_json:
         print(json.dumps({"event": "released", "hosts": sorted(done.hosts), "left": sorted(done.left)}))
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     for host, owner in done.hosts.items():
         console.print(f"{host}: released from {escape(str(owner))}")
     for host, owner in done.left.items():

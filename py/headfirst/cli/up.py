@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import RunOptions
 
 EXAMPLE = "Example: deploy up cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

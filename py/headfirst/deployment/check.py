@@ -13,7 +13,7 @@ from headfirst.run.result import RunResult
 
 def check(options: RunOptions, reporter: Reporter) -> RunResult:
     """Run the check stage alone. Raises NotReadyError for findings or an owner that stop a deployment."""
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
     variables = check_vars(prepared.cluster, prepared.plan)
     result = run_stages("check.yml", options, prepared.cluster, variables, reporter)
     peek(prepared.cluster, options)

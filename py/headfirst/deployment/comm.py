@@ -31,7 +31,7 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
     """
     if options.limit:
         raise InputError("the test needs all ranks", hint="Leave out --limit.")
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
     cluster, plan = prepared.cluster, prepared.plan
     if plan.world_size == 1:
         raise InputError(

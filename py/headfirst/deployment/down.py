@@ -32,7 +32,7 @@ class Target:
 
 def target(options: RunOptions) -> Target:
     """Ask the hosts for their owner. Raises NotReadyError where all of them belong to other clusters."""
-    cluster = load(options.inventories, options.extra_vars)
+    cluster = load(options.inventories, options.extra_vars, options.limit)
     access = host_access(cluster)
     hosts = [host.name for host in limited_hosts(cluster, options)]
     states = look([access[host] for host in hosts])

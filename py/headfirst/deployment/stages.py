@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headfirst.cluster.types import Cluster
 from headfirst.collection import collection_root
 from headfirst.deployment import inventory
-from headfirst.deployment.access import host_access
+from headfirst.deployment.access import host_access, login_secrets, refuse_missing_tools
 from headfirst.deployment.lab_nodes import lab_access, lab_of
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.role_vars import HostVars
@@ -47,6 +47,7 @@ def try_stages(
     extra: Sequence[str] = (),
 ) -> RunResult:
     """As run_stages, and the caller judges how it ended."""
+    refuse_missing_tools(cluster)
     lab = lab_of(cluster)
     with private_folder() as folder:
         planned = folder / "plan.yml"
@@ -62,5 +63,5 @@ def try_stages(
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
-            secrets=secrets,
+            secrets=[*secrets, *login_secrets(cluster)],
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from headfirst.deployment import artifacts, hardware
 from headfirst.deployment.claim import Claim, claimed, peek
 from headfirst.deployment.hub_access import hub_token
 from headfirst.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
-from headfirst.deployment.local_work import run_jobs
+from headfirst.deployment.local_work import ask_for_root, run_jobs
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import Prepared, prepare
 from headfirst.deployment.role_vars import role_vars
 from headfirst.deployment.stages import run_stages
 from headfirst.deployment.tags import checked_tags
 from headfirst.errors import InputError
+from headfirst.lab import packages
 from headfirst.lab import up as lab_up
 from headfirst.plan.types import Plan
 from headfirst.run.reporter import Reporter
@@ -45,7 +47,7 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outc
     `rotate` makes new credentials first; a rotation that was interrupted goes on with the ones that it made.
     """
     options = replace(options, tags=checked_tags(options.tags))
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
     here = None
     if lab_of(prepared.cluster):
         _refuse_unfit(prepared.plan)
@@ -75,7 +77,7 @@ def _carry_out(
     before: list[StageTime] = []
     if hardware.comes_first(prepared.cluster):
         before = hardware.make_ready(options, prepared.cluster, prepared.plan, reporter).stages
-        prepared = prepare(options.inventories, options.extra_vars, probe=True)
+        prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
     cluster = prepared.cluster
     _refuse_unfit(prepared.plan)
     built, local = here or _prepare_here(cluster, options, reporter)
@@ -83,7 +85,7 @@ def _carry_out(
     hidden = [*secrets.values(), hub_token(prepared.plan.weights.source)]
     variables = role_vars(cluster, prepared.plan, secrets, files)
     result = run_stages("up.yml", options, cluster, variables, reporter, secrets=hidden)
-    seconds = time.monotonic() - start + (here[1][0].seconds if here and here[1] else 0)
+    seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
     result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
     return Outcome(
         prepared.plan, result, credentials_file(cluster), Path(options.inventories[0]), options.check
@@ -96,7 +98,7 @@ def _refuse_unfit(plan: Plan) -> None:
 
 
 def _prepare_here(cluster: Cluster, options: RunOptions, reporter: Reporter) -> LocalWork:
-    """Lab nodes and images, side by side. Check mode starts no nodes."""
+    """Packages that are missing, then lab nodes and images side by side. Check mode starts no nodes."""
     jobs = dict(artifacts.jobs(cluster))
     lab = lab_of(cluster)
     if lab and options.check:
@@ -106,5 +108,10 @@ def _prepare_here(cluster: Cluster, options: RunOptions, reporter: Reporter) -> 
         jobs["lab"] = lambda advance: lab_up(lab, advance, advance.warn)
     if not jobs:
         return {}, []
+    ask_for_root(reporter)
+    times = []
+    if missing := packages.missing(artifacts.packages(cluster)):
+        title, install = f"Install {', '.join(missing)} on this machine", partial(packages.install, missing)
+        times.append(run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")[1])
     built, seconds = run_jobs(reporter, "prepare", "Nodes and images on this machine", jobs)
-    return built, [seconds]
+    return built, [*times, seconds]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from headfirst import untrusted
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
+from headfirst.live.privilege import privileged
 from headfirst.live.ssh import ssh
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
@@ -26,14 +26,12 @@ MEASURE_TIMEOUT_S = 600.0
 
 def ask(access: HostAccess, do: str, *, timeout_s: float = TIMEOUT_S, **fields: Any) -> dict[str, Any]:
     """The answer of one host. Raises NotReadyError where the host cannot be asked."""
-    command = ["python3", "-c", _SCRIPT.read_text()]
-    if access.become:
-        command = ["sudo", "-n", *command]
+    line, first = privileged(access, "python3", "-c", _SCRIPT.read_text())
     with ssh(access) as connection:
         try:
-            to, out, err = connection.exec_command(shlex.join(command), timeout=timeout_s)
+            to, out, err = connection.exec_command(line, timeout=timeout_s)
             # On stdin, because an argument is visible to every user of the host.
-            to.write(json.dumps({"do": do, **fields}))
+            to.write(first + json.dumps({"do": do, **fields}).encode())
             to.channel.shutdown_write()
             text, said = out.read(_ANSWER_BYTES), err.read(_ANSWER_BYTES).decode(errors="replace")
             code = out.channel.recv_exit_status()

@@ -32,6 +32,7 @@ class PrivateDir:
         self.progress = root / "progress.jsonl"
         self.control = root / "cp"
         self.collections = root / "collections"
+        self.local_temp = root / "tmp"
         self.control.mkdir(mode=0o700)
 
     def forget_secrets(self, artifact_dir: str) -> None:
