@@ -45,6 +45,7 @@ def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_NOCOLOR": "True",
         "HEADFIRST_PROGRESS": str(private.progress),
+        "HEADFIRST_SCRATCH": str(private.scratch),
     }
 
 

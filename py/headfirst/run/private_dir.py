@@ -27,8 +27,9 @@ _LOCK = "in-use"
 class PrivateDir:
     """Paths inside the folder of one run."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, scratch: Path) -> None:
         self.root = root
+        self.scratch = scratch  # on a disk: for files of gigabytes
         self.progress = root / "progress.jsonl"
         self.control = root / "cp"
         self.collections = root / "collections"
@@ -54,14 +55,15 @@ class PrivateDir:
 
 
 @contextlib.contextmanager
-def private_folder() -> Iterator[Path]:
+def private_folder(*, on_disk: bool = False) -> Iterator[Path]:
     """A new folder that only this user can read; it is deleted when this closes.
 
-    Folders that killed runs of this user left behind are deleted first.
+    It is in memory where possible, unless `on_disk`. Folders that killed runs of this user left behind are
+    deleted first.
     """
     for base in _bases():
         _remove_stale(base)
-    root = Path(tempfile.mkdtemp(prefix=f"hf-{os.getpid()}-", dir=_bases()[0]))
+    root = Path(tempfile.mkdtemp(prefix=f"hf-{os.getpid()}-", dir=_bases()[-1 if on_disk else 0]))
     # The lock ends with the process, also after SIGKILL: a process id alone may have been given away.
     with (root / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -74,8 +76,8 @@ def private_folder() -> Iterator[Path]:
 @contextlib.contextmanager
 def private_dir() -> Iterator[PrivateDir]:
     """A new folder for ansible-runner; when this closes, its SSH connections end and it is deleted."""
-    with private_folder() as root:
-        private = PrivateDir(root)
+    with private_folder() as root, private_folder(on_disk=True) as scratch:
+        private = PrivateDir(root, scratch)
         try:
             yield private
         finally:
@@ -84,7 +86,7 @@ def private_dir() -> Iterator[PrivateDir]:
 
 def _bases() -> list[Path]:
     """Folders for secrets, best first: gone at logout, gone at reboot, and the temporary folder."""
-    found = [Path(tempfile.gettempdir()), Path(os.sep, "tmp")]
+    found = [Path(os.sep, "tmp"), Path(tempfile.gettempdir())]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     volatile = [Path(runtime)] if runtime and _is_ours(Path(runtime)) else []
     if _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK):
