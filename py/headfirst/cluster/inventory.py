@@ -19,6 +19,7 @@ from headfirst.cluster.settings import CLUSTER_NAMES, HOST_NAMES, ClusterSetting
 from headfirst.cluster.source import host_lines, locate_variable
 from headfirst.cluster.types import Cluster, Host, Login
 from headfirst.errors import InputError
+from headfirst.run.scrub import url_credentials
 
 _EXAMPLE = (
     "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n"
@@ -78,6 +79,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = ()) -> Cluster
         head=hosts[head[0]],
         workers=tuple(hosts[name] for name in workers),
         webui=hosts[(webui or head)[0]],
+        url_credentials=url_credentials(hostvars),
     )
 
 

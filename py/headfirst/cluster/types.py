@@ -57,6 +57,8 @@ class Cluster:
     head: Host
     workers: tuple[Host, ...]
     webui: Host
+    # Passwords in the URLs of any variable, of the roles' too; they are kept out of logs and messages.
+    url_credentials: frozenset[str] = frozenset()
 
     @property
     def ranks(self) -> tuple[Host, ...]:

@@ -18,6 +18,7 @@ from headfirst.run.log import new_log_file
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult
 from headfirst.run.runner import run_playbook
+from headfirst.run.scrub import url_credentials
 
 
 def run_stages(
@@ -63,5 +64,5 @@ def try_stages(
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
-            secrets=secrets,
+            secrets=[*secrets, *cluster.url_credentials, *url_credentials(variables)],
         )
