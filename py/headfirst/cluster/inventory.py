@@ -16,6 +16,7 @@ from headfirst.cluster.reading import HostReading, Reading, read
 from headfirst.cluster.settings import CLUSTER_NAMES, HOST_NAMES, ClusterSettings, HostSettings
 from headfirst.cluster.types import Cluster, Host
 from headfirst.errors import InputError
+from headfirst.run.scrub import url_credentials
 
 _EXAMPLE = (
     "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n"
@@ -53,6 +54,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
         workers=tuple(hosts[name] for name in workers),
         webui=hosts[(webui or head)[0]],
         notes=notes,
+        url_credentials=url_credentials([reading.hosts[name].urls for name in names]),
     )
     _refuse_ports(cluster, reading)
     _refuse_empty_limit(cluster, reading, limit)

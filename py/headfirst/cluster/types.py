@@ -80,6 +80,8 @@ class Cluster:
     workers: tuple[Host, ...]
     webui: Host
     notes: tuple[str, ...] = ()  # what the inventory says that nothing here uses
+    # Passwords in URLs of settings, of the roles' too; they are kept out of logs and messages.
+    url_credentials: frozenset[str] = frozenset()
 
     @property
     def ranks(self) -> tuple[Host, ...]:

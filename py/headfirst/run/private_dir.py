@@ -61,9 +61,10 @@ def private_folder(*, on_disk: bool = False) -> Iterator[Path]:
     It is in memory where possible, unless `on_disk`. Folders that killed runs of this user left behind are
     deleted first.
     """
-    for base in _bases():
+    disk = Path(tempfile.gettempdir())
+    for base in {*_bases(), disk}:
         _remove_stale(base)
-    root = Path(tempfile.mkdtemp(prefix=f"hf-{os.getpid()}-", dir=_bases()[-1 if on_disk else 0]))
+    root = Path(tempfile.mkdtemp(prefix=f"hf-{os.getpid()}-", dir=disk if on_disk else _bases()[0]))
     # The lock ends with the process, also after SIGKILL: a process id alone may have been given away.
     with (root / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -86,7 +87,7 @@ def private_dir() -> Iterator[PrivateDir]:
 
 def _bases() -> list[Path]:
     """Folders for secrets, best first: gone at logout, gone at reboot, and the temporary folder."""
-    found = [Path(os.sep, "tmp"), Path(tempfile.gettempdir())]
+    found = [Path(tempfile.gettempdir()), Path(os.sep, "tmp")]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     volatile = [Path(runtime)] if runtime and _is_ours(Path(runtime)) else []
     if _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK):
