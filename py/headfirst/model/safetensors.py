@@ -5,17 +5,20 @@ Format: README of the safetensors project. Only headers are read here, never ten
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from math import prod
 
 from headfirst.errors import NotReadyError
 from headfirst.model.checkpoint import ELEMENT_BYTES
+from headfirst.untrusted import UntrustedError, integer, json_document, line, shown
 
 PREFIX_BYTES = 8
 # The format's own limit; a larger number means that this is no safetensors file.
 MAX_HEADER_BYTES = 100_000_000
+_DEPTH = 3  # the header, a tensor, its shape
+_MAX_DIMENSIONS = 32
 SCALE_SUFFIX = "_scale_inv"
 
 
@@ -39,33 +42,61 @@ def header_length(prefix: bytes, *, where: str) -> int:
 
 
 def parse(text: bytes, *, where: str) -> Header:
-    """Read the JSON part; NotReadyError naming `where` when it is damaged or has an unknown dtype."""
+    """Read the JSON part; NotReadyError naming `where` when it breaks the format or has an unknown dtype."""
     try:
-        entries = json.loads(text)
-    except ValueError:
-        raise _damaged("its header is cut off or damaged", where) from None
+        return _parse(text, where)
+    except UntrustedError as error:
+        raise _damaged(f"its header is cut off or damaged: {error.what}", where) from None
+
+
+def _parse(text: bytes, where: str) -> Header:
+    if not text.startswith(b"{"):
+        raise UntrustedError("it does not begin with {")
+    try:
+        decoded = text.decode()
+    except UnicodeDecodeError:
+        raise UntrustedError("it is not UTF-8") from None
+    entries = json_document(decoded, what="it", limit=MAX_HEADER_BYTES, depth=_DEPTH)
+    metadata = entries.pop("__metadata__", {})
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise UntrustedError("__metadata__ has a value that is not text")
     sizes: Counter[str] = Counter()
-    scales, end, names = 0, 0, []
+    scales, spans = 0, []
     for name, entry in entries.items():
-        if name == "__metadata__":
-            continue
-        try:
-            begin, stop = entry["data_offsets"]
-            dtype = entry["dtype"]
-        except (KeyError, TypeError, ValueError):
-            raise _damaged(f"its header describes {name!r} incompletely", where) from None
-        if dtype not in ELEMENT_BYTES:
-            raise NotReadyError(
-                f"{name!r} has the dtype {dtype}, which is not supported.",
-                where=where,
-                hint="Use a checkpoint in BF16, FP16, FP8 (E4M3) or INT8.",
-            )
-        names.append(name)
+        dtype, begin, stop = _tensor(line(name, what="the name of a tensor"), entry, where)
+        spans.append((begin, stop, name))
         sizes[dtype] += stop - begin
-        end = max(end, stop)
         if name.endswith(SCALE_SUFFIX):
             scales += stop - begin
-    return Header(dict(sizes), scales, tuple(names), PREFIX_BYTES + len(text) + end)
+    end = 0
+    for begin, stop, name in sorted(spans):
+        if begin != end:
+            word = "overlaps the tensor before it" if begin < end else "leaves a hole before it"
+            raise UntrustedError(f"{shown(name)} {word}")
+        end = stop
+    return Header(dict(sizes), scales, tuple(entries), PREFIX_BYTES + len(text) + end)
+
+
+def _tensor(name: str, entry: object, where: str) -> tuple[str, int, int]:
+    """dtype and offsets of one tensor; its bytes are as many as its shape has elements of the dtype."""
+    if not isinstance(entry, dict) or entry.keys() != {"dtype", "shape", "data_offsets"}:
+        raise UntrustedError(f"it describes {shown(name)} incompletely")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or not isinstance(shape, list) or not isinstance(offsets, list):
+        raise UntrustedError(f"it describes {shown(name)} incompletely")
+    if dtype not in ELEMENT_BYTES:
+        raise NotReadyError(
+            f"{shown(repr(name))} has the dtype {shown(dtype)}, which is not supported.",
+            where=where,
+            hint="Use a checkpoint in BF16, FP16, FP8 (E4M3) or INT8.",
+        )
+    if len(shape) > _MAX_DIMENSIONS or len(offsets) != 2:
+        raise UntrustedError(f"{shown(name)} has too many dimensions, or not two offsets")
+    elements = prod(integer(size, what=f"a dimension of {shown(name)}") for size in shape)
+    begin, stop = (integer(offset, what=f"an offset of {shown(name)}") for offset in offsets)
+    if stop - begin != elements * ELEMENT_BYTES[dtype]:
+        raise UntrustedError(f"{shown(name)} has other offsets than its shape and dtype give")
+    return dtype, begin, stop
 
 
 def total(headers: Iterable[Header]) -> tuple[dict[str, int], int]:
