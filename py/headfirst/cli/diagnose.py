@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import diagnose_text, options
-from headfirst.cluster.inventory import load
+from headfirst.cli import login_options, options
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy diagnose inventories/lab.ini"
+EXAMPLE = "Example: deploy diagnose cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -27,7 +27,8 @@ def run(
 
     Exit code 0: it serves; 1: a failure was found; 3: hosts do not answer, nothing runs, or it still starts.
     """
-    # The rules are read from files; only this verb waits for that.
+    from headfirst.cli import diagnose_text
+    from headfirst.cluster.inventory import load
     from headfirst.deployment import diagnose
 
     console = Terminal(highlight=False, soft_wrap=True)

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.cli import options
-from headfirst.cluster.inventory import load
-from headfirst.deployment import service
+from headfirst.cli import login_options, options
 from headfirst.errors import NotReadyError
-from headfirst.live.status_types import ClusterStatus
 from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy status inventories/lab.ini --json"
+if TYPE_CHECKING:
+    from headfirst.live.status_types import ClusterStatus
+
+EXAMPLE = "Example: deploy status cluster.ini --json"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -24,6 +27,9 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Show every rank, the engine and the chat page. Exit code 3 when something is not ready."""
+    from headfirst.cluster.inventory import load
+    from headfirst.deployment import service
+
     inventories = options.inventories(inventory, inventory_option)
     found = service.status(load(inventories, extra_vars or []))
     if as_json:

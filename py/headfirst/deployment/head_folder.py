@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import base64
 import binascii
-import shlex
 import tempfile
 from pathlib import Path
 
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live.access import HostAccess
-from headfirst.live.ssh import run, ssh
+from headfirst.live.ssh import run_privileged, ssh
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.folder import INDEX, describe_folder
 from headfirst.untrusted import UntrustedError, file_listing, integer, json_document, shown
@@ -44,9 +43,10 @@ print(json.dumps(found))
 
 def describe_on_head(head: HostAccess, folder: str) -> Checkpoint:
     """Describe the model in `folder` on the head. Raises what describe_folder raises, naming the host."""
-    command = f"python3 -c {shlex.quote(_READ)} {shlex.quote(folder)}"
     with ssh(head) as connection:
-        answer = run(connection, f"sudo -n {command}" if head.become else command, _TIMEOUT_S, _MAX_ANSWER)
+        answer = run_privileged(
+            head, connection, "python3", "-c", _READ, folder, timeout=_TIMEOUT_S, limit=_MAX_ANSWER
+        )
     if answer.code != 0:
         said = (answer.err.strip().splitlines() or ["no reason given"])[-1]
         raise NotReadyError(f"the model folder {folder} cannot be read: {said}", where=head.host)

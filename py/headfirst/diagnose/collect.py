@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ from headfirst.diagnose.types import Answer, Container, Line, Node
 from headfirst.errors import NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
+from headfirst.live.privilege import privileged
 from headfirst.live.ssh import ssh
 from headfirst.live.status import ENGINE_CONTAINER
 from headfirst.run.scrub import MASK, Scrubber
@@ -64,12 +64,11 @@ def _gather(access: HostAccess, url: str) -> tuple[Clock, Any]:
         "health": url and f"{url}/health_generate",
         "metrics": url and f"{url}/metrics",
     }
-    command = ["python3", "-c", _SCRIPT.read_text(), json.dumps(wanted)]
-    if access.become:
-        command = ["sudo", "-n", *command]
+    line, first = privileged(access, "python3", "-c", _SCRIPT.read_text(), json.dumps(wanted))
     with ssh(access) as connection:
         try:
-            to, out, err = connection.exec_command(shlex.join(command), timeout=TIMEOUT_S)
+            to, out, err = connection.exec_command(line, timeout=TIMEOUT_S)
+            to.write(first)
             clock = measure(to, out)
             to.write("go\n")
             to.flush()
