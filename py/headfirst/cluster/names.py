@@ -24,6 +24,8 @@ _ELSEWHERE = {
     "image": "engine_image",
     "interface": "nic",
     "ip": "ansible_host",
+    "model_dir": "weights_dir",
+    "models_dir": "weights_dir",
     "key": "ansible_ssh_private_key_file",
     "num_gpus": "gpus",
     "password": "ansible_password",
@@ -39,6 +41,8 @@ _ELSEWHERE = {
     "tp": "tensor_parallel",
     "tp_size": "tensor_parallel",
     "user": "ansible_user",
+    "weights_folder": "weights_dir",
+    "weights_path": "weights_dir",
 }
 
 
