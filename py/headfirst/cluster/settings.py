@@ -80,7 +80,14 @@ class ClusterSettings(BaseModel):
         "modelscope",
         description="Where the checkpoint comes from; `demo` is the small one that Headfirst carries.",
     )
-    model_revision: Text | None = Field(None, description="Branch, tag or commit on the hub.")
+    model_revision: Text | None = Field(
+        None, description="Branch, tag or commit on the hub. Default: the catalogue's commit, or the branch."
+    )
+    trust_remote_code: bool | None = Field(
+        None,
+        description="Run Python code that the model's repository brings, in the engine's container. Default: "
+        "only at a commit that the built-in catalogue lists.",
+    )
     served_model_name: Text | None = Field(
         None, description="Name in the API. Default: the model's last part."
     )

@@ -17,6 +17,7 @@ from headfirst.errors import NotReadyError
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.describe import describe
+from headfirst.plan import trust
 from headfirst.plan.build import build
 from headfirst.plan.types import Plan
 
@@ -55,7 +56,7 @@ def _describe(cluster: Cluster, *, probe: bool) -> Checkpoint:
         return describe(cluster.model_id, "path", folder=checkpoint_dir())
     if settings.model_source == "path":
         return _describe_path(cluster, Path(settings.model), probe=probe)
-    return describe(cluster.model_id, settings.model_source, revision=settings.model_revision)
+    return describe(cluster.model_id, settings.model_source, revision=trust.revision(settings))
 
 
 def _describe_path(cluster: Cluster, folder: Path, *, probe: bool) -> Checkpoint:

@@ -10,7 +10,7 @@ from headfirst.cluster.types import Cluster, Host
 from headfirst.engines.base import Engine, LaunchRequest
 from headfirst.errors import InputError
 from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan import gpus, network, parallel, precision, webui
+from headfirst.plan import gpus, network, parallel, precision, trust, webui
 from headfirst.plan.docker_run import docker_run
 from headfirst.plan.fit import fit
 from headfirst.plan.gpus import Gpu
@@ -38,6 +38,7 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
         pipeline=settings.pipeline_parallel,
         where=str(cluster.inventories[0]),
     )
+    trusted = trust.choose(settings, checkpoint, arguments, where=str(cluster.inventories[0]))
     weights = _weights(cluster, checkpoint, convert=dtype.convert_to_bf16)
     image = settings.engine_image or engine.default_image(settings.engine_device)
     networks = network.choose(cluster.ranks, gpus=settings.engine_device == "cuda")
@@ -55,7 +56,7 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
             port=settings.engine_port,
             listen_address=host.address,
             device=settings.engine_device,
-            trust_remote_code=checkpoint.remote_code,
+            trust_remote_code=trusted.remote_code,
             config_file=ENGINE_CONFIG,
             nic=chosen.nic,
             hca=chosen.hca,
@@ -79,6 +80,8 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
         world_size=sizes.world,
         convert_to_bf16=dtype.convert_to_bf16,
         convert_reason=dtype.reason,
+        trust_remote_code=trusted.remote_code,
+        trust_reason=trusted.reason,
         fit=fit(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments),
         weights=weights,
         engine_port=settings.engine_port,
@@ -143,7 +146,7 @@ def _weights(cluster: Cluster, checkpoint: Checkpoint, *, convert: bool) -> Weig
     return Weights(
         model=checkpoint.id,
         source=settings.model_source,
-        revision=settings.model_revision,
+        revision=trust.revision(settings),
         directory=f"{settings.weights_dir.rstrip('/')}/{name}{'-bf16' if convert else ''}",
         source_bytes=job.source_bytes,
         served_bytes=job.served_bytes,

@@ -123,6 +123,8 @@ class Plan(_Frozen):
     world_size: int
     convert_to_bf16: bool
     convert_reason: str
+    trust_remote_code: bool  # the engine runs Python code of the model's repository
+    trust_reason: str
     fit: Fit
     weights: Weights
     engine_port: int
