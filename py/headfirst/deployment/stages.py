@@ -63,5 +63,6 @@ def try_stages(
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
+            hosts=len(cluster.hosts),
             secrets=secrets,
         )

@@ -20,6 +20,7 @@ from headfirst.deployment.stages import run_stages
 from headfirst.errors import InputError
 from headfirst.lab import up as lab_up
 from headfirst.plan.types import Plan
+from headfirst.run.forks import require_all
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult, StageTime
 
@@ -48,6 +49,7 @@ def up(options: RunOptions, reporter: Reporter) -> Outcome:
         raise InputError(
             prepared.plan.fit.reason, hint="`deploy plan` shows the memory of a GPU term by term."
         )
+    require_all(len(cluster.ranks))
     secrets = load_or_create(cluster.name)
     built, local = _prepare_here(cluster, options, reporter)
     files = artifacts.collect(cluster, built)

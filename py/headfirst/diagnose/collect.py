@@ -18,7 +18,7 @@ from headfirst.diagnose.types import Answer, Container, Line, Node
 from headfirst.errors import NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
-from headfirst.live.ssh import ssh
+from headfirst.live.ssh import AT_ONCE, ssh
 from headfirst.live.status import ENGINE_CONTAINER
 from headfirst.run.scrub import MASK, Scrubber
 
@@ -41,7 +41,7 @@ def collect(targets: Sequence[Target], engine_url: str, secrets: Sequence[str] =
     A host that does not answer is a node with its problem, not an exception.
     """
     scrubber = Scrubber(secrets)
-    with ThreadPoolExecutor(max_workers=len(targets)) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(targets), AT_ONCE)) as pool:
         asked = [
             pool.submit(_node, rank, target, engine_url if rank == 0 else "", scrubber)
             for rank, target in enumerate(targets)

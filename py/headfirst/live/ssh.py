@@ -15,6 +15,8 @@ from headfirst.live import explain
 from headfirst.live.access import HostAccess
 
 CONNECT_TIMEOUT_S = 10
+# Hosts that are asked at the same time; the others wait for their turn.
+AT_ONCE = 32
 _CONFIG = Path("~/.ssh/config")
 _KNOWN_HOSTS = (Path("/etc/ssh/ssh_known_hosts"), Path("~/.ssh/known_hosts"))
 
