@@ -18,6 +18,7 @@ from headfirst.errors import InputError, NotReadyError
 from headfirst.plan import rdma
 from headfirst.plan.types import Node, Plan
 from headfirst.run.failures import to_error
+from headfirst.run.forks import require_all
 from headfirst.run.quiet import QuietReporter
 from headfirst.run.reporter import Reporter
 
@@ -37,6 +38,7 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
         raise InputError(
             "the cluster has one rank, which has nobody to talk to", where=str(options.inventories[0])
         )
+    require_all(len(cluster.ranks))
     if backend == "nccl" and plan.device == "cpu":
         raise InputError("NCCL needs GPUs, and engine_device is cpu", hint="Use --backend gloo.")
     by_device: list[Backend] = ["gloo", "nccl"] if plan.device == "cuda" else ["gloo"]

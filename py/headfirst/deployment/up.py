@@ -24,6 +24,7 @@ from headfirst.errors import InputError
 from headfirst.lab import packages
 from headfirst.lab import up as lab_up
 from headfirst.plan.types import Plan
+from headfirst.run.forks import require_all
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult, StageTime
 
@@ -48,6 +49,7 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outc
     """
     options = replace(options, tags=checked_tags(options.tags))
     prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
+    require_all(len(prepared.cluster.ranks))
     here = None
     if lab_of(prepared.cluster):
         _refuse_unfit(prepared.plan)

@@ -17,7 +17,7 @@ from headfirst.errors import NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
 from headfirst.live.privilege import privileged
-from headfirst.live.ssh import ssh
+from headfirst.live.ssh import AT_ONCE, ssh
 from headfirst.live.status import ENGINE_CONTAINER
 from headfirst.run.scrub import MASK, Scrubber
 from headfirst.untrusted import UntrustedError, for_terminal
@@ -42,7 +42,7 @@ def collect(targets: Sequence[Target], engine_url: str, secrets: Sequence[str] =
     A host that does not answer, or answers what no node script does, is a node with its problem.
     """
     scrubber = Scrubber(secrets)
-    with ThreadPoolExecutor(max_workers=len(targets)) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(targets), AT_ONCE)) as pool:
         asked = [
             pool.submit(_node, rank, target, engine_url if rank == 0 else "", scrubber)
             for rank, target in enumerate(targets)

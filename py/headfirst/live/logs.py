@@ -15,6 +15,7 @@ import docker
 
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.live.access import HostAccess
+from headfirst.live.ssh import AT_ONCE
 from headfirst.live.status import ENGINE_CONTAINER
 from headfirst.live.transport import docker_over_ssh
 
@@ -62,7 +63,7 @@ def stream_logs(
     with contextlib.ExitStack() as stack:
         sources: list[_Source] = []
         errors: list[HeadfirstError] = []
-        with ThreadPoolExecutor(max_workers=max(1, len(ranks))) as pool:
+        with ThreadPoolExecutor(max_workers=max(1, min(len(ranks), AT_ONCE))) as pool:
             opening = [pool.submit(_Source, rank, ranks[rank], container, stack) for rank in sorted(ranks)]
         for future in opening:
             try:

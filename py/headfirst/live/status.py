@@ -11,7 +11,7 @@ import httpx
 
 from headfirst.errors import NotReadyError
 from headfirst.live.access import HostAccess
-from headfirst.live.ssh import ssh
+from headfirst.live.ssh import AT_ONCE, ssh
 from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, WebuiStatus
 from headfirst.live.transport import docker_client
 from headfirst.live.tunnel import forward, tunnel
@@ -44,7 +44,7 @@ def cluster_status(
 
     A host that does not answer is a row with its problem, not an exception.
     """
-    with ThreadPoolExecutor(max_workers=len(ranks) + 2) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(ranks) + 2, AT_ONCE)) as pool:
         asked = [pool.submit(_rank, rank, access, container) for rank, access in enumerate(ranks)]
         asked_engine = pool.submit(_engine, ranks[0], engine_url, api_key)
         asked_page = pool.submit(_webui, webui) if webui else None
