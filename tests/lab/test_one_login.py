@@ -1,4 +1,4 @@
-"""A host behind a jump host, with a password for SSH and one for sudo: every verb reaches it as Ansible does."""
+"""A host behind a jump host, with passwords for SSH and sudo: every verb reaches it as Ansible does."""
 
 from __future__ import annotations
 
