@@ -171,9 +171,9 @@ class Connection:
     def __init__(self, out: bytes, err: bytes = b"") -> None:
         self.out, self.err = Stream(out), Stream(err)
 
-    def exec_command(self, _command: str, timeout: float) -> tuple[io.StringIO, Stream, Stream]:
+    def exec_command(self, _command: str, timeout: float) -> tuple[Stream, Stream, Stream]:
         assert timeout
-        return io.StringIO(), self.out, self.err
+        return Stream(), self.out, self.err
 
 
 class Stream(io.BytesIO):
@@ -183,6 +183,12 @@ class Stream(io.BytesIO):
 
     def recv_exit_status(self) -> int:
         return 0
+
+    def write(self, data: Any) -> int:
+        return super().write(data.encode() if isinstance(data, str) else data)
+
+    def shutdown_write(self) -> None:
+        """A command's input ends."""
 
 
 def test_a_node_that_answers_wrongly_is_a_node_with_its_problem(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,7 +252,8 @@ def describe(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[Any],
 
     def describe(files: Any) -> Any:
         monkeypatch.setattr(head_folder, "ssh", ssh)
-        monkeypatch.setattr(head_folder, "run", lambda *_: Answer(0, folder_of(files), ""))
+        answer = Answer(0, folder_of(files), "")
+        monkeypatch.setattr(head_folder, "run_privileged", lambda *_, **_limits: answer)
         return head_folder.describe_on_head(NODE, "/data/model")
 
     return describe
