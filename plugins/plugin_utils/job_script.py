@@ -53,7 +53,7 @@ wait_for() {
 }
 begin() {
     umask 077
-    mkdir -p "$dir" "$secret_dir"
+    mkdir -p "$dir"
     if running; then
         if [ "$(cat "$dir/signature" 2>/dev/null)" = "$signature" ]; then
             echo 'attached yes'
@@ -64,6 +64,7 @@ begin() {
     systemctl reset-failed "$unit" 2>/dev/null || :
     rm -f "$dir/exit" "$dir/progress.json" "$dir/result.json" "$dir/log"
     rm -f "$dir/environment"  # where earlier versions kept secrets
+    mkdir -p "$secret_dir"  # now: the end of the unit before has removed it
     printf '%s' "$secrets" >"$secret_dir/environment"
     printf '%s' "$signature" >"$dir/signature"
     eval "$run" || { rm -rf "$secret_dir"; return 1; }

@@ -32,6 +32,7 @@ subprocess.run(shlex.split(ended.split("=", 2)[2].replace("$$", "$")), check=Tru
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >>"$FOLDER/systemctl"
 [ "$1" != is-active ] || cat "$FOLDER/active"
+[ "$1" != stop ] || rm -rf "$FOLDER/../../run/test"
 """
 
 
