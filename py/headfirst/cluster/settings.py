@@ -105,6 +105,12 @@ class ClusterSettings(BaseModel):
     webui_port: Port = 8080
     webui_image: Text | None = Field(None, description="Default: the official image.")
     webui_image_source: Literal["registry", "build"] = "registry"
+    webui_env: Pairs = Field(
+        default_factory=dict, description="More environment for the chat page: `A=1 B=2`."
+    )
+    webui_data_dir: Annotated[str, Field(pattern=r"^/")] = Field(
+        "/var/lib/headfirst/webui", description="Folder of the chat page's accounts and chats, on its host."
+    )
     drivers: Literal["install", "keep"] = Field(
         "install",
         description="`install` NVIDIA's driver, its container toolkit and RDMA where they are missing; "

@@ -76,11 +76,11 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
 def _check_rank(cluster: Cluster, plan: Plan, node: Node, host: Host) -> dict[str, Any]:
     gpus = plan.device == "cuda"
     return {
-        "check_images": [node.image],
+        "check_images": [node.container.image],
         "check_gpus": host.gpus if gpus else 0,
-        "check_min_cuda": engines.get(plan.engine).cuda(node.image) if gpus else "",
+        "check_min_cuda": engines.get(plan.engine).cuda(node.container.image) if gpus else "",
         # The containers have the host's IPC, hence its /dev/shm and not one of this size.
-        "check_min_shm_gb": _gigabytes(node.shm_size) if gpus else 0,
+        "check_min_shm_gb": _gigabytes(cluster.settings.shm_size) if gpus else 0,
         "check_roles_to_come": list(GPU_ROLES) if host in with_gpus(cluster) else [],
         "check_may_reboot": cluster.settings.allow_reboot,
         "check_open_peers": [peer.address for peer in cluster.ranks if peer is not host],
@@ -123,7 +123,7 @@ def _image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
 
 
 def _engine_image(plan: Plan, tarball: Tarball | None) -> dict[str, Any]:
-    return {"engine_image_name": plan.nodes[0].image, **_image_source("engine_image", tarball)}
+    return {"engine_image_name": plan.nodes[0].container.image, **_image_source("engine_image", tarball)}
 
 
 def _node_tools(plan: Plan, node: Node, files: Artifacts) -> dict[str, Any]:
@@ -158,16 +158,9 @@ def _weights(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict
 def _engine(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[str, Any]:
     return {
         "engine_rank": node.rank,
-        "engine_image": node.image,
-        "engine_argv": node.argv,
-        "engine_env": node.env,
-        "engine_volumes": node.volumes,
-        "engine_devices": node.devices,
-        "engine_cap_add": node.cap_add,
-        "engine_ulimits": node.ulimits,
-        "engine_gpus": node.gpus or "",
-        "engine_shm_size": node.shm_size,
-        "engine_ipc_mode": node.ipc,
+        "engine_ranks": len(plan.nodes),
+        "engine_name": node.container.name,
+        "engine_container": node.container.module_spec(),
         # Only rank 0 answers clients, so only it needs the key.
         "engine_config": engines.get(plan.engine).config_file(api_key=secrets.engine_api_key)
         if node.rank == 0
@@ -181,12 +174,10 @@ def _engine(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[
 
 def _webui(plan: Plan, secrets: Secrets, tarball: Tarball | None) -> dict[str, Any]:
     return {
-        "open_webui_image": plan.webui.image,
+        "open_webui_name": plan.webui.container.name,
+        "open_webui_container": plan.webui.container.module_spec(),
         **_image_source("headfirst_webui_image", tarball),
-        "open_webui_bind_address": plan.webui.address,
-        "open_webui_port": plan.webui.port,
-        "open_webui_command": plan.webui.command,
-        "open_webui_engine_url": plan.engine_url,
+        "open_webui_url": plan.webui.url,
         "open_webui_engine_api_key": secrets.engine_api_key,
         "open_webui_model_name": plan.served_model_name,
         "open_webui_admin_email": secrets.webui_admin_email,

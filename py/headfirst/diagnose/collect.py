@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headfirst.containers import names
 from headfirst.diagnose.clock import Clock, from_rfc3339, measure
 from headfirst.diagnose.types import Answer, Container, Line, Node
 from headfirst.errors import NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
 from headfirst.live.ssh import ssh
-from headfirst.live.status import ENGINE_CONTAINER
 from headfirst.run.scrub import MASK, Scrubber
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
@@ -59,7 +59,7 @@ def _node(rank: int, target: Target, url: str, scrubber: Scrubber) -> Node:
 
 def _gather(access: HostAccess, url: str) -> tuple[Clock, dict[str, Any]]:
     wanted = {
-        "container": ENGINE_CONTAINER,
+        "container": names.ENGINE,
         "health": url and f"{url}/health_generate",
         "metrics": url and f"{url}/metrics",
     }
