@@ -1,7 +1,7 @@
 """Validation of what nodes, hubs, mirrors, registries and model folders send.
 
-Each function returns the value with its type proven, or raises UntrustedError. Nothing from outside becomes a path,
-a template, an argument or terminal output unchecked. The module stands alone: the node tools ship it too.
+Each function returns the value with its type proven, or raises UntrustedError. Nothing from outside becomes
+a path, a template, an argument or terminal output unchecked. The node tools ship this module too.
 """
 
 from __future__ import annotations
@@ -176,7 +176,5 @@ def _deeper_than(document: Any, depth: int) -> bool:
         level = [item for item in level if isinstance(item, (dict, list))]
         if not level:
             return False
-        level = [
-            child for item in level for child in (item.values() if isinstance(item, dict) else item)
-        ]
+        level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
     return True

@@ -8,11 +8,8 @@ import typer
 from rich.console import Console
 
 from headfirst.cli import options
-from headfirst.cluster.inventory import load
-from headfirst.deployment.service import open_chat
-from headfirst.live.chat_terminal import converse, print_answer
 
-EXAMPLE = "Example: deploy chat inventories/lab.ini 'What is tensor parallelism?'"
+EXAMPLE = "Example: deploy chat cluster.ini 'What is tensor parallelism?'"
 
 
 def run(
@@ -25,6 +22,10 @@ def run(
     system: Annotated[str | None, typer.Option("--system", help="System prompt.", show_default=False)] = None,
 ) -> None:
     """Ask the model, from here, through SSH."""
+    from headfirst.cluster.inventory import load
+    from headfirst.deployment.service import open_chat
+    from headfirst.live.chat_terminal import converse, print_answer
+
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
     console = Console()
     with open_chat(cluster, system) as chat:

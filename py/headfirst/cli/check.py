@@ -9,15 +9,10 @@ import typer
 from rich.console import Console
 
 from headfirst.cli import options
-from headfirst.cli.comm_table import print_comm
-from headfirst.cli.reporting import choose_reporter, print_checked
-from headfirst.deployment.check import check
-from headfirst.deployment.comm import Backend
-from headfirst.deployment.comm import comm as talk
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.options import Backend, RunOptions
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 
-EXAMPLE = "Example: deploy check inventories/a100x4.ini"
+EXAMPLE = "Example: deploy check cluster.ini"
 
 
 def run(
@@ -44,6 +39,9 @@ def run(
 
     Exit code 0: ready; 1: ready, with warnings; 3: not ready.
     """
+    from headfirst.cli.reporting import choose_reporter, print_checked
+    from headfirst.deployment.check import check
+
     run_options = RunOptions(
         options.inventories(inventory, inventory_option), extra_vars or [], limit, verbosity=verbose
     )
@@ -59,8 +57,12 @@ def run(
 
 
 def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, plain: bool) -> None:
+    from headfirst.cli.comm_table import print_comm
+    from headfirst.cli.reporting import choose_reporter
+    from headfirst.deployment.comm import comm
+
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
-        found = talk(run_options, reporter, backend)
+        found = comm(run_options, reporter, backend)
     if as_json:
         print(json.dumps({"event": "comm", **found.model_dump()}))
     else:

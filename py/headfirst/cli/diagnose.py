@@ -7,11 +7,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headfirst.cli import diagnose_text, options
-from headfirst.cluster.inventory import load
+from headfirst.cli import options
 from headfirst.errors import HeadfirstError, NotReadyError
 
-EXAMPLE = "Example: deploy diagnose inventories/lab.ini"
+EXAMPLE = "Example: deploy diagnose cluster.ini"
 
 
 def run(
@@ -27,7 +26,8 @@ def run(
 
     Exit code 0: it serves; 1: a failure was found; 3: hosts do not answer, nothing runs, or it still starts.
     """
-    # The rules are read from files; only this verb waits for that.
+    from headfirst.cli import diagnose_text
+    from headfirst.cluster.inventory import load
     from headfirst.deployment import diagnose
 
     console = Console(highlight=False, soft_wrap=True)

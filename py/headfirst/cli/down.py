@@ -7,11 +7,9 @@ from typing import Annotated
 import typer
 
 from headfirst.cli import options
-from headfirst.cli.reporting import choose_reporter, print_down
-from headfirst.deployment.down import down
 from headfirst.deployment.options import RunOptions
 
-EXAMPLE = "Example: deploy down inventories/lab.ini"
+EXAMPLE = "Example: deploy down cluster.ini"
 
 
 def run(
@@ -28,6 +26,9 @@ def run(
     verbose: options.Verbose = 0,
 ) -> None:
     """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay."""
+    from headfirst.cli.reporting import choose_reporter, print_down
+    from headfirst.deployment.down import down
+
     run_options = RunOptions(
         options.inventories(inventory, inventory_option),
         extra_vars or [],

@@ -40,5 +40,5 @@ def inventories(argument: Path | None, options: list[Path] | None) -> list[Path]
     """The inventories named on the command line, the positional one first."""
     found = [*([argument] if argument else []), *(options or [])]
     if not found:
-        raise InputError("no inventory is named", hint="For example: deploy plan inventories/lab.ini")
+        raise InputError("no inventory is named", hint="For example: deploy plan cluster.ini")
     return found

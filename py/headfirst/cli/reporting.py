@@ -1,4 +1,4 @@
-"""What a run shows while it goes, and says when it is through."""
+"""What a run prints while it works, and its summary."""
 
 from __future__ import annotations
 
@@ -32,12 +32,14 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     """Address, model, credentials, how to stop; and where the time went."""
     plan, changed = outcome.plan, outcome.result.changed_total
     page = f"http://{plan.webui.address}:{plan.webui.port}"
+    served = "engine" in {stage.stage for stage in outcome.result.stages}  # -t may leave it out
     if as_json:
         print(
             json.dumps(
                 {
                     "event": "summary",
                     "changed": changed,
+                    "served": served and not outcome.check,
                     "chat_page": page,
                     "api": f"{plan.engine_url}/v1",
                     "model": plan.served_model_name,
@@ -55,8 +57,12 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
             f"Check mode: {changed} tasks would change something." if changed else "Nothing would change."
         )
         return
-    said = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
-    console.print(f"[bold green]The service is up.[/] {said}")
+    if not served:
+        made = f"{changed} changes made" if changed else "nothing changed"
+        console.print(f"[bold green]Done[/], {made}. These stages do not start or check the service.")
+        return
+    made = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
+    console.print(f"[bold green]The service is up.[/] {made}")
     console.print(f"  Chat page    {page}")
     console.print(f"  API          {plan.engine_url}/v1   model {plan.served_model_name}")
     console.print(f"  Credentials  {outcome.credentials}")
@@ -74,7 +80,7 @@ def print_checked(result: RunResult, *, as_json: bool) -> int:
     for finding in warnings:
         console.print(f"[yellow]warning:[/] {finding.host}: {escape(f'{finding.what}. {finding.why}')}")
         console.print(f"  {escape(finding.fix)}")
-    console.print("[bold green]Ready.[/] Nothing stands against the deployment.")
+    console.print("[bold green]Ready.[/] The checks found no errors.")
     return len(warnings)
 
 

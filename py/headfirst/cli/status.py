@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from headfirst.cli import options
-from headfirst.cluster.inventory import load
-from headfirst.deployment import service
 from headfirst.errors import NotReadyError
-from headfirst.live.status_types import ClusterStatus
 
-EXAMPLE = "Example: deploy status inventories/lab.ini --json"
+if TYPE_CHECKING:
+    from headfirst.live.status_types import ClusterStatus
+
+EXAMPLE = "Example: deploy status cluster.ini --json"
 
 
 def run(
@@ -23,6 +25,9 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Show every rank, the engine and the chat page. Exit code 3 when something is not ready."""
+    from headfirst.cluster.inventory import load
+    from headfirst.deployment import service
+
     inventories = options.inventories(inventory, inventory_option)
     found = service.status(load(inventories, extra_vars or []))
     if as_json:

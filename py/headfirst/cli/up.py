@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from headfirst.cli import options
-from headfirst.cli.reporting import choose_reporter, print_summary
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.up import up
 
-EXAMPLE = "Example: deploy up inventories/lab.ini"
+EXAMPLE = "Example: deploy up cluster.ini"
 
 
 def run(
@@ -23,6 +21,9 @@ def run(
     verbose: options.Verbose = 0,
 ) -> None:
     """Bring the cluster up: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
+    from headfirst.cli.reporting import choose_reporter, print_summary
+    from headfirst.deployment.up import up
+
     run_options = RunOptions(
         inventories=options.inventories(inventory, inventory_option),
         extra_vars=extra_vars or [],

@@ -94,7 +94,11 @@ def _ansible_inventory(paths: tuple[Path, ...], extra_vars: Sequence[str]) -> di
     for item in extra_vars:
         command += ["-e", item]
     # An inventory that Ansible cannot parse is otherwise a warning and an empty list of hosts.
-    env = os.environ | {"ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true", "ANSIBLE_NOCOLOR": "1"}
+    env = os.environ | {
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "true",
+        "ANSIBLE_NOCOLOR": "1",
+        "LC_ALL": "C.UTF-8",  # Ansible refuses a locale that is not UTF-8 or not installed
+    }
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -251,7 +255,7 @@ def _invalid(error: ValidationError, paths: tuple[Path, ...]) -> InputError:
     return InputError(
         f"{name}={first['input']}: {message[0].lower()}{message[1:]}",
         where=locate_variable(name, paths),
-        hint=f"See `{name}` in docs/inventory.md.",
+        hint=f"Its meaning: deploy variables {name}",
     )
 
 

@@ -4,33 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from functools import cache
 from pathlib import Path
-
-import yaml
 
 from headfirst.cluster.settings import CLUSTER_NAMES, HOST_NAMES
 from headfirst.cluster.source import locate_variable
-from headfirst.collection import collection_root
+from headfirst.cluster.variables import role_variables
 from headfirst.errors import InputError
 
 # Set by Ansible itself on every host of `ansible-inventory --list`.
 _MAGIC = frozenset({"inventory_file", "inventory_dir", "environment", "omit", "playbook_dir", "vars"})
 
 
-@cache
-def role_variables() -> frozenset[str]:
-    """Public variables of every role, from their argument specifications."""
-    names: set[str] = set()
-    for spec in collection_root().glob("roles/*/meta/argument_specs.yml"):
-        for entry in (yaml.safe_load(spec.read_text()) or {}).get("argument_specs", {}).values():
-            names |= set(entry.get("options", {}))
-    return frozenset(names)
-
-
 def refuse_unknown(names: Iterable[str], inventories: tuple[Path, ...]) -> None:
     """Raise for the first name that neither Headfirst, a role of it nor Ansible knows."""
-    known = CLUSTER_NAMES | HOST_NAMES | role_variables()
+    known = CLUSTER_NAMES | HOST_NAMES | {variable.name for variable in role_variables()}
     for name in names:
         if name == "_raw_params":  # where Ansible puts the words of -e that are no KEY=VALUE
             raise InputError(
@@ -41,7 +28,11 @@ def refuse_unknown(names: Iterable[str], inventories: tuple[Path, ...]) -> None:
         if name in known or name in _MAGIC or name.startswith("ansible_"):
             continue
         near = difflib.get_close_matches(name, sorted(known), n=1)
-        hint = f"Did you mean {near[0]}?" if near else "See docs/inventory.md for the variables that exist."
+        hint = (
+            f"Did you mean {near[0]}?"
+            if near
+            else "`deploy variables --roles` prints the variables that exist."
+        )
         raise InputError(
             f"unknown variable {name}",
             where=locate_variable(name, inventories) or "extra variables (-e)",

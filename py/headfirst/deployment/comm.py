@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any
 
 from headfirst.cluster.facts import NetworkFacts
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.access import host_access
 from headfirst.deployment.comm_types import Comm
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.options import Backend, RunOptions
 from headfirst.deployment.prepare import prepare
 from headfirst.deployment.role_vars import HostVars
 from headfirst.deployment.stages import try_stages
@@ -20,7 +20,6 @@ from headfirst.run.failures import to_error
 from headfirst.run.quiet import QuietReporter
 from headfirst.run.reporter import Reporter
 
-Backend = Literal["gloo", "nccl", "mpi"]
 BYTES = 8 / 1e9  # a second, in Gbit/s
 
 

@@ -60,6 +60,6 @@ def required_lab(cluster: Cluster) -> Lab:
         raise InputError(
             "the inventory has no lab nodes",
             where=str(cluster.inventories[0]),
-            hint="Lab nodes are hosts with lab=true, as in inventories/lab.ini.",
+            hint="Lab nodes are hosts with lab=true. An example: deploy init lab.ini --example lab",
         )
     return lab

@@ -6,9 +6,19 @@ import queue
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from headfirst.run.events import Event, Progress, StageDone, StageStarted, TaskDone, TaskStarted
+from headfirst.run.events import (
+    Event,
+    Finding,
+    FindingsReported,
+    Progress,
+    StageDone,
+    StageStarted,
+    TaskDone,
+    TaskStarted,
+)
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import StageTime
 
@@ -17,6 +27,9 @@ class Advance(Protocol):
     """Called as a job advances: what is being done, how much of it, out of how much (0: unknown)."""
 
     def __call__(self, what: str, done: int, total: int) -> None: ...
+
+    def warn(self, text: str) -> None:
+        """Show one sentence about what a person should know; the job goes on."""
 
 
 def run_jobs(
@@ -37,12 +50,8 @@ def run_jobs(
 
     def run(name: str, job: Callable[[Advance], Any]) -> Any:
         began = time.monotonic()
-
-        def advance(what: str, done: int, total: int) -> None:
-            events.put(Progress(stage, name, what, done, total, unit, "", None, None))
-
         events.put(TaskStarted(stage, name, title))
-        result = job(advance)
+        result = job(_Advance(events, stage, name, unit))
         events.put(TaskDone(stage, name, title, changed=False, seconds=time.monotonic() - began))
         return result
 
@@ -58,6 +67,21 @@ def run_jobs(
     seconds = time.monotonic() - start
     reporter.handle(StageDone(stage, seconds, changed=0, failed_hosts=failed))
     return {name: future.result() for name, future in futures.items()}, StageTime(stage, seconds)
+
+
+@dataclass(frozen=True)
+class _Advance:
+    events: queue.SimpleQueue[Event]
+    stage: str
+    name: str
+    unit: str
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        self.events.put(Progress(self.stage, self.name, what, done, total, self.unit, "", None, None))
+
+    def warn(self, text: str) -> None:
+        finding = Finding(id="local-settings", severity="warning", host=self.name, what=text)
+        self.events.put(FindingsReported(self.stage, self.name, (finding,)))
 
 
 def _drain(events: queue.SimpleQueue[Event], reporter: Reporter) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+Backend = Literal["gloo", "nccl", "mpi"]  # of the collectives that `deploy check --comm` runs
 
 
 @dataclass(frozen=True)

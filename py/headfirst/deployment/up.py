@@ -17,6 +17,7 @@ from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import prepare
 from headfirst.deployment.role_vars import role_vars
 from headfirst.deployment.stages import run_stages
+from headfirst.deployment.tags import checked_tags
 from headfirst.errors import InputError
 from headfirst.lab import up as lab_up
 from headfirst.plan.types import Plan
@@ -37,6 +38,7 @@ class Outcome:
 
 def up(options: RunOptions, reporter: Reporter) -> Outcome:
     """Carry out the whole plan. Raises HeadfirstError on the first failure; run it again to go on."""
+    options = replace(options, tags=checked_tags(options.tags))
     start = time.monotonic()
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
     before: list[StageTime] = []
@@ -70,7 +72,7 @@ def _prepare_here(
         lab_access(lab)  # says what to do when the nodes are not up
     elif lab:
         share_demo_checkpoint()
-        jobs["lab"] = lambda advance: lab_up(lab, advance)
+        jobs["lab"] = lambda advance: lab_up(lab, advance, advance.warn)
     if not jobs:
         return {}, []
     built, seconds = run_jobs(reporter, "prepare", "Nodes and images on this machine", jobs)
