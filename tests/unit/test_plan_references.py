@@ -91,12 +91,10 @@ def test_a100x1_70b_carries_the_published_command_without_the_key_in_sight() -> 
     for flag in ("--model", "--api-key", "--host", "--trust-remote-code"):
         del wanted[flag]  # below, in safer form; and this Llama brings no code of its own to trust
     assert wanted.items() <= flags(node.container.command).items()
-    assert (
-        flags(node.container.command)["--model-path"]
-        == "/data/deepseek-ai/models/DeepSeek-R1-Distill-Llama-70B"
-    )
+    given = flags(node.container.command)
+    assert given["--model-path"] == "/data/deepseek-ai/models/DeepSeek-R1-Distill-Llama-70B"
     # The key lies in a file with mode 0600.
-    assert flags(node.container.command)["--config"] == "/etc/headfirst/engine.yaml"
+    assert given["--config"] == "/etc/headfirst/engine.yaml"
     assert "/etc/headfirst/engine.yaml:/etc/headfirst/engine.yaml:ro" in node.docker_run
     assert "--api-key" not in node.docker_run
     assert not whole.convert_to_bf16
