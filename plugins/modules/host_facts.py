@@ -76,8 +76,8 @@ host:
       busy_ports, unreachable_peers, cut_ports (peer and port of what answers at other ports only).
     - Of RDMA hcas (name, firmware, pci, numa, gpu_distances, ports with their GIDs), hcas_on_pci,
       rdma_devices.
-    - Of the GPUs gpus (name, bus, memory_bytes, vbios, ecc_uncorrectable, remap_failure, fabric, persistence,
-      processes),
+    - Of the GPUs gpus (name, bus, memory_bytes, compute_capability, vbios, ecc_uncorrectable, remap_failure,
+      fabric, persistence, processes),
       gpus_on_pci, nvswitches, acs_bridges, xids, smi_driver, smi_cuda, smi_error.
     - Of the software driver (running, open, installed, modules, secure_boot, fabric_manager,
       fabric_manager_active, unheld, auto_upgrades) and docker (version, runtimes, cgroup_driver,

@@ -84,3 +84,13 @@ def test_check_fails_for_a_stale_readme(tmp_path: Path, monkeypatch: pytest.Monk
     assert tool.main() == 0
     monkeypatch.setattr(sys, "argv", ["role_readme.py", "--check"])
     assert tool.main() == 0
+
+
+def test_every_roles_description_is_its_own_and_stands_in_both_files() -> None:
+    described = {}
+    for path in sorted((REPOSITORY / "roles").iterdir()):
+        info = yaml.safe_load((path / "meta" / "main.yml").read_text())["galaxy_info"]
+        specs = yaml.safe_load((path / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+        assert info["description"] == specs["main"]["short_description"], path.name
+        assert info["description"] not in described, f"{path.name} and {described[info['description']]}"
+        described[info["description"]] = path.name

@@ -6,11 +6,11 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headfirst.cli import options
 from headfirst.deployment.options import Backend, RunOptions
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy check cluster.ini"
 
@@ -66,6 +66,6 @@ def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, pl
     if as_json:
         print(json.dumps({"event": "comm", **found.model_dump()}))
     else:
-        print_comm(found, Console(highlight=False, soft_wrap=True))
+        print_comm(found, Terminal(highlight=False, soft_wrap=True))
     if found.findings:
         raise typer.Exit((NotReadyError if found.failed else HeadfirstError).exit_code)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from headfirst.cli import options
+from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.lab.types import Lab
@@ -30,10 +30,11 @@ def up(
     """Start the lab nodes of an inventory, and say how they are reached."""
     from headfirst import lab as nodes
     from headfirst.cli.reporting import choose_reporter
-    from headfirst.deployment.local_work import run_jobs
+    from headfirst.deployment.local_work import ask_for_root, run_jobs
 
     lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        ask_for_root(reporter)
         results, _ = run_jobs(
             reporter,
             "lab",
@@ -66,7 +67,7 @@ def status(
     table = Table("node", "address", "state", "ssh")
     for node in found:
         table.add_row(node.name, node.address, node.state, "answers" if node.ssh else "no answer")
-    Console().print(table)
+    Terminal().print(table)
 
 
 @app.command(epilog="Example: deploy lab down lab.ini")

@@ -31,7 +31,7 @@ def run(
     inventories = options.inventories(inventory, inventory_option)
     prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe)
     if as_json:
-        typer.echo(prepared.plan.model_dump_json(indent=2))
+        typer.echo(prepared.plan.model_dump_json(indent=2, ensure_ascii=True))
     else:
         print_plan(prepared.plan)
     if prepared.plan.fit.fits is False:

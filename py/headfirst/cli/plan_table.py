@@ -9,13 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.plan.types import Fit, Node, Plan, WeightsTime
+from headfirst.terminal import Terminal
 
 GB, GIB = 10**9, 2**30
 
 
 def print_plan(plan: Plan) -> None:
     """Print ranks, weights, memory fit, ports and the docker run line of every node."""
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     console.print(
         f"[bold]{escape(plan.model)}[/] as {escape(plan.served_model_name)}, "
         f"{plan.engine} {plan.engine_version}"

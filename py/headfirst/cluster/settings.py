@@ -108,6 +108,11 @@ class ClusterSettings(BaseModel):
     webui_env: Pairs = Field(
         default_factory=dict, description="More environment for the chat page: `A=1 B=2`."
     )
+    webui_origins: Words = Field(
+        default_factory=list,
+        description="Further addresses at which browsers open the chat page, such as "
+        "`https://chat.example.org` of a proxy. At any other address it does not work.",
+    )
     webui_data_dir: Annotated[str, Field(pattern=r"^/")] = Field(
         "/var/lib/headfirst/webui", description="Folder of the chat page's accounts and chats, on its host."
     )

@@ -43,6 +43,8 @@ class Host:
     link_rate: int | None = None  # what the driver of `nic` says
     cores: int | None = None
     memory_bytes: int | None = None
+    gpu_memory_bytes: int | None = None  # of its smallest GPU
+    gpu_capability: tuple[int, int] | None = None
     network: NetworkFacts | None = None
     lacks: frozenset[str] = frozenset()  # roles without which its devices do not work: nvidia_driver, rdma
 

@@ -29,7 +29,7 @@ def hardware_vars(cluster: Cluster, plan: Plan) -> HostVars:
     """Variables per host for `playbooks/hardware.yml` alone."""
     found = check_vars(cluster, plan)
     for node, host in zip(plan.nodes, cluster.ranks, strict=True):
-        found[host.name] |= _host_tuning(cluster, host) | _drivers(cluster, node)
+        found[host.name] |= _host_tuning(cluster, plan, host) | _drivers(cluster, node)
     return found
 
 
@@ -55,11 +55,7 @@ def role_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) 
 
 def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     is_rank = host in cluster.ranks
-    # With data-parallel attention SGLang takes the six ports after the rendezvous too (PortArgs).
-    more = 6 if DATA_PARALLEL & set(cluster.settings.engine_args) else 0
-    ports = (
-        [plan.engine_port, *range(plan.dist_port, plan.dist_port + more + 1)] if host is cluster.head else []
-    )
+    ports = [plan.engine_port, *_rendezvous_ports(cluster, plan)] if host is cluster.head else []
     rank = next((_check_rank(cluster, plan, node, host) for node in plan.nodes if node.host == host.name), {})
     return {
         "check_is_rank": is_rank,
@@ -71,6 +67,13 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
         "check_address": host.address,
         "check_peers": [peer.address for peer in cluster.hosts if peer is not host],
     }
+
+
+def _rendezvous_ports(cluster: Cluster, plan: Plan) -> range:
+    """Ports of the head that every rank connects to; a message to one of them can run code there."""
+    # With data-parallel attention SGLang takes the six ports after the rendezvous too (PortArgs).
+    more = 6 if DATA_PARALLEL & set(cluster.settings.engine_args) else 0
+    return range(plan.dist_port, plan.dist_port + more + 1)
 
 
 def _check_rank(cluster: Cluster, plan: Plan, node: Node, host: Host) -> dict[str, Any]:
@@ -92,8 +95,13 @@ def _check_rank(cluster: Cluster, plan: Plan, node: Node, host: Host) -> dict[st
     }
 
 
-def _host_tuning(cluster: Cluster, host: Host) -> dict[str, Any]:
+def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
+    # A rank that is alone meets nobody there.
+    meeting = host is cluster.head and len(cluster.ranks) > 1
     return {
+        "host_tuning_rendezvous_ports": [str(port) for port in _rendezvous_ports(cluster, plan)]
+        if meeting
+        else [],
         "host_tuning_hosts": {rank.name: rank.address for rank in cluster.ranks},
         "host_tuning_peers": [peer.address for peer in cluster.hosts if peer is not host],
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ from headfirst.cluster.types import Cluster
 from headfirst.deployment import artifacts, hardware
 from headfirst.deployment.hub_access import hub_token
 from headfirst.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
-from headfirst.deployment.local_work import run_jobs
+from headfirst.deployment.local_work import ask_for_root, run_jobs
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import prepare
 from headfirst.deployment.role_vars import role_vars
 from headfirst.deployment.stages import run_stages
 from headfirst.deployment.tags import checked_tags
 from headfirst.errors import InputError
+from headfirst.lab import packages
 from headfirst.lab import up as lab_up
 from headfirst.plan.types import Plan
 from headfirst.run.reporter import Reporter
@@ -65,7 +67,7 @@ def up(options: RunOptions, reporter: Reporter) -> Outcome:
 def _prepare_here(
     cluster: Cluster, options: RunOptions, reporter: Reporter
 ) -> tuple[dict[str, Any], list[StageTime]]:
-    """Lab nodes and images, side by side. Check mode starts no nodes."""
+    """Packages that are missing, then lab nodes and images side by side. Check mode starts no nodes."""
     jobs = dict(artifacts.jobs(cluster))
     lab = lab_of(cluster)
     if lab and options.check:
@@ -75,5 +77,10 @@ def _prepare_here(
         jobs["lab"] = lambda advance: lab_up(lab, advance, advance.warn)
     if not jobs:
         return {}, []
+    ask_for_root(reporter)
+    times = []
+    if missing := packages.missing(artifacts.packages(cluster)):
+        title, install = f"Install {', '.join(missing)} on this machine", partial(packages.install, missing)
+        times.append(run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")[1])
     built, seconds = run_jobs(reporter, "prepare", "Nodes and images on this machine", jobs)
-    return built, [seconds]
+    return built, [*times, seconds]

@@ -94,17 +94,21 @@ def _where_arguments(cluster: Cluster) -> str | None:
 
 def _gpu(cluster: Cluster) -> Gpu | None:
     """The GPU of all ranks; a mix would leave the larger ones waiting and needs a wish said aloud."""
-    named = {host.gpu: host.name for host in cluster.ranks if host.gpu}
+    named = [host for host in cluster.ranks if host.gpu]
     if cluster.settings.engine_device == "cpu" or not named:
         return None
-    found = {gpus.find(name, where=host).name for name, host in named.items()}
-    if len(found) > 1:
+    found = [
+        gpus.reported(host.gpu or "", host.gpu_memory_bytes, host.gpu_capability, where=host.name)
+        for host in named
+    ]
+    names = sorted({gpu.name for gpu in found})
+    if len(names) > 1:
         raise InputError(
-            f"the ranks have different GPUs: {', '.join(sorted(found))}",
+            f"the ranks have different GPUs: {', '.join(names)}",
             where=str(cluster.inventories[0]),
             hint="Ranks run at the pace and with the memory of the smallest: list hosts of one kind.",
         )
-    return gpus.find(next(iter(named)))
+    return min(found, key=lambda gpu: gpu.memory_bytes)
 
 
 def _machines(cluster: Cluster) -> parallel.Machines:

@@ -37,6 +37,7 @@ def plan(cluster: Cluster) -> Webui:
                 "HOST": host.address,
                 "PORT": str(settings.webui_port),
                 "OPENAI_API_BASE_URLS": f"{cluster.engine_url}/v1",
+                "CORS_ALLOW_ORIGIN": ";".join(_origins(cluster)),
                 **base["environment"],
                 **settings.webui_env,
             },
@@ -51,6 +52,14 @@ def plan(cluster: Cluster) -> Webui:
         container=container,
         docker_run=docker_run(container),
     )
+
+
+def _origins(cluster: Cluster) -> list[str]:
+    """Addresses at which browsers open the page: its own, those of a tunnel, and those of the settings."""
+    port = cluster.settings.webui_port
+    end = "" if port == 80 else f":{port}"  # browsers leave the default port out
+    hosts = (cluster.webui.address, "localhost", "127.0.0.1")
+    return [*(f"http://{host}{end}" for host in hosts), *cluster.settings.webui_origins]
 
 
 @cache

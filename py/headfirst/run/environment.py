@@ -33,6 +33,8 @@ def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
         "ANSIBLE_PYTHON_INTERPRETER": os.environ.get("ANSIBLE_PYTHON_INTERPRETER", "/usr/bin/python3"),
         "ANSIBLE_SSH_ARGS": _SSH_ARGS,
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(private.control),
+        # A result of a node may carry facts: as variables they would win over those of the inventory.
+        "ANSIBLE_INJECT_FACT_VARS": "False",
         # A connection that drops between two tasks is tried again once.
         "ANSIBLE_SSH_RETRIES": "1",
         # A broken generated inventory must stop the run, not be skipped with a warning.

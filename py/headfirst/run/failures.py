@@ -64,7 +64,7 @@ def _one(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstErro
         return explain.unreachable(login, said.strip())
     if (error := explain.not_ready(login, said)) is not None:
         return error
-    if failure.result.get("argument_errors"):
+    if isinstance(failure.result.get("argument_errors"), list):
         return InputError(failure.message, where=failure.host, hint=f"Task: {failure.task}.")
     return HeadfirstError(
         failure.message, where=failure.host, hint=f"Stage {failure.stage}, task: {failure.task}."

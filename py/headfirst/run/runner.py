@@ -22,6 +22,7 @@ from headfirst.run.reporter import Reporter
 from headfirst.run.result import Record, RunResult
 from headfirst.run.scrub import Scrubber
 from headfirst.run.translate import Translator
+from headfirst.untrusted import for_terminal, shown
 
 _TICK_S = 0.1
 
@@ -169,7 +170,7 @@ class _Run:
         if event["event"] in ("playbook_on_play_start", "playbook_on_task_start"):
             text = f"\n{event['created'][:19]} {text.strip()}"
         if text:
-            self._log.write(text + "\n")
+            self._log.write(for_terminal(text) + "\n")
         if event["event"] in ("verbose", "error") and "ERROR" in text[:12]:
             self._complaints.append(text)
         if event["event"] == "playbook_on_stats":
@@ -182,7 +183,7 @@ class _Run:
         self._reporter.handle(event)
 
     def _log_bad_progress(self, line: str) -> None:
-        self._log.write(f"headfirst: not a line of progress: {self._scrubber.text(line)}\n")
+        self._log.write(f"headfirst: not a line of progress: {shown(self._scrubber.text(line))}\n")
 
     def _result(self, seconds: float) -> RunResult:
         ok = self._returned == 0
