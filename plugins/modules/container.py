@@ -10,8 +10,8 @@ description:
   - Creates, recreates, starts, stops or removes one container through the docker SDK.
   - A container is recreated when the fingerprint of its spec (which includes the image's ID) differs from
     the one in its label C(headfirst.spec).
-  - A container is created and started without its restart policy, so that a crash while it starts is seen. The
-    module M(headfirst.serving.container_generations) sets the policy when the container has served.
+  - A container is created and started without its restart policy, so that a crash while it starts is seen.
+    M(headfirst.serving.container_generations) sets the policy when the container has served.
   - In check mode a node without a Docker Engine counts as a node without the container.
 options:
   name:

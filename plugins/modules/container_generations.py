@@ -10,8 +10,8 @@ description:
   - A generation is one specification of a service. Its container on a node carries the label
     C(headfirst.generation). The container of the current generation is called O(name), every other one
     C(NAME.GENERATION).
-  - A record of each generation is stored in /etc/headfirst/NAME/GENERATION.json, mode 0600. It has what is needed
-    to start the generation again and to ask whether it serves, and when it served.
+  - A record of each generation is stored in /etc/headfirst/NAME/GENERATION.json, mode 0600. It has what is
+    needed to start the generation again and to ask whether it serves, and when it served.
 options:
   name:
     description: Name of the container that serves.

@@ -18,9 +18,9 @@ Ranks = Sequence[dict[str, Any]]
 def change(ranks: Ranks) -> dict[str, Any]:
     """Return what `up` must do.
 
-    Keys: `generation` (wanted) and `hosts` that run it; `restart` (false: every rank runs it); `fallback` (the
-    generation that is started again when the wanted one fails, or "") and `fallback_hosts`; `keep` (generations
-    whose containers stay afterwards).
+    Keys: `generation` (wanted) and `hosts` that run it; `restart` (false: every rank runs it); `fallback`
+    (the generation that is started again when the wanted one fails, or "") and `fallback_hosts`; `keep`
+    (generations whose containers stay afterwards).
     """
     wanted = _generation(ranks)
     worked = _worked(ranks)
@@ -39,7 +39,7 @@ def change(ranks: Ranks) -> dict[str, Any]:
 
 
 def rollback(ranks: Ranks) -> dict[str, Any]:
-    """Return what `rollback` must do, with the keys of `change`; `generation` is "" with nothing to return to."""
+    """Return what `rollback` must do, with the keys of `change`; `generation` is "" where there is none."""
     worked = _worked(ranks)
     present = {rank["seen"]["current"]["generation"] for rank in ranks} - {""}
     target = next((generation for generation in worked if generation not in present), "")

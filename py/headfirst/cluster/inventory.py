@@ -78,6 +78,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = ()) -> Cluster
         head=hosts[head[0]],
         workers=tuple(hosts[name] for name in workers),
         webui=hosts[(webui or head)[0]],
+        given=frozenset(key for name in names for key in hostvars.get(name, {})),
     )
 
 
@@ -216,6 +217,7 @@ def _host(name: str, variables: Mapping[str, Any], paths: tuple[Path, ...]) -> H
         ib_gid_index=own.ib_gid_index,
         network_rate=own.network_rate,
         disk_rate=own.disk_rate,
+        cpu_cores=own.cpu_cores,
         lab=own.lab,
         lab_memory=own.lab_memory,
         lab_cpus=own.lab_cpus,

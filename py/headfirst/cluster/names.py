@@ -27,14 +27,18 @@ def refuse_unknown(names: Iterable[str], inventories: tuple[Path, ...]) -> None:
             )
         if name in known or name in _MAGIC or name.startswith("ansible_"):
             continue
-        near = difflib.get_close_matches(name, sorted(known), n=1)
+        near = setting_of(name) or next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
         hint = (
-            f"Did you mean {near[0]}?"
-            if near
-            else "`deploy variables --roles` prints the variables that exist."
+            f"Did you mean {near}?" if near else "`deploy variables --roles` prints the variables that exist."
         )
         raise InputError(
             f"unknown variable {name}",
             where=locate_variable(name, inventories) or "extra variables (-e)",
             hint=hint,
         )
+
+
+def setting_of(name: str) -> str | None:
+    """The setting that a role's variable follows: open_webui_port has webui_port, weights_model has model."""
+    found = [setting for setting in CLUSTER_NAMES | HOST_NAMES if name.endswith(f"_{setting}")]
+    return max(found, key=len, default=None)

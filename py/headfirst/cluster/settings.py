@@ -148,6 +148,12 @@ class HostSettings(BaseModel):
     disk_rate: Rate | None = Field(
         None, description="What the disk of weights_dir keeps up, e.g. 3gbyte; `deploy plan` reckons with it."
     )
+    cpu_cores: Annotated[str, BeforeValidator(_text), Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")] | None = (
+        Field(
+            None,
+            description="With engine_device=cpu, the cores that its ranks share, e.g. 0-15. Default: all.",
+        )
+    )
     lab: bool = Field(False, description="This host is a node to be made on this machine.")
     lab_memory: Bytes | None = None
     lab_cpus: float | None = Field(None, gt=0)

@@ -36,6 +36,7 @@ class Host:
     ib_gid_index: int | None
     network_rate: int | None
     disk_rate: int | None
+    cpu_cores: str | None
     lab: bool
     lab_memory: str | None
     lab_cpus: float | None
@@ -59,6 +60,7 @@ class Cluster:
     head: Host
     workers: tuple[Host, ...]
     webui: Host
+    given: frozenset[str] = frozenset()  # names of all variables in the inventory
 
     @property
     def ranks(self) -> tuple[Host, ...]:

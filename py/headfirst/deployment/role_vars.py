@@ -7,6 +7,7 @@ from typing import Any
 from headfirst import engines
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster, Host
+from headfirst.containers import names
 from headfirst.deployment.artifacts import Artifacts, Tarball
 from headfirst.deployment.hub_access import hub_environment, hub_token
 from headfirst.deployment.inventory import with_gpus
@@ -35,8 +36,21 @@ def hardware_vars(cluster: Cluster, plan: Plan) -> HostVars:
 
 def stop_vars(cluster: Cluster) -> HostVars:
     """Variables per host for `playbooks/down.yml`: stopping needs the ranks and no plan."""
-    ranks: HostVars = {host.name: {"engine_rank": rank} for rank, host in enumerate(cluster.ranks)}
-    return {cluster.webui.name: {}} | ranks
+    ranks: HostVars = {
+        host.name: {"engine_name": names.ENGINE, "engine_rank": rank}
+        for rank, host in enumerate(cluster.ranks)
+    }
+    return _with_webui(cluster, ranks, {"open_webui_name": names.WEBUI})
+
+
+def rollback_vars(cluster: Cluster) -> HostVars:
+    """Variables per host for `playbooks/rollback.yml`: the containers on the hosts have the rest."""
+    more = {"engine_ranks": len(cluster.ranks), "engine_ready_timeout": cluster.settings.ready_timeout}
+    return {name: own | more for name, own in stop_vars(cluster).items()}
+
+
+def _with_webui(cluster: Cluster, ranks: HostVars, own: dict[str, Any]) -> HostVars:
+    return ranks | {cluster.webui.name: ranks.get(cluster.webui.name, {}) | own}
 
 
 def role_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:

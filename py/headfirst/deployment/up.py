@@ -13,6 +13,7 @@ from headfirst.cluster.types import Cluster
 from headfirst.deployment import artifacts, hardware
 from headfirst.deployment.hub_access import hub_token
 from headfirst.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
+from headfirst.deployment.limit import refuse_limit
 from headfirst.deployment.local_work import ask_for_root, run_jobs
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import prepare
@@ -41,6 +42,7 @@ class Outcome:
 def up(options: RunOptions, reporter: Reporter) -> Outcome:
     """Carry out the whole plan. Raises HeadfirstError on the first failure; run it again to go on."""
     options = replace(options, tags=checked_tags(options.tags))
+    refuse_limit(options)
     start = time.monotonic()
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
     before: list[StageTime] = []

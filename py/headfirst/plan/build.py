@@ -11,7 +11,7 @@ from headfirst.containers.spec import Container
 from headfirst.engines.base import Engine, LaunchRequest
 from headfirst.errors import InputError
 from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan import gpus, network, parallel, precision, webui
+from headfirst.plan import cores, gpus, network, parallel, precision, webui
 from headfirst.plan.fit import fit
 from headfirst.plan.gpus import Gpu
 from headfirst.plan.rates import rates, sessions
@@ -59,6 +59,9 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
             nic=chosen.nic,
             hca=chosen.hca,
             ib_gid_index=chosen.ib_gid_index,
+            cpu_cores=cores.share(host, max(1, sizes.world // len(cluster.ranks)))
+            if settings.engine_device == "cpu"
+            else (),
             extra_args=tuple(settings.engine_args),
             extra_env=settings.engine_env,
         )
