@@ -15,6 +15,11 @@ from pathlib import Path
 from headfirst.errors import NotReadyError
 
 ENVIRONMENT = ":env:"
+# Options that say where packages come from and how they are fetched, not which ones and not where they go.
+_SOURCE_OPTIONS = (
+    *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "proxy", "cert"),
+    *("client-cert", "timeout", "default-timeout", "retries", "keyring-provider", "cache-dir"),
+)
 _NOT_OPTIONS = ("config-file", "version", "help")
 
 Settings = Mapping[tuple[str, str], str]
@@ -73,3 +78,17 @@ def config_files(environment: Mapping[str, str]) -> list[Path]:
 
 def _normalized(name: str) -> str:
     return name.lower().replace("_", "-").removeprefix("--")
+
+
+def exact_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a pip that installs exact versions: of the settings, only those of sources count."""
+    kept = {name: value for name, value in environment.items() if not name.startswith("PIP_")}
+    for option, value in of_command(read(environment), "install").items():
+        if option in _SOURCE_OPTIONS:
+            kept[f"PIP_{option.upper().replace('-', '_')}"] = value
+    return kept | {"PIP_CONFIG_FILE": os.devnull}
+
+
+if __name__ == "__main__":
+    # `python -m headfirst.pip_config PYTHON -m pip …` runs pip so.
+    os.execve(sys.argv[1], sys.argv[1:], exact_environment(os.environ))  # noqa: S606  # what the caller names

@@ -207,3 +207,15 @@ def _deeper_than(document: Any, depth: int) -> bool:
             return False
         level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
     return True
+
+
+def hex_digest(value: Any, *, what: str, where: str | None = None, digits: int) -> str:
+    """A digest of exactly `digits` lower-case hexadecimal digits."""
+    return _matching(value, re.compile(f"[0-9a-f]{{{digits}}}"), what, where, digits)
+
+
+def json_object(value: Any, *, what: str, where: str | None = None, limit: int = 1_000_000) -> dict[str, Any]:
+    """An object of a parsed JSON document, with at most `limit` names."""
+    if not isinstance(value, dict) or len(value) > limit:
+        raise UntrustedError(f"{what} is not an object of at most {limit} names", where=where)
+    return value

@@ -48,11 +48,11 @@ class Output:
         self.channel = Channel(process)
         self._stream = stream
 
-    def readline(self) -> str:
-        return str(self._stream.readline().decode())
+    def readline(self, size: int) -> str:
+        return str(self._stream.readline(size).decode())
 
-    def read(self) -> bytes:
-        return bytes(self._stream.read())
+    def read(self, size: int) -> bytes:
+        return bytes(self._stream.read(size))
 
 
 class Input:

@@ -54,8 +54,9 @@ class Collector:
 
 @pytest.fixture
 def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty TMPDIR of the test's own, to see what a run leaves behind; its path is short, as in life."""
+    """An empty folder for the runs of the test, to see what they leave behind."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         monkeypatch.setattr("tempfile.tempdir", folder)
         monkeypatch.setenv("TMPDIR", folder)
         yield Path(folder)

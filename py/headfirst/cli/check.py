@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import Backend, RunOptions
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.terminal import Terminal
@@ -15,6 +15,7 @@ from headfirst.terminal import Terminal
 EXAMPLE = "Example: deploy check cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -31,6 +32,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -43,7 +45,11 @@ def run(
     from headfirst.deployment.check import check
 
     run_options = RunOptions(
-        options.inventories(inventory, inventory_option), extra_vars or [], limit, verbosity=verbose
+        options.inventories(inventory, inventory_option),
+        extra_vars or [],
+        limit,
+        verbosity=verbose,
+        wait_s=wait,
     )
     if backend and not comm:
         raise InputError("--backend is for --comm", hint="deploy check INVENTORY --comm --backend gloo")

@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy diagnose cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

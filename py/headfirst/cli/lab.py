@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Nodes on this machine: containers 
 
 
 @app.command(epilog="Example: deploy lab up lab.ini")
+@login_options.accepted
 def up(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -51,6 +52,7 @@ def up(
 
 
 @app.command(epilog="Example: deploy lab status lab.ini")
+@login_options.accepted
 def status(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -71,6 +73,7 @@ def status(
 
 
 @app.command(epilog="Example: deploy lab down lab.ini")
+@login_options.accepted
 def down(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy logs cluster.ini --rank 1 --follow"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

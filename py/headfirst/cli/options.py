@@ -37,6 +37,12 @@ Tags = Annotated[
         "-t", "--tags", help="Only these stages: check, host, weights, serve, webui.", show_default=False
     ),
 ]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0, help="Wait this long for another run on the same hosts."
+    ),
+]
 Check = Annotated[bool, typer.Option("--check", help="Change nothing; say what would change.")]
 Diff = Annotated[bool, typer.Option("--diff", help="Show the differences of changed files in the log.")]
 Json = Annotated[bool, typer.Option("--json", help="JSON for machines.")]

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.errors import NotReadyError
 from headfirst.terminal import Terminal
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: deploy status cluster.ini --json"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

@@ -8,6 +8,7 @@ from typing import Any
 from headfirst.cluster.facts import NetworkFacts
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.access import host_access
+from headfirst.deployment.claim import run_lock
 from headfirst.deployment.comm_types import Comm
 from headfirst.deployment.options import Backend, RunOptions
 from headfirst.deployment.prepare import prepare
@@ -30,7 +31,7 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
     """
     if options.limit:
         raise InputError("the test needs all ranks", hint="Leave out --limit.")
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
     cluster, plan = prepared.cluster, prepared.plan
     if plan.world_size == 1:
         raise InputError(
@@ -40,11 +41,12 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
         raise InputError("NCCL needs GPUs, and engine_device is cpu", hint="Use --backend gloo.")
     by_device: list[Backend] = ["gloo", "nccl"] if plan.device == "cuda" else ["gloo"]
     backends = [backend] if backend else by_device
-    result = try_stages("comm.yml", options, cluster, _variables(cluster, plan, backends), reporter)
-    if result.cancelled:
-        # Ansible was interrupted before it could tidy up; the test would end by itself, but later.
-        nothing: HostVars = {host.name: {} for host in cluster.hosts}
-        try_stages("comm_stop.yml", RunOptions(options.inventories), cluster, nothing, QuietReporter())
+    with run_lock(cluster, options, "check --comm", reporter):
+        result = try_stages("comm.yml", options, cluster, _variables(cluster, plan, backends), reporter)
+        if result.cancelled:
+            # Ansible was interrupted before it could tidy up; the test would end by itself, but later.
+            nothing: HostVars = {host.name: {} for host in cluster.hosts}
+            try_stages("comm_stop.yml", RunOptions(options.inventories), cluster, nothing, QuietReporter())
     if "comm" not in result.stats or result.cancelled or result.unreachable:
         error = to_error(result, host_access(cluster), cluster.inventories[0])
         raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)

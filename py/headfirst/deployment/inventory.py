@@ -9,8 +9,10 @@ from typing import Any
 import yaml
 from yaml.nodes import ScalarNode
 
+from headfirst.cluster.asked import ASKED
 from headfirst.cluster.types import Cluster, Host
 from headfirst.lab.types import LabAccess
+from headfirst.run.environment import SSH_ARGS
 
 
 class _Literal(str):
@@ -48,6 +50,8 @@ def write(
         "headfirst_gpu": {"hosts": {host.name: {} for host in with_gpus(cluster)}},
         "headfirst_rdma": {"hosts": {host.name: {} for host in with_rdma(cluster)}},
     }
+    for host in cluster.hosts:
+        hosts.setdefault(host.name, {}).update(_login(host))
     literal = {name: {key: _literal(value) for key, value in own.items()} for name, own in hosts.items()}
     inventory = {"all": {"hosts": literal, "children": groups}}
     text = yaml.dump(inventory, Dumper=_Dumper, sort_keys=False, width=4096)
@@ -78,6 +82,18 @@ def with_rdma(cluster: Cluster) -> tuple[Host, ...]:
 
 def _has_hca(host: Host) -> bool:
     return "rdma" in host.lacks or bool(host.network and host.network.hcas)
+
+
+def _login(host: Host) -> dict[str, Any]:
+    """What Ansible cannot read from the user's inventory: typed passwords, our options for ssh."""
+    found: dict[str, Any] = {}
+    if host.login.ssh_args:
+        found["ansible_ssh_args"] = f"{host.login.ssh_args} {SSH_ARGS}"
+    if ASKED.login and host.login.password:
+        found["ansible_password"] = host.login.password
+    if ASKED.become and host.login.become:
+        found["ansible_become_password"] = host.login.become.password
+    return found
 
 
 def _lab_login(access: LabAccess) -> dict[str, Any]:

@@ -31,13 +31,19 @@ class Prepared:
 
 
 def prepare(
-    inventories: Sequence[Path], extra_vars: Sequence[str], *, probe: bool, rates: bool = False
+    inventories: Sequence[Path],
+    extra_vars: Sequence[str],
+    *,
+    probe: bool,
+    rates: bool = False,
+    limit: str | None = None,
 ) -> Prepared:
     """Read the inventory and make the plan; with `probe`, ask the hosts for what the inventory omits.
 
-    `rates`: ask also where only the estimate of the weights' time would gain.
+    `rates`: ask also where only the estimate of the weights' time would gain. A `limit` that leaves no host
+    is refused here, before any work.
     """
-    cluster = with_lab_cores(load(inventories, extra_vars))
+    cluster = with_lab_cores(load(inventories, extra_vars, limit))
     if probe and (rates or lacks_facts(cluster)):
         cluster = probe_hosts(cluster, extra_vars)
     plan = build(cluster, _describe(cluster, probe=probe))

@@ -204,5 +204,6 @@ def _webui(plan: Plan, secrets: Secrets, tarball: Tarball | None) -> dict[str, A
         "open_webui_model_name": plan.served_model_name,
         "open_webui_admin_email": secrets.webui_admin_email,
         "open_webui_admin_password": secrets.webui_admin_password,
+        "open_webui_admin_password_before": secrets.webui_admin_password_before or "",
         "open_webui_secret_key": secrets.webui_secret_key,
     }

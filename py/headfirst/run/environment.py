@@ -11,7 +11,7 @@ from headfirst.run.private_dir import PrivateDir
 
 MIN_FORKS = 20
 _DEFAULT_COLLECTIONS = "~/.ansible/collections:/usr/share/ansible/collections"  # Ansible's own
-_SSH_ARGS = (
+SSH_ARGS = (
     # One connection a host and run, kept while another host works; it is closed when the run ends.
     "-o ControlMaster=auto -o ControlPersist=120s "
     # A dead link is noticed within a minute.
@@ -28,10 +28,12 @@ def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_COLLECTIONS_PATH": collections_path(private),
         "ANSIBLE_FORKS": str(max(forks, MIN_FORKS)),
+        # Else it is made in HOME, which may be read-only.
+        "ANSIBLE_LOCAL_TEMP": str(private.local_temp),
         "ANSIBLE_HOST_KEY_CHECKING": "True",
         "ANSIBLE_PIPELINING": "True",
         "ANSIBLE_PYTHON_INTERPRETER": os.environ.get("ANSIBLE_PYTHON_INTERPRETER", "/usr/bin/python3"),
-        "ANSIBLE_SSH_ARGS": _SSH_ARGS,
+        "ANSIBLE_SSH_ARGS": SSH_ARGS,
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(private.control),
         # A result of a node may carry facts: as variables they would win over those of the inventory.
         "ANSIBLE_INJECT_FACT_VARS": "False",
