@@ -50,8 +50,8 @@ def print_plan(plan: Plan) -> None:
     console.print(table)
     _print_network(console, plan.nodes)
     for node in plan.nodes:
-        _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run, node.image)
-    _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run, plan.webui.image)
+        _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run, node.container.image)
+    _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run, plan.webui.container.image)
 
 
 def _print_network(console: Console, nodes: list[Node]) -> None:

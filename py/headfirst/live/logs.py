@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import docker
 
+from headfirst.containers import names
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.live.access import HostAccess
 from headfirst.live.ssh import AT_ONCE
-from headfirst.live.status import ENGINE_CONTAINER
 from headfirst.live.transport import docker_over_ssh
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -50,7 +50,7 @@ def parse_since(text: str) -> datetime:
 def stream_logs(
     ranks: Mapping[int, HostAccess],
     *,
-    container: str = ENGINE_CONTAINER,
+    container: str = names.ENGINE,
     follow: bool = False,
     tail: int | None = None,
     since: datetime | None = None,
