@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
-from headfirst.deployment import head_folder
+from headfirst.deployment import comm, head_folder
 from headfirst.diagnose import collect, node_answer
 from headfirst.diagnose.clock import Clock, measure
 from headfirst.diagnose.collect import Target
@@ -388,3 +388,9 @@ def test_a_log_line_without_end_keeps_its_start() -> None:
     (line,) = logs._split([b"2026 " + b"x" * 50_000] * 40)
     assert len(line) <= 1 << 16
     assert line.startswith("2026 x")
+
+
+@pytest.mark.parametrize("told", [5, "x", [], {}, {"hosts": "x"}])
+def test_a_report_of_the_communication_that_is_none(told: Any) -> None:
+    with pytest.raises(UntrustedError):
+        comm._report(told, [])
