@@ -6,9 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headfirst.cluster.settings import ClusterSettings, HostSettings
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from headfirst.cluster.variables import settings_variables
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "inventory.md"
 
@@ -28,8 +26,8 @@ Any other name is refused, with the line it stands on and the nearest name that 
 
 def main() -> int:
     """Write the page, or with --check return 1 when it is not up to date."""
-    page = "\n".join([HEAD, *_table("For the whole cluster, under `[all:vars]`", ClusterSettings),
-                      "", *_table("For one host, on its line", HostSettings), ""])  # fmt: skip
+    page = "\n".join([HEAD, *_table("For the whole cluster, under `[all:vars]`", "cluster"),
+                      "", *_table("For one host, on its line", "host"), ""])  # fmt: skip
     if "--check" not in sys.argv:
         PAGE.write_text(page)
         return 0
@@ -39,19 +37,13 @@ def main() -> int:
     return 0
 
 
-def _table(title: str, model: type[BaseModel]) -> list[str]:
+def _table(title: str, scope: str) -> list[str]:
     rows = [f"## {title}", "", "| variable | default | meaning |", "|---|---|---|"]
-    return rows + [
-        f"| `{name}` | {_default(field)} | {field.description or ''} |"
-        for name, field in model.model_fields.items()
-    ]
-
-
-def _default(field: FieldInfo) -> str:
-    value = field.get_default(call_default_factory=True)
-    return (
-        "" if value in (None, "", [], {}) else f"`{str(value).lower() if isinstance(value, bool) else value}`"
-    )
+    for variable in settings_variables():
+        if variable.scope == scope:
+            default = f"`{variable.default}`" if variable.default else ""
+            rows.append(f"| `{variable.name}` | {default} | {variable.description} |")
+    return rows
 
 
 if __name__ == "__main__":

@@ -121,6 +121,30 @@ def test_apt_and_pip_work_inside(bench: Bench) -> None:
     )
 
 
+def test_changed_settings_reach_nodes_that_run_and_what_they_cannot_use_is_named(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = bench.started()
+    (tmp_path / "pins.txt").write_text("six==1.16.0\n")
+    monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "pins.txt"))
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    warnings: list[str] = []
+    lab.up(bench.lab, lambda what, done, total: None, warnings.append)
+    assert [text for text in warnings if f"find-links: {tmp_path}" in text]
+    for node in NODES:
+        assert bench.output(node.address, "sudo cat /etc/headfirst-lab/pip/0-pins.txt") == "six==1.16.0"
+        assert "constraint = /etc/headfirst-lab/pip/0-pins.txt" in bench.output(
+            node.address, "cat /etc/pip.conf"
+        )
+    bench.output(NODES[1].address, "/tmp/venv/bin/pip install -q --force-reinstall six")
+    version = bench.output(NODES[1].address, "/tmp/venv/bin/python -c 'import six; print(six.__version__)'")
+    assert version == "1.16.0"
+    monkeypatch.delenv("PIP_CONSTRAINT")
+    bench.up()
+    assert bench.ssh(NODES[0].address, "sudo ls /etc/headfirst-lab/pip/0-pins.txt").returncode != 0
+    assert bench.started() == before
+
+
 def test_what_runs_is_left_alone_and_quickly(bench: Bench) -> None:
     before = bench.started()
     begin = time.monotonic()
@@ -158,11 +182,9 @@ def test_a_node_that_dies_at_start_is_told_with_its_last_words(bench: Bench) -> 
     broken = bench.containers()["node1"]
     broken.stop()
     script = "#!/bin/sh\necho the disk has gone\nexit 7\n"
-    with pytest.MonkeyPatch.context() as patch:
-        data = nodes.archive({"usr/local/sbin/headfirst-node-init": (script, 0o755)})
-        patch.setattr("headfirst.lab.lifecycle.as_archives", lambda: [data])
-        with pytest.raises(NotReadyError, match=r"(?s)node1: .*exit code 7.*the disk has gone"):
-            bench.up()
+    broken.put_archive("/", nodes.archive({"usr/local/sbin/headfirst-node-init": (script, 0o755)}))
+    with pytest.raises(NotReadyError, match=r"(?s)node1: .*exit code 7.*the disk has gone"):
+        bench.up()
     client = engine.connect()
     assert client is not None
     nodes.remove(client, broken)

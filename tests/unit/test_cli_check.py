@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from headfirst.cli import check
 from headfirst.cli.app import app
 from headfirst.deployment.comm_types import Comm, CommFinding, Pair, Row, Run
 from headfirst.errors import InputError
@@ -22,7 +21,7 @@ def test_warnings_have_an_exit_code_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, findings: list[Finding], code: int
 ) -> None:
     result = RunResult(True, False, {}, [], [], findings, [], 1.0, tmp_path / "log")
-    monkeypatch.setattr(check, "check", lambda *_: result)
+    monkeypatch.setattr("headfirst.deployment.check.check", lambda *_: result)
     inventory = tmp_path / "cluster.ini"
     inventory.write_text("")
     for options in (["--plain"], ["--json"]):
@@ -64,7 +63,7 @@ def talked(*severities: str) -> Comm:
 def test_the_ranks_talk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, severities: tuple[str, ...], code: int
 ) -> None:
-    monkeypatch.setattr(check, "talk", lambda *_: talked(*severities))
+    monkeypatch.setattr("headfirst.deployment.comm.comm", lambda *_: talked(*severities))
     inventory = tmp_path / "cluster.ini"
     inventory.write_text("")
     done = CliRunner().invoke(app, ["check", str(inventory), "--comm", "--plain"])

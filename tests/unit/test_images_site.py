@@ -1,4 +1,4 @@
-"""Packages for an image: pip's settings, what goes into the layer, libraries without symbols, the locks."""
+"""Packages for an image: what goes into the layer, libraries without symbols, the locks."""
 
 from __future__ import annotations
 
@@ -11,29 +11,9 @@ from pathlib import Path
 
 import pytest
 from headfirst.errors import NotReadyError
-from headfirst.images import commands, elf, pip_settings, site
+from headfirst.images import commands, elf, site
 
 _IMAGES = Path(site.__file__).parent
-
-
-def test_pip_settings_become_uv_variables_and_the_nearer_one_wins() -> None:
-    listing = (
-        "global.index-url='https://far/simple'\nglobal.extra-index-url='https://a/simple\\nfile:///b/simple'\n"
-        "install.find-links='/w /v'\n:env:.index-url='https://near/simple'\ndownload.index-url='https://no/simple'\n"
-    )
-    assert pip_settings.translated(pip_settings.parsed(listing)) == {
-        "UV_DEFAULT_INDEX": "https://near/simple",
-        "UV_INDEX": "https://a/simple file:///b/simple",
-        "UV_FIND_LINKS": "/w,/v",
-    }
-
-
-def test_a_variable_of_uv_beats_pips_setting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pip_settings, "_pip_config", lambda: {"index-url": "https://pip/simple"})
-    monkeypatch.delenv("UV_DEFAULT_INDEX", raising=False)
-    assert pip_settings.uv_environment()["UV_DEFAULT_INDEX"] == "https://pip/simple"
-    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv/simple")
-    assert pip_settings.uv_environment()["UV_DEFAULT_INDEX"] == "https://uv/simple"
 
 
 def test_members_leave_out_scripts_and_patterns_and_mend_the_record(tmp_path: Path) -> None:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from headfirst.cli.app import app
 from headfirst.cluster.inventory import load
 from headfirst.errors import InputError
 from typer.testing import CliRunner
 
 FLAGS = ["--host", "192.0.2.11", "--host", "big=192.0.2.12", "--user", "ubuntu", "--gpus", "8",
-         "--gpu", "A100-80G", "--model", "deepseek-ai/DeepSeek-R1", "--nic", "eth0"]  # fmt: skip
+         "--gpu", "A100-80G", "--nic", "eth0",
+         "--model", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
 
 
 def test_flags_alone_are_enough(tmp_path: Path) -> None:
@@ -24,7 +31,7 @@ def test_flags_alone_are_enough(tmp_path: Path) -> None:
     ]
     assert (cluster.head.gpus, cluster.head.gpu, cluster.head.nic) == (8, "A100-80G", "eth0")
     assert cluster.head.hca is None
-    assert cluster.settings.model == "deepseek-ai/DeepSeek-R1"
+    assert cluster.settings.model == "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
     assert cluster.head.login.user == "ubuntu"
 
 

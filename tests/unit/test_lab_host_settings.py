@@ -1,7 +1,8 @@
-"""The machine's pip and apt settings reach a node whole, and without what only the machine can see."""
+"""The machine's settings of apt reach a node; what changes in any setting changes the fingerprint."""
 
-import configparser
 import io
+import json
+import os
 import subprocess
 import tarfile
 from pathlib import Path
@@ -10,41 +11,6 @@ from types import SimpleNamespace
 import pytest
 from headfirst.errors import NotReadyError
 from headfirst.lab import host_settings, packages
-
-
-def parsed(text: str) -> configparser.RawConfigParser:
-    parser = configparser.RawConfigParser()
-    parser.read_string(text)
-    return parser
-
-
-def test_a_variable_outranks_every_section_of_the_files(tmp_path: Path) -> None:
-    system, user = tmp_path / "system.conf", tmp_path / "user.conf"
-    system.write_text("[global]\nindex-url = https://system.example/simple\ntimeout = 10\n")
-    user.write_text("[global]\ntimeout = 20\n[install]\nindex-url = https://user.example/simple\n")
-    environment = {"PIP_INDEX_URL": "https://variable.example/simple", "HOME": "/root"}
-    conf = parsed(host_settings.pip_conf([system, user], environment))
-    assert dict(conf["global"]) == {"index-url": "https://variable.example/simple", "timeout": "20"}
-    assert "index-url" not in conf["install"]
-
-
-def test_folders_of_this_machine_are_left_out(tmp_path: Path) -> None:
-    user = tmp_path / "pip.conf"
-    user.write_text(
-        "[global]\nfind-links = /opt/wheels\nextra-index-url = file:///srv/simple https://mirror.example/simple\n"
-    )
-    conf = parsed(host_settings.pip_conf([user], {"PIP_CERT": "/etc/ssl/certs/ca-certificates.crt"}))
-    assert dict(conf["global"]) == {
-        "extra-index-url": "https://mirror.example/simple",
-        "cert": "/etc/ssl/certs/ca-certificates.crt",
-    }
-
-
-def test_no_settings_make_no_file(tmp_path: Path) -> None:
-    local_only = tmp_path / "pip.conf"
-    local_only.write_text("[global]\nfind-links = /opt/wheels\n")
-    assert host_settings.pip_conf([tmp_path / "absent.conf"], {"PIP_CONFIG_FILE": "/x"}) == ""
-    assert host_settings.pip_conf([local_only], {}) == ""
 
 
 def test_only_the_distributions_own_archives_that_a_node_can_reach_are_carried(
@@ -80,3 +46,42 @@ def test_a_secret_keeps_its_mode_and_owner() -> None:
     with tarfile.open(fileobj=io.BytesIO(data)) as tar:
         (member,) = tar.getmembers()
         assert (member.name, member.mode, member.uid, member.gid) == ("etc/pip.conf", 0o600, 1000, 1000)
+
+
+@pytest.fixture
+def quiet_apt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(host_settings, "apt_sources", lambda: ["deb http://archive.example/ bookworm main"])
+    monkeypatch.setattr(host_settings, "apt_acquire", lambda: "")
+    for name in [name for name in os.environ if name.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+
+
+@pytest.mark.usefixtures("quiet_apt")
+def test_the_fingerprint_changes_with_a_file_that_a_setting_names(tmp_path: Path) -> None:
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("six<2\n")
+    (tmp_path / "pip.conf").write_text(f"[global]\nconstraint = {constraints}\n")
+    before = host_settings.collect().fingerprint
+    assert host_settings.collect().fingerprint == before
+    constraints.write_text("six<3\n")
+    assert host_settings.collect().fingerprint != before
+
+
+@pytest.mark.usefixtures("quiet_apt")
+def test_the_archives_carry_the_settings_the_files_and_a_record_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_settings, "as_root", lambda argv: argv)
+    monkeypatch.setattr(host_settings, "_PATHS", ())
+    (tmp_path / "constraints.txt").write_text("six<2\n")
+    (tmp_path / "pip.conf").write_text(f"[global]\nconstraint = {tmp_path}/constraints.txt\n")
+    settings = host_settings.collect()
+    found = {}
+    for data in settings.archives():
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            found |= {member.name: tar.extractfile(member).read() for member in tar}  # type: ignore[union-attr]
+    record = json.loads(found[host_settings.RECORD])
+    assert record["fingerprint"] == settings.fingerprint
+    assert {"etc/pip.conf", "etc/headfirst-lab/pip/0-constraints.txt"} <= set(record["files"])
+    assert found["etc/headfirst-lab/pip/0-constraints.txt"] == b"six<2\n"

@@ -67,21 +67,72 @@ def test_sudo_is_used_without_a_password_or_refused_off_a_terminal(
             sudo.as_root(["id"])
 
 
-def test_only_missing_packages_are_asked_for_and_an_engine_of_another_origin_is_kept(
+def test_all_missing_packages_are_named_once_and_an_engine_of_another_origin_is_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     present = {"dockerd", "ssh", "apparmor_parser"}
     monkeypatch.setattr(shutil, "which", lambda command, path: command if command in present else None)
-    assert packages.missing_packages() == ["mmdebstrap", "openssh-client"]
+    monkeypatch.setattr(packages.Path, "exists", lambda path: False)
+    wanted = (*packages.FOR_LAB, *packages.FOR_IMAGES)
+    assert packages.missing(wanted) == ["debian-archive-keyring", "mmdebstrap", "openssh-client"]
     present |= {"mmdebstrap", "ssh-keygen"}
-    assert packages.missing_packages() == []
+    assert packages.missing(packages.FOR_LAB) == []
 
 
-def test_a_failing_apt_get_is_told_with_its_last_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+class AptGet:
+    """Stands for apt-get: prints `lines`, ends with `returncode`."""
+
+    def __init__(self, lines: str, returncode: int) -> None:
+        self._lines, self._returncode = lines, returncode
+        self.asked: list[list[str]] = []
+
+    def __call__(self, argv: list[str], **options: object) -> "AptGet":
+        self.asked.append(argv)
+        self.stdout, self.returncode = self._lines.splitlines(keepends=True), self._returncode
+        return self
+
+    def __enter__(self) -> "AptGet":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+
+@pytest.fixture
+def root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(shutil, "which", lambda command: command)
+
+
+@pytest.mark.usefixtures("root")
+def test_packages_are_installed_in_one_call_with_percentages(monkeypatch: pytest.MonkeyPatch) -> None:
+    apt = AptGet("dlstatus:1:50:Retrieving\nSelecting previously\npmstatus:docker.io:80.0:Unpacking\n", 0)
+    monkeypatch.setattr(subprocess, "Popen", apt)
+    seen: list[tuple[str, int]] = []
+    packages.install(["docker.io", "mmdebstrap"], lambda what, done, total: seen.append((what, done)))
+    installs = [argv for argv in apt.asked if "install" in argv]
+    assert len(installs) == 1
+    assert installs[0][-2:] == ["docker.io", "mmdebstrap"]
+    assert [done for _, done in seen] == [0, 25, 90, 100]
+    assert "docker.io, mmdebstrap" in seen[0][0]
+    assert "usually" in seen[0][0]
+
+
+@pytest.mark.usefixtures("root")
+def test_a_failing_apt_get_is_reported_with_its_last_lines_and_all_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     lines = "\n".join(f"line {number}" for number in range(20))
-    monkeypatch.setattr(subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=100, stdout=lines))
+    monkeypatch.setattr(subprocess, "Popen", AptGet(lines, 100))
     with pytest.raises(NotReadyError, match="line 19") as failed:
-        packages.apt_get("update")
+        packages.install(["docker.io", "mmdebstrap"], lambda what, done, total: None)
     assert "line 5\n" not in str(failed.value)
+    assert "lacks docker.io, mmdebstrap" in failed.value.what
+    assert "apt-get install docker.io mmdebstrap" in (failed.value.hint or "")
+
+
+def test_without_root_all_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(shutil, "which", lambda command: "/usr/bin/apt-get" if command == "apt-get" else None)
+    with pytest.raises(NotReadyError, match=r"lacks docker\.io, mmdebstrap.*no sudo"):
+        packages.install(["docker.io", "mmdebstrap"], lambda what, done, total: None)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import sys
-import textwrap
-
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from headfirst import __version__
-from headfirst.cli import chat, check, diagnose, down, init, lab, logs, plan, status, up
-from headfirst.errors import HeadfirstError
+from headfirst.cli import (
+    chat,
+    check,
+    credentials,
+    diagnose,
+    down,
+    init,
+    lab,
+    logs,
+    plan,
+    release,
+    rollback,
+    status,
+    up,
+    variables,
+)
 
 app = typer.Typer(
     name="deploy",
@@ -39,26 +47,20 @@ def _root(
     pass
 
 
-for _module in (up, plan, check, status, logs, diagnose, chat, down, init):
+for _module in (
+    up,
+    plan,
+    check,
+    status,
+    logs,
+    diagnose,
+    chat,
+    credentials,
+    rollback,
+    down,
+    release,
+    init,
+    variables,
+):
     app.command(_module.__name__.rpartition(".")[2], epilog=_module.EXAMPLE)(_module.run)
 app.add_typer(lab.app, name="lab")
-
-
-def main() -> None:
-    """Run the command line; a HeadfirstError becomes one paragraph and its exit code."""
-    try:
-        app()
-    except HeadfirstError as error:
-        if "--json" in sys.argv[1:]:
-            print(json.dumps({"error": {"what": error.what, "where": error.where, "hint": error.hint}}))
-        else:
-            console = Console(stderr=True, highlight=False, emoji=False)
-            where = f"{escape(error.where)}: " if error.where else ""
-            console.print(f"[bold red]error:[/] {where}{escape(error.what)}", soft_wrap=True)
-            if error.hint:
-                console.print(textwrap.indent(escape(error.hint), "  "), soft_wrap=True)
-        sys.exit(error.exit_code)
-
-
-if __name__ == "__main__":
-    main()

@@ -5,14 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headfirst.cli import login_options, options
-from headfirst.cluster.inventory import load
-from headfirst.deployment.service import open_chat
-from headfirst.live.chat_terminal import converse, print_answer
+from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy chat inventories/lab.ini 'What is tensor parallelism?'"
+EXAMPLE = "Example: deploy chat cluster.ini 'What is tensor parallelism?'"
 
 
 @login_options.accepted
@@ -26,8 +23,12 @@ def run(
     system: Annotated[str | None, typer.Option("--system", help="System prompt.", show_default=False)] = None,
 ) -> None:
     """Ask the model, from here, through SSH."""
+    from headfirst.cluster.inventory import load
+    from headfirst.deployment.service import open_chat
+    from headfirst.live.chat_terminal import converse, print_answer
+
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
-    console = Console()
+    console = Terminal()
     with open_chat(cluster, system) as chat:
         if prompt is None:
             converse(chat, console)

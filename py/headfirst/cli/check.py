@@ -6,18 +6,13 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headfirst.cli import login_options, options
-from headfirst.cli.comm_table import print_comm
-from headfirst.cli.reporting import choose_reporter, print_checked
-from headfirst.deployment.check import check
-from headfirst.deployment.comm import Backend
-from headfirst.deployment.comm import comm as talk
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.options import Backend, RunOptions
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy check inventories/a100x4.ini"
+EXAMPLE = "Example: deploy check cluster.ini"
 
 
 @login_options.accepted
@@ -37,6 +32,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -45,8 +41,15 @@ def run(
 
     Exit code 0: ready; 1: ready, with warnings; 3: not ready.
     """
+    from headfirst.cli.reporting import choose_reporter, print_checked
+    from headfirst.deployment.check import check
+
     run_options = RunOptions(
-        options.inventories(inventory, inventory_option), extra_vars or [], limit, verbosity=verbose
+        options.inventories(inventory, inventory_option),
+        extra_vars or [],
+        limit,
+        verbosity=verbose,
+        wait_s=wait,
     )
     if backend and not comm:
         raise InputError("--backend is for --comm", hint="deploy check INVENTORY --comm --backend gloo")
@@ -60,11 +63,15 @@ def run(
 
 
 def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, plain: bool) -> None:
+    from headfirst.cli.comm_table import print_comm
+    from headfirst.cli.reporting import choose_reporter
+    from headfirst.deployment.comm import comm
+
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
-        found = talk(run_options, reporter, backend)
+        found = comm(run_options, reporter, backend)
     if as_json:
         print(json.dumps({"event": "comm", **found.model_dump()}))
     else:
-        print_comm(found, Console(highlight=False, soft_wrap=True))
+        print_comm(found, Terminal(highlight=False, soft_wrap=True))
     if found.findings:
         raise typer.Exit((NotReadyError if found.failed else HeadfirstError).exit_code)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from headfirst.cli import diagnose_text, login_options, options
-from headfirst.cluster.inventory import load
+from headfirst.cli import login_options, options
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy diagnose inventories/lab.ini"
+EXAMPLE = "Example: deploy diagnose cluster.ini"
 
 
 @login_options.accepted
@@ -28,22 +27,23 @@ def run(
 
     Exit code 0: it serves; 1: a failure was found; 3: hosts do not answer, nothing runs, or it still starts.
     """
-    # The rules are read from files; only this verb waits for that.
+    from headfirst.cli import diagnose_text
+    from headfirst.cluster.inventory import load
     from headfirst.deployment import diagnose
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     inventories = options.inventories(inventory, inventory_option)
     cluster = load(inventories, extra_vars or [])
     if tuning:
         advised = diagnose.tuning(cluster)
         if as_json:
-            typer.echo(advised.model_dump_json(indent=2))
+            typer.echo(advised.model_dump_json(indent=2, ensure_ascii=True))
         else:
             diagnose_text.print_tuning(advised, console)
         return
     found = diagnose.diagnose(cluster)
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
     else:
         diagnose_text.print_diagnosis(found, str(inventories[0]), console)
     if not found.ready:

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.prompt import Prompt
 
-from headfirst.cluster.template import Answers, HostAddress, render_inventory
 from headfirst.errors import InputError
 
+if TYPE_CHECKING:
+    from headfirst.cluster.template import Answers, HostAddress
+
 EXAMPLE = (
-    "Example: deploy init mine.ini --host 192.0.2.11 --host 192.0.2.12 --user ubuntu "
+    "Example: deploy init cluster.ini --host 192.0.2.11 --host 192.0.2.12 --user ubuntu "
     "--gpus 8 --gpu A100-80G --model deepseek-ai/DeepSeek-R1"
 )
+_WORD = re.compile(r"[A-Za-z0-9_./~:@,+-]+")
+_T = TypeVar("_T")
 
 
 def run(
@@ -30,7 +36,9 @@ def run(
     private_key: Annotated[
         str | None, typer.Option("--private-key", help="SSH key file.", show_default=False)
     ] = None,
-    gpus: Annotated[int | None, typer.Option(min=1, help="GPUs per server.", show_default=False)] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, max=64, help="GPUs per server.", show_default=False)
+    ] = None,
     gpu: Annotated[str | None, typer.Option(help="GPU model, e.g. A100-80G.", show_default=False)] = None,
     model: Annotated[str | None, typer.Option(help="Hub id of the model.", show_default=False)] = None,
     model_source: Annotated[str, typer.Option(help="modelscope, huggingface or path.")] = "modelscope",
@@ -41,32 +49,100 @@ def run(
     hca: Annotated[
         str | None, typer.Option(help="RDMA devices, comma-separated.", show_default=False)
     ] = None,
+    example: Annotated[
+        str | None,
+        typer.Option(
+            "--example", help="Write a shipped inventory instead: lab, a100x4, …", show_default=False
+        ),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
-    """Write a commented inventory; asks for what no flag gives."""
+    """Write a commented inventory that `deploy plan` accepts; ask for what no flag gives."""
+    from headfirst.cluster.template import Answers
+    from headfirst.deployment.new_inventory import copy_example, write_inventory
+
     if path.exists() and not force:
-        raise InputError(
-            f"{path} exists already", hint="Choose another name, or add --force to overwrite it."
+        raise InputError(f"{path} exists", hint="Choose another name, or add --force to overwrite it.")
+    if example:
+        copy_example(example, path)
+        typer.echo(f"Wrote {path}. Next: deploy plan {path}")
+        return
+    asks = None in (host or None, user, gpus, gpu, model)
+    earlier: Answers | None = None
+    while True:
+        answers = Answers(
+            hosts=_hosts(host, earlier),
+            user=_answer("--user", "SSH user", user, earlier.user if earlier else "ubuntu", _word),
+            private_key=_word(private_key) if private_key else None,
+            gpus=_answer(
+                "--gpus",
+                "GPUs per server",
+                str(gpus) if gpus else None,
+                str(earlier.gpus if earlier else 8),
+                _count,
+            ),
+            gpu=_answer("--gpu", "GPU model", gpu, earlier.gpu if earlier else "A100-80G", _gpu),
+            model=_answer(
+                "--model", "Model", model, earlier.model if earlier else "deepseek-ai/DeepSeek-R1", _word
+            ),
+            model_source=_word(model_source),
+            weights_dir=_word(weights_dir),
+            nic=_word(nic) if nic else None,
+            hca=_word(hca.replace(" ", "")) if hca else None,
         )
-    addresses = host or _ask("--host", "Servers' addresses, the head first (separated by spaces)").split()
-    answers = Answers(
-        hosts=[HostAddress.parse(text, index) for index, text in enumerate(addresses, start=1)],
-        user=user or _ask("--user", "SSH user", "ubuntu"),
-        private_key=private_key,
-        gpus=gpus or int(_ask("--gpus", "GPUs per server", "8")),
-        gpu=gpu or _ask("--gpu", "GPU model", "A100-80G"),
-        model=model or _ask("--model", "Model", "deepseek-ai/DeepSeek-R1"),
-        model_source=model_source,
-        weights_dir=weights_dir,
-        nic=nic,
-        hca=hca,
-    )
-    path.write_text(render_inventory(answers, path))
+        try:
+            note = write_inventory(answers, path)
+            break
+        except InputError as error:
+            if not (asks and sys.stdin.isatty()):
+                raise
+            typer.echo(f"`deploy plan` refuses these answers: {error}", err=True)
+            earlier = answers
     typer.echo(f"Wrote {path}. Next: deploy plan {path}")
+    if note:
+        typer.echo(f"The plan was not checked: {note}", err=True)
 
 
-def _ask(flag: str, question: str, default: str | None = None) -> str:
+def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress]:
+    from headfirst.cluster.template import HostAddress
+
+    def parse(text: str) -> list[HostAddress]:
+        found = [HostAddress.parse(word, index) for index, word in enumerate(text.split(), start=1)]
+        if not found:
+            raise InputError("no server is given")
+        return found
+
+    default = " ".join(f"{host.name}={host.address}" for host in earlier.hosts) if earlier else None
+    question = "Addresses of the servers, the head first, separated by spaces"
+    return _answer("--host", question, " ".join(given) if given else None, default, parse)
+
+
+def _answer(flag: str, question: str, given: object, default: str | None, check: Callable[[str], _T]) -> _T:
+    """The flag's value, or the first answer that `check` accepts."""
+    if given is not None:
+        return check(str(given))
     if not sys.stdin.isatty():
         raise InputError(f"{flag} is missing, and there is no terminal to ask on", hint=EXAMPLE)
-    answer: str = Prompt.ask(question, default=default) if default else Prompt.ask(question)
-    return answer
+    while True:
+        try:
+            return check((Prompt.ask(question, default=default) if default else Prompt.ask(question)) or "")
+        except InputError as error:
+            typer.echo(f"  {error}", err=True)
+
+
+def _word(text: str) -> str:
+    if not _WORD.fullmatch(text):
+        raise InputError(f"{text!r} is empty or has characters that an inventory value cannot have")
+    return text
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise InputError(f"{text!r} is not a number from 1 to 64")
+    return int(text)
+
+
+def _gpu(text: str) -> str:
+    from headfirst.plan import gpus
+
+    return gpus.find(text).name

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from headfirst import lab as nodes
 from headfirst.cli import login_options, options
-from headfirst.cli.reporting import choose_reporter
-from headfirst.cluster.inventory import load
-from headfirst.deployment.lab_nodes import required_lab
-from headfirst.deployment.local_work import run_jobs
+from headfirst.terminal import Terminal
+
+if TYPE_CHECKING:
+    from headfirst.lab.types import Lab
 
 app = typer.Typer(no_args_is_help=True, help="Nodes on this machine: containers with systemd and sshd.")
 
 
-@app.command(epilog="Example: deploy lab up inventories/lab.ini")
+@app.command(epilog="Example: deploy lab up lab.ini")
 @login_options.accepted
 def up(
     inventory: options.InventoryArgument = None,
@@ -29,10 +29,18 @@ def up(
     plain: options.Plain = False,
 ) -> None:
     """Start the lab nodes of an inventory, and say how they are reached."""
-    lab = required_lab(load(options.inventories(inventory, inventory_option), extra_vars or []))
+    from headfirst import lab as nodes
+    from headfirst.cli.reporting import choose_reporter
+    from headfirst.deployment.local_work import ask_for_root, run_jobs
+
+    lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        ask_for_root(reporter)
         results, _ = run_jobs(
-            reporter, "lab", "Nodes on this machine", {"lab": lambda advance: nodes.up(lab, advance)}
+            reporter,
+            "lab",
+            "Nodes on this machine",
+            {"lab": lambda advance: nodes.up(lab, advance, advance.warn)},
         )
     access = results["lab"]
     if not as_json:
@@ -43,7 +51,7 @@ def up(
             )
 
 
-@app.command(epilog="Example: deploy lab status inventories/lab.ini")
+@app.command(epilog="Example: deploy lab status lab.ini")
 @login_options.accepted
 def status(
     inventory: options.InventoryArgument = None,
@@ -52,19 +60,19 @@ def status(
     as_json: options.Json = False,
 ) -> None:
     """Show the lab nodes of an inventory."""
-    found = nodes.status(
-        required_lab(load(options.inventories(inventory, inventory_option), extra_vars or []))
-    )
+    from headfirst import lab as nodes
+
+    found = nodes.status(_lab(options.inventories(inventory, inventory_option), extra_vars or []))
     if as_json:
         typer.echo(json.dumps([asdict(node) for node in found], indent=2))
         return
     table = Table("node", "address", "state", "ssh")
     for node in found:
         table.add_row(node.name, node.address, node.state, "answers" if node.ssh else "no answer")
-    Console().print(table)
+    Terminal().print(table)
 
 
-@app.command(epilog="Example: deploy lab down inventories/lab.ini")
+@app.command(epilog="Example: deploy lab down lab.ini")
 @login_options.accepted
 def down(
     inventory: options.InventoryArgument = None,
@@ -74,6 +82,17 @@ def down(
     plain: options.Plain = False,
 ) -> None:
     """Remove the lab nodes of an inventory: containers, volumes, network, keys. Nothing of them stays."""
-    lab = required_lab(load(options.inventories(inventory, inventory_option), extra_vars or []))
+    from headfirst import lab as nodes
+    from headfirst.cli.reporting import choose_reporter
+    from headfirst.deployment.local_work import run_jobs
+
+    lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         run_jobs(reporter, "lab", "Remove the nodes", {"lab": lambda advance: nodes.down(lab, advance)})
+
+
+def _lab(inventories: list[Path], extra_vars: list[str]) -> Lab:
+    from headfirst.cluster.inventory import load
+    from headfirst.deployment.lab_nodes import required_lab
+
+    return required_lab(load(inventories, extra_vars))

@@ -5,15 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from headfirst.cli import login_options, options
-from headfirst.cluster.inventory import load
-from headfirst.deployment.service import rank_access, without_secrets
-from headfirst.live.log_printer import print_logs
-from headfirst.live.logs import parse_since, stream_logs
+from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy logs inventories/lab.ini --rank 1 --follow"
+EXAMPLE = "Example: deploy logs cluster.ini --rank 1 --follow"
 
 
 @login_options.accepted
@@ -35,8 +31,13 @@ def run(
     timestamps: Annotated[bool, typer.Option("--timestamps", help="Show the time of each line.")] = False,
 ) -> None:
     """Show the logs of all ranks, or of one."""
+    from headfirst.cluster.inventory import load
+    from headfirst.deployment.service import rank_access, without_secrets
+    from headfirst.live.log_printer import print_logs
+    from headfirst.live.logs import parse_since, stream_logs
+
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
     lines = stream_logs(
         rank_access(cluster, rank), follow=follow, tail=tail, since=parse_since(since) if since else None
     )
-    print_logs(without_secrets(cluster, lines), Console(), timestamps=timestamps)
+    print_logs(without_secrets(cluster, lines), Terminal(), timestamps=timestamps)

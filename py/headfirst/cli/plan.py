@@ -7,10 +7,9 @@ from typing import Annotated
 import typer
 
 from headfirst.cli import login_options, options
-from headfirst.cli.plan_table import print_plan
-from headfirst.deployment.prepare import prepare
+from headfirst.errors import InputError
 
-EXAMPLE = "Example: deploy plan inventories/a100x4.ini --json"
+EXAMPLE = "Example: deploy plan cluster.ini --json"
 
 
 @login_options.accepted
@@ -23,12 +22,20 @@ def run(
     ] = False,
     as_json: options.Json = False,
 ) -> None:
-    """Show ranks, memory fit, environment and the docker run line of every node. Needs no SSH."""
+    """Show ranks, memory, environment and the docker run line of every node. Needs no SSH.
+
+    Exit code 2: the model does not fit into the memory of the GPUs.
+    """
+    from headfirst.cli.plan_table import print_plan
+    from headfirst.deployment.prepare import prepare
+
     inventories = options.inventories(inventory, inventory_option)
     prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe)
     for note in prepared.cluster.notes:
         typer.echo(f"note: {note}", err=True)
     if as_json:
-        typer.echo(prepared.plan.model_dump_json(indent=2))
+        typer.echo(prepared.plan.model_dump_json(indent=2, ensure_ascii=True))
     else:
         print_plan(prepared.plan)
+    if prepared.plan.fit.fits is False:
+        raise typer.Exit(InputError.exit_code)

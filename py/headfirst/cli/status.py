@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from headfirst.cli import login_options, options
-from headfirst.cluster.inventory import load
-from headfirst.deployment import service
 from headfirst.errors import NotReadyError
-from headfirst.live.status_types import ClusterStatus
+from headfirst.terminal import Terminal
 
-EXAMPLE = "Example: deploy status inventories/lab.ini --json"
+if TYPE_CHECKING:
+    from headfirst.live.status_types import ClusterStatus
+
+EXAMPLE = "Example: deploy status cluster.ini --json"
 
 
 @login_options.accepted
@@ -24,12 +27,15 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Show every rank, the engine and the chat page. Exit code 3 when something is not ready."""
+    from headfirst.cluster.inventory import load
+    from headfirst.deployment import service
+
     inventories = options.inventories(inventory, inventory_option)
     found = service.status(load(inventories, extra_vars or []))
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
     else:
-        _print(found, str(inventories[0]), Console(highlight=False))
+        _print(found, str(inventories[0]), Terminal(highlight=False))
     if not found.ready:
         raise typer.Exit(NotReadyError.exit_code)
 
@@ -44,7 +50,7 @@ def _print(found: ClusterStatus, inventory: str, console: Console) -> None:
             rank.host,
             escape(state),
             restarts,
-            (rank.started_at or "")[:19],
+            escape((rank.started_at or "")[:19]),
             escape(rank.image or ""),
         )
     console.print(table)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from headfirst.cli import login_options, options
-from headfirst.cli.reporting import choose_reporter, print_summary
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.up import up
 
-EXAMPLE = "Example: deploy up inventories/lab.ini"
+EXAMPLE = "Example: deploy up cluster.ini"
 
 
 @login_options.accepted
@@ -19,11 +17,15 @@ def run(
     tags: options.Tags = None,
     check: options.Check = False,
     diff: options.Diff = False,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
 ) -> None:
     """Bring the cluster up: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
+    from headfirst.cli.reporting import choose_reporter, print_summary
+    from headfirst.deployment.up import up
+
     run_options = RunOptions(
         inventories=options.inventories(inventory, inventory_option),
         extra_vars=extra_vars or [],
@@ -32,6 +34,7 @@ def run(
         check=check,
         diff=diff,
         verbosity=verbose,
+        wait_s=wait,
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         outcome = up(run_options, reporter)

@@ -129,13 +129,16 @@ class _Reader:
         own = {key: value for key, value in found.items() if key not in _MAGIC}
         where = {str(key): self._where(key, value) for key, value in own.items()}
         templar = Templar(loader=self._loader, variables=found)
-        for key in sorted(role_options.keys() & own.keys()):
-            _check_role_variable(templar, key, own[key], where[key], role_options[key])
+        of_roles = [
+            _role_variable(templar, key, own[key], where[key], role_options[key])
+            for key in sorted(role_options.keys() & own.keys())
+        ]
         values = {key: _value(templar, key, own[key], where[key]) for key in sorted(wanted & own.keys())}
         return {
             "where": where,
             "values": values,
             "used": sorted(_names_in(own.values())),
+            "urls": sorted({text for text in _texts([of_roles, values]) if "://" in text}),
             "login": _login(templar, found, where),
         }
 
@@ -217,17 +220,17 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _check_role_variable(
+def _role_variable(
     templar: Templar, key: str, value: Any, where: str | None, option: Mapping[str, Any]
-) -> None:
-    """Refuse a variable of a role that its argument specification refuses."""
+) -> Any:
+    """The value of a role's variable; what the role's argument specification refuses is refused."""
     try:
         given = _plain(templar.template(value))
     except AnsibleError as error:
         if _is_vault(error):
             raise _vaulted(key, where) from error
         if isinstance(error, AnsibleUndefinedVariable):  # it names facts, which are there when the role runs
-            return
+            return None
         raise Refusal(f"{key}: {_text(error)}", where) from error
     sources = option.get("sources")
     if sources and str(given) not in sources and "/" not in str(given):
@@ -239,6 +242,17 @@ def _check_role_variable(
     result = ArgumentSpecValidator({key: dict(option["spec"])}).validate({key: given})
     if result.error_messages:
         raise Refusal("; ".join(result.error_messages), where, f"See `{key}` of role {option['role']}.")
+    return given
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
 
 
 def _names_in(values: Iterable[Any]) -> set[str]:

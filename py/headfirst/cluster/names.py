@@ -6,13 +6,9 @@ import difflib
 from collections.abc import Collection, Container, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
-from pathlib import Path
-from typing import Any
-
-import yaml
 
 from headfirst.cluster.settings import CLUSTER_NAMES, HOST_NAMES
-from headfirst.collection import collection_root
+from headfirst.cluster.variables import role_options
 from headfirst.errors import InputError
 
 OWN_PREFIXES = ("my_", "x_")
@@ -50,40 +46,6 @@ _ELSEWHERE = {
 }
 
 
-# libyaml where it is there: these files are half of the time that a plan takes without it.
-_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_CHECKED = ("type", "elements", "choices", "options")
-
-
-@cache
-def role_options() -> dict[str, dict[str, Any]]:
-    """Public variables of every role, with the role and what its argument specification checks.
-
-    A variable that takes the name of a package source, or an address, has the names in `sources`.
-    """
-    found: dict[str, dict[str, Any]] = {}
-    for spec in sorted(collection_root().glob("roles/*/meta/argument_specs.yml")):
-        for entry in _yaml(spec).get("argument_specs", {}).values():
-            for name, option in entry.get("options", {}).items():
-                checked = {key: option[key] for key in _CHECKED if key in option}
-                found[name] = {
-                    "role": spec.parent.parent.name,
-                    "spec": checked,
-                    "default": option.get("default"),
-                }
-        role = spec.parent.parent
-        if (source := f"{role.name}_source") in found and (role / "vars" / "main.yml").is_file():
-            variables = _yaml(role / "vars" / "main.yml")
-            if named := variables.get(f"__{role.name}_repositories"):
-                found[source]["sources"] = ["distribution", *named]
-    return found
-
-
-def _yaml(path: Path) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.load(path.read_text(), _YAML_LOADER) or {}  # noqa: S506 - a safe loader
-    return loaded
-
-
 def refuse_unknown(
     names: Mapping[str, str | None], used: Container[str], own: Sequence[str]
 ) -> tuple[str, ...]:
@@ -118,14 +80,14 @@ def refuse_unknown(
 
 def _meant(name: str, known: Collection[str]) -> str | None:
     """The sentence about what was meant; None where the name resembles nothing."""
-    if right := _ELSEWHERE.get(name):
+    if right := _ELSEWHERE.get(name) or (name.startswith(_prefixes()) and setting_of(name)):
         return f"Did you mean {right}?"
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_RESEMBLES)
     if near:
         return f"Did you mean {near[0]}?"
     if name.startswith(_prefixes()):
         nearest = difflib.get_close_matches(name, sorted(known), n=1)
-        return f"Did you mean {nearest[0]}?" if nearest else "docs/inventory.md lists the variables."
+        return f"Did you mean {nearest[0]}?" if nearest else "All variables: deploy variables --roles"
     return None
 
 
@@ -134,3 +96,9 @@ def _prefixes() -> tuple[str, ...]:
     """Names that start so are ours: roles' names, and the first words of the settings that have several."""
     roles = {f"{option['role']}_" for option in role_options().values()}
     return (*sorted(roles), "engine_", "webui_", "weights_", "model_", "lab_", "headfirst_")
+
+
+def setting_of(name: str) -> str | None:
+    """The setting that a role's variable follows: open_webui_port has webui_port, weights_model has model."""
+    found = [setting for setting in CLUSTER_NAMES | HOST_NAMES if name.endswith(f"_{setting}")]
+    return max(found, key=len, default=None)

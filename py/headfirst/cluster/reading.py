@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headfirst.cluster.names import role_options
 from headfirst.cluster.settings import CLUSTER_NAMES, HOST_NAMES
 from headfirst.cluster.source import HostLine
+from headfirst.cluster.variables import role_options
 from headfirst.errors import InputError
 
 # Variables of roles that the plan's checks compare with others.
@@ -33,6 +33,7 @@ class HostReading:
     role_values: Mapping[str, int]  # those of _ROLE_VALUES
     used: frozenset[str]  # names that its templates use
     login: Mapping[str, Any]  # options of Ansible's ssh and sudo plugins
+    urls: tuple[str, ...]  # values, of the roles' variables too, that hold a URL
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,14 @@ def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) ->
 def _host(answer: Mapping[str, Any]) -> HostReading:
     values = answer["values"]
     role_values = {name: int(values.get(name, role_options()[name]["default"])) for name in _ROLE_VALUES}
-    return HostReading(answer["where"], values, role_values, frozenset(answer["used"]), answer["login"])
+    return HostReading(
+        answer["where"],
+        values,
+        role_values,
+        frozenset(answer["used"]),
+        answer["login"],
+        tuple(answer["urls"]),
+    )
 
 
 def _ask(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -10,6 +11,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from headfirst.collection import data_dir
 from headfirst.errors import InputError
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_NUMERIC = re.compile(r"[0-9.]+")
 
 
 @dataclass(frozen=True)
@@ -21,20 +25,27 @@ class HostAddress:
 
     @classmethod
     def parse(cls, text: str, number: int) -> HostAddress:
-        """`192.0.2.11` or `name=192.0.2.11`; without a name it is `node<number>`."""
+        """`192.0.2.11`, `name=192.0.2.11` or a DNS name; without a name it is `node<number>`."""
         name, _, address = text.rpartition("=")
-        try:
-            ipaddress.IPv4Address(address)
-        except ValueError:
-            raise InputError(
-                f"{address!r} is no IPv4 address", hint="For example --host node1=192.0.2.11"
-            ) from None
-        return cls(name or f"node{number}", address)
+        name = name or f"node{number}"
+        for part in (name, address):
+            if not _HOST_NAME.fullmatch(part):
+                raise InputError(
+                    f"{text!r} is not a server's address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
+                )
+        if _NUMERIC.fullmatch(address):
+            try:
+                ipaddress.IPv4Address(address)
+            except ValueError:
+                raise InputError(
+                    f"{address} is not an IPv4 address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
+                ) from None
+        return cls(name, address)
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What `deploy init` asks."""
+    """What `deploy init` asks for."""
 
     hosts: list[HostAddress]
     user: str
@@ -49,9 +60,9 @@ class Answers:
 
 
 def render_inventory(answers: Answers, path: Path) -> str:
-    """Text of the inventory file, to be written at `path`."""
+    """Text of the inventory file for `path`."""
     if not answers.hosts:
-        raise InputError("no server is named", hint="For example --host 192.0.2.11 --host 192.0.2.12")
+        raise InputError("no server is given", hint="Example: --host 192.0.2.11 --host 192.0.2.12")
     environment = Environment(  # noqa: S701 - an INI file, not HTML
         loader=FileSystemLoader(data_dir("templates")),
         undefined=StrictUndefined,

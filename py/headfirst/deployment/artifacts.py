@@ -12,6 +12,7 @@ from headfirst.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
 from headfirst.deployment.local_work import Advance
 from headfirst.images import cpu_engine, open_webui
 from headfirst.images.archive import ImageArchive
+from headfirst.lab.packages import FOR_IMAGES, FOR_LAB, Package
 from headfirst.paths import cache_dir
 from headfirst.run.node_wheel import build_node_wheel
 
@@ -41,6 +42,12 @@ def jobs(cluster: Cluster) -> dict[str, Callable[[Advance], Any]]:
     if settings.webui_image_source == "build":
         found["webui image"] = lambda advance: open_webui.build(_images(cluster), _counted(advance))
     return found
+
+
+def packages(cluster: Cluster) -> list[Package]:
+    """Debian packages of this machine that `jobs` and the lab's nodes use."""
+    builds = "build" in (cluster.settings.engine_image_source, cluster.settings.webui_image_source)
+    return [*(FOR_IMAGES if builds else ()), *(FOR_LAB if lab_of(cluster) else ())]
 
 
 def collect(cluster: Cluster, built: dict[str, Any]) -> Artifacts:

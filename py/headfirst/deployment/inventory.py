@@ -7,11 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.nodes import ScalarNode
 
 from headfirst.cluster.asked import ASKED
 from headfirst.cluster.types import Cluster, Host
 from headfirst.lab.types import LabAccess
 from headfirst.run.environment import SSH_ARGS
+
+
+class _Literal(str):
+    """Text that Ansible must never take for a template: interface names and the like come from nodes."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        """Every value is written in full."""
+        return True
+
+
+def _tagged(dumper: yaml.SafeDumper, text: _Literal) -> ScalarNode:
+    return dumper.represent_scalar("!unsafe", str(text), style='"')
+
+
+_Dumper.add_representer(_Literal, _tagged)
 
 
 def write(
@@ -32,9 +52,20 @@ def write(
     }
     for host in cluster.hosts:
         hosts.setdefault(host.name, {}).update(_login(host))
-    text = yaml.safe_dump({"all": {"hosts": hosts, "children": groups}}, sort_keys=False, width=4096)
+    literal = {name: {key: _literal(value) for key, value in own.items()} for name, own in hosts.items()}
+    inventory = {"all": {"hosts": literal, "children": groups}}
+    text = yaml.dump(inventory, Dumper=_Dumper, sort_keys=False, width=4096)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
+
+
+def _literal(value: Any) -> Any:
+    """The value of a variable with each text in it, keys too, marked as no template."""
+    if isinstance(value, str):
+        return _Literal(value)
+    if isinstance(value, dict):
+        return {_literal(key): _literal(item) for key, item in value.items()}
+    return [_literal(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def with_gpus(cluster: Cluster) -> tuple[Host, ...]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
-from headfirst.cluster.types import Cluster
+from headfirst.cluster.types import Cluster, Host
 from headfirst.demo import checkpoint_dir
 from headfirst.errors import InputError, NotReadyError
 from headfirst.lab import keys
@@ -31,6 +33,16 @@ def lab_of(cluster: Cluster) -> Lab | None:
         LabNode(host.name, host.address, host.lab_memory, host.lab_cpus) for host in cluster.lab_hosts
     )
     return Lab(cluster.name, str(subnet), nodes, state_dir("lab", cluster.name), share_dir())
+
+
+def with_lab_cores(cluster: Cluster) -> Cluster:
+    """The cluster with the cores of lab hosts, which are this machine's."""
+
+    def known(host: Host) -> Host:
+        return replace(host, cores=os.cpu_count()) if host.lab else host
+
+    workers = tuple(known(host) for host in cluster.workers)
+    return replace(cluster, head=known(cluster.head), workers=workers, webui=known(cluster.webui))
 
 
 def share_demo_checkpoint() -> None:
@@ -60,6 +72,6 @@ def required_lab(cluster: Cluster) -> Lab:
         raise InputError(
             "the inventory has no lab nodes",
             where=str(cluster.inventories[0]),
-            hint="Lab nodes are hosts with lab=true, as in inventories/lab.ini.",
+            hint="Lab nodes are hosts with lab=true. An example: deploy init lab.ini --example lab",
         )
     return lab

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
+
+Backend = Literal["gloo", "nccl", "mpi"]  # of the collectives that `deploy check --comm` runs
 
 
 @dataclass(frozen=True)
@@ -18,3 +21,4 @@ class RunOptions:
     check: bool = False
     diff: bool = False
     verbosity: int = 0
+    wait_s: float = 0.0  # for a lock that another run holds

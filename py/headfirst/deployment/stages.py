@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from headfirst.cluster.types import Cluster
 from headfirst.collection import collection_root
@@ -15,9 +13,11 @@ from headfirst.deployment.options import RunOptions
 from headfirst.deployment.role_vars import HostVars
 from headfirst.run.failures import to_error
 from headfirst.run.log import new_log_file
+from headfirst.run.private_dir import private_folder
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult
 from headfirst.run.runner import run_playbook
+from headfirst.run.scrub import url_credentials
 
 
 def run_stages(
@@ -50,8 +50,8 @@ def try_stages(
     """As run_stages, and the caller judges how it ended."""
     refuse_missing_tools(cluster)
     lab = lab_of(cluster)
-    with tempfile.TemporaryDirectory(prefix="headfirst-") as folder:
-        planned = Path(folder) / "plan.yml"
+    with private_folder() as folder:
+        planned = folder / "plan.yml"
         inventory.write(planned, cluster, variables, lab_access(lab) if lab else None)
         return run_playbook(
             collection_root() / "playbooks" / playbook,
@@ -64,5 +64,11 @@ def try_stages(
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
-            secrets=[*secrets, *login_secrets(cluster)],
+            hosts=len(cluster.hosts),
+            secrets=[
+                *secrets,
+                *login_secrets(cluster),
+                *cluster.url_credentials,
+                *url_credentials(variables),
+            ],
         )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from headfirst.errors import NotReadyError
+
+WATCH_S = 3.0
 
 
 def run(
@@ -17,23 +20,38 @@ def run(
     env: Mapping[str, str] | None = None,
     stdin: str | None = None,
     stdout: Path | None = None,
+    watch: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs `argv` with the text `stdin`; its output goes to the file `stdout` if one is given.
+
+    `watch` is called every WATCH_S seconds meanwhile.
 
     Raises NotReadyError where the program is missing, or with its last lines where it fails.
     """
     try:
-        done = subprocess.run(
-            argv,
-            env=env,
-            input=stdin,
-            stdout=stdout.open("wb") if stdout else subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        with (stdout or Path(os.devnull)).open("wb") as file:
+            process = subprocess.Popen(
+                argv,
+                env=env,
+                stdin=subprocess.PIPE,
+                stdout=file if stdout else subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
     except FileNotFoundError as error:
-        raise NotReadyError(f"{doing} needs {error.filename}, which is not here.", hint=hint) from None
-    if done.returncode != 0:
-        said = f"{done.stdout or ''}{done.stderr}".strip().splitlines()
-        raise NotReadyError(f"{doing} failed:\n" + "\n".join(said[-8:]), hint=hint)
+        raise NotReadyError(f"{doing} needs {error.filename}, which is not installed.", hint=hint) from None
+    with process:
+        printed, errors = _communicate(process, stdin, watch)
+    if process.returncode != 0:
+        last = f"{printed or ''}{errors}".strip().splitlines()
+        raise NotReadyError(f"{doing} failed:\n" + "\n".join(last[-8:]), hint=hint)
+
+
+def _communicate(
+    process: subprocess.Popen[str], stdin: str | None, watch: Callable[[], None]
+) -> tuple[str | None, str]:
+    while True:
+        try:
+            return process.communicate(stdin, timeout=WATCH_S)
+        except subprocess.TimeoutExpired:
+            watch()

@@ -20,14 +20,14 @@ def build(cache: Path, progress: Progress) -> ImageArchive:
     return _RECIPE.build(cache, progress)
 
 
-def _install(packages: Path, downloads: Path) -> None:
-    site.install(_LOCK, packages, downloads)
+def _install(packages: Path, downloads: Path, report: site.Report) -> None:
+    site.install(_LOCK, packages, downloads, report)
     try:
-        site.install(_TORCH_LOCK, packages, downloads)
+        site.install(_TORCH_LOCK, packages, downloads, report)
     except NotReadyError:
         # The usual index has CUDA builds only, which the lock refuses; uv knows an index of CPU builds.
         try:
-            site.install(_TORCH_LOCK, packages, downloads, "--torch-backend=cpu")
+            site.install(_TORCH_LOCK, packages, downloads, report, "--torch-backend=cpu")
         except NotReadyError as error:
             raise NotReadyError(
                 error.what,

@@ -16,8 +16,8 @@ def build(cache: Path, progress: Progress) -> ImageArchive:
     return _RECIPE.build(cache, progress)
 
 
-def _install(packages: Path, downloads: Path) -> None:
-    site.install(_LOCK, packages, downloads)
+def _install(packages: Path, downloads: Path, report: site.Report) -> None:
+    site.install(_LOCK, packages, downloads, report)
     site.add(_FILES, packages)
 
 

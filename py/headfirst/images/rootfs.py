@@ -30,10 +30,7 @@ _DPKG_OPTIONS = (
 )
 # Devices are the engine's business; lists, logs and this machine's apt settings are of no use in an image.
 _LEFT_OUT = ("./dev/", "./var/cache/", "./var/log/", "./var/lib/apt/lists/", "./etc/apt/")
-_HINT = (
-    "Install it with `apt-get install mmdebstrap debian-archive-keyring`; if it is there, check the network "
-    "and the package sources with `apt-get update`, then repeat the command."
-)
+_HINT = "Check the network and the package sources with `apt-get update`, then repeat the command."
 
 
 def layer_file(folder: Path) -> Path:
@@ -49,21 +46,21 @@ def _make(target: Path, scratch: Path) -> None:
     acquire = scratch / "apt.conf"
     acquire.touch(mode=0o600)  # a proxy's address may carry a password
     acquire.write_text(host_settings.apt_acquire())
-    sources = _sources()
+    archives = sources()
     argv = ["mmdebstrap", "--mode=root", "--variant=essential", f"--include={','.join(_PACKAGES)}"]
     argv += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"]
     argv += [f"--dpkgopt={option}" for option in _DPKG_OPTIONS]
     argv += ['--aptopt=Apt::Install-Recommends "false"', f"--aptopt={acquire}"]
     if Path("/etc/apt/auth.conf.d").is_dir():
         argv += ['--setup-hook=mkdir -p "$1/etc/apt"', "--setup-hook=copy-in /etc/apt/auth.conf.d /etc/apt"]
-    argv += [SUITE, "-", *(["-"] if sources else [])]
+    argv += [SUITE, "-", *(["-"] if archives else [])]
     made = scratch / "made.tar"
     doing = "Making the Debian root of the image"
-    commands.run(as_root(argv), doing=doing, hint=_HINT, stdin=sources, stdout=made)
+    commands.run(as_root(argv), doing=doing, hint=_HINT, stdin=archives, stdout=made)
     _normalize(made, target, started)
 
 
-def _sources() -> str | None:
+def sources() -> str | None:
     """This machine's archives if it is the same Debian, else None: mmdebstrap then takes Debian's own."""
     release = platform.freedesktop_os_release()
     if (release["ID"], release.get("VERSION_CODENAME")) != ("debian", SUITE):

@@ -6,7 +6,7 @@ import fnmatch
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from uv import find_uv_bin
@@ -24,18 +24,29 @@ _HINT = "Check with `pip download` that this machine reaches its package index, 
 _NEVER_READ = ("bin/*", ".lock", "*.pyi", "*.a", "*.dist-info/uv_cache.json")
 
 
-def install(lock: str, site: Path, downloads: Path, *extra: str) -> None:
+Report = Callable[[int, int], None]
+"""Called as packages arrive: how many are there, of how many."""
+
+
+def install(lock: str, site: Path, downloads: Path, report: Report, *extra: str) -> None:
     """Installs the packages of the lock file (one in this package) into the folder `site`.
 
     `downloads` keeps wheels for the next try; on the same filesystem as `site` nothing is copied.
     Raises NotReadyError with uv's last lines.
     """
+    wanted = sum("==" in line for line in (_HERE / lock).read_text().splitlines())
+
+    def watch() -> None:
+        # A folder of uv's cache for each package that is downloaded and unpacked.
+        report(min(wanted, len(list(downloads.glob("archive-*/*/*.dist-info")))), wanted)
+
     argv = [find_uv_bin(), *_INSTALL, *extra, "--link-mode=hardlink", f"--cache-dir={downloads}"]
     commands.run(
         [*argv, f"--target={site}", "-r", str(_HERE / lock)],
         doing=f"Installing the packages of {lock}",
         hint=_HINT,
         env=uv_environment(),
+        watch=watch,
     )
 
 

@@ -39,7 +39,7 @@ def ensure(progress: Progress) -> docker.DockerClient:
 
     Raises NotReadyError where it cannot be installed or started.
     """
-    packages.ensure(progress)
+    packages.install(packages.missing(packages.FOR_LAB), progress)
     if client := connect():
         return client
     progress("starting a Docker Engine", 0, 1)

@@ -1,21 +1,23 @@
-"""This machine's settings of apt and pip, carried into a node when it starts.
+"""This machine's settings of apt and pip, in the form in which a lab node can use them.
 
 They are no part of the node image: mirrors, proxies and credentials are the machine's, not the recipe's.
 """
 
 from __future__ import annotations
 
-import configparser
+import hashlib
 import io
+import json
 import os
-import re
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from headfirst import pip_config
 from headfirst.errors import NotReadyError
-from headfirst.lab import packages
+from headfirst.lab import node_pip, packages
 from headfirst.lab.sudo import as_root
 from headfirst.lab.types import USER_ID
 
@@ -31,34 +33,62 @@ _PATHS = (
 _DISTRIBUTIONS = ("Debian", "Ubuntu")
 
 
-def as_archives() -> list[bytes]:
-    """The settings as tar archives to unpack at a node's root.
+RECORD = "etc/headfirst-lab/settings.json"
+"""Where a node keeps which settings it was given: their fingerprint, and the files that carry them."""
 
-    Raises NotReadyError where apt on this machine knows no Debian or Ubuntu archive.
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What a node is given. `left_out` names each setting that a node cannot use, and why."""
+
+    fingerprint: str
+    left_out: tuple[str, ...]
+    # Path below the root -> (content, mode, owner).
+    _made: Mapping[str, tuple[str | bytes, int, int]] = field(repr=False)
+
+    def archives(self) -> list[bytes]:
+        """Tar archives to unpack at a node's root. May ask for root: some files here are root's alone."""
+        by_owner: dict[int, dict[str, tuple[str | bytes, int]]] = {}
+        for path, (content, mode, owner) in self._made.items():
+            by_owner.setdefault(owner, {})[path] = (content, mode)
+        archives = [archive(files, uid=owner) for owner, files in by_owner.items()]
+        if existing := [path for path in _PATHS if Path("/", path).exists()]:
+            argv = as_root(["tar", "-C", "/", "-c", "--dereference", *existing])
+            archives.append(subprocess.run(argv, capture_output=True, check=True).stdout)
+        record = {"fingerprint": self.fingerprint, "files": sorted(_files_in(archives))}
+        return [*archives, archive({RECORD: (json.dumps(record), 0o644)})]
+
+
+def collect() -> HostSettings:
+    """This machine's settings as they are now. Needs no root.
+
+    Raises NotReadyError where apt on this machine has no Debian or Ubuntu archive.
     """
-    made = {
-        "etc/apt/sources.list.d/headfirst-host.list": ("\n".join(apt_sources()) + "\n", 0o644),
+    made: dict[str, tuple[str | bytes, int, int]] = {
+        "etc/apt/sources.list.d/headfirst-host.list": ("\n".join(apt_sources()) + "\n", 0o644, 0),
         # A proxy's address may carry a password.
-        "etc/apt/apt.conf.d/30headfirst-host": (apt_acquire(), 0o600),
+        "etc/apt/apt.conf.d/30headfirst-host": (apt_acquire(), 0o600, 0),
     }
-    archives = [archive(made)]
-    if pip := pip_conf(_pip_files(), os.environ):
-        # May carry a password, and both root and the user install with pip.
-        archives.append(archive({"etc/pip.conf": (pip, 0o600)}, uid=USER_ID))
-    existing = [path for path in _PATHS if Path("/", path).exists()]
-    copied = subprocess.run(
-        as_root(["tar", "-C", "/", "-c", "--dereference", *existing]), capture_output=True, check=True
-    )
-    return [*archives, copied.stdout]
+    pip = node_pip.for_node(pip_config.read(os.environ), os.environ)
+    # May carry passwords, and both root and the user install with pip.
+    if pip.conf:
+        made["etc/pip.conf"] = (pip.conf, 0o600, USER_ID)
+    made |= {path: (content, 0o600, USER_ID) for path, content in pip.files.items()}
+    digest = hashlib.sha256(repr(sorted(made.items())).encode())
+    for path in sorted(_existing_files()):
+        # Not the content, which only root may read.
+        status = path.stat()
+        digest.update(repr((str(path), status.st_size, status.st_mtime_ns, status.st_mode)).encode())
+    return HostSettings(digest.hexdigest()[:16], tuple(pip.left_out), made)
 
 
-def archive(files: Mapping[str, tuple[str, int]], uid: int = 0) -> bytes:
-    """A tar archive of path -> (text, mode), all owned by `uid`."""
+def archive(files: Mapping[str, tuple[str | bytes, int]], uid: int = 0) -> bytes:
+    """A tar archive of path -> (content, mode), all owned by `uid`."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        for path, (text, mode) in files.items():
+        for path, (content, mode) in files.items():
             member = tarfile.TarInfo(path)
-            data = text.encode()
+            data = content.encode() if isinstance(content, str) else content
             member.size, member.mode, member.uid, member.gid = len(data), mode, uid, uid
             tar.addfile(member, io.BytesIO(data))
     return buffer.getvalue()
@@ -90,43 +120,17 @@ def apt_acquire() -> str:
     return "\n".join(kept) + "\n"
 
 
-def pip_conf(files: Sequence[Path], environment: Mapping[str, str]) -> str:
-    """pip's settings (files in rising precedence, then PIP_* variables) as one pip.conf; "" if none.
-
-    Folders of this machine among the indexes are left out: a node cannot see them.
-    """
-    parser = configparser.RawConfigParser()
-    parser.read(files)
-    for name, value in sorted(environment.items()):
-        key = name.removeprefix("PIP_").lower().replace("_", "-")
-        if name.startswith("PIP_") and key != "config-file":
-            for section in parser.sections():
-                parser.remove_option(section, key)
-            if not parser.has_section("global"):
-                parser.add_section("global")
-            parser.set("global", key, value)
-    for section in parser.sections():
-        for key in ("index-url", "extra-index-url", "find-links"):
-            if parser.has_option(section, key):
-                remote = [url for url in parser.get(section, key).split() if re.match("https?://", url)]
-                parser.set(section, key, "\n".join(remote))
-                if not remote:
-                    parser.remove_option(section, key)
-    text = io.StringIO()
-    parser.write(text)
-    return (
-        text.getvalue().strip() + "\n"
-        if any(parser.options(section) for section in parser.sections())
-        else ""
-    )
+def _existing_files() -> Iterator[Path]:
+    for path in (Path("/", name) for name in _PATHS):
+        yield from [path] if path.is_file() else (file for file in path.rglob("*") if file.exists())
 
 
-def _pip_files() -> list[Path]:
-    home = Path.home()
-    named = os.environ.get("PIP_CONFIG_FILE")
-    files = [Path("/etc/xdg/pip/pip.conf"), Path("/etc/pip.conf")]
-    files += [home / ".pip/pip.conf", home / ".config/pip/pip.conf"]
-    return [*files, Path(named)] if named else files
+def _files_in(archives: list[bytes]) -> set[str]:
+    found = set()
+    for data in archives:
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            found |= {member.name for member in tar if not member.isdir()}
+    return found
 
 
 def _distribution_archives() -> list[str]:

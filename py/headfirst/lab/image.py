@@ -80,7 +80,7 @@ def recipe_hash() -> str:
 
 
 def _build(client: docker.DockerClient, name: str, progress: Progress) -> None:
-    what = f"making the node image ({_suite()})"
+    what = f"making the node image from {_suite()} (usually 40–90 s)"
     progress(what, 0, _STEPS)
     repository, _, tag = name.partition(":")
     with tempfile.TemporaryDirectory(prefix="headfirst-lab-") as folder:

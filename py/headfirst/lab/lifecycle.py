@@ -5,16 +5,17 @@ from __future__ import annotations
 import shutil
 
 from headfirst.errors import InputError
-from headfirst.lab import engine, image, keys, network, nodes, readiness
-from headfirst.lab.host_settings import as_archives
-from headfirst.lab.types import Lab, LabAccess, NodeStatus, Progress
+from headfirst.lab import engine, host_settings, image, keys, network, node_settings, nodes, readiness
+from headfirst.lab.types import Lab, LabAccess, NodeStatus, Progress, Warn
 
 
-def up(lab: Lab, progress: Progress) -> LabAccess:
+def up(lab: Lab, progress: Progress, warn: Warn | None = None) -> LabAccess:
     """Starts what is missing of the lab, and returns how its nodes are reached.
 
-    What runs as asked is left alone; a node whose description has changed is made anew. Raises NotReadyError
-    where this machine cannot carry the lab; the next call takes up where this one stopped.
+    What runs as asked is left alone; a node whose description has changed is created again, and a node that
+    has other settings than this machine gets these. `warn` is called for each setting that nodes cannot use
+    (without it, `progress` is). Raises NotReadyError where this machine cannot carry the lab; the next call
+    continues where this one stopped.
     """
     if not lab.shared_dir.is_dir():
         raise InputError(f"The lab's shared folder {lab.shared_dir} does not exist.")
@@ -31,12 +32,14 @@ def up(lab: Lab, progress: Progress) -> LabAccess:
     network.ensure(client, lab)
 
     stopped = [node for node in lab.nodes if node.name not in known or known[node.name].status != "running"]
-    settings = as_archives() if stopped else []
+    settings = host_settings.collect()
+    created = {node.name for node in lab.nodes if node.name not in known}
+    given = settings.archives() if created else []
     for done, node in enumerate(stopped):
         progress("starting nodes", done, len(stopped))
-        if node.name not in known:
+        if node.name in created:
             known[node.name] = nodes.create(client, lab, node, node_image)
-        nodes.start(known[node.name], public_key, settings)
+        nodes.start(known[node.name], public_key, given if node.name in created else [])
 
     # One that runs but is silent was caught by an interruption while it booted.
     silent = [node for node in lab.nodes if node in stopped or not readiness.ssh_answers(node.address)]
@@ -44,6 +47,14 @@ def up(lab: Lab, progress: Progress) -> LabAccess:
         progress("waiting for nodes to boot", done, len(silent))
         readiness.await_boot(known[node.name], node.address)
         progress("waiting for nodes to boot", done + 1, len(silent))
+    outdated = [node for node in lab.nodes if not node_settings.is_current(known[node.name], settings)]
+    for done, node in enumerate(outdated):
+        progress("bringing this machine's apt and pip settings to the nodes", done, len(outdated))
+        node_settings.update(known[node.name], settings)
+    if created or outdated:
+        for text in settings.left_out:
+            sentence = f"{text}; nodes do without it"
+            warn(sentence) if warn else progress(sentence, 1, 1)
     keys.write_known_hosts(lab, {node.address: keys.host_key(known[node.name]) for node in lab.nodes})
     return keys.access(lab)
 

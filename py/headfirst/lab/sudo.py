@@ -10,6 +10,18 @@ import sys
 from headfirst.errors import NotReadyError
 
 
+def needs_password() -> bool:
+    """Whether sudo would ask for a password now, on this terminal."""
+    if os.geteuid() == 0 or shutil.which("sudo") is None or not sys.stdin.isatty():
+        return False
+    return subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode != 0
+
+
+def ask_for_password() -> None:
+    """Lets sudo ask, so that later commands need not; whether they need root is found out then."""
+    subprocess.run(["sudo", "-v"], check=False)
+
+
 def as_root(argv: list[str]) -> list[str]:
     """The command, prefixed with sudo where the caller is not root.
 

@@ -22,6 +22,12 @@ class Progress(Protocol):
     def __call__(self, what: str, done: int, total: int) -> None: ...
 
 
+class Warn(Protocol):
+    """Called with one sentence about what a person should know; the work goes on."""
+
+    def __call__(self, text: str) -> None: ...
+
+
 @dataclass(frozen=True)
 class LabNode:
     """One node: its host name, its IPv4 address in the lab's subnet, and its limits (none if None).

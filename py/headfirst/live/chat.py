@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import httpx
 
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.untrusted import UntrustedError, json_document
 
 # Between two pieces of an answer; a long prompt before the first one takes a while.
 _READ_TIMEOUT_S = 300.0
@@ -93,15 +93,19 @@ def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
         data = line.removeprefix("data:").strip()
         if data == "[DONE]":
             return
-        event = json.loads(data)
-        if "error" in event:
+        event = json_document(data, what="a part of the engine's answer")
+        if isinstance(event, dict) and "error" in event:
             raise HeadfirstError(f"the engine broke off: {_message(event)}")
-        for choice in event.get("choices", []):
-            delta = choice.get("delta") or {}
-            if text := delta.get("reasoning_content"):
-                yield Piece(text, reasoning=True)
-            if text := delta.get("content"):
-                yield Piece(text, reasoning=False)
+        try:
+            deltas = [choice.get("delta") or {} for choice in event.get("choices", [])]
+            found = [(delta.get("reasoning_content"), delta.get("content")) for delta in deltas]
+        except (AttributeError, TypeError):
+            raise UntrustedError("a part of the engine's answer is not what the API defines") from None
+        for thought, said in found:
+            if thought:
+                yield Piece(str(thought), reasoning=True)
+            if said:
+                yield Piece(str(said), reasoning=False)
 
 
 def _refused(response: httpx.Response) -> HeadfirstError:

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import docker
 
+from headfirst.containers import names
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.live.access import HostAccess
-from headfirst.live.status import ENGINE_CONTAINER
+from headfirst.live.ssh import AT_ONCE
 from headfirst.live.transport import docker_over_ssh
 
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
@@ -49,7 +50,7 @@ def parse_since(text: str) -> datetime:
 def stream_logs(
     ranks: Mapping[int, HostAccess],
     *,
-    container: str = ENGINE_CONTAINER,
+    container: str = names.ENGINE,
     follow: bool = False,
     tail: int | None = None,
     since: datetime | None = None,
@@ -62,7 +63,7 @@ def stream_logs(
     with contextlib.ExitStack() as stack:
         sources: list[_Source] = []
         errors: list[HeadfirstError] = []
-        with ThreadPoolExecutor(max_workers=max(1, len(ranks))) as pool:
+        with ThreadPoolExecutor(max_workers=max(1, min(len(ranks), AT_ONCE))) as pool:
             opening = [pool.submit(_Source, rank, ranks[rank], container, stack) for rank in sorted(ranks)]
         for future in opening:
             try:

@@ -16,8 +16,13 @@ from headfirst.live import explain, openssh, proxy
 from headfirst.live.access import HostAccess
 from headfirst.live.openssh import BadOptionError, Settings, one
 from headfirst.live.privilege import privileged
+from headfirst.untrusted import UntrustedError
 
 CONNECT_TIMEOUT_S = 10
+# Hosts that are asked at the same time; the others wait for their turn.
+AT_ONCE = 32
+ANSWER_BYTES = 1 << 20
+ERROR_BYTES = 1 << 16
 
 # paramiko logs each refused login with a traceback; the error that is raised says it.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -65,27 +70,51 @@ def ssh(access: HostAccess) -> Iterator[paramiko.SSHClient]:
             missing = isinstance(error, FileNotFoundError)
             said = f"no such identity: {error.filename}" if missing else str(error)
             raise explain.unreachable(access, said) from error
-        yield client
+        try:
+            yield client
+        except UntrustedError as error:
+            error.where = error.where or access.host
+            raise
 
 
-def run(client: paramiko.SSHClient, command: str, timeout: float = 30.0, first: bytes = b"") -> Answer:
-    """Run a short command; `timeout` is in seconds without output, `first` is its whole input."""
+def run(
+    client: paramiko.SSHClient,
+    command: str,
+    timeout: float = 30.0,
+    first: bytes = b"",
+    limit: int = ANSWER_BYTES,
+) -> Answer:
+    """Run a short command; `timeout` is in seconds without output, `first` is its whole input.
+
+    Raises UntrustedError for an answer of more than `limit` bytes.
+    """
     stdin, out, err = client.exec_command(command, timeout=timeout)
     if first:
         stdin.write(first)
         stdin.flush()
     stdin.channel.shutdown_write()
-    # Both are short here, so reading one after the other cannot block.
-    text, errors = out.read().decode(errors="replace"), err.read().decode(errors="replace")
-    return Answer(out.channel.recv_exit_status(), text, errors)
+    text = out.read(limit + 1)
+    if len(text) > limit:
+        out.channel.close()
+        raise UntrustedError(f"the answer to a command is larger than {limit} bytes")
+    errors = err.read(ERROR_BYTES)
+    if len(errors) == ERROR_BYTES:
+        out.channel.close()  # it would wait for us to read the rest
+    return Answer(
+        out.channel.recv_exit_status(), text.decode(errors="replace"), errors.decode(errors="replace")
+    )
 
 
 def run_privileged(
-    access: HostAccess, client: paramiko.SSHClient, *command: str, timeout: float = 30.0
+    access: HostAccess,
+    client: paramiko.SSHClient,
+    *command: str,
+    timeout: float = 30.0,
+    limit: int = ANSWER_BYTES,
 ) -> Answer:
     """As `run`, as the user that Ansible's tasks become; the command gets no input."""
     line, first = privileged(access, *command)
-    return run(client, line, timeout, first)
+    return run(client, line, timeout, first, limit)
 
 
 def transport_of(client: paramiko.SSHClient) -> paramiko.Transport:

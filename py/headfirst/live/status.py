@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 import docker
 import httpx
 
+from headfirst.containers import names
 from headfirst.errors import NotReadyError
 from headfirst.live.access import HostAccess
-from headfirst.live.ssh import ssh
+from headfirst.live.ssh import AT_ONCE, ssh
 from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, WebuiStatus
 from headfirst.live.transport import docker_client
 from headfirst.live.tunnel import forward, tunnel
 
-ENGINE_CONTAINER = "headfirst-engine"
-WEBUI_CONTAINER = "headfirst-webui"
 # The engine's health generates a token, behind requests that are being served.
 HTTP_TIMEOUT_S = 15.0
 
@@ -27,7 +26,7 @@ class WebuiTarget(NamedTuple):
 
     access: HostAccess
     url: str
-    container: str = WEBUI_CONTAINER
+    container: str = names.WEBUI
 
 
 def cluster_status(
@@ -36,7 +35,7 @@ def cluster_status(
     engine_url: str,
     api_key: str | None = None,
     webui: WebuiTarget | None = None,
-    container: str = ENGINE_CONTAINER,
+    container: str = names.ENGINE,
 ) -> ClusterStatus:
     """Ask all hosts. `ranks` is in the order of the ranks, the head first; `engine_url` as the head sees it.
 
@@ -44,7 +43,7 @@ def cluster_status(
 
     A host that does not answer is a row with its problem, not an exception.
     """
-    with ThreadPoolExecutor(max_workers=len(ranks) + 2) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(ranks) + 2, AT_ONCE)) as pool:
         asked = [pool.submit(_rank, rank, access, container) for rank, access in enumerate(ranks)]
         asked_engine = pool.submit(_engine, ranks[0], engine_url, api_key)
         asked_page = pool.submit(_webui, webui) if webui else None

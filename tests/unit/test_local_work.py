@@ -1,0 +1,123 @@
+"""Work on the controller: packages come first, no job is silent, a failure is shown at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.cluster.inventory import load
+from headfirst.deployment import artifacts, local_work, up
+from headfirst.deployment.local_work import Advance, run_jobs
+from headfirst.deployment.options import RunOptions
+from headfirst.errors import NotReadyError
+from headfirst.lab import packages
+from headfirst.run.events import Event, FindingsReported, HostFailed, Progress, StageStarted, TaskStarted
+
+LAB = Path(__file__).parents[2] / "inventories" / "lab.ini"
+
+
+class Recorder:
+    """A reporter that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def handle(self, event: Event) -> None:
+        self.events.append(event)
+
+    def tick(self) -> None:
+        pass
+
+
+def test_a_job_that_reports_nothing_is_shown_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local_work, "HEARTBEAT_S", 0.2)
+    shown = threading.Event()
+
+    class Waiting(Recorder):
+        def handle(self, event: Event) -> None:
+            super().handle(event)
+            if isinstance(event, Progress) and event.note:
+                shown.set()
+
+    def job(advance: Advance) -> bool:
+        advance("downloading (usually 1–3 min)", 0, 4)
+        return shown.wait(30)
+
+    reporter = Waiting()
+    results, _ = run_jobs(reporter, "prepare", "Images", {"image": job})
+    assert results == {"image": True}
+    repeated = [event for event in reporter.events if isinstance(event, Progress) and event.note]
+    assert repeated[0].what == "downloading (usually 1–3 min)"
+    assert repeated[0].note.startswith("running for ")
+
+
+def test_a_failure_is_shown_while_other_jobs_go_on() -> None:
+    failed = threading.Event()
+
+    class Seeing(Recorder):
+        def handle(self, event: Event) -> None:
+            super().handle(event)
+            if isinstance(event, HostFailed):
+                failed.set()
+
+    def breaking(advance: Advance) -> None:
+        raise NotReadyError("no network", hint="Check it.")
+
+    reporter = Seeing()
+    with pytest.raises(NotReadyError, match="no network"):
+        run_jobs(reporter, "prepare", "Images", {"a": breaking, "b": lambda advance: failed.wait(30)})
+    [event] = [event for event in reporter.events if isinstance(event, HostFailed)]
+    assert (event.host, event.message) == ("a", "no network")
+
+
+def test_a_warning_of_a_job_stays_in_the_output() -> None:
+    reporter = Recorder()
+    run_jobs(reporter, "lab", "Nodes", {"lab": lambda advance: advance.warn("pip's find-links is left out")})
+    [event] = [event for event in reporter.events if isinstance(event, FindingsReported)]
+    assert [(found.severity, found.what) for found in event.findings] == [
+        ("warning", "pip's find-links is left out")
+    ]
+
+
+def test_packages_of_all_jobs_are_installed_in_one_step_before_any_job_starts(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("XDG_CACHE_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    installed: list[list[str]] = []
+    done: list[str] = []
+
+    def install(names: list[str], progress: Any) -> None:
+        time.sleep(0.2)
+        assert done == []
+        installed.append(names)
+
+    def job(name: str) -> Any:
+        return lambda *arguments: done.append(name)
+
+    monkeypatch.setattr(packages, "missing", lambda wanted: sorted({package.name for package in wanted}))
+    monkeypatch.setattr(packages, "install", install)
+    monkeypatch.setattr(artifacts.cpu_engine, "build", job("engine"))
+    monkeypatch.setattr(artifacts.open_webui, "build", job("webui"))
+    monkeypatch.setattr(up, "lab_up", job("lab"))
+    monkeypatch.setattr(up, "share_demo_checkpoint", lambda: None)
+    reporter = Recorder()
+    options = RunOptions(
+        inventories=[LAB], extra_vars=[], limit=None, tags=[], check=False, diff=False, verbosity=0
+    )
+    up._prepare_here(load([LAB], []), options, reporter)
+    [names] = installed
+    assert {"docker.io", "mmdebstrap", "openssh-client", "debian-archive-keyring"} <= set(names)
+    assert sorted(done) == ["engine", "lab", "webui"]
+    stages = [event.stage for event in reporter.events if isinstance(event, StageStarted)]
+    assert stages == ["packages", "prepare"]
+    assert len([event for event in reporter.events if isinstance(event, TaskStarted)]) == 4
