@@ -6,8 +6,9 @@ This machine reaches `JUMP` only; from there a link leads to `HOST`. Needs root.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
-import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -75,7 +76,6 @@ class HiddenHost:
         path.write_text(
             f"[head]\nhidden ansible_host={HOST} ansible_user={USER} {' '.join(words)}\n"
             "[all:vars]\nmodel_source=demo\nengine_device=cpu\nengine_image_source=build\n"
-            f"ansible_python_interpreter={sys.executable}\n"
         )
         return path
 
@@ -85,10 +85,9 @@ class HiddenHost:
 
 
 @pytest.fixture(scope="module")
-def hidden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiddenHost]:
-    folder = tmp_path_factory.mktemp("hidden")
-    folder.parent.parent.chmod(0o711)
-    folder.parent.chmod(0o711)
+def hidden() -> Iterator[HiddenHost]:
+    # Not pytest's folder, which only root may enter: sshd reads the user's keys as that user.
+    folder = Path(tempfile.mkdtemp(prefix="hf-hidden-"))
     folder.chmod(0o755)
     _files(folder)
     names = {name: f"hf{os.getpid()}-{name}" for name in ("jump", "host")}
@@ -108,6 +107,7 @@ def hidden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HiddenHost]:
             server.wait()
         for namespace in names.values():
             subprocess.run(["ip", "netns", "delete", namespace], check=False)
+        shutil.rmtree(folder)
 
 
 def _files(folder: Path) -> None:
@@ -142,7 +142,7 @@ def _files(folder: Path) -> None:
     (folder / "home").mkdir()
     os.chown(folder / "home", 61234, 61234)
     (folder / "bin").mkdir()
-    (folder / "bin" / "docker").write_text(_DOCKER.format(python="/usr/bin/env python3"))
+    (folder / "bin" / "docker").write_text(_DOCKER.format(python="/usr/bin/python3"))
     (folder / "bin" / "docker").chmod(0o755)
 
 

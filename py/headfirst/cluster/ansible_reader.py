@@ -186,12 +186,18 @@ def _ini_files(sources: Iterable[str]) -> Iterator[Path]:
 def _value(templar: Templar, key: str, value: Any, where: str | None) -> Any:
     try:
         return _plain(templar.template(value))
-    except AnsibleVaultError as error:
-        raise _vaulted(key, where) from error
     except AnsibleError as error:
+        if _is_vault(error):
+            raise _vaulted(key, where) from error
         raise Refusal(
             f"{key}: {_text(error)}", where, "Define what the template names, in the inventory or with -e."
         ) from error
+
+
+def _is_vault(error: BaseException) -> bool:
+    """Whether a password of Ansible Vault is missing or wrong; Ansible has three kinds of errors for that."""
+    text = _text(error).lower()
+    return isinstance(error, AnsibleVaultError) or "decrypt" in text or "vault secret" in text
 
 
 def _vaulted(key: str, where: str | None) -> Refusal:
@@ -220,11 +226,11 @@ def _role_variable(
     """The value of a role's variable; what the role's argument specification refuses is refused."""
     try:
         given = _plain(templar.template(value))
-    except AnsibleUndefinedVariable:  # it names facts, which are there when the role runs
-        return None
-    except AnsibleVaultError as error:
-        raise _vaulted(key, where) from error
     except AnsibleError as error:
+        if _is_vault(error):
+            raise _vaulted(key, where) from error
+        if isinstance(error, AnsibleUndefinedVariable):  # it names facts, which are there when the role runs
+            return None
         raise Refusal(f"{key}: {_text(error)}", where) from error
     sources = option.get("sources")
     if sources and str(given) not in sources and "/" not in str(given):
@@ -380,7 +386,7 @@ def _text(error: BaseException) -> str:
 
 
 def _refusal(error: AnsibleError, source: str) -> Refusal:
-    if isinstance(error, AnsibleVaultError) or "vault" in _text(error).lower():
+    if _is_vault(error):
         return Refusal("a file is encrypted with Ansible Vault, and no given password decrypts it",
                        _place(error) or source, _VAULT_HINT)  # fmt: skip
     return Refusal(_text(error), _place(error) or source)
@@ -391,7 +397,7 @@ def _unreadable(failures: list[tuple[str, AnsibleError]], error: AnsibleError, s
     if not failures:
         return _refusal(error, sources[0])
     for _, failure in failures:
-        if isinstance(failure, AnsibleVaultError) or "vault" in _text(failure).lower():
+        if _is_vault(failure):
             return _refusal(failure, sources[0])
     place = _place(failures[-1][1]) or sources[0]
     path = Path(re.sub(r":\d+$", "", place))
