@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headfirst.containers import names
 from headfirst.diagnose import node_answer
 from headfirst.diagnose.clock import Clock, from_rfc3339, measure
 from headfirst.diagnose.node_answer import Engine, Problem, Reply
@@ -18,7 +19,6 @@ from headfirst.live import explain
 from headfirst.live.access import HostAccess
 from headfirst.live.privilege import privileged
 from headfirst.live.ssh import AT_ONCE, ssh
-from headfirst.live.status import ENGINE_CONTAINER
 from headfirst.run.scrub import MASK, Scrubber
 from headfirst.untrusted import UntrustedError, for_terminal
 
@@ -60,7 +60,7 @@ def _node(rank: int, target: Target, url: str, scrubber: Scrubber) -> Node:
 
 def _gather(access: HostAccess, url: str) -> tuple[Clock, Any]:
     wanted = {
-        "container": ENGINE_CONTAINER,
+        "container": names.ENGINE,
         "health": url and f"{url}/health_generate",
         "metrics": url and f"{url}/metrics",
     }

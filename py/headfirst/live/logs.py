@@ -13,12 +13,13 @@ from typing import NamedTuple
 
 import docker
 
+from headfirst.containers import names
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.live.access import HostAccess
 from headfirst.live.ssh import AT_ONCE
-from headfirst.live.status import ENGINE_CONTAINER
 from headfirst.live.transport import docker_over_ssh
 
+_MAX_LINE = 1 << 16
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -50,7 +51,7 @@ def parse_since(text: str) -> datetime:
 def stream_logs(
     ranks: Mapping[int, HostAccess],
     *,
-    container: str = ENGINE_CONTAINER,
+    container: str = names.ENGINE,
     follow: bool = False,
     tail: int | None = None,
     since: datetime | None = None,
@@ -112,7 +113,8 @@ def _split(chunks: Iterable[bytes]) -> Iterator[str]:
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            yield line.decode(errors="replace")
+            yield line[:_MAX_LINE].decode(errors="replace")
+        rest = rest[:_MAX_LINE]  # of a line without end only the start is kept
     if rest:
         yield rest.decode(errors="replace")
 

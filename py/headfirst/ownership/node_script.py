@@ -24,6 +24,7 @@ LIMIT = 65536
 
 def main() -> None:
     """Carry out the request."""
+    os.umask(0o022)
     request = json.load(sys.stdin)
     RUN.mkdir(mode=0o755, exist_ok=True)
     with (RUN / "mutex").open("a") as mutex:
@@ -75,7 +76,7 @@ def release(token: str) -> dict[str, t.Any]:
 
 
 def own(token: str, owner: dict[str, t.Any], credentials: str = "") -> dict[str, t.Any]:
-    """dict[str, t.Any] the owner, unless the host has another one, and keep the credentials."""
+    """Record the owner, unless the host has another one, and keep the credentials."""
     require(token)
     text = read(CONFIG / "owner.json")
     found = parsed(text)

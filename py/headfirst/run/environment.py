@@ -36,8 +36,8 @@ def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
         "ANSIBLE_PYTHON_INTERPRETER": os.environ.get("ANSIBLE_PYTHON_INTERPRETER", "/usr/bin/python3"),
         "ANSIBLE_SSH_ARGS": SSH_ARGS,
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(private.control),
-        # A connection that drops between two tasks is tried again. Of ten or more at once, the sshd of a jump
-        # host refuses some that have not logged in yet (MaxStartups).
+        # A connection that drops between two tasks is tried again. Of ten or more at a time, the sshd of a
+        # jump host refuses some that have not logged in yet (MaxStartups).
         "ANSIBLE_SSH_RETRIES": "1" if forks < _MAX_STARTUPS else "3",
         # Many key exchanges at once take a small controller longer than Ansible's 10 s.
         "ANSIBLE_TIMEOUT": str(max(user_setting("DEFAULT_TIMEOUT"), forks // 4)),
@@ -49,6 +49,7 @@ def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_NOCOLOR": "True",
         "HEADFIRST_PROGRESS": str(private.progress),
+        "HEADFIRST_SCRATCH": str(private.scratch),
     }
 
 
