@@ -179,3 +179,13 @@ def test_a_host_without_an_address(tmp_path: Path) -> None:
 def test_an_inventory_that_ansible_cannot_read(tmp_path: Path) -> None:
     error = refusal(write(tmp_path, "[head\nnode1\n"))
     assert "cannot read the inventory" in error.what
+
+
+def test_passwords_in_urls_of_any_variable_are_known(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    path.write_text(
+        "[head]\nnode1 ansible_host=192.0.2.11\n[all:vars]\nmodel_source=demo\n"
+        "node_tools_index_url=https://user:index-token@host/simple\n"
+        "docker_engine_https_proxy=http://me:{{ proxy_word }}@proxy:3128\nproxy_word=proxy-secret\n"
+    )
+    assert load([path]).url_credentials == {"index-token", "proxy-secret"}

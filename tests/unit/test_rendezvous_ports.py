@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils.host_firewall import normal_ports
 from headfirst.deployment.prepare import prepare
 from headfirst.deployment.role_vars import hardware_vars
 
@@ -41,3 +42,12 @@ def test_only_the_head_of_several_ranks_has_them(tmp_path: Path, settings: str, 
 
 def test_a_rank_alone_meets_nobody(tmp_path: Path) -> None:
     assert closed(tmp_path, "", "") == {"node1": []}
+
+
+def test_the_kernels_ports_stay_open_unless_they_are_named(tmp_path: Path) -> None:
+    """What docs/security.md gives as open, and the setting that closes it."""
+    assert not [port for port in closed(tmp_path, WORKER, "")["node1"] if int(port) >= 22000]
+    setting = 'host_tuning_closed_ports=["22000-29999","32768-60999"]'
+    assert setting in (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text()
+    assert closed(tmp_path, WORKER, setting)["node1"] == ["5000"]  # the role adds its own variable's ports
+    assert normal_ports(["22000-29999", "32768-60999"]) == [(22000, 29999), (32768, 60999)]

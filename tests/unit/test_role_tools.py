@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -94,3 +95,17 @@ def test_every_roles_description_is_its_own_and_stands_in_both_files() -> None:
         assert info["description"] == specs["main"]["short_description"], path.name
         assert info["description"] not in described, f"{path.name} and {described[info['description']]}"
         described[info["description"]] = path.name
+
+
+def test_every_key_of_apt_is_written_by_the_module() -> None:
+    """A repository of packages names a key file, and its role gets that file from apt_key_file alone."""
+    signed = [
+        path for path in REPOSITORY.glob("roles/*/templates/*.sources.j2") if "Signed-By" in path.read_text()
+    ]
+    assert len(signed) >= 4
+    for template in signed:
+        found = re.search(r"Signed-By: \{\{ (\w+) \}\}", template.read_text())
+        assert found, template
+        tasks = [path.read_text() for path in (template.parents[1] / "tasks").glob("*.yml")]
+        users = [task for text in tasks for task in text.split("\n- name:") if found[1] in task]
+        assert users and all("headfirst.serving.apt_key_file:" in task for task in users), template

@@ -17,6 +17,7 @@ from headfirst.run.private_dir import private_folder
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult
 from headfirst.run.runner import run_playbook
+from headfirst.run.scrub import url_credentials
 
 
 def run_stages(
@@ -63,5 +64,11 @@ def try_stages(
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
-            secrets=[*secrets, *login_secrets(cluster)],
+            hosts=len(cluster.hosts),
+            secrets=[
+                *secrets,
+                *login_secrets(cluster),
+                *cluster.url_credentials,
+                *url_credentials(variables),
+            ],
         )
