@@ -24,7 +24,9 @@ class FakeHub(ThreadingHTTPServer):
 
     How often something still fails, by file name (or LISTING): `cut` ends a download after half of its bytes,
     `wrong` sends zeros, `busy` answers 429. `rate` is bytes per second and connection; 0 is no limit.
-    `sent` counts body bytes, `order` has the downloads, and `tokens` the Authorization headers by path.
+    `listed` are entries (`name`, `size`, `sha256`) of the listing for which there is no file; `listing_extra`
+    goes into the answer beside the entries. `sent` counts body bytes, `order` has the downloads,
+    and `tokens` the Authorization headers by path.
     Large files come from another host name, as from a hub's CDN. `xet` has the Xet hash of files that lie
     at `xet_url`, by name.
     """
@@ -42,6 +44,8 @@ class FakeHub(ThreadingHTTPServer):
         self.sent: Counter[str] = Counter()
         self.order: list[str] = []
         self.tokens: dict[str, str] = {}
+        self.listed: list[dict[str, object]] = []
+        self.listing_extra: Mapping[str, object] = {}
         self.xet: Mapping[str, str] = {}
         self.xet_url = ""
         self._lock = threading.Lock()
@@ -115,7 +119,16 @@ class _Handler(BaseHTTPRequestHandler):
             if rest.removeprefix("/revision/") not in ("", "main", COMMIT):
                 return self._json({"error": "no revision"}, 404, {"X-Error-Code": "RevisionNotFound"})
             siblings = [self._sibling(name, data) for name, data in self.server.files.items()]
-            return self._json({"id": MODEL, "modelId": MODEL, "sha": COMMIT, "siblings": siblings})
+            siblings += [
+                {
+                    "rfilename": entry["name"],
+                    "size": entry["size"],
+                    "lfs": {"sha256": entry["sha256"], "size": 1, "pointerSize": 130},
+                }
+                for entry in self.server.listed
+            ]
+            answer = {"id": MODEL, "modelId": MODEL, "sha": COMMIT, "siblings": siblings}
+            return self._json({**answer, **self.server.listing_extra})
         if asked["model"] == GATED:
             return self._json({"error": "gated"}, 403, {"X-Error-Code": "GatedRepo"})
         if rest.startswith("/xet-read-token/"):
@@ -156,7 +169,12 @@ class _Handler(BaseHTTPRequestHandler):
                 {"Name": name, "Path": name, "Size": len(data), "Sha256": _sha256(data), "Type": "blob"}
                 for name, data in self.server.files.items()
             ]
-            return self._json({"Code": 200, "Success": True, "Data": {"Files": files}})
+            files += [
+                {"Path": entry["name"], "Size": entry["size"], "Sha256": entry["sha256"], "Type": "blob"}
+                for entry in self.server.listed
+            ]
+            extra = self.server.listing_extra
+            return self._json({"Code": 200, "Success": True, "Data": {"Files": files}, **extra})
         if path.startswith(f"models/{GATED}"):
             return self._json({"Code": 403, "Message": "no access", "Success": False}, 403)
         if path == f"models/{MODEL}/repo":

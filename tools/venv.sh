@@ -122,6 +122,8 @@ make_venv() {
   # In a wheel the collection lies in site-packages; here a link there shows Ansible the checkout.
   site="$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
   mkdir -p "$site/ansible_collections/headfirst"
+  # hatchling puts copies of the collection's folders there, which would hide the checkout's.
+  rm -rf "$site/ansible_collections/headfirst/serving"
   ln -sfn "$root" "$site/ansible_collections/headfirst/serving"
   # The tests' environment holds everything that ./deploy needs.
   printf '%s' "$wanted" >"$venv/.made-from"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import re
+import socket
 import typing as t
 
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
@@ -33,6 +34,20 @@ def normal_ports(ports: t.List[str]) -> t.List[t.Tuple[int, int]]:
             raise ValueError(f"{text!r} is not a port or a range of ports")
         found.append((low, high))
     return sorted(set(found))
+
+
+def sources(addresses: t.Iterable[str]) -> t.Dict[str, str]:
+    """The address of this host that connections to each address come from; none where there is no route."""
+    found = {}
+    for address in addresses:
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect((address, 9))  # sends nothing
+            except OSError:
+                continue
+            found[address] = str(probe.getsockname()[0])
+    return found
 
 
 def gather(source: Source, peers: t.List[str]) -> t.Dict[str, t.Any]:

@@ -10,6 +10,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_source impo
 
 MIB = 1 << 20
 XID = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)\): (\d+),? ?(.*)")
+CAPABILITY = re.compile(r"^\s*[0-9A-Fa-f]*([0-9A-Fa-f]{4}:[0-9A-Fa-f:.]+)\s*,\s*(\d+\.\d)\s*$", re.MULTILINE)
 ECC = ("sram_uncorrectable", "sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")
 
 
@@ -18,7 +19,13 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
     text = source.run("nvidia-smi", "-q", "-x")
     if not text.strip():
         return {"gpus": [], "smi_driver": "", "smi_cuda": "", "smi_error": ""}
-    return parse(text)
+    found = parse(text)
+    # The XML has no compute capability.
+    table = source.run("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
+    capabilities = {bus.lower(): capability for bus, capability in CAPABILITY.findall(table)}
+    for gpu in found["gpus"]:
+        gpu["compute_capability"] = capabilities.get(gpu["bus"], "")
+    return found
 
 
 def parse(text: str) -> t.Dict[str, t.Any]:

@@ -8,9 +8,10 @@ module: apt_key_file
 short_description: Fetch the signing key of an apt repository and accept it by its fingerprint
 version_added: 0.1.0
 description:
-  - Fetches a file of OpenPGP keys, and places it for C(Signed-By) when its only primary key has the
-    fingerprint.
-  - Needs no gpg. A file that is there with the right key is kept, and nothing is fetched.
+  - Fetches a file of OpenPGP keys, takes the primary key that has the fingerprint with its user IDs,
+    subkeys and signatures, and writes a file of this key alone for C(Signed-By). Other keys and other
+    content of the fetched file do not reach apt.
+  - Needs no gpg. A file that this module has written for the fingerprint is kept, and nothing is fetched.
 author: The Headfirst authors
 attributes:
   check_mode:
@@ -26,7 +27,7 @@ options:
     type: str
     required: true
   dest:
-    description: The file to write; the ending .asc tells apt that it is armoured, .gpg that it is not.
+    description: The file to write. It is armoured when it ends in C(.asc) and binary when it ends in C(.gpg).
     type: path
     required: true
 """
@@ -53,10 +54,11 @@ import urllib.error
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.urls import open_url
-from ansible_collections.headfirst.serving.plugins.module_utils.openpgp import fingerprints
+from ansible_collections.headfirst.serving.plugins.module_utils.openpgp import armoured, public_keys
 
 LIMIT = 1 << 20
 TIMEOUT_S = 30
+FORMS: t.Dict[str, t.Callable[[bytes], bytes]] = {".asc": armoured, ".gpg": bytes}
 
 
 def read(path: str) -> bytes:
@@ -67,16 +69,22 @@ def read(path: str) -> bytes:
         return file.read()
 
 
-def found(data: bytes) -> t.List[str]:
-    """Fingerprints of the primary keys; empty for what holds none."""
+def found(data: bytes) -> t.Dict[str, bytes]:
+    """Packets of each primary key by fingerprint; empty for what holds none."""
     try:
-        return fingerprints(data)
-    except (ValueError, IndexError):
-        return []
+        return public_keys(data)
+    except ValueError:
+        return {}
+
+
+def is_ours(data: bytes, fingerprint: str, write: t.Callable[[bytes], bytes]) -> bool:
+    """Whether a file holds the key alone, and exactly as this module writes it."""
+    key = found(data).get(fingerprint)
+    return key is not None and write(key) == data
 
 
 def main() -> None:
-    """Fetch, compare, place and exit."""
+    """Fetch, take the key, write and exit."""
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "required": True},
@@ -87,21 +95,24 @@ def main() -> None:
     )
     url, dest = module.params["url"], module.params["dest"]
     wanted = module.params["fingerprint"].replace(" ", "").upper()
-    changed = found(read(dest)) != [wanted]
+    write = FORMS.get(os.path.splitext(dest)[1])
+    if write is None:
+        module.fail_json(msg=f"dest is {dest}; apt reads keys from files that end in .asc or .gpg.")
+    changed = not is_ours(read(dest), wanted, write)
     if changed and not module.check_mode:
         try:
             data = open_url(url, timeout=TIMEOUT_S).read(LIMIT)
         except (urllib.error.URLError, OSError) as error:
             module.fail_json(msg=f"{url} cannot be fetched: {error}.")
         keys = found(data)
-        if keys != [wanted]:
+        if wanted not in keys:
             module.fail_json(
-                msg=f"{url} is signed for by {', '.join(keys) or 'no OpenPGP key'}, not by {wanted}. "
+                msg=f"{url} holds {', '.join(keys) or 'no OpenPGP key'}, not the key {wanted}. "
                 "Nothing was installed. If the repository's owner announced a new key, give its fingerprint."
             )
         os.makedirs(os.path.dirname(dest), mode=0o755, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=module.tmpdir, delete=False) as file:
-            file.write(data)
+            file.write(write(keys[wanted]))
         os.chmod(file.name, 0o644)
         module.atomic_move(file.name, dest)
     module.exit_json(changed=changed, dest=dest)

@@ -52,7 +52,9 @@ options:
     elements: str
     default: []
   controller_time:
-    description: The controller's clock when the task was sent, in seconds since 1970.
+    description:
+      - The controller's clock when the task was sent, in seconds since 1970. The action plugin of this module
+        sets it, and takes the time of the round trip out of the result.
     type: float
     required: true
 """
@@ -63,7 +65,6 @@ EXAMPLES = r"""
     disk_path: /var/lib/headfirst
     ports: [30000, 5000]
     peers: [192.0.2.12]
-    controller_time: "{{ now(utc=true).timestamp() }}"
 """
 
 RETURN = r"""
@@ -76,8 +77,8 @@ host:
       busy_ports, unreachable_peers, cut_ports (peer and port of what answers at other ports only).
     - Of RDMA hcas (name, firmware, pci, numa, gpu_distances, ports with their GIDs), hcas_on_pci,
       rdma_devices.
-    - Of the GPUs gpus (name, bus, memory_bytes, vbios, ecc_uncorrectable, remap_failure, fabric, persistence,
-      processes),
+    - Of the GPUs gpus (name, bus, memory_bytes, compute_capability, vbios, ecc_uncorrectable, remap_failure,
+      fabric, persistence, processes),
       gpus_on_pci, nvswitches, acs_bridges, xids, smi_driver, smi_cuda, smi_error.
     - Of the software driver (running, open, installed, modules, secure_boot, fabric_manager,
       fabric_manager_active, unheld, auto_upgrades) and docker (version, runtimes, cgroup_driver,

@@ -42,7 +42,7 @@ options:
     type: int
     default: 22
   hosts:
-    description: Names and the addresses that they must have.
+    description: Names of the ranks and the addresses that they must have.
     type: dict
     default: {}
 """
@@ -61,6 +61,7 @@ tuning:
       running, refused), hosts (present, needed), acs_bridges and translated (PCI addresses).
     - Of the packet filters nft (it is installed), firewall (the role's service runs), digest (of the role's
       rules in the kernel), ufw and firewalld (active, missing, surplus), dropping (chains of nftables).
+    - Key sources has, by each address of C(hosts), the address of this host that its connections come from.
   type: dict
   returned: always
 """
@@ -93,10 +94,13 @@ def main() -> None:
         peers = host_firewall.normal_peers(asked["peers"])
         ports = host_firewall.normal_ports(asked["closed_ports"])
     except ValueError as error:
-        module.fail_json(msg=f"host_tuning_peers or host_tuning_closed_ports: {error}.")
+        module.fail_json(
+            msg=f"host_tuning_peers, host_tuning_closed_ports or host_tuning_rendezvous_ports: {error}."
+        )
     if any(low <= asked["open_port"] <= high for low, high in ports):
         module.fail_json(
-            msg=f"host_tuning_closed_ports holds port {asked['open_port']}, by which Ansible comes in."
+            msg=f"host_tuning_closed_ports or host_tuning_rendezvous_ports holds port {asked['open_port']}, "
+            "by which Ansible comes in."
         )
     units = host_tuning.units(source, *host_tuning.CLOCKS, FIREWALL)
     tuning = {
@@ -106,6 +110,7 @@ def main() -> None:
         "clock": host_tuning.clock(units),
         "hosts": host_tuning.hosts(source, asked["hosts"]),
         "nft": shutil.which("nft", path="/usr/sbin:/sbin") is not None,
+        "sources": host_firewall.sources(asked["hosts"].values()),
         "firewall": host_tuning.keeps_running(units.get(FIREWALL, {})),
     }
     tuning.update(host_tuning.peer_to_peer(source))

@@ -20,7 +20,10 @@ from headfirst.errors import HeadfirstError
 _DEVICE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]*")
 _PRODUCT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.,:/()+®™-]*")
 _WINDOWS_DRIVE = re.compile(r"[A-Za-z]:")
-_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_].*?(?:\x07|\x1b\\|$)|[ -/]*[0-~])", re.DOTALL)
+# CSI; OSC, DCS and the other strings up to their end; short sequences. Of a string that has no end only the
+# ESC is removed, so that it cannot hide the text after it.
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-OQ-WYZ`-~])")
+_COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 MAX_NAME = 255  # bytes of one path component on Linux
 MAX_PATH = 1024
 
@@ -50,9 +53,7 @@ def line(value: Any, *, what: str, where: str | None = None, limit: int = 1024) 
 def integer(value: Any, *, what: str, where: str | None = None, low: int = 0, high: int = 2**63 - 1) -> int:
     """An integer between `low` and `high`, both included; a bool or a float is none."""
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise UntrustedError(
-            f"{what} is not an integer from {low} to {high}: {shown(repr(value))}", where=where
-        )
+        raise UntrustedError(f"{what} is not an integer from {low} to {high}: {_brief(value)}", where=where)
     return value
 
 
@@ -101,7 +102,7 @@ def json_document(
 ) -> Any:
     """JSON of at most `limit` bytes, nested at most `depth` deep, with no name twice in an object."""
     if len(data) > limit:
-        raise UntrustedError(f"{what} is larger than {limit} bytes", where=where)
+        raise _too_large(what, where, limit)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found = dict(pairs)
@@ -121,22 +122,38 @@ def json_document(
     return document
 
 
+def joined(chunks: Iterable[bytes], *, what: str, where: str | None = None, limit: int) -> bytes:
+    """All of a stream of at most `limit` bytes; of a longer one nothing more is read."""
+    found = bytearray()
+    for chunk in chunks:
+        found += chunk
+        if len(found) > limit:
+            raise _too_large(what, where, limit)
+    return bytes(found)
+
+
 def inflate(data: bytes, *, what: str, where: str | None = None, limit: int) -> bytes:
     """zlib data that is complete and not longer than `limit` bytes when inflated."""
     inflater = zlib.decompressobj()
     try:
-        found = inflater.decompress(data, limit)
+        found = inflater.decompress(data, limit + 1)
     except zlib.error as error:
         raise UntrustedError(f"{what} is not zlib data: {error}", where=where) from None
-    if inflater.unconsumed_tail:
-        raise UntrustedError(f"{what} is larger than {limit} bytes", where=where)
+    if len(found) > limit:
+        raise _too_large(what, where, limit)
     if not inflater.eof:
         raise UntrustedError(f"{what} is cut off", where=where)
     return found
 
 
-def for_terminal(text: str) -> str:
-    """`text` without escape sequences and control characters but for line feeds and tabs."""
+def for_terminal(text: str, *, colours: bool = False) -> str:
+    """`text` without escape sequences and control characters but for line feeds and tabs; with `colours`,
+    sequences that only set colour and weight stay."""
+    if text.isprintable():  # most text is; an escape character is not printable
+        return text
+    if colours:
+        parts = _COLOUR.split(text)
+        return "".join(part if number % 2 else for_terminal(part) for number, part in enumerate(parts))
     return "".join(char for char in _ESCAPE.sub("", text) if char in "\n\t" or _printable(char))
 
 
@@ -144,6 +161,10 @@ def shown(text: str, limit: int = 120) -> str:
     """`text` as an error may quote it: one line, escaped, at most `limit` characters."""
     cut = text if len(text) <= limit else text[: limit - 1] + "…"
     return "".join(char if _printable(char) else char.encode("unicode_escape").decode() for char in cut)
+
+
+def _too_large(what: str, where: str | None, limit: int) -> UntrustedError:
+    return UntrustedError(f"{what} is larger than {limit} bytes", where=where)
 
 
 def _matching(value: Any, pattern: re.Pattern[str], what: str, where: str | None, limit: int) -> str:
@@ -155,10 +176,18 @@ def _matching(value: Any, pattern: re.Pattern[str], what: str, where: str | None
 
 def _text(value: Any, what: str, where: str | None, limit: int) -> str:
     if not isinstance(value, str):
-        raise UntrustedError(f"{what} is not text: {shown(repr(value))}", where=where)
+        raise UntrustedError(f"{what} is not text: {_brief(value)}", where=where)
     if len(value) > limit:
         raise UntrustedError(f"{what} is longer than {limit} characters: {shown(value)}", where=where)
     return value
+
+
+def _brief(value: Any) -> str:
+    """A value of any type in an error; neither its length nor its depth matters."""
+    if isinstance(value, str):
+        return shown(value)
+    small = value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**64)
+    return repr(value) if small else f"a value of type {type(value).__name__}"
 
 
 def _printable(char: str) -> bool:
@@ -167,7 +196,7 @@ def _printable(char: str) -> bool:
 
 
 def _folded(text: str) -> str:
-    return unicodedata.normalize("NFC", text).casefold()
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def _deeper_than(document: Any, depth: int) -> bool:
@@ -178,3 +207,15 @@ def _deeper_than(document: Any, depth: int) -> bool:
             return False
         level = [child for item in level for child in (item.values() if isinstance(item, dict) else item)]
     return True
+
+
+def hex_digest(value: Any, *, what: str, where: str | None = None, digits: int) -> str:
+    """A digest of exactly `digits` lower-case hexadecimal digits."""
+    return _matching(value, re.compile(f"[0-9a-f]{{{digits}}}"), what, where, digits)
+
+
+def json_object(value: Any, *, what: str, where: str | None = None, limit: int = 1_000_000) -> dict[str, Any]:
+    """An object of a parsed JSON document, with at most `limit` names."""
+    if not isinstance(value, dict) or len(value) > limit:
+        raise UntrustedError(f"{what} is not an object of at most {limit} names", where=where)
+    return value

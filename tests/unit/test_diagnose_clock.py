@@ -26,7 +26,7 @@ class Script:
     def flush(self) -> None:
         pass
 
-    def readline(self) -> str:
+    def readline(self, size: int) -> str:
         told = f"{time.time() + self._ahead!r}\n"
         time.sleep(next(self._delays))  # all of it on the way back
         return told

@@ -33,6 +33,17 @@ esac
 """
 
 
+SUDO = """#!/bin/sh
+while :; do
+  case "$1" in
+    -u) shift 2 ;;
+    -*) shift ;;
+    *) exec "$@" ;;
+  esac
+done
+"""
+
+
 class Channel:
     """Of a command's output: what `collect` closes when it has understood nothing."""
 
@@ -48,19 +59,19 @@ class Output:
         self.channel = Channel(process)
         self._stream = stream
 
-    def readline(self) -> str:
-        return str(self._stream.readline().decode())
+    def readline(self, size: int) -> str:
+        return str(self._stream.readline(size).decode())
 
-    def read(self) -> bytes:
-        return bytes(self._stream.read())
+    def read(self, size: int) -> bytes:
+        return bytes(self._stream.read(size))
 
 
 class Input:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
-    def write(self, text: str) -> None:
-        self._stream.write(text.encode())
+    def write(self, text: str | bytes) -> None:
+        self._stream.write(text.encode() if isinstance(text, str) else text)
 
     def flush(self) -> None:
         self._stream.flush()
@@ -91,7 +102,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "profile").write_text("")
         command(folder, "docker", DOCKER)
         command(folder, "dmesg", "#!/bin/sh\n")
-        command(folder, "sudo", '#!/bin/sh\n[ "$1" = -n ] && shift && exec "$@"\n')
+        command(folder, "sudo", SUDO)
 
     @contextmanager
     def ssh(access: HostAccess) -> Iterator[Connection]:

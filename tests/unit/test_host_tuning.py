@@ -76,6 +76,13 @@ def test_a_service_keeps_running(active: str, enabled: str, expected: bool) -> N
     assert host_tuning.keeps_running({"ActiveState": active, "UnitFileState": enabled}) is expected
 
 
+def test_the_address_that_connections_come_from() -> None:
+    assert host_firewall.sources(["127.0.0.1", "127.9.9.9"]) == {
+        "127.0.0.1": "127.0.0.1",
+        "127.9.9.9": "127.0.0.1",
+    }
+
+
 def test_limits_that_may_not_be_set(tmp_path: Path) -> None:
     command = "prlimit --memlock=8388608:8388608 --nofile=20000:20000 echo set"
     assert not host_tuning.limits_refused(Commands(tmp_path, {command: "set\n"}), "8192", 20000)
@@ -196,13 +203,56 @@ LOOK = {
 }
 
 
-def notes(look: dict[str, Any], **variables: Any) -> list[str]:
+def templar(look: dict[str, Any], **variables: Any) -> Templar:
     loader = DataLoader()
     own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    known = {"__host_tuning_look": {"tuning": {**LOOK, **look}}}
-    templar = Templar(loader, variables={**defaults, **own, **known, **variables})
-    return list(templar.template(trust_as_template("{{ __host_tuning_notes }}")))
+    known = {"__host_tuning_look": {"tuning": {**LOOK, **look}}, "ansible_managed": "Ansible managed"}
+    return Templar(loader, variables={**defaults, **own, **known, **variables})
+
+
+def notes(look: dict[str, Any], **variables: Any) -> list[str]:
+    return list(templar(look, **variables).template(trust_as_template("{{ __host_tuning_notes }}")))
+
+
+def sources(*addresses: str) -> dict[str, Any]:
+    """What a host found out about where its connections to node1 (10.0.0.1) come from."""
+    return {"__host_tuning_look": {"tuning": {"sources": dict(zip(["10.0.0.1"], addresses, strict=False))}}}
+
+
+@pytest.mark.parametrize(
+    ("workers", "admitted"),
+    [
+        ([sources("10.0.0.2"), sources("10.0.0.3")], "10.0.0.2, 10.0.0.3"),
+        # Its route to the head starts at another of its addresses.
+        ([sources("10.0.0.2"), sources("172.16.0.3")], "10.0.0.2, 10.0.0.3, 172.16.0.3"),
+        # One has no route, one was left out of the run.
+        ([sources(), {}], "10.0.0.2, 10.0.0.3"),
+    ],
+)
+def test_every_rank_is_admitted_from_where_it_connects(workers: list[Any], admitted: str) -> None:
+    names = ["node1", "node2", "node3"]
+    rules = templar(
+        {},
+        inventory_hostname="node1",
+        ansible_play_hosts_all=names,
+        hostvars=dict(zip(names, [sources("10.0.0.1"), *workers], strict=True)),
+        host_tuning_hosts={"node1": "10.0.0.1"},
+        host_tuning_peers=["10.0.0.2", "10.0.0.3"],
+        host_tuning_rendezvous_ports=["5000"],
+        host_tuning_closed_ports=["32768-60999", 5000],
+    ).template(trust_as_template((ROLE / "templates" / "firewall.nft.j2").read_text()))
+    assert f"auto-merge\n    elements = {{ {admitted} }}" in rules.partition("set peers6")[0]
+    assert "elements = { 32768-60999, 5000 }" in rules
+
+
+def test_the_firewall_can_be_left_out() -> None:
+    look = {"digest": "", "outdated": [], "firewall": False}
+    given = {"host_tuning_rendezvous_ports": ["5000"], "host_tuning_closed_ports": ["6000"]}
+    differs = trust_as_template("{{ __host_tuning_firewall_differs }}")
+    left_out = templar(look, host_tuning_firewall=False, **given)
+    assert left_out.template(trust_as_template("{{ __host_tuning_closed }}")) == []
+    assert not left_out.template(differs)
 
 
 def test_nothing_is_told_of_a_host_where_all_is_well() -> None:

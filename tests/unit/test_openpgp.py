@@ -1,11 +1,11 @@
-"""Fingerprints of OpenPGP keys, against keys that gpg made."""
+"""Keys of OpenPGP files, against keys that gpg made."""
 
 from __future__ import annotations
 
 import base64
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.module_utils.openpgp import fingerprints
+from ansible_collections.headfirst.serving.plugins.module_utils.openpgp import armoured, public_keys
 
 # gpg --quick-gen-key one@example rsa2048 sign, then gpg --armor --export; the fingerprints are as gpg says.
 ONE = """-----BEGIN PGP PUBLIC KEY BLOCK-----
@@ -47,27 +47,74 @@ JSljiTd6IzwHLB+ktThiwyRlSfT1Zk3DGjHZNaSu07colkZf9Cf7lEAN1KWfTQ==
 FINGERPRINTS = ["00F0C49170448D33E05D308CD4984E2CC6CFE555", "AB15C8215F5D9A52A9CA26956FA6ABA116BA1D45"]
 
 
-def binary(armoured: str) -> bytes:
-    lines = armoured.strip().splitlines()[2:-1]
+def binary(text: str) -> bytes:
+    lines = text.strip().splitlines()[2:-1]
     return base64.b64decode("".join(line for line in lines if not line.startswith("=")))
 
 
-def test_a_key_with_and_without_armour() -> None:
-    assert fingerprints(ONE.encode()) == FINGERPRINTS[:1]
-    assert fingerprints(binary(ONE)) == FINGERPRINTS[:1]
-    assert fingerprints(ONE.replace("\n", "\r\n").encode()) == FINGERPRINTS[:1]
+def packet(tag: int, body: bytes) -> bytes:
+    return bytes([0xC0 | tag, 0xFF]) + len(body).to_bytes(4, "big") + body
 
 
-def test_a_second_key_in_the_file_is_seen() -> None:
-    assert fingerprints((ONE + TWO).encode()) == FINGERPRINTS
-    assert fingerprints(binary(ONE) + binary(TWO)) == FINGERPRINTS
+def test_a_key_with_and_without_armour_is_written_as_gpg_writes_it() -> None:
+    one = {FINGERPRINTS[0]: binary(ONE)}
+    assert public_keys(ONE.encode()) == one
+    assert public_keys(binary(ONE)) == one
+    assert public_keys(ONE.replace("\n", "\r\n").encode()) == one
+    assert armoured(binary(ONE)).decode() == ONE
+
+
+@pytest.mark.parametrize(
+    "data", [(ONE + TWO).encode(), binary(ONE) + binary(TWO)], ids=["armoured", "binary"]
+)
+def test_the_keys_of_a_file_are_kept_apart(data: bytes) -> None:
+    assert public_keys(data) == {FINGERPRINTS[0]: binary(ONE), FINGERPRINTS[1]: binary(TWO)}
+
+
+def test_a_key_in_a_part_with_another_name_is_not_read() -> None:
+    foreign = TWO.replace("PGP PUBLIC KEY BLOCK", "PGP X")
+    assert public_keys((foreign + ONE).encode()) == {FINGERPRINTS[0]: binary(ONE)}
+    assert public_keys((ONE + foreign).encode()) == {FINGERPRINTS[0]: binary(ONE)}
+
+
+def test_packets_that_do_not_belong_to_a_key_are_left_out() -> None:
+    key = binary(ONE)
+    stranger = packet(2, b"before the key") + packet(13, b"before the key")
+    photo = packet(17, b"photo") + packet(2, b"of the photo")
+    others = packet(12, b"trust") + packet(10, b"PGP") + packet(21, b"padding")
+    assert public_keys(stranger + key + others + photo + key) == {FINGERPRINTS[0]: key + body_of(key)}
+
+
+def body_of(key: bytes) -> bytes:
+    """The packets after the first one, whose header has two length bytes."""
+    return key[3 + int.from_bytes(key[1:3], "big") :]
 
 
 @pytest.mark.parametrize(
     "data",
-    [b"", b"<html>Not found</html>", ONE.encode().replace(b"m", b"!", 1)[:-60], binary(ONE)[60:]],
-    ids=["empty", "a page", "damaged armour", "no primary key"],
+    [
+        b"",
+        b"<html>Not found</html>",
+        ONE.encode().replace(b"m", b"!", 1)[:-60],
+        body_of(binary(ONE)),
+        binary(ONE)[:-1],
+        binary(ONE) + b"\x99",
+        binary(ONE) + b"\xc6",
+        b"\x99\x00\x01\x05",
+        packet(6, b"\x04" + bytes(70_000)),
+    ],
+    ids=[
+        "empty",
+        "a page",
+        "damaged armour",
+        "no primary key",
+        "ends early",
+        "no length",
+        "no new length",
+        "version 5",
+        "too long",
+    ],
 )
 def test_what_is_no_key_is_refused(data: bytes) -> None:
-    with pytest.raises((ValueError, IndexError)):
-        fingerprints(data)
+    with pytest.raises(ValueError, match=r"."):
+        public_keys(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -84,3 +85,27 @@ def test_check_fails_for_a_stale_readme(tmp_path: Path, monkeypatch: pytest.Monk
     assert tool.main() == 0
     monkeypatch.setattr(sys, "argv", ["role_readme.py", "--check"])
     assert tool.main() == 0
+
+
+def test_every_roles_description_is_its_own_and_stands_in_both_files() -> None:
+    described = {}
+    for path in sorted((REPOSITORY / "roles").iterdir()):
+        info = yaml.safe_load((path / "meta" / "main.yml").read_text())["galaxy_info"]
+        specs = yaml.safe_load((path / "meta" / "argument_specs.yml").read_text())["argument_specs"]
+        assert info["description"] == specs["main"]["short_description"], path.name
+        assert info["description"] not in described, f"{path.name} and {described[info['description']]}"
+        described[info["description"]] = path.name
+
+
+def test_every_key_of_apt_is_written_by_the_module() -> None:
+    """A repository of packages names a key file, and its role gets that file from apt_key_file alone."""
+    signed = [
+        path for path in REPOSITORY.glob("roles/*/templates/*.sources.j2") if "Signed-By" in path.read_text()
+    ]
+    assert len(signed) >= 4
+    for template in signed:
+        found = re.search(r"Signed-By: \{\{ (\w+) \}\}", template.read_text())
+        assert found, template
+        tasks = [path.read_text() for path in (template.parents[1] / "tasks").glob("*.yml")]
+        users = [task for text in tasks for task in text.split("\n- name:") if found[1] in task]
+        assert users and all("headfirst.serving.apt_key_file:" in task for task in users), template

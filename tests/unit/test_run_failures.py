@@ -16,7 +16,7 @@ from headfirst.run.failures import to_error
 from headfirst.run.log import KEEP, new_log_file, open_log
 from headfirst.run.messages import failure_message
 from headfirst.run.result import RunResult, StageTime
-from headfirst.run.scrub import MASK, Scrubber
+from headfirst.run.scrub import MASK, Scrubber, url_credentials
 from headfirst.run.timing import timing_table
 
 UNREACHABLE = (
@@ -195,6 +195,35 @@ def test_scrubber() -> None:
     assert Scrubber(["it's"]).text("msg: 'it''s'") == f"msg: '{MASK}'"
     assert scrub.value({"k": ["pa", 1, None], "pa": {"x": "no"}}) == {"k": [MASK, 1, None], MASK: {"x": "no"}}
     assert Scrubber([]).text("anything") == "anything"
+    assert Scrubber(["p@ss/1"]).text("at p%40ss%2F1!") == f"at {MASK}!"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("see https://user:token@host/simple now", f"see https://{MASK}@host/simple now"),
+        ("https://token@host", f"https://{MASK}@host"),
+        ("http://u:p@ss:w@proxy:3128 https://a:b@c", f"http://{MASK}@proxy:3128 https://{MASK}@c"),
+        ("http://u:p%40ss@proxy", f"http://{MASK}@proxy"),
+        ("ssh://root@node1", "ssh://root@node1"),
+        ("ssh://root:secret@node1", f"ssh://{MASK}@node1"),
+        ("https://host/@scope/a:b@c", "https://host/@scope/a:b@c"),
+        ("mail user@host, see https://host", "mail user@host, see https://host"),
+    ],
+)
+def test_passwords_in_urls_are_masked_without_being_known(text: str, expected: str) -> None:
+    assert Scrubber([]).text(text) == expected
+    assert Scrubber([]).value({"result": [text]}) == {"result": [expected]}
+
+
+def test_passwords_of_the_settings_urls_are_known() -> None:
+    settings = {
+        "node_tools_index_url": "https://user:to%2Fken@host/simple",
+        "docker_engine_daemon_config": {"proxies": {"http-proxy": "http://me:secret@proxy"}},
+        "mirrors": ["https://bearer@mirror", "ssh://root@host", "http://u:abc@short"],
+    }
+    assert url_credentials(settings) == {"to%2Fken", "to/ken", "secret", "bearer"}
+    assert Scrubber(sorted(url_credentials(settings))).text("denied: to/ken") == f"denied: {MASK}"
 
 
 def test_nohup_is_respected() -> None:

@@ -54,8 +54,9 @@ class Collector:
 
 @pytest.fixture
 def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """An empty TMPDIR of the test's own, to see what a run leaves behind; its path is short, as in life."""
+    """An empty folder for the runs of the test, to see what they leave behind."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
         monkeypatch.setattr("tempfile.tempdir", folder)
         monkeypatch.setenv("TMPDIR", folder)
         yield Path(folder)
@@ -249,6 +250,37 @@ def test_broken_playbook_says_so(tmp_path: Path) -> None:
     assert not result.ok
     assert "no_such_role" in (result.ansible_error or "")
     assert "no_such_role" in to_error(result).what
+
+
+LIAR = """\
+#!/usr/bin/python3
+import json
+print(json.dumps({"changed": False, "ansible_facts": {"wheel": "/root/.ssh/id_ed25519"}}))
+"""
+
+
+def test_facts_in_a_result_of_a_node_do_not_replace_variables(tmp_path: Path) -> None:
+    """A node may answer any task with such a result; roles copy files that variables name to the node."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "liar.py").write_text(LIAR)
+    (tmp_path / "host_vars").mkdir()
+    (tmp_path / "host_vars" / "node1.yml").write_text("wheel: /srv/tools.whl\n")
+    result = play(
+        tmp_path,
+        """
+        - name: host | Install
+          hosts: node1
+          gather_facts: false
+          tasks:
+            - name: Ask the node
+              liar:
+            - name: Publish
+              ansible.builtin.set_stats:
+                data:
+                  wheel: "{{ wheel }}"
+        """,
+    )
+    assert result.stats == {"wheel": "/srv/tools.whl"}
 
 
 def test_progress_lines_become_events(tmp_path: Path) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import httpx
 import pytest
 from headfirst.errors import NotReadyError
+from headfirst.untrusted import UntrustedError
 from headfirst.weights.board import Board, Member, Overview, mask, unmask
 from headfirst.weights.exchange import Caller, Listener, Refused
 from headfirst.weights.hashing import Hasher
-from headfirst.weights.manifest import check_name
+from headfirst.weights.manifest import check_names
 from headfirst.weights.messages import absorb, compose
 
 PORT = 23_917
@@ -95,8 +96,8 @@ def test_masks(names: set[str]) -> None:
 
 @pytest.mark.parametrize("name", ["../up", "/etc/passwd", "a/../../b", ".ssh/authorized_keys", ""])
 def test_no_file_outside_the_folder_can_be_named(name: str) -> None:
-    with pytest.raises(NotReadyError, match="outside its folder"):
-        check_name(name, "http://head")
+    with pytest.raises(UntrustedError, match=r"does not stay inside its folder|hidden"):
+        check_names(["config.json", name], "http://head")
 
 
 def test_a_peer_that_names_such_a_file_is_not_obeyed() -> None:
@@ -104,7 +105,7 @@ def test_a_peer_that_names_such_a_file_is_not_obeyed() -> None:
     origin.describe(Overview(1, {}, {"../../etc/passwd": 3}))
     with Listener(origin, "127.0.6.1", PORT, ["127.0.6.2"], "t0ken"):
         caller = Caller(member, "127.0.6.2", PORT, "t0ken")
-        with pytest.raises(NotReadyError, match="outside its folder"):
+        with pytest.raises(Refused, match="does not stay inside its folder"):
             caller.exchange("127.0.6.1", wait=False)
     assert member.overview is None
 
@@ -120,7 +121,7 @@ def test_only_members_with_the_token_are_answered() -> None:
             Caller(Board(1, 2), "127.0.6.2", PORT, "guess").exchange("127.0.6.1", wait=False)
         with pytest.raises(Refused, match="does not know this host's address"):
             Caller(Board(1, 2), "127.0.6.3", PORT, "t0ken").exchange("127.0.6.1", wait=False)
-        assert httpx.get(f"http://127.0.6.1:{PORT}/").status_code == 501
+        assert httpx.get(f"http://127.0.6.1:{PORT}/").status_code == 403
 
 
 def test_an_answer_without_the_token_is_not_taken() -> None:

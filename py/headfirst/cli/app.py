@@ -5,7 +5,22 @@ from __future__ import annotations
 import typer
 
 from headfirst import __version__
-from headfirst.cli import chat, check, diagnose, down, init, lab, logs, plan, status, up, variables
+from headfirst.cli import (
+    chat,
+    check,
+    credentials,
+    diagnose,
+    down,
+    init,
+    lab,
+    logs,
+    plan,
+    release,
+    rollback,
+    status,
+    up,
+    variables,
+)
 
 app = typer.Typer(
     name="deploy",
@@ -32,6 +47,20 @@ def _root(
     pass
 
 
-for _module in (up, plan, check, status, logs, diagnose, chat, down, init, variables):
+for _module in (
+    up,
+    plan,
+    check,
+    status,
+    logs,
+    diagnose,
+    chat,
+    credentials,
+    rollback,
+    down,
+    release,
+    init,
+    variables,
+):
     app.command(_module.__name__.rpartition(".")[2], epilog=_module.EXAMPLE)(_module.run)
 app.add_typer(lab.app, name="lab")

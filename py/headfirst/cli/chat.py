@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy chat cluster.ini 'What is tensor parallelism?'"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     prompt: Annotated[
@@ -27,7 +28,7 @@ def run(
     from headfirst.live.chat_terminal import converse, print_answer
 
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
-    console = Console()
+    console = Terminal()
     with open_chat(cluster, system) as chat:
         if prompt is None:
             converse(chat, console)

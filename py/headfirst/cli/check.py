@@ -6,15 +6,16 @@ import json
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import Backend, RunOptions
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy check cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -31,6 +32,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -43,7 +45,11 @@ def run(
     from headfirst.deployment.check import check
 
     run_options = RunOptions(
-        options.inventories(inventory, inventory_option), extra_vars or [], limit, verbosity=verbose
+        options.inventories(inventory, inventory_option),
+        extra_vars or [],
+        limit,
+        verbosity=verbose,
+        wait_s=wait,
     )
     if backend and not comm:
         raise InputError("--backend is for --comm", hint="deploy check INVENTORY --comm --backend gloo")
@@ -66,6 +72,6 @@ def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, pl
     if as_json:
         print(json.dumps({"event": "comm", **found.model_dump()}))
     else:
-        print_comm(found, Console(highlight=False, soft_wrap=True))
+        print_comm(found, Terminal(highlight=False, soft_wrap=True))
     if found.findings:
         raise typer.Exit((NotReadyError if found.failed else HeadfirstError).exit_code)

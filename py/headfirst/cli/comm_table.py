@@ -17,10 +17,10 @@ def print_comm(found: Comm, console: Console) -> None:
     for run in found.runs:
         _run(run, found, console)
     for host, way in found.nccl.items():
-        console.print(f"  {host}: {escape(_way(way))}")
+        console.print(f"  {escape(f'{host}: {_way(way)}')}")
     for finding in found.findings:
         colour = "red" if finding.severity == "error" else "yellow"
-        console.print(f"[{colour}]{finding.severity}:[/] {finding.host}: {escape(finding.what)}")
+        console.print(f"[{colour}]{escape(finding.severity)}:[/] {escape(f'{finding.host}: {finding.what}')}")
         if finding.why:
             console.print(f"  {escape(finding.why)}")
         console.print(f"  → {escape(finding.fix)}")
@@ -42,7 +42,9 @@ def _ports(found: Comm, console: Console) -> None:
 
 def _run(run: Run, found: Comm, console: Console) -> None:
     link = f", the slowest link can give {run.link_gbit:.0f} Gbit/s" if run.link_gbit else ""
-    console.print(f"[bold]{run.backend}[/] all-reduce, {run.ranks} ranks, torch {found.torch}{link}")
+    console.print(
+        f"[bold]{escape(run.backend)}[/] all-reduce, {run.ranks} ranks, torch {escape(found.torch)}{link}"
+    )
     table = Table("size", "time", "algorithm Gbit/s", "bus Gbit/s", "sums", box=None)
     for column in table.columns[:4]:
         column.justify = "right"

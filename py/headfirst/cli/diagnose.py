@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy diagnose cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -30,19 +31,19 @@ def run(
     from headfirst.cluster.inventory import load
     from headfirst.deployment import diagnose
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     inventories = options.inventories(inventory, inventory_option)
     cluster = load(inventories, extra_vars or [])
     if tuning:
         advised = diagnose.tuning(cluster)
         if as_json:
-            typer.echo(advised.model_dump_json(indent=2))
+            typer.echo(advised.model_dump_json(indent=2, ensure_ascii=True))
         else:
             diagnose_text.print_tuning(advised, console)
         return
     found = diagnose.diagnose(cluster)
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
     else:
         diagnose_text.print_diagnosis(found, str(inventories[0]), console)
     if not found.ready:

@@ -27,9 +27,8 @@ def print_diagnosis(found: Diagnosis, inventory: str, console: Console) -> None:
     else:
         console.print("[bold yellow]Not ready, and no failure found.[/] It may still be starting:")
         for node in found.nodes:
-            console.print(
-                f"  rank {node.rank} on {node.host}: {node.state}, {escape(node.doing or 'no word')}"
-            )
+            doing = node.doing or "no word"
+            console.print(f"  rank {node.rank} on {node.host}: {escape(f'{node.state}, {doing}')}")
     for node in found.nodes:
         if node.problem:
             console.print(f"[red]not seen:[/] rank {node.rank} on {node.host}: {escape(node.problem)}")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import RunOptions
+from headfirst.errors import HeadfirstError, InputError
+from headfirst.terminal import Terminal
+
+if TYPE_CHECKING:
+    from headfirst.deployment.down import Target
 
 EXAMPLE = "Example: deploy down cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -20,14 +28,16 @@ def run(
     data: Annotated[
         bool, typer.Option("--data", help="Also remove /var/lib/headfirst: weights and chats.")
     ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --data: do not ask.")] = False,
     check: options.Check = False,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
 ) -> None:
     """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay."""
     from headfirst.cli.reporting import choose_reporter, print_down
-    from headfirst.deployment.down import down
+    from headfirst.deployment.down import down, target
 
     run_options = RunOptions(
         options.inventories(inventory, inventory_option),
@@ -35,7 +45,41 @@ def run(
         limit,
         check=check,
         verbosity=verbose,
+        wait_s=wait,
     )
+    found = target(run_options)
+    for host, owner in found.left.items():
+        Terminal(stderr=True, highlight=False, soft_wrap=True).print(
+            f"[yellow]warning:[/] {host} is left alone: it belongs to {escape(str(owner))}"
+        )
+    if data and not check:
+        _confirm(found, yes=yes)
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
-        result = down(run_options, reporter, data=data)
+        result = down(found, reporter, data=data)
     print_down(result, data=data, as_json=as_json)
+
+
+def _confirm(found: Target, *, yes: bool) -> None:
+    """Print what will be deleted, and ask unless --yes was given."""
+    from headfirst.deployment.down import data_bytes
+    from headfirst.run.amounts import size
+
+    console = Terminal(stderr=True, highlight=False, soft_wrap=True)
+    name = found.cluster.name
+    console.print(f"--data deletes /var/lib/headfirst (weights, chats, accounts) of cluster {escape(name)}:")
+    for host, number in data_bytes(found).items():
+        console.print(f"  {host}  {size(number)}")
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InputError(
+            "--data deletes weights and chats, and there is no terminal to ask on",
+            hint="Add --yes to confirm.",
+        )
+    if (
+        typer.prompt(f"Type the cluster's name ({name}) to delete them", default="", show_default=False)
+        != name
+    ):
+        raise HeadfirstError(
+            "nothing was changed: the name was not typed", hint="Without --data the files stay."
+        )

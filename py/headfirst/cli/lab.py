@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
+from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.lab.types import Lab
@@ -20,6 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="Nodes on this machine: containers 
 
 
 @app.command(epilog="Example: deploy lab up lab.ini")
+@login_options.accepted
 def up(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -51,6 +52,7 @@ def up(
 
 
 @app.command(epilog="Example: deploy lab status lab.ini")
+@login_options.accepted
 def status(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -67,10 +69,11 @@ def status(
     table = Table("node", "address", "state", "ssh")
     for node in found:
         table.add_row(node.name, node.address, node.state, "answers" if node.ssh else "no answer")
-    Console().print(table)
+    Terminal().print(table)
 
 
 @app.command(epilog="Example: deploy lab down lab.ini")
+@login_options.accepted
 def down(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
+from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy logs cluster.ini --rank 1 --follow"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -39,4 +40,4 @@ def run(
     lines = stream_logs(
         rank_access(cluster, rank), follow=follow, tail=tail, since=parse_since(since) if since else None
     )
-    print_logs(without_secrets(cluster, lines), Console(), timestamps=timestamps)
+    print_logs(without_secrets(cluster, lines), Terminal(), timestamps=timestamps)

@@ -30,13 +30,14 @@ def _print(error: HeadfirstError) -> None:
     if "--json" in sys.argv[1:]:
         print(json.dumps({"error": {"what": error.what, "where": error.where, "hint": error.hint}}))
         return
-    from rich.console import Console
     from rich.text import Text
+
+    from headfirst.terminal import Terminal
 
     # Text, not markup: names of users, hosts and files may hold [brackets] and :colons:.
     paragraph = Text("error: ", style="bold red")
     paragraph.append(f"{error.where}: {error.what}" if error.where else error.what, style="not bold default")
-    console = Console(stderr=True, highlight=False, emoji=False)
+    console = Terminal(stderr=True, highlight=False, emoji=False)
     console.print(paragraph, soft_wrap=True)
     if error.hint:
         console.print(Text(textwrap.indent(error.hint, "  ")), soft_wrap=True)

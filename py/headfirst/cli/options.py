@@ -22,11 +22,25 @@ ExtraVars = Annotated[
         "-e", "--extra-vars", metavar="KEY=VALUE|@FILE", help="Extra variables.", show_default=False
     ),
 ]
-Limit = Annotated[str | None, typer.Option("-l", "--limit", help="Only these hosts.", show_default=False)]
+Limit = Annotated[
+    str | None,
+    typer.Option(
+        "-l",
+        "--limit",
+        help="Only these hosts; for stages that prepare hosts: check, host, webui.",
+        show_default=False,
+    ),
+]
 Tags = Annotated[
     list[str] | None,
     typer.Option(
         "-t", "--tags", help="Only these stages: check, host, weights, serve, webui.", show_default=False
+    ),
+]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0, help="Wait this long for another run on the same hosts."
     ),
 ]
 Check = Annotated[bool, typer.Option("--check", help="Change nothing; say what would change.")]

@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.errors import InputError
 
 EXAMPLE = "Example: deploy plan cluster.ini --json"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -30,8 +31,10 @@ def run(
 
     inventories = options.inventories(inventory, inventory_option)
     prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe)
+    for note in prepared.cluster.notes:
+        typer.echo(f"note: {note}", err=True)
     if as_json:
-        typer.echo(prepared.plan.model_dump_json(indent=2))
+        typer.echo(prepared.plan.model_dump_json(indent=2, ensure_ascii=True))
     else:
         print_plan(prepared.plan)
     if prepared.plan.fit.fits is False:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
 from headfirst.deployment.up import Outcome
@@ -16,13 +16,14 @@ from headfirst.run.plain import PlainReporter
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult
 from headfirst.run.timing import timing_table
+from headfirst.terminal import Terminal
 
 
 def choose_reporter(*, as_json: bool, plain: bool) -> AbstractContextManager[Reporter]:
     """JSON events if asked; a live display on a terminal; plain lines elsewhere."""
     if as_json:
         return JsonReporter(sys.stdout)
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     if plain or not console.is_terminal:
         return PlainReporter(sys.stdout)
     return LiveReporter(console)
@@ -49,7 +50,7 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
             )
         )
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     console.print(timing_table(outcome.result))
     console.print()
     if outcome.check:
@@ -76,9 +77,9 @@ def print_checked(result: RunResult, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps({"event": "checked", "ready": True, "warnings": len(warnings)}))
         return len(warnings)
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     for finding in warnings:
-        console.print(f"[yellow]warning:[/] {finding.host}: {escape(f'{finding.what}. {finding.why}')}")
+        console.print(f"[yellow]warning:[/] {escape(f'{finding.host}: {finding.what}. {finding.why}')}")
         console.print(f"  {escape(finding.fix)}")
     console.print("[bold green]Ready.[/] The checks found no errors.")
     return len(warnings)
@@ -89,9 +90,19 @@ def print_down(result: RunResult, *, data: bool, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"event": "down", "changed": result.changed_total, "data_removed": data}))
         return
-    console = Console(highlight=False, soft_wrap=True)
+    console = Terminal(highlight=False, soft_wrap=True)
     console.print("Stopped." if result.changed_total else "Nothing was running.")
     if not data:
         console.print(
             "Weights and chats stay in /var/lib/headfirst (and in weights_dir); --data removes the folder."
         )
+
+
+def print_rollback(result: RunResult, inventory: Path, *, as_json: bool) -> None:
+    """That the previous version serves, and what the next `up` will do."""
+    if as_json:
+        print(json.dumps({"event": "rollback", "version": result.stats["rollback"]}))
+        return
+    console = Terminal(highlight=False, soft_wrap=True)
+    console.print("[bold green]The previous version serves.[/]")
+    console.print(f"  The next `deploy up {inventory}` follows the inventory again: correct it first.")

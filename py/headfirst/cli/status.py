@@ -9,8 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.errors import NotReadyError
+from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.live.status_types import ClusterStatus
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 EXAMPLE = "Example: deploy status cluster.ini --json"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -31,9 +33,9 @@ def run(
     inventories = options.inventories(inventory, inventory_option)
     found = service.status(load(inventories, extra_vars or []))
     if as_json:
-        typer.echo(found.model_dump_json(indent=2))
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
     else:
-        _print(found, str(inventories[0]), Console(highlight=False))
+        _print(found, str(inventories[0]), Terminal(highlight=False))
     if not found.ready:
         raise typer.Exit(NotReadyError.exit_code)
 
@@ -48,7 +50,7 @@ def _print(found: ClusterStatus, inventory: str, console: Console) -> None:
             rank.host,
             escape(state),
             restarts,
-            (rank.started_at or "")[:19],
+            escape((rank.started_at or "")[:19]),
             escape(rank.image or ""),
         )
     console.print(table)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.deployment.options import RunOptions
 
 EXAMPLE = "Example: deploy up cluster.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
@@ -16,6 +17,7 @@ def run(
     tags: options.Tags = None,
     check: options.Check = False,
     diff: options.Diff = False,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -32,6 +34,7 @@ def run(
         check=check,
         diff=diff,
         verbosity=verbose,
+        wait_s=wait,
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         outcome = up(run_options, reporter)

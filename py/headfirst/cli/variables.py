@@ -22,10 +22,10 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Show the variables of an inventory with their defaults and meanings."""
-    from rich.console import Console
     from rich.table import Table
 
     from headfirst.cluster.variables import role_variables, settings_variables
+    from headfirst.terminal import Terminal
 
     known = [*settings_variables(), *(role_variables() if roles or text else ())]
     found = [variable for variable in known if text is None or text in variable.name]
@@ -38,4 +38,4 @@ def run(
     table.columns[0].no_wrap = True
     for variable in found:
         table.add_row(*variable)
-    Console(highlight=False, markup=False, emoji=False).print(table)
+    Terminal(highlight=False, markup=False, emoji=False).print(table)

@@ -8,7 +8,9 @@ import shlex
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from headfirst.cluster import values
 
 
 def _words(value: Any) -> Any:
@@ -54,8 +56,13 @@ Words = Annotated[list[str], BeforeValidator(_words)]
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
 Text = Annotated[str, BeforeValidator(_text)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+# Ports of a container that may run as any user.
+HighPort = Annotated[int, Field(ge=1024, le=65535)]
 Rate = Annotated[int, BeforeValidator(_rate)]  # bytes a second
-Bytes = Annotated[str, BeforeValidator(_text), Field(pattern=r"^\d+(\.\d+)?[kmgKMG]?$")]
+Bytes = Annotated[str, BeforeValidator(_text), AfterValidator(values.memory)]
+Folder = Annotated[str, AfterValidator(values.data_folder)]
+Image = Annotated[str, BeforeValidator(_text), AfterValidator(values.image)]
+Hcas = Annotated[str, BeforeValidator(_text), AfterValidator(values.hcas)]
 
 
 class ClusterSettings(BaseModel):
@@ -73,11 +80,18 @@ class ClusterSettings(BaseModel):
         "modelscope",
         description="Where the checkpoint comes from; `demo` is the small one that Headfirst carries.",
     )
-    model_revision: Text | None = Field(None, description="Branch, tag or commit on the hub.")
+    model_revision: Text | None = Field(
+        None, description="Branch, tag or commit on the hub. Default: the catalogue's commit, or the branch."
+    )
+    trust_remote_code: bool | None = Field(
+        None,
+        description="Run Python code that the model's repository brings, in the engine's container. Default: "
+        "only at a commit that the built-in catalogue lists.",
+    )
     served_model_name: Text | None = Field(
         None, description="Name in the API. Default: the model's last part."
     )
-    weights_dir: Annotated[str, Field(pattern=r"^/")] = Field(
+    weights_dir: Folder = Field(
         "/var/lib/headfirst/models",
         description="Folder for checkpoints on every node; give it a fast, large disk.",
     )
@@ -87,7 +101,7 @@ class ClusterSettings(BaseModel):
     )
     engine: Literal["sglang"] = "sglang"
     engine_device: Literal["cuda", "cpu"] = "cuda"
-    engine_image: Text | None = Field(
+    engine_image: Image | None = Field(
         None, description="repo:tag or repo:tag@sha256:… Default: the engine's own."
     )
     engine_image_source: Literal["registry", "tarball", "build"] = Field(
@@ -96,15 +110,26 @@ class ClusterSettings(BaseModel):
     engine_image_tarball: Text | None = Field(None, description="`docker save` file on this machine.")
     engine_args: Words = Field(default_factory=list, description="More engine flags, as on a command line.")
     engine_env: Pairs = Field(default_factory=dict, description="More environment for every rank: `A=1 B=2`.")
-    engine_port: Port = Field(30000, description="The engine's HTTP port on the head.")
-    dist_port: Port = Field(5000, description="Rendezvous port on the head.")
+    engine_port: HighPort = Field(30000, description="The engine's HTTP port on the head.")
+    dist_port: HighPort = Field(5000, description="Rendezvous port on the head.")
     tensor_parallel: int | None = Field(None, ge=1, description="Default: chosen by the plan.")
     pipeline_parallel: int | None = Field(None, ge=1, description="Default: chosen by the plan.")
     shm_size: Bytes = "32g"
     ready_timeout: int = Field(3600, ge=10, description="Seconds until the service must answer a chat.")
     webui_port: Port = 8080
-    webui_image: Text | None = Field(None, description="Default: the official image.")
+    webui_image: Image | None = Field(None, description="Default: the official image.")
     webui_image_source: Literal["registry", "build"] = "registry"
+    webui_env: Pairs = Field(
+        default_factory=dict, description="More environment for the chat page: `A=1 B=2`."
+    )
+    webui_origins: Words = Field(
+        default_factory=list,
+        description="Further addresses at which browsers open the chat page, such as "
+        "`https://chat.example.org` of a proxy. At any other address it does not work.",
+    )
+    webui_data_dir: Annotated[str, Field(pattern=r"^/")] = Field(
+        "/var/lib/headfirst/webui", description="Folder of the chat page's accounts and chats, on its host."
+    )
     drivers: Literal["install", "keep"] = Field(
         "install",
         description="`install` NVIDIA's driver, its container toolkit and RDMA where they are missing; "
@@ -112,6 +137,11 @@ class ClusterSettings(BaseModel):
     )
     allow_reboot: bool = Field(False, description="A host may be rebooted where its driver needs that.")
     lab_subnet: IPv4Network | None = Field(None, description="Network of lab nodes, made on this machine.")
+    own_variables: Words = Field(
+        default_factory=list,
+        description="Names of variables of your own, or patterns such as `site_*`, that are not compared "
+        "with the names above.",
+    )
 
 
 class HostSettings(BaseModel):
@@ -125,7 +155,7 @@ class HostSettings(BaseModel):
     nic: Text | None = Field(
         None, description="Interface that holds `address`. Default: found by asking the host."
     )
-    hca: Text | None = Field(
+    hca: Hcas | None = Field(
         None, description="RDMA devices, e.g. mlx5_1,mlx5_2; `none` for no RDMA. Default: chosen by the plan."
     )
     ib_gid_index: int | None = Field(
@@ -136,6 +166,12 @@ class HostSettings(BaseModel):
     )
     disk_rate: Rate | None = Field(
         None, description="What the disk of weights_dir keeps up, e.g. 3gbyte; `deploy plan` reckons with it."
+    )
+    cpu_cores: Annotated[str, BeforeValidator(_text), Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")] | None = (
+        Field(
+            None,
+            description="With engine_device=cpu, the cores that its ranks share, e.g. 0-15. Default: all.",
+        )
     )
     lab: bool = Field(False, description="This host is a node to be made on this machine.")
     lab_memory: Bytes | None = None

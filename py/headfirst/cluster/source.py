@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_SECTION = re.compile(r"^\[([^\]:]+)(?::(\w+))?\]")
-
 
 @dataclass(frozen=True)
 class HostLine:
@@ -48,18 +46,3 @@ def locate_variable(name: str, inventories: tuple[Path, ...]) -> str | None:
             if assignment.search(line):
                 return f"{path}:{number}"
     return None
-
-
-def host_lines(inventories: tuple[Path, ...]) -> list[HostLine]:
-    """Hosts as listed in INI files, in order; YAML inventories cannot list a host twice in a group."""
-    found = []
-    for path in files_of(inventories):
-        if path.suffix not in {".ini", "", ".cfg"}:
-            continue
-        group, kind = "ungrouped", None
-        for number, line in _lines(path):
-            if match := _SECTION.match(line.strip()):
-                group, kind = match.group(1), match.group(2)
-            elif kind in (None, "hosts"):
-                found.append(HostLine(group, line.split()[0], f"{path}:{number}"))
-    return found

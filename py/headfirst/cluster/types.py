@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from headfirst.cluster.facts import NetworkFacts
@@ -12,14 +13,34 @@ DEMO_MODEL = "headfirst-demo"
 
 
 @dataclass(frozen=True)
+class Become:
+    """How commands on a host become root: sudo, as Ansible's plugin of that name would call it."""
+
+    user: str
+    command: str
+    flags: str
+    password: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
 class Login:
-    """How Ansible reaches a host (its `ansible_*` variables), for what talks to it without Ansible."""
+    """How Ansible reaches a host: what its ssh plugin takes from variables, environment and ansible.cfg.
+
+    None leaves the choice to ssh's own configuration. `options` stand before what the other fields say on
+    ssh's command line, `more_options` after it: of two values ssh takes the first.
+    """
 
     host: str
-    port: int
+    port: int | None
     user: str | None
     private_key: str | None
-    known_hosts: str | None
+    password: str | None = field(repr=False)
+    options: tuple[str, ...]
+    more_options: tuple[str, ...]
+    become: Become | None
+    needs_sshpass: bool
+    ssh_args: str | None  # Ansible's ssh_args where the user has set them
+    obstacle: str | None  # why only Ansible can use it: another connection plugin, another become method
 
 
 @dataclass(frozen=True)
@@ -36,6 +57,7 @@ class Host:
     ib_gid_index: int | None
     network_rate: int | None
     disk_rate: int | None
+    cpu_cores: str | None
     lab: bool
     lab_memory: str | None
     lab_cpus: float | None
@@ -43,6 +65,8 @@ class Host:
     link_rate: int | None = None  # what the driver of `nic` says
     cores: int | None = None
     memory_bytes: int | None = None
+    gpu_memory_bytes: int | None = None  # of its smallest GPU
+    gpu_capability: tuple[int, int] | None = None
     network: NetworkFacts | None = None
     lacks: frozenset[str] = frozenset()  # roles without which its devices do not work: nvidia_driver, rdma
 
@@ -57,6 +81,11 @@ class Cluster:
     head: Host
     workers: tuple[Host, ...]
     webui: Host
+    notes: tuple[str, ...] = ()  # what the inventory says that nothing here uses
+    # Passwords in URLs of settings, of the roles' too; they are kept out of logs and messages.
+    url_credentials: frozenset[str] = frozenset()
+    # Names of all variables in the inventory, with their places.
+    given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
     @property
     def ranks(self) -> tuple[Host, ...]:

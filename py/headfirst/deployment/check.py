@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headfirst.deployment.claim import peek
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import prepare
 from headfirst.deployment.role_vars import check_vars
@@ -11,7 +12,9 @@ from headfirst.run.result import RunResult
 
 
 def check(options: RunOptions, reporter: Reporter) -> RunResult:
-    """Run the check stage alone. Raises NotReadyError listing the findings that stop a deployment."""
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    """Run the check stage alone. Raises NotReadyError for findings or an owner that stop a deployment."""
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
     variables = check_vars(prepared.cluster, prepared.plan)
-    return run_stages("check.yml", options, prepared.cluster, variables, reporter)
+    result = run_stages("check.yml", options, prepared.cluster, variables, reporter)
+    peek(prepared.cluster, options)
+    return result

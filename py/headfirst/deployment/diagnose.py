@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headfirst.cluster.secrets import existing
 from headfirst.cluster.types import Cluster
 from headfirst.deployment.access import host_access
+from headfirst.deployment.claim import known_credentials
 from headfirst.diagnose.collect import Target, collect
 from headfirst.diagnose.decide import diagnose as decide
 from headfirst.diagnose.tuning import Tuning, tune
@@ -33,6 +33,6 @@ def tuning(cluster: Cluster) -> Tuning:
 
 
 def _collect(cluster: Cluster) -> list[Node]:
-    access, secrets = host_access(cluster), existing(cluster.name)
+    access, secrets = host_access(cluster), known_credentials(cluster)
     targets = [Target(access[host.name], host.address) for host in cluster.ranks]
     return collect(targets, cluster.engine_url, secrets.values() if secrets else ())

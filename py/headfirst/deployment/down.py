@@ -1,17 +1,66 @@
-"""`deploy down`: stop the service and remove what Headfirst made on the nodes."""
+"""`deploy down`: stop the service and remove what Headfirst made on the hosts of this cluster."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
 from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.deployment.access import host_access
+from headfirst.deployment.claim import foreign, refuse_foreign, run_lock
+from headfirst.deployment.limit import limited_hosts
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.role_vars import stop_vars
 from headfirst.deployment.stages import run_stages
+from headfirst.ownership import hosts as requests
+from headfirst.ownership.lease import look
+from headfirst.ownership.records import Owner
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult
 
 
-def down(options: RunOptions, reporter: Reporter, *, data: bool) -> RunResult:
+@dataclass(frozen=True)
+class Target:
+    """What `down` acts on: the hosts of this cluster, not those of another one (`left`)."""
+
+    cluster: Cluster
+    options: RunOptions
+    hosts: Sequence[str]
+    left: dict[str, Owner] = field(default_factory=dict)
+
+
+def target(options: RunOptions) -> Target:
+    """Ask the hosts for their owner. Raises NotReadyError where all of them belong to other clusters."""
+    cluster = load(options.inventories, options.extra_vars, options.limit)
+    access = host_access(cluster)
+    hosts = [host.name for host in limited_hosts(cluster, options)]
+    states = look([access[host] for host in hosts])
+    left = foreign(cluster, states)
+    own = [host for host in hosts if host not in left]
+    if not own:
+        refuse_foreign(cluster, states)
+    limit = ",".join(own) if left else options.limit
+    return Target(cluster, replace(options, limit=limit), own, left)
+
+
+def data_bytes(found: Target) -> dict[str, int]:
+    """Bytes of /var/lib/headfirst by host."""
+    access = host_access(found.cluster)
+    answers = requests.ask_all(
+        [access[host] for host in found.hosts], "measure", timeout_s=requests.MEASURE_TIMEOUT_S
+    )
+    return {host: int(answer["bytes"]) for host, answer in answers.items()}
+
+
+def down(found: Target, reporter: Reporter, *, data: bool) -> RunResult:
     """Stop Open WebUI and the ranks and remove our files; with `data`, weights and chats too."""
-    cluster = load(options.inventories, options.extra_vars)
     extra = ["headfirst_down_data=true"] if data else []
-    return run_stages("down.yml", options, cluster, stop_vars(cluster), reporter, extra=extra)
+    if found.options.check:
+        return run_stages(
+            "down.yml", found.options, found.cluster, stop_vars(found.cluster), reporter, extra=extra
+        )
+    with run_lock(found.cluster, found.options, "down", reporter):
+        return run_stages(
+            "down.yml", found.options, found.cluster, stop_vars(found.cluster), reporter, extra=extra
+        )

@@ -7,9 +7,31 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.nodes import ScalarNode
 
+from headfirst.cluster.asked import ASKED
 from headfirst.cluster.types import Cluster, Host
 from headfirst.lab.types import LabAccess
+from headfirst.run.environment import SSH_ARGS
+
+
+class _Literal(str):
+    """Text that Ansible must never take for a template: interface names and the like come from nodes."""
+
+    __slots__ = ()
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        """Every value is written in full."""
+        return True
+
+
+def _tagged(dumper: yaml.SafeDumper, text: _Literal) -> ScalarNode:
+    return dumper.represent_scalar("!unsafe", str(text), style='"')
+
+
+_Dumper.add_representer(_Literal, _tagged)
 
 
 def write(
@@ -28,9 +50,22 @@ def write(
         "headfirst_gpu": {"hosts": {host.name: {} for host in with_gpus(cluster)}},
         "headfirst_rdma": {"hosts": {host.name: {} for host in with_rdma(cluster)}},
     }
-    text = yaml.safe_dump({"all": {"hosts": hosts, "children": groups}}, sort_keys=False, width=4096)
+    for host in cluster.hosts:
+        hosts.setdefault(host.name, {}).update(_login(host))
+    literal = {name: {key: _literal(value) for key, value in own.items()} for name, own in hosts.items()}
+    inventory = {"all": {"hosts": literal, "children": groups}}
+    text = yaml.dump(inventory, Dumper=_Dumper, sort_keys=False, width=4096)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
         file.write(text)
+
+
+def _literal(value: Any) -> Any:
+    """The value of a variable with each text in it, keys too, marked as no template."""
+    if isinstance(value, str):
+        return _Literal(value)
+    if isinstance(value, dict):
+        return {_literal(key): _literal(item) for key, item in value.items()}
+    return [_literal(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def with_gpus(cluster: Cluster) -> tuple[Host, ...]:
@@ -47,6 +82,18 @@ def with_rdma(cluster: Cluster) -> tuple[Host, ...]:
 
 def _has_hca(host: Host) -> bool:
     return "rdma" in host.lacks or bool(host.network and host.network.hcas)
+
+
+def _login(host: Host) -> dict[str, Any]:
+    """What Ansible cannot read from the user's inventory: typed passwords, our options for ssh."""
+    found: dict[str, Any] = {}
+    if host.login.ssh_args:
+        found["ansible_ssh_args"] = f"{host.login.ssh_args} {SSH_ARGS}"
+    if ASKED.login and host.login.password:
+        found["ansible_password"] = host.login.password
+    if ASKED.become and host.login.become:
+        found["ansible_become_password"] = host.login.become.password
+    return found
 
 
 def _lab_login(access: LabAccess) -> dict[str, Any]:

@@ -21,3 +21,4 @@ class RunOptions:
     check: bool = False
     diff: bool = False
     verbosity: int = 0
+    wait_s: float = 0.0  # for a lock that another run holds

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from headfirst.cluster.facts import NetworkFacts
+from headfirst.cluster.facts import HostFacts, NetworkFacts, read
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.stages import run_stages
+from headfirst.plan import gpus
 from headfirst.run.quiet import QuietReporter
 
 MBIT = 10**6 // 8  # bytes
@@ -17,12 +18,16 @@ MBIT = 10**6 // 8  # bytes
 
 def lacks_facts(cluster: Cluster) -> bool:
     """Whether a plan needs what the inventory does not say."""
-    gpus = cluster.settings.engine_device == "cuda" and not all(
-        host.gpus and host.gpu for host in cluster.ranks
+    gpus_unknown = cluster.settings.engine_device == "cuda" and not all(
+        host.gpus and host.gpu and gpus.known(host.gpu) for host in cluster.ranks
     )
-    return gpus or (
-        len(cluster.ranks) > 1 and not all(_knows_network(cluster, host) for host in cluster.ranks)
+    cores_unknown = cluster.settings.engine_device == "cpu" and not all(
+        host.cpu_cores or host.cores for host in cluster.ranks
     )
+    network_unknown = len(cluster.ranks) > 1 and not all(
+        _knows_network(cluster, host) for host in cluster.ranks
+    )
+    return gpus_unknown or cores_unknown or network_unknown
 
 
 def _knows_network(cluster: Cluster, host: Host) -> bool:
@@ -50,25 +55,29 @@ def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
 
 
 def with_facts(host: Host, facts: dict[str, Any]) -> Host:
-    """The host with what module host_facts says of it, where the inventory is silent."""
+    """The host with what module host_facts reports of it, where the inventory is silent.
+
+    Raises UntrustedError for facts that no host can have.
+    """
     if not facts:  # left out with --limit
         return host
-    gpus = facts["gpus"]
-    network = NetworkFacts.model_validate(facts)
-    holder = next((nic for nic in network.nics if host.address in nic.addresses), None)
+    found = read(facts, host=host.name)
+    holder = next((nic for nic in found.nics if host.address in nic.addresses), None)
     return replace(
         host,
-        gpus=len(gpus or facts["gpus_on_pci"]) if host.gpus is None else host.gpus,
-        gpu=host.gpu or (gpus[0]["name"] if gpus else None),
+        gpus=len(found.gpus or found.gpus_on_pci) if host.gpus is None else host.gpus,
+        gpu=host.gpu or (found.gpus[0].name if found.gpus else None),
+        gpu_memory_bytes=min((gpu.memory_bytes for gpu in found.gpus), default=0) or None,
+        gpu_capability=min((gpu.capability for gpu in found.gpus if gpu.capability), default=None),
         link_rate=holder.mbit * MBIT or None if holder else None,
-        cores=facts["cores"],
-        memory_bytes=facts["memory_bytes"],
-        network=network,
-        lacks=_lacks(facts),
+        cores=found.cores,
+        memory_bytes=found.memory_bytes,
+        network=NetworkFacts(nics=found.nics, routes=found.routes, hcas=found.hcas),
+        lacks=_lacks(found),
     )
 
 
-def _lacks(facts: dict[str, Any]) -> frozenset[str]:
+def _lacks(found: HostFacts) -> frozenset[str]:
     """What is on PCI and known to no driver."""
-    driver = {"nvidia_driver"} if facts["gpus_on_pci"] and not facts["gpus"] else set()
-    return frozenset(driver | ({"rdma"} if facts["hcas_on_pci"] and not facts["hcas"] else set()))
+    driver = {"nvidia_driver"} if found.gpus_on_pci and not found.gpus else set()
+    return frozenset(driver | ({"rdma"} if found.hcas_on_pci and not found.hcas else set()))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from headfirst.cluster.secrets import existing
 from headfirst.cluster.types import Cluster
 from headfirst.deployment.access import host_access
+from headfirst.deployment.claim import current_credentials, known_credentials
 from headfirst.errors import InputError, NotReadyError
 from headfirst.live.access import HostAccess
 from headfirst.live.chat import Chat
@@ -20,7 +20,7 @@ from headfirst.run.scrub import Scrubber
 
 def status(cluster: Cluster) -> ClusterStatus:
     """Every rank's container, the engine and the chat page, asked in parallel."""
-    access, secrets = host_access(cluster), existing(cluster.name)
+    access, secrets = host_access(cluster), known_credentials(cluster)
     return cluster_status(
         [access[host.name] for host in cluster.ranks],
         engine_url=cluster.engine_url,
@@ -43,7 +43,7 @@ def rank_access(cluster: Cluster, host: str | None) -> dict[int, HostAccess]:
 
 def without_secrets(cluster: Cluster, lines: Iterable[LogLine]) -> Iterator[LogLine]:
     """The lines with the API key masked: SGLang logs all its arguments when it starts."""
-    secrets = existing(cluster.name)
+    secrets = known_credentials(cluster)
     scrubber = Scrubber(secrets.values() if secrets else ())
     for line in lines:
         yield line._replace(text=scrubber.text(line.text))
@@ -52,11 +52,12 @@ def without_secrets(cluster: Cluster, lines: Iterable[LogLine]) -> Iterator[LogL
 @contextmanager
 def open_chat(cluster: Cluster, system: str | None) -> Iterator[Chat]:
     """A conversation with the model, through an SSH tunnel to the head."""
-    secrets = existing(cluster.name)
+    secrets = current_credentials(cluster)
     if secrets is None:
         raise NotReadyError(
-            f"cluster {cluster.name} was not brought up from this machine: its API key is not here",
-            hint="Run `deploy up` here, or copy its credentials file from the machine that did.",
+            f"cluster {cluster.name} has no API key, neither here nor on its head",
+            where=cluster.head.name,
+            hint=f"Bring it up: deploy up {cluster.inventories[0]}",
         )
     with (
         tunnel(host_access(cluster)[cluster.head.name], cluster.engine_url) as url,

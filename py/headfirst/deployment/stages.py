@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
 from headfirst.cluster.types import Cluster
 from headfirst.collection import collection_root
 from headfirst.deployment import inventory
-from headfirst.deployment.access import host_access
+from headfirst.deployment.access import host_access, login_secrets, refuse_missing_tools
 from headfirst.deployment.lab_nodes import lab_access, lab_of
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.role_vars import HostVars
 from headfirst.run.failures import to_error
 from headfirst.run.log import new_log_file
+from headfirst.run.private_dir import private_folder
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult
 from headfirst.run.runner import run_playbook
+from headfirst.run.scrub import url_credentials
 
 
 def run_stages(
@@ -48,9 +48,10 @@ def try_stages(
     extra: Sequence[str] = (),
 ) -> RunResult:
     """As run_stages, and the caller judges how it ended."""
+    refuse_missing_tools(cluster)
     lab = lab_of(cluster)
-    with tempfile.TemporaryDirectory(prefix="headfirst-") as folder:
-        planned = Path(folder) / "plan.yml"
+    with private_folder() as folder:
+        planned = folder / "plan.yml"
         inventory.write(planned, cluster, variables, lab_access(lab) if lab else None)
         return run_playbook(
             collection_root() / "playbooks" / playbook,
@@ -63,5 +64,11 @@ def try_stages(
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
-            secrets=secrets,
+            hosts=len(cluster.hosts),
+            secrets=[
+                *secrets,
+                *login_secrets(cluster),
+                *cluster.url_credentials,
+                *url_credentials(variables),
+            ],
         )

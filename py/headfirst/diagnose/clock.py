@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 _PINGS = 5
+_MAX_ANSWER = 1024  # characters of a line
+_LATEST = 1e11  # seconds since 1970
 
 
 class Clock(NamedTuple):
@@ -31,11 +33,14 @@ def measure(to: Any, out: Any) -> Clock:
         before = time.time()
         to.write("time\n")
         to.flush()
-        answer = out.readline()
+        answer = out.readline(_MAX_ANSWER)
         after = time.time()
         if not answer:
             raise EOFError("it ended without an answer")
-        seen.append(Clock(float(answer) - (before + after) / 2, (after - before) / 2))
+        told = float(answer)
+        if not 0 <= told <= _LATEST:
+            raise ValueError("its clock is not a time")
+        seen.append(Clock(told - (before + after) / 2, (after - before) / 2))
     return min(seen, key=lambda clock: clock.error)
 
 

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import json
-import shlex
 import time
-import zlib
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headfirst.containers import names
+from headfirst.diagnose import node_answer
 from headfirst.diagnose.clock import Clock, from_rfc3339, measure
+from headfirst.diagnose.node_answer import Engine, Problem, Reply
 from headfirst.diagnose.types import Answer, Container, Line, Node
 from headfirst.errors import NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
-from headfirst.live.ssh import ssh
-from headfirst.live.status import ENGINE_CONTAINER
+from headfirst.live.privilege import privileged
+from headfirst.live.ssh import AT_ONCE, ssh
 from headfirst.run.scrub import MASK, Scrubber
+from headfirst.untrusted import UntrustedError, for_terminal
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
 # The slowest are nvidia-smi on a sick driver and the health of a busy engine; each has a limit of its own.
 TIMEOUT_S = 90.0
+_MAX_ERRORS = 1 << 16
 _SECRET_FLAGS = ("--api-key", "--admin-api-key", "--hf-token")
 
 
@@ -38,10 +39,10 @@ class Target(NamedTuple):
 def collect(targets: Sequence[Target], engine_url: str, secrets: Sequence[str] = ()) -> list[Node]:
     """The nodes by rank; `engine_url` as the head sees it. `secrets` are blotted out of all that comes back.
 
-    A host that does not answer is a node with its problem, not an exception.
+    A host that does not answer, or answers what no node script does, is a node with its problem.
     """
     scrubber = Scrubber(secrets)
-    with ThreadPoolExecutor(max_workers=len(targets)) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(targets), AT_ONCE)) as pool:
         asked = [
             pool.submit(_node, rank, target, engine_url if rank == 0 else "", scrubber)
             for rank, target in enumerate(targets)
@@ -52,82 +53,102 @@ def collect(targets: Sequence[Target], engine_url: str, secrets: Sequence[str] =
 def _node(rank: int, target: Target, url: str, scrubber: Scrubber) -> Node:
     try:
         clock, facts = _gather(target.access, url)
-    except NotReadyError as error:
+        return parse(rank, target, clock, scrubber.value(facts))
+    except (NotReadyError, UntrustedError) as error:
         return Node(rank, target.access.host, target.address, now=time.time(), problem=error.what)
-    return parse(rank, target, clock, scrubber.value(facts))
 
 
-def _gather(access: HostAccess, url: str) -> tuple[Clock, dict[str, Any]]:
+def _gather(access: HostAccess, url: str) -> tuple[Clock, Any]:
     wanted = {
-        "container": ENGINE_CONTAINER,
+        "container": names.ENGINE,
         "health": url and f"{url}/health_generate",
         "metrics": url and f"{url}/metrics",
     }
-    command = ["python3", "-c", _SCRIPT.read_text(), json.dumps(wanted)]
-    if access.become:
-        command = ["sudo", "-n", *command]
+    line, first = privileged(access, "python3", "-c", _SCRIPT.read_text(), json.dumps(wanted))
     with ssh(access) as connection:
         try:
-            to, out, err = connection.exec_command(shlex.join(command), timeout=TIMEOUT_S)
+            to, out, err = connection.exec_command(line, timeout=TIMEOUT_S)
+            to.write(first)
             clock = measure(to, out)
             to.write("go\n")
             to.flush()
-            text = out.read()
-            return clock, json.loads(zlib.decompress(base64.b64decode(text)))
+            return clock, node_answer.decode(out.read(node_answer.MAX_SENT + 1), where=access.host)
         except TimeoutError as error:
             what = f"it gave no answer within {TIMEOUT_S:.0f} s"
             raise NotReadyError(what, where=access.host, hint=access.ssh_command("true")) from error
-        except (OSError, EOFError, ValueError, binascii.Error, zlib.error) as error:
+        except UntrustedError:
+            out.channel.close()
+            raise
+        except (OSError, EOFError, ValueError) as error:
             out.channel.close()  # a script that still waits for us would keep its errors open
-            said = err.read().decode(errors="replace").strip()
+            said = for_terminal(err.read(_MAX_ERRORS).decode(errors="replace").strip())
             known = explain.not_ready(access, said)
             last = (said.splitlines() or [str(error)])[-1]
             raise known or NotReadyError(f"its state cannot be read: {last}", where=access.host) from error
 
 
-def parse(rank: int, target: Target, clock: Clock, facts: dict[str, Any]) -> Node:
-    """What the node script told, on the controller's clock."""
-    engine, driver = facts["engine"], facts["driver"]
-    problem = engine.get("problem") if engine else None
+def parse(rank: int, target: Target, clock: Clock, facts: Any) -> Node:
+    """What the node script reported, on the controller's clock. Raises UntrustedError naming the host."""
+    host = target.access.host
+    found = node_answer.check(facts, where=host)
+    engine = found.engine if isinstance(found.engine, Engine) else None
+    try:
+        container = _container(engine, clock) if engine else None
+    except (ValueError, OverflowError) as error:
+        raise UntrustedError(f"the answer of the node is refused: {error}", where=host) from None
     return Node(
         rank=rank,
-        host=target.access.host,
+        host=host,
         address=target.address,
         offset=clock.offset,
         error=clock.error,
         now=time.time(),
-        problem=problem,
-        container=_container(engine, clock) if engine and not problem else None,
-        kernel=tuple(Line(clock.corrected(at), text) for at, text in facts["kernel"]),
-        driver=tuple(driver["said"]),
-        packages=tuple(driver["packages"]),
-        gpus=tuple(driver["gpus"]),
-        hcas=tuple(facts["hcas"]),
-        health=Answer(**facts["health"]) if facts["health"] else None,
-        metrics=Answer(**facts["metrics"]) if facts["metrics"] else None,
+        problem=found.engine.problem if isinstance(found.engine, Problem) else None,
+        container=container,
+        kernel=tuple(Line(clock.corrected(line.at), line.text) for line in found.kernel),
+        driver=tuple(found.driver.said),
+        packages=tuple(found.driver.packages),
+        gpus=tuple(found.driver.gpus),
+        hcas=tuple(found.hcas),
+        health=_answer(found.health),
+        metrics=_answer(found.metrics),
     )
 
 
-def _container(engine: dict[str, Any], clock: Clock) -> Container:
-    def when(key: str) -> float:
-        return clock.corrected(from_rfc3339(engine[key])) if engine[key] > "0002" else 0.0
+def _answer(reply: Reply | None) -> Answer | None:
+    return Answer(reply.status, reply.text) if reply else None
 
-    same = ("id", "image", "image_id", "status", "running", "exit_code", "oom_killed", "error", "restarts")
+
+def _container(engine: Engine, clock: Clock) -> Container:
+    def when(at: str) -> float:
+        return clock.corrected(from_rfc3339(at)) if at > "0002" else 0.0
+
     return Container(
-        **{key: engine[key] for key in same},
-        argv=_without_secrets(engine["argv"]),
-        created_at=when("created_at"),
-        started_at=when("started_at"),
-        finished_at=when("finished_at"),
-        log=_lines(engine["log"], clock),
-        earlier=_lines(engine["earlier"], clock),
+        id=engine.id,
+        image=engine.image,
+        image_id=engine.image_id,
+        argv=_without_secrets(engine.argv),
+        status=engine.status,
+        running=engine.running,
+        exit_code=engine.exit_code,
+        oom_killed=engine.oom_killed,
+        error=engine.error,
+        restarts=engine.restarts,
+        created_at=when(engine.created_at),
+        started_at=when(engine.started_at),
+        finished_at=when(engine.finished_at),
+        log=_lines(engine.log, clock),
+        earlier=_lines(engine.earlier, clock),
     )
 
 
 def _lines(told: list[str], clock: Clock) -> tuple[Line, ...]:
     """Docker's time and text of each line; of a progress bar that redraws itself, the last state."""
     pairs = (line.partition(" ") for line in told)
-    lines = [Line(clock.corrected(from_rfc3339(at)), text.rpartition("\r")[2]) for at, _, text in pairs]
+    lines = [
+        Line(clock.corrected(from_rfc3339(at)), for_terminal(text.rpartition("\r")[2]))
+        for at, _, text in pairs
+    ]
     return tuple(sorted(lines, key=lambda line: line.at))
 
 

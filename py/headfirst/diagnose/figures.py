@@ -10,9 +10,9 @@ from pydantic import BaseModel, ConfigDict
 
 from headfirst.diagnose.types import Line
 
-_SAMPLE = re.compile(r"^sglang:(\w+)(?:\{[^}]*\})? ([-+.\deE]+)$", re.MULTILINE)
+_SAMPLE = re.compile(r"^sglang:(\w+)(?:\{[^}]*\})? ([-+]?\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)$", re.MULTILINE)
 _RANK = re.compile(r"^\[[-\d]+ [:\d]+((?: [A-Z]+\d+)+)\]")
-_REPORT = re.compile(r"Decode batch.*#running-req: (\d+).*?token usage: ([.\d]+).*#queue-req: (\d+)")
+_REPORT = re.compile(r"Decode batch.*#running-req: (\d+).*?token usage: (\d+(?:\.\d*)?).*#queue-req: (\d+)")
 _RETRACTION = re.compile(r"KV cache pool is full\. Retract|Decode out of memory happened")
 _PREFILL_OOM = re.compile(r"Prefill out of memory\. Try")
 _DECODE_OOM = re.compile(r"Decode out of memory\. Try")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -11,8 +11,10 @@ from pathlib import Path
 class HostAccess:
     """SSH access to one host.
 
-    `host` is its name in the inventory. None leaves the choice to ~/.ssh/config and ssh's defaults.
-    `become` says that the login is not root and needs sudo for Docker and systemd.
+    `host` is its name in the inventory. None leaves the choice to ssh's configuration and its defaults.
+    `options` stand before what the other fields say on ssh's command line, `more_options` after it.
+    `become` says that the login is not `become_user` and needs sudo for Docker and systemd.
+    `obstacle` says why this host can be used by Ansible only.
     """
 
     host: str
@@ -22,15 +24,27 @@ class HostAccess:
     private_key: Path | None = None
     known_hosts: Path | None = None
     become: bool = False
+    become_user: str = "root"
+    become_command: str = "sudo"
+    become_flags: str = ""
+    options: tuple[str, ...] = ()
+    more_options: tuple[str, ...] = ()
+    password: str | None = field(default=None, repr=False)
+    become_password: str | None = field(default=None, repr=False)
+    obstacle: str | None = None
 
-    def ssh_command(self, *command: str) -> str:
-        """What to type to run `command` there, with everything that makes this login special."""
-        words = ["ssh"]
+    def ssh_words(self) -> list[str]:
+        """The words of ssh's command line after `ssh` that make this login: options and destination."""
+        words = [*self.options]
         if self.private_key:
             words += ["-i", str(self.private_key)]
         if self.port:
             words += ["-p", str(self.port)]
         if self.known_hosts:
             words += ["-o", f"UserKnownHostsFile={self.known_hosts}"]
-        words.append(f"{self.user}@{self.address}" if self.user else self.address)
-        return shlex.join([*words, *command])
+        words += self.more_options
+        return [*words, f"{self.user}@{self.address}" if self.user else self.address]
+
+    def ssh_command(self, *command: str) -> str:
+        """What to type to run `command` there; ssh and sudo ask for passwords then."""
+        return shlex.join(["ssh", *self.ssh_words(), *command])

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import httpx
 
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.untrusted import UntrustedError, joined, json_document
 
 # Between two pieces of an answer; a long prompt before the first one takes a while.
 _READ_TIMEOUT_S = 300.0
 _CONNECT_TIMEOUT_S = 10.0
+_MAX_LINE = 1 << 20
 
 
 class Piece(NamedTuple):
@@ -63,9 +64,9 @@ class Chat:
         answer = ""
         with self._errors(), self._http.stream("POST", "/v1/chat/completions", json=body) as response:
             if response.status_code != 200:
-                response.read()
-                raise _refused(response)
-            for piece in _pieces(response.iter_lines()):
+                said = joined(response.iter_bytes(), what="the engine's answer", limit=_MAX_LINE)
+                raise _refused(response.status_code, said)
+            for piece in _pieces(_lines(response.iter_bytes())):
                 answer += "" if piece.reasoning else piece.text
                 yield piece
         self._said += [asked, {"role": "assistant", "content": answer}]
@@ -85,6 +86,19 @@ class Chat:
             raise NotReadyError("the engine does not answer", hint=hint) from error
 
 
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Lines of a stream, each of a bounded length."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode(errors="replace").rstrip("\r")
+        if len(rest) > _MAX_LINE:
+            raise UntrustedError(f"a part of the engine's answer is larger than {_MAX_LINE} bytes")
+    if rest:
+        yield rest.decode(errors="replace")
+
+
 def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
     """Pieces from the lines of a server-sent event stream."""
     for line in lines:
@@ -93,27 +107,31 @@ def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
         data = line.removeprefix("data:").strip()
         if data == "[DONE]":
             return
-        event = json.loads(data)
-        if "error" in event:
+        event = json_document(data, what="a part of the engine's answer")
+        if isinstance(event, dict) and "error" in event:
             raise HeadfirstError(f"the engine broke off: {_message(event)}")
-        for choice in event.get("choices", []):
-            delta = choice.get("delta") or {}
-            if text := delta.get("reasoning_content"):
-                yield Piece(text, reasoning=True)
-            if text := delta.get("content"):
-                yield Piece(text, reasoning=False)
+        try:
+            deltas = [choice.get("delta") or {} for choice in event.get("choices", [])]
+            found = [(delta.get("reasoning_content"), delta.get("content")) for delta in deltas]
+        except (AttributeError, TypeError):
+            raise UntrustedError("a part of the engine's answer is not what the API defines") from None
+        for thought, said in found:
+            if thought:
+                yield Piece(str(thought), reasoning=True)
+            if said:
+                yield Piece(str(said), reasoning=False)
 
 
-def _refused(response: httpx.Response) -> HeadfirstError:
-    if response.status_code == 401:
+def _refused(status: int, body: bytes) -> HeadfirstError:
+    if status == 401:
         return HeadfirstError(
             "the engine refuses the API key", hint="Has it been redeployed with another one?"
         )
     try:
-        message = _message(response.json())
-    except ValueError:
-        message = response.text.strip()[:200]
-    return HeadfirstError(f"the engine answers {response.status_code}: {message}")
+        message = _message(json_document(body, what="the answer"))
+    except UntrustedError:
+        message = body.decode(errors="replace").strip()[:200]
+    return HeadfirstError(f"the engine answers {status}: {message}")
 
 
 def _message(body: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from headfirst.live.chat import Chat
+from headfirst.untrusted import for_terminal
 
 _HELP = "Enter sends. /new begins a new conversation, /exit or Ctrl-D ends."
 
@@ -17,7 +18,9 @@ def print_answer(chat: Chat, question: str, console: Console) -> None:
             console.print("\n")
         thinking = piece.reasoning
         style = "dim" if piece.reasoning else None
-        console.print(piece.text, end="", style=style, markup=False, highlight=False, soft_wrap=True)
+        console.print(
+            for_terminal(piece.text), end="", style=style, markup=False, highlight=False, soft_wrap=True
+        )
     console.print()
 
 

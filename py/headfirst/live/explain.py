@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headfirst.errors import NotReadyError
+from headfirst.errors import InputError, NotReadyError
 from headfirst.live.access import HostAccess
 from headfirst.live.host_troubles import NOT_READY, UNREACHABLE, Rule
 
@@ -14,6 +14,26 @@ def unreachable(access: HostAccess, said: str) -> NotReadyError:
     known = _from_rules(access, said, UNREACHABLE + NOT_READY)
     by_hand = f"Try: {access.ssh_command('true')}"
     return known or NotReadyError(f"the host does not answer on SSH: {said}", where=access.host, hint=by_hand)
+
+
+def bad_options(access: HostAccess, said: str) -> InputError:
+    """The error for options or a configuration that ssh refuses."""
+    return InputError(
+        f"ssh refuses its options: {said}",
+        where=access.host,
+        hint="Correct ansible_ssh_common_args, ansible_ssh_extra_args or ansible_ssh_args in the inventory, "
+        "or ~/.ssh/config.",
+    )
+
+
+def no_way(access: HostAccess, through: str, said: str) -> NotReadyError:
+    """The error for a jump host or a proxy command that does not lead to the host."""
+    last = (said.splitlines() or ["it printed nothing"])[-1]
+    return NotReadyError(
+        f"{access.address} cannot be reached through {through}: {last}",
+        where=access.host,
+        hint=f"Try: {access.ssh_command('true')}",
+    )
 
 
 def not_ready(access: HostAccess, said: str) -> NotReadyError | None:

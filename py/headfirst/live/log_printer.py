@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from headfirst.live.logs import LogLine
+from headfirst.untrusted import for_terminal
 
 _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta")
 
@@ -17,7 +18,7 @@ def print_logs(lines: Iterable[LogLine], console: Console, *, timestamps: bool =
     for line in lines:
         shown = Text(f"[rank {line.rank} {line.host}] ", style=_COLOURS[line.rank % len(_COLOURS)])
         if timestamps:
-            shown.append(f"{line.time} ", style="dim")
+            shown.append(f"{for_terminal(line.time)} ", style="dim")
         # The engine may colour its lines itself.
-        shown.append_text(Text.from_ansi(line.text))
+        shown.append_text(Text.from_ansi(for_terminal(line.text, colours=True)))
         console.print(shown, soft_wrap=True, highlight=False)

@@ -15,7 +15,8 @@ from docker.transport.sshconn import SSHConnection, SSHConnectionPool
 from headfirst.errors import NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
-from headfirst.live.ssh import run, ssh, transport_of
+from headfirst.live.privilege import Privileged, privileged
+from headfirst.live.ssh import run_privileged, ssh, transport_of
 
 # The SDK tells by this address that its answers come over an SSH channel.
 _BASE_URL = "http+docker://ssh"
@@ -35,11 +36,11 @@ def docker_over_ssh(access: HostAccess) -> Iterator[docker.DockerClient]:
 @contextlib.contextmanager
 def docker_client(access: HostAccess, connection: paramiko.SSHClient) -> Iterator[docker.DockerClient]:
     """As docker_over_ssh, over a connection that is open already and stays open."""
-    sudo = "sudo -n " if access.become else ""
-    version = _engine_version(access, connection, sudo)
+    version = _engine_version(access, connection)
     # A placeholder: the SDK would make an SSH connection of its own, with neither our key nor sudo.
     api = docker.APIClient(base_url="http://ssh:1", version=version, timeout=TIMEOUT_S)
-    api.mount(_BASE_URL, _Adapter(transport_of(connection), f"{sudo}docker system dial-stdio"))
+    dial = privileged(access, "docker", "system", "dial-stdio")
+    api.mount(_BASE_URL, _Adapter(transport_of(connection), dial))
     api.base_url = _BASE_URL
     client = _Client(api)
     try:
@@ -48,20 +49,24 @@ def docker_client(access: HostAccess, connection: paramiko.SSHClient) -> Iterato
         raise NotReadyError(
             "the connection to the Docker Engine broke off",
             where=access.host,
-            hint=f"Try: {access.ssh_command(*sudo.split(), 'docker', 'ps')}",
+            hint=f"Try: {access.ssh_command(*_by_hand(access), 'docker', 'ps')}",
         ) from error
     finally:
         client.close()
 
 
-def _engine_version(access: HostAccess, connection: paramiko.SSHClient, sudo: str) -> str:
+def _by_hand(access: HostAccess) -> list[str]:
+    return [access.become_command] if access.become else []
+
+
+def _engine_version(access: HostAccess, connection: paramiko.SSHClient) -> str:
     """The engine's API version; asking by command tells why, where an engine cannot be reached."""
-    answer = run(connection, f"{sudo}docker version --format '{{{{.Server.APIVersion}}}}'")
+    answer = run_privileged(access, connection, "docker", "version", "--format", "{{.Server.APIVersion}}")
     if answer.code == 0:
         return answer.out.strip()
     if (error := explain.not_ready(access, answer.err)) is not None:
         raise error
-    by_hand = access.ssh_command(*sudo.split(), "docker", "version")
+    by_hand = access.ssh_command(*_by_hand(access), "docker", "version")
     if answer.code == 127 or "command not found" in answer.err:
         raise NotReadyError("Docker is not installed", where=access.host, hint="`deploy up` installs it.")
     said = (answer.err.strip().splitlines() or ["no reason given"])[-1]
@@ -80,7 +85,7 @@ class _Client(docker.DockerClient):
 class _Connection(SSHConnection):
     """One HTTP connection: a command on the host whose stdin and stdout are the engine's socket."""
 
-    def __init__(self, transport: paramiko.Transport, command: str) -> None:
+    def __init__(self, transport: paramiko.Transport, command: Privileged) -> None:
         super().__init__(timeout=TIMEOUT_S)
         self._transport = transport
         self._command = command
@@ -88,12 +93,14 @@ class _Connection(SSHConnection):
     def connect(self) -> None:
         channel: Any = self._transport.open_session(timeout=TIMEOUT_S)
         channel.settimeout(self.timeout)
-        channel.exec_command(self._command)
+        channel.exec_command(self._command.line)
+        if self._command.first:
+            channel.sendall(self._command.first)
         self.sock = channel
 
 
 class _Pool(SSHConnectionPool):
-    def __init__(self, transport: paramiko.Transport, command: str) -> None:
+    def __init__(self, transport: paramiko.Transport, command: Privileged) -> None:
         super().__init__(timeout=TIMEOUT_S)
         self._transport = transport
         self._command = command
@@ -105,7 +112,7 @@ class _Pool(SSHConnectionPool):
 class _Adapter(BaseHTTPAdapter):
     """Hands every request of the SDK to the one pool of this host."""
 
-    def __init__(self, transport: paramiko.Transport, command: str) -> None:
+    def __init__(self, transport: paramiko.Transport, command: Privileged) -> None:
         super().__init__()
         self._pool = _Pool(transport, command)
 

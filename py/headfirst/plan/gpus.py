@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -54,10 +53,15 @@ def names() -> list[str]:
     return list(_catalogue()[0])
 
 
+def known(name: str) -> bool:
+    """Whether `find` knows the name."""
+    return _plain(name) in _catalogue()[1]
+
+
 def find(name: str, *, where: str | None = None) -> Gpu:
     """The GPU called `name`: a name or alias of the catalogue, or the driver's product name.
 
-    Raises InputError with the nearest names, at `where`.
+    Raises InputError at `where`, with the sizes of a name that lacks one.
     """
     gpus, spellings = _catalogue()
     plain = _plain(name)
@@ -65,8 +69,27 @@ def find(name: str, *, where: str | None = None) -> Gpu:
         return gpus[spellings[plain]]
     # "A100" alone says too little: there is one with 40 GB and one with 80 GB.
     sized = re.compile(re.escape(plain) + r"\d+g")
-    sizes = [known for spelling, known in spellings.items() if plain and sized.fullmatch(spelling)]
-    near = sizes or [spellings[s] for s in difflib.get_close_matches(plain, spellings, n=3, cutoff=0.5)]
-    near = list(dict.fromkeys(near))
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(gpus)}."
+    sizes = [gpu for spelling, gpu in spellings.items() if plain and sized.fullmatch(spelling)]
+    # A name that merely resembles another one is no hint: H100 NVL and H100, GB200 and B200 differ in memory.
+    hint = (
+        f"Did you mean {' or '.join(dict.fromkeys(sizes))}?"
+        if sizes
+        else f"Known: {', '.join(gpus)}. Of any other GPU the host itself reports the memory: "
+        "leave gpu= out and use `deploy plan --probe` or `deploy up`."
+    )
     raise InputError(f"Unknown GPU {name!r}.", where=where, hint=hint)
+
+
+def reported(
+    name: str, memory_bytes: int | None, capability: tuple[int, int] | None, *, where: str | None = None
+) -> Gpu:
+    """The GPU called `name` with the memory and the compute capability that its host reports; where it
+    reports one of them only or none, the rest is the catalogue's, and the name must be in it."""
+    listed = find(name, where=where) if known(name) or not (memory_bytes and capability) else None
+    if listed is None:
+        listed = Gpu(re.sub(r"^NVIDIA ", "", name), 0, (0, 0))
+    return replace(
+        listed,
+        memory_bytes=memory_bytes or listed.memory_bytes,
+        compute_capability=capability or listed.compute_capability,
+    )

@@ -46,7 +46,7 @@ class JsonReporter:
         now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
         record = {"event": event_name(type(event)), "time": now}
         record.update({name: fields[name] for name in event_fields(type(event))})
-        print(json.dumps(record, ensure_ascii=False), file=self._out, flush=True)
+        print(json.dumps(record), file=self._out, flush=True)
 
     def tick(self) -> None:
         """Nothing moves in JSON."""

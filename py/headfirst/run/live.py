@@ -15,6 +15,7 @@ from rich.text import Text
 from headfirst.run.amounts import amount, duration, speed
 from headfirst.run.board import Board, Row, State
 from headfirst.run.events import Event, FindingsReported, HostFailed, Progress, RunDone, StageDone
+from headfirst.terminal import Terminal
 
 # Lines that the live table leaves to the stage's header, the note on left-out hosts, and the prompt.
 _OTHER_LINES = 4
@@ -25,7 +26,7 @@ class LiveReporter:
     """Draws the board about ten times a second; lines about what ended scroll away above it."""
 
     def __init__(self, console: Console | None = None) -> None:
-        self._console = console or Console()
+        self._console = console or Terminal()
         self._board = Board()
         self._spinner = Spinner("dots")
         self._live = Live(console=self._console, auto_refresh=False, transient=True)

@@ -18,19 +18,28 @@ _NOISE = re.compile(r"^ControlSocket .* already exists, disabling multiplexing$"
 _TAIL_LINES = 5
 
 
+def findings(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """The findings in a result; whatever else a node has put there under this name is none."""
+    found = result.get(FINDINGS_KEY)
+    if not isinstance(found, list):
+        return []
+    return [one for one in found if isinstance(one, dict) and "severity" in one]
+
+
 def failure_message(result: dict[str, Any]) -> str:
     """Why a task failed, from its result (`runner_on_failed` or `runner_on_unreachable` of ansible-runner).
 
     Looks into loops for the first failed item, and at stderr where the message says nothing.
     """
-    if findings := result.get(FINDINGS_KEY):
-        return f"{sum(finding['severity'] == 'error' for finding in findings)} not ready"
+    if found := findings(result):
+        return f"{sum(finding['severity'] == 'error' for finding in found)} not ready"
     if "censored" in result:
         return "the task failed; its output is hidden because it may hold a secret"
     failed_item = _first_failed_item(result)
     if failed_item is not None:
         return failure_message(failed_item)
-    if errors := result.get("argument_errors"):
+    errors = result.get("argument_errors")
+    if errors and isinstance(errors, list):
         return "; ".join(str(error) for error in errors)
     message = _unwrap(str(result.get("msg", "")))
     if message.startswith(("MODULE FAILURE", "Module result deserialization failed")):

@@ -1,7 +1,8 @@
 """The wheel that nodes get: the weights tools alone, made from the installed package.
 
 It works the same in a checkout and after pip install. Equal content gives an equal file, and the version
-carries a hash of the content, so that a role sees from the version alone whether a node is up to date.
+carries a hash of the content and of the locks, so that a role sees from the version alone whether a node is
+up to date. Beside the wheel are requirements for pip: the wheel and all that it needs, each with its hashes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,10 @@ from pathlib import Path
 import headfirst
 
 NAME = "headfirst_node"
+MIN_PYTHON = "3.10"
+EXTRAS = ("huggingface", "modelscope")
+# By what is installed: the tools alone, and what each extra adds.
+LOCKS = {name: Path(__file__).parent / "node_locks" / f"{name}.lock" for name in ("base", *EXTRAS)}
 _REQUIREMENTS = (
     "numpy~=2.2",  # FP8 -> BF16
     "numba~=0.68",  # the same, as machine code without the GIL
@@ -31,16 +36,32 @@ Tag: py3-none-any
 """
 
 
+def requirements(name: str) -> list[str]:
+    """What the lock of this name pins: requirements without a marker, or those of an extra."""
+    split = [requirement.partition("; extra == ") for requirement in _REQUIREMENTS]
+    wanted = "" if name == "base" else f'"{name}"'
+    return [requirement for requirement, _, extra in split if extra == wanted]
+
+
 def build_node_wheel(folder: Path) -> Path:
-    """Write the wheel into `folder` and return its path; where it is there already nothing is written."""
-    files = _sources()
-    content = hashlib.sha256(repr((sorted(files.items()), _REQUIREMENTS)).encode()).hexdigest()[:12]
+    """Write the wheel and its requirements into `folder` and return the wheel's path.
+
+    What is there already is not written again. The requirements of the wheel `X-py3-none-any.whl` are in
+    `X.base.txt`, those of an extra in `X.huggingface.txt` and `X.modelscope.txt`.
+    """
+    files, locks = _sources(), {name: path.read_text() for name, path in LOCKS.items()}
+    content = hashlib.sha256(repr((sorted(files.items()), _REQUIREMENTS, locks)).encode()).hexdigest()[:12]
     version = f"{headfirst.__version__}+h{content}"
     wheel = folder / f"{NAME}-{version}-py3-none-any.whl"
-    if not wheel.is_file():
+    lists = {name: folder / f"{NAME}-{version}.{name}.txt" for name in locks}
+    if not all(path.is_file() for path in (wheel, *lists.values())):
         folder.mkdir(parents=True, exist_ok=True)
         part = wheel.with_suffix(".part")
         _write(part, files, version)
+        # pip takes a relative path from its working folder.
+        own = f"./{wheel.name} --hash=sha256:{hashlib.sha256(part.read_bytes()).hexdigest()}\n"
+        for name, path in lists.items():
+            path.write_text((own if name == "base" else "") + locks[name])
         part.replace(wheel)
     return wheel
 
@@ -59,9 +80,9 @@ def _write(path: Path, files: dict[str, bytes], version: str) -> None:
         "Metadata-Version: 2.1",
         "Name: headfirst-node",
         f"Version: {version}",
-        "Requires-Python: >=3.10",
+        f"Requires-Python: >={MIN_PYTHON}",
     ]
-    metadata += ["Provides-Extra: huggingface", "Provides-Extra: modelscope"]
+    metadata += [f"Provides-Extra: {extra}" for extra in EXTRAS]
     metadata += [f"Requires-Dist: {requirement}" for requirement in _REQUIREMENTS]
     everything = {
         "headfirst/__init__.py": f'"""Headfirst\'s node tools."""\n\n__version__ = "{version}"\n'.encode(),

@@ -20,6 +20,7 @@ from headfirst.run.events import (
     TaskDone,
     TaskStarted,
 )
+from headfirst.untrusted import for_terminal
 
 PROGRESS_EVERY_S = 5.0
 # A task that says nothing for this long gets a line, so that a waiting person sees what it waits for.
@@ -100,4 +101,4 @@ class PlainReporter:
         self._line(f"   {host}: {text}".replace("\n", "\n      "))
 
     def _line(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        print(for_terminal(text), file=self._out, flush=True)

@@ -32,6 +32,12 @@ def descendants(root: int) -> list[Process]:
     return found
 
 
+def start_time(pid: int) -> int | None:
+    """When the process started (clock ticks since boot), None where there is no such process."""
+    stat = _stat(pid)
+    return stat[1].started if stat else None
+
+
 def kill(processes: list[Process]) -> None:
     """SIGKILL those that still live; a process id that was given to another process is left alone."""
     for process in processes:

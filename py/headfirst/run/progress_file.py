@@ -5,7 +5,6 @@ Lines are `{"host", "what", "done", "total", "unit", "note"}`; rate and time lef
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headfirst.run.events import Progress
+from headfirst.untrusted import UntrustedError, json_document
 
 # How far back the rate looks: shorter jumps about, longer hides a stall.
 SMOOTHING_S = 10.0
@@ -65,10 +65,10 @@ class ProgressTail:
 
     def _parse(self, line: bytes, stage: str) -> Progress | None:
         try:
-            record = json.loads(line)
+            record = json_document(line, what="a line of progress", limit=1 << 16, depth=4)
             host, what = str(record["host"]), str(record["what"])
             done, total = int(record["done"]), int(record["total"])
-        except (ValueError, KeyError, TypeError):
+        except (UntrustedError, ValueError, OverflowError, KeyError, TypeError):
             self._on_bad_line(line.decode(errors="replace"))
             return None
         now = self._clock()

@@ -1,17 +1,28 @@
-"""Takes known secrets out of text and of results, as a second fence behind Ansible's no_log."""
+"""Takes known secrets out of text and of results, as a second fence behind Ansible's no_log.
+
+Passwords in URLs are masked whether they are known or not; `url_credentials` finds those of a run's settings,
+so that they are masked where they appear without their URL too.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import quote, unquote
 
 MASK = "********"
+# Scheme and user information of a URL; a password may hold a raw @, and the host starts after the last one.
+_USER_INFORMATION = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<user>[^\s/?#\"'<>`]*)@")
+# A user name without a password is a secret to these only: a token. Elsewhere (ssh) it is a name.
+_TOKEN_SCHEMES = {"http", "https"}
+# Shorter ones are masked within their URL alone: they are part of too many other words.
+_SHORTEST = 4
 
 
 class Scrubber:
-    """Replaces each of `secrets`, as it is or as JSON or YAML writes it, by asterisks; not empty ones."""
+    """Replaces each of `secrets`, as it is or as JSON, YAML or a URL writes it, by asterisks."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
         forms = {form for secret in secrets if secret for form in _forms(secret)}
@@ -21,12 +32,12 @@ class Scrubber:
 
     def text(self, text: str) -> str:
         """`text` without the secrets."""
+        if "://" in text:
+            text = _USER_INFORMATION.sub(_masked, text)
         return self._pattern.sub(MASK, text) if self._pattern else text
 
     def value(self, value: Any) -> Any:
         """A copy of a JSON-like value without the secrets, in keys too."""
-        if self._pattern is None:
-            return value
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -36,5 +47,40 @@ class Scrubber:
         return value
 
 
+def url_credentials(value: Any) -> frozenset[str]:
+    """Passwords and tokens of the URLs in a JSON-like value, as they are written and decoded."""
+    return frozenset(
+        form
+        for text in _texts(value)
+        for found in _USER_INFORMATION.finditer(text)
+        for secret in _secrets(found)
+        for form in (secret, unquote(secret))
+        if len(form) >= _SHORTEST
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(key)
+            yield from _texts(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+
+
+def _secrets(found: re.Match[str]) -> list[str]:
+    user, colon, password = found["user"].partition(":")
+    if colon:
+        return [password]
+    return [user] if found["scheme"].lower() in _TOKEN_SCHEMES else []
+
+
+def _masked(found: re.Match[str]) -> str:
+    return f"{found['scheme']}://{MASK}@" if _secrets(found) else found[0]
+
+
 def _forms(secret: str) -> tuple[str, ...]:
-    return secret, json.dumps(secret)[1:-1], secret.replace("'", "''")
+    return secret, json.dumps(secret)[1:-1], secret.replace("'", "''"), quote(secret, safe="")

@@ -16,7 +16,7 @@ from headfirst.run.events import (
     TaskDone,
     TaskStarted,
 )
-from headfirst.run.messages import FINDINGS_KEY, failure_message
+from headfirst.run.messages import failure_message, findings
 from headfirst.run.stages import PlayName, parse_play_name
 
 
@@ -87,20 +87,20 @@ class Translator:
         yield HostFailed(self.stage, data["host"], _task_name(data), message, unreachable, result)
 
     def _findings(self, host: str, result: dict[str, Any]) -> Iterator[Event]:
-        found = result.get(FINDINGS_KEY)
+        found = findings(result)
         if found:
-            findings = tuple(
+            reported = tuple(
                 Finding(
-                    id=str(item["id"]),
+                    id=str(item.get("id") or ""),
                     severity=str(item["severity"]),
                     host=str(item.get("host") or host),
-                    what=str(item["what"]),
+                    what=str(item.get("what") or ""),
                     why=str(item.get("why") or ""),
                     fix=str(item.get("fix") or ""),
                 )
                 for item in found
             )
-            yield FindingsReported(self.stage, host, findings)
+            yield FindingsReported(self.stage, host, reported)
 
 
 def _task_name(data: dict[str, Any]) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from headfirst.errors import InputError, NotReadyError
+from headfirst.untrusted import UntrustedError, json_document, line
+from headfirst.weights.manifest import check_names
 from headfirst.weights.safetensors_io import Shard, read_shard
 
 INDEX = "model.safetensors.index.json"
 CONFIG = "config.json"
+_JSON_LIMIT = 256 << 20  # bytes; an index has about 100 for each tensor
 
 
 def check_checkpoint(folder: Path) -> list[Shard]:
@@ -47,18 +49,23 @@ def read_index(folder: Path) -> dict[str, str]:
     if not path.is_file():
         return {}
     weight_map = read_json(path).get("weight_map")
+    where = str(path)
     if not isinstance(weight_map, dict):
-        raise NotReadyError("the index has no weight_map", where=str(path))
-    return {str(name): str(shard) for name, shard in weight_map.items()}
+        raise NotReadyError("the index has no weight_map", where=where)
+    if not all(isinstance(shard, str) for shard in weight_map.values()):
+        raise NotReadyError("the weight_map has a value that is no file name", where=where)
+    check_names(list(dict.fromkeys(weight_map.values())), where)
+    return {line(name, what="a tensor name", where=where): shard for name, shard in weight_map.items()}
 
 
 def read_json(path: Path) -> dict[str, object]:
     """A JSON object from `path`; NotReadyError where it is none."""
     try:
-        document = json.loads(path.read_text())
-    except ValueError as error:
+        with path.open("rb") as file:
+            document = json_document(file.read(_JSON_LIMIT + 1), what="the file", limit=_JSON_LIMIT)
+    except UntrustedError as error:
         raise NotReadyError(
-            f"not valid JSON: {error}", where=str(path), hint="Fetch this file again."
+            f"not valid JSON: {error.what}", where=str(path), hint="Fetch this file again."
         ) from error
     if not isinstance(document, dict):
         raise NotReadyError("not a JSON object", where=str(path), hint="Fetch this file again.")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headfirst.weights import manifest as manifests
 from headfirst.weights.checkpoint_check import CONFIG, INDEX, read_json
-from headfirst.weights.files import list_files, write_whole
+from headfirst.weights.files import contained, list_files, write_whole
 from headfirst.weights.manifest import MANIFEST
 from headfirst.weights.safetensors_io import read_shard
 
@@ -24,11 +24,11 @@ def copy_others(source: Path, target: Path, shards: Collection[str]) -> None:
     if INDEX in wanted:
         written[INDEX] = _index(target, shards)
     stale = set(list_files(target)) - set(wanted) - set(shards) - {MANIFEST}
-    fresh = [name for name in wanted if not _same(target / name, written.get(name), source / name)]
+    fresh = [name for name in wanted if not _same(target / name, written.get(name), contained(source, name))]
     if stale or fresh:
         manifests.discard(target)
     for name in fresh:
-        write_whole(target / name, written[name] if name in written else (source / name).read_bytes())
+        write_whole(target / name, written[name] if name in written else contained(source, name).read_bytes())
     for name in stale:
         (target / name).unlink()
 

@@ -13,7 +13,7 @@ from headfirst.weights.checkpoint_check import CONFIG, check_checkpoint
 from headfirst.weights.fetch_file import part_path, when_it_answers
 from headfirst.weights.fetch_run import FetchRun
 from headfirst.weights.fetched import Fetched
-from headfirst.weights.files import STATE_FOLDER, claim, list_files, require_space
+from headfirst.weights.files import STATE_FOLDER, claim, list_files, refuse_links, require_space
 from headfirst.weights.hash_cache import FileRecord
 from headfirst.weights.hashing import FileHash
 from headfirst.weights.manifest import MANIFEST, Manifest
@@ -96,6 +96,8 @@ class Fetching:
         if not self.in_place:
             claim(self._target)
             _remove_others(self.listing, self._target)
+        else:
+            refuse_links(self._target / STATE_FOLDER)
         run = FetchRun(
             self._source,
             self.listing,

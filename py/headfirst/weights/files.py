@@ -26,10 +26,39 @@ def list_files(folder: Path) -> list[str]:
     return sorted(found)
 
 
+def contained(folder: Path, name: str) -> Path:
+    """folder/name, to be read; NotReadyError where symbolic links lead out of `folder`.
+
+    A hub's cache keeps the files of its snapshots in a folder `blobs`: links to there are followed.
+    """
+    path = folder / name
+    real, base = (Path(os.path.realpath(place)) for place in (path, folder))
+    homes = [base, base.parents[1] / "blobs"] if base.parent.name == "snapshots" else [base]
+    if not any(real.is_relative_to(home) for home in homes):
+        raise NotReadyError(
+            f"{name} is a symbolic link that leads out of the model folder, to {real}",
+            where=str(folder),
+            hint="Replace the link by the file it leads to.",
+        )
+    return path
+
+
+def refuse_links(folder: Path) -> None:
+    """NotReadyError where anything below `folder` is a symbolic link: what is written would go elsewhere."""
+    for root, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            if (path := Path(root) / name).is_symlink():
+                raise NotReadyError(
+                    "a folder that headfirst writes holds a symbolic link",
+                    where=str(path),
+                    hint="Remove the link, then run again: what is missing is fetched.",
+                )
+
+
 def claim(folder: Path) -> None:
     """Make `folder` ours, or refuse: what is no part of the checkpoint is later removed from it.
 
-    Raises InputError where it holds somebody's files.
+    Raises InputError where it holds somebody's files, NotReadyError where it holds symbolic links.
     """
     if folder.is_dir() and any(folder.iterdir()) and not (folder / STATE_FOLDER).is_dir():
         raise InputError(
@@ -37,6 +66,7 @@ def claim(folder: Path) -> None:
             where=str(folder),
             hint="Name another folder, remove this one, or use it in place with model_source=path.",
         )
+    refuse_links(folder)
     (folder / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
 
@@ -44,7 +74,8 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write `data` so that `path` is either the old file or all of the new one, also after a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
-    with part.open("wb") as file:
+    part.unlink(missing_ok=True)  # it may be a link
+    with part.open("xb") as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

@@ -11,6 +11,7 @@ from headfirst.weights.checkpoint_check import read_json
 from headfirst.weights.convert_shard import Converted
 from headfirst.weights.files import STATE_FOLDER, write_whole
 from headfirst.weights.hash_cache import FileRecord, HashCache
+from headfirst.weights.manifest import check_names
 from headfirst.weights.recipe import ShardRecipe
 from headfirst.weights.samples import save_samples
 
@@ -42,9 +43,10 @@ class Finished:
 
     def inputs(self) -> Mapping[str, frozenset[str]]:
         """Names of the inputs of each shard that was ever finished."""
-        return {
-            shard: frozenset(_mapping(_mapping(entry).get("inputs"))) for shard, entry in self._shards.items()
-        }
+        where = str(self._file)
+        inputs = {shard: _mapping(_mapping(entry).get("inputs")) for shard, entry in self._shards.items()}
+        check_names(inputs, where)
+        return {shard: frozenset(check_names(names, where)) for shard, names in inputs.items()}
 
     def holds(self, shard: str, inputs: Mapping[str, str], block: tuple[int, int]) -> bool:
         """Whether `shard` is there, unchanged since it was made from these inputs (those dropped count)."""

@@ -7,7 +7,9 @@ import threading
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
-from headfirst.weights.files import STATE_FOLDER, write_whole
+from headfirst.errors import NotReadyError
+from headfirst.untrusted import UntrustedError, json_document, json_object
+from headfirst.weights.files import STATE_FOLDER, contained, write_whole
 
 
 @dataclass(frozen=True)
@@ -29,15 +31,16 @@ class HashCache:
         self._known: dict[str, list[object]] = {}
         if self._file.is_file():
             try:
-                self._known = json.loads(self._file.read_text())
-            except ValueError:  # only a cache: without it everything is hashed again
+                document = json_document(self._file.read_bytes(), what="the cache of hashes")
+                self._known = json_object(document, what="the cache of hashes")
+            except UntrustedError:  # only a cache: without it everything is hashed again
                 self._known = {}
 
     def get(self, name: str) -> FileRecord | None:
         """The record of `name`, or None where the file is gone or differs from what was hashed."""
         match self._known.get(name):
-            case [*identity, int(size), str(xxh3), str() | None as sha256] if identity == self._identity(
-                name
+            case [*identity, int(size), str(xxh3), str() | None as sha256] if (
+                identity and identity == self._identity(name)
             ):
                 return FileRecord(size, xxh3, sha256)
         return None
@@ -50,8 +53,9 @@ class HashCache:
         return record
 
     def _identity(self, name: str) -> list[int]:
+        """Empty where the file is gone, or is a link to a file of somebody else."""
         try:
-            stat = (self._folder / name).stat()
-        except FileNotFoundError:
+            stat = contained(self._folder, name).stat()
+        except (FileNotFoundError, NotReadyError):
             return []
         return [stat.st_mtime_ns, stat.st_ino, stat.st_size]

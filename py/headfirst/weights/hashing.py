@@ -41,6 +41,18 @@ class FileHash:
         """What a manifest keeps of it."""
         return FileRecord(self.size, self.xxh3, self.sha256)
 
+    @property
+    def is_consistent(self) -> bool:
+        """Whether the layer has one hash for each piece of `size` bytes, and gives the root."""
+        pieces = -(-self.size // PIECE)
+        if pieces <= 1:
+            return not self.layer and len(self.root) == (len(_NO_HASH) if self.size else 0)
+        step = len(_NO_HASH)
+        if len(self.layer) != pieces * step:
+            return False
+        hashes = [self.layer[start : start + step] for start in range(0, len(self.layer), step)]
+        return _reduce(hashes, _reduce([_NO_HASH] * _LEAVES, _NO_HASH)) == self.root
+
 
 class Hasher:
     """Hashes a stream that comes in chunks of any size. Not safe to use from several threads at once."""

@@ -13,7 +13,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url
+from huggingface_hub import HfApi, constants, get_hf_file_metadata, hf_hub_url, set_client_factory
 from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
@@ -23,11 +23,14 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import build_hf_headers  # type: ignore[attr-defined]  # exported at run time
+from huggingface_hub.utils._http import default_client_factory
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from headfirst.errors import InputError
+from headfirst.untrusted import hex_digest
+from headfirst.weights.hub_answers import bound_httpx
 from headfirst.weights.partial_file import PartialFile, StoppedError, WrongBytesError
-from headfirst.weights.source import Listing, RemoteFile, client_failed, wanted
+from headfirst.weights.source import Listing, RemoteFile, checked_listing, client_failed
 
 if TYPE_CHECKING:
     from headfirst.weights.xet import XetStore
@@ -46,18 +49,19 @@ class HuggingFaceSource:
         self._revision = revision
         self._xet = _xet_store()
         disable_progress_bars()
+        set_client_factory(lambda: bound_httpx(default_client_factory()))
         constants.DOWNLOAD_CHUNK_SIZE = _CHUNK
 
     def list(self) -> Listing:
         """The files of the commit that the revision names now."""
         with self._errors():
             info = HfApi().model_info(self._model, revision=self._revision or None, files_metadata=True)
-        files = [
-            RemoteFile(item.rfilename, item.size or 0, item.lfs.sha256 if item.lfs else None)
-            for item in info.siblings or []
-            if wanted(item.rfilename)
+        entries = [
+            (item.rfilename, item.size, item.lfs.sha256 if item.lfs else None) for item in info.siblings or []
         ]
-        return Listing(str(info.sha), files)
+        where = self._where
+        commit = hex_digest(info.sha, what="the commit", where=where, digits=40)
+        return checked_listing(commit, entries, where)
 
     def place(self, file: RemoteFile, target: Path) -> bool:
         """A hub's files are always pulled."""
@@ -94,9 +98,13 @@ class HuggingFaceSource:
             return False
         return True
 
+    @property
+    def _where(self) -> str:
+        return f"{self._model} on Hugging Face"
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        where = f"{self._model} on Hugging Face"
+        where = self._where
         try:
             yield
         except StoppedError:

@@ -8,20 +8,33 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from os import cpu_count
-from pathlib import Path, PurePosixPath
+from pathlib import Path
+from typing import Any
 
 from headfirst.errors import NotReadyError
-from headfirst.weights.files import write_whole
+from headfirst.untrusted import (
+    UntrustedError,
+    file_listing,
+    hex_digest,
+    integer,
+    json_document,
+    json_object,
+    line,
+    shown,
+)
+from headfirst.weights.files import contained, write_whole
 from headfirst.weights.hash_cache import FileRecord, HashCache
 from headfirst.weights.hashing import fingerprint
 from headfirst.weights.progress import Progress
 
 MANIFEST = "headfirst-manifest.json"
 HASH_THREADS = min(8, cpu_count() or 1)
+_DEPTH = 3
+_ORIGIN_LIMIT = 32
 
 
 @dataclass(frozen=True)
@@ -51,24 +64,47 @@ class Manifest:
 def parse(data: bytes, where: str) -> Manifest:
     """Read a manifest; NotReadyError where it is none, or names a path outside its folder."""
     try:
-        document = json.loads(data)
-        files = {
-            name: FileRecord(int(entry["size"]), str(entry["xxh3"]), entry["sha256"])
-            for name, entry in document["files"].items()
-        }
-        origin = {str(key): str(value) for key, value in document["origin"].items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotReadyError("this is not a manifest of a checkpoint", where=where) from error
-    for name in files:
-        check_name(name, where)
-    return Manifest(files, origin)
+        document = json_object(json_document(data, what="the manifest", depth=_DEPTH), what="the manifest")
+        entries = json_object(document.get("files"), what="the list of files")
+        names = check_names(entries)
+        return Manifest(
+            {name: parse_record(entries[name]) for name in names}, parse_origin(document.get("origin"))
+        )
+    except UntrustedError as error:
+        raise NotReadyError(
+            f"this is not a manifest of a checkpoint: {error.what}",
+            where=where,
+            hint="Remove that file, then run again: it is written again.",
+        ) from error
 
 
-def check_name(name: str, where: str) -> None:
-    """NotReadyError where `name` is no relative path that stays inside its folder, or is hidden."""
-    path = PurePosixPath(name)
-    if path.is_absolute() or not path.parts or any(part.startswith(".") for part in path.parts):
-        raise NotReadyError(f"a file outside its folder is named: {name}", where=where)
+def parse_record(entry: Any) -> FileRecord:
+    """One file's size and hashes, from JSON; UntrustedError where they are none."""
+    fields = json_object(entry, what="the record of a file")
+    sha256 = fields.get("sha256")
+    return FileRecord(
+        integer(fields.get("size"), what="the size of a file"),
+        hex_digest(fields.get("xxh3"), what="the xxh3 of a file", digits=32),
+        None if sha256 is None else hex_digest(sha256, what="the sha256 of a file", digits=64),
+    )
+
+
+def parse_origin(document: Any) -> dict[str, str]:
+    """What a folder was made from, from JSON; UntrustedError where it is no short text by short name."""
+    fields = json_object(document, what="the origin", limit=_ORIGIN_LIMIT)
+    return {
+        line(key, what="a name of the origin"): line(value, what="a value of the origin", limit=4096)
+        for key, value in fields.items()
+    }
+
+
+def check_names(names: Iterable[Any], where: str | None = None) -> list[str]:
+    """Names of a checkpoint's files; UntrustedError where one leads out of it, clashes or is hidden."""
+    found = file_listing(names, where=where)
+    for name in found:
+        if any(part.startswith(".") for part in name.split("/")):
+            raise UntrustedError(f"the file list names a hidden file: {shown(name)}", where=where)
+    return found
 
 
 def load(folder: Path) -> Manifest | None:
@@ -98,7 +134,7 @@ def build(
         if known:
             seen(known.size)
             return known
-        return cache.put(name, fingerprint(folder / name, seen))
+        return cache.put(name, fingerprint(contained(folder, name), seen))
 
     def seen(count: int) -> None:
         if progress:

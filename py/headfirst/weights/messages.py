@@ -4,14 +4,32 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from headfirst.untrusted import (
+    UntrustedError,
+    for_terminal,
+    hex_digest,
+    integer,
+    json_document,
+    json_object,
+    shown,
+)
 from headfirst.weights.board import Board, Member, Overview, mask, unmask
 from headfirst.weights.hashing import FileHash
+from headfirst.weights.manifest import check_names, parse_origin, parse_record
+from headfirst.weights.source import LARGEST_FILE
 
+LONGEST = 64 << 20
+"""Bytes of a message."""
 _FILES_AT_ONCE = 8  # a proof of a shard of 4 GB has half a megabyte
+_DEPTH = 4
+_MASK = re.compile(r"[0-9a-f]{1,25000}")
+_INDEX_DIGITS = 5
+_LONGEST_ERROR = 4096  # characters
 
 
 @dataclass(frozen=True)
@@ -96,17 +114,21 @@ def _dump(message: Message, order: list[str]) -> bytes:
 
 
 def parse(data: bytes, board: Board) -> Message:
-    """Read what a neighbour said; ValueError, KeyError or TypeError where it makes no sense."""
-    document = json.loads(data)
-    overview = _overview(document["overview"])
-    epoch = int(document["epoch"])
+    """Read what a neighbour sent; UntrustedError where any of it is malformed."""
+    document = json_object(
+        json_document(data, what="the message", limit=LONGEST, depth=_DEPTH), what="the message"
+    )
+    overview = _overview(document.get("overview"))
+    epoch = integer(document.get("epoch"), what="the epoch")
     mine = overview or board.overview
     order = mine.names if mine and mine.epoch == epoch else []
+    members = json_object(document.get("members"), what="the members", limit=len(board.members))
+    files = json_object(document.get("files"), what="the files", limit=_FILES_AT_ONCE)
     return Message(
         epoch,
-        unmask(document["known"], order),
-        {int(index): _member(entry, order) for index, entry in document["members"].items()},
-        {str(name): _proof(entry) for name, entry in document["files"].items()},
+        _names(document.get("known"), order),
+        {_index(key, len(board.members)): _member(entry, order) for key, entry in members.items()},
+        {name: _proof(files[name]) for name in check_names(files)},
         overview,
     )
 
@@ -114,22 +136,64 @@ def parse(data: bytes, board: Board) -> Message:
 def _overview(document: Any) -> Overview | None:
     if document is None:
         return None
-    made_from = {str(key): str(value) for key, value in document["made_from"].items()}
-    sizes = {str(name): int(size) for name, size in document["sizes"].items()}
-    known = {str(name): str(xxh3) for name, xxh3 in document["known"].items()}
-    return Overview(int(document["epoch"]), made_from, sizes, known)
-
-
-def _member(entry: dict[str, Any], order: list[str]) -> Member:
-    return Member(**{**entry, "have": unmask(entry["have"], order), "wants": unmask(entry["wants"], order)})
-
-
-def _proof(entry: dict[str, Any]) -> FileHash:
-    sha256 = entry["sha256"]
-    return FileHash(
-        int(entry["size"]),
-        str(entry["xxh3"]),
-        None if sha256 is None else str(sha256),
-        bytes.fromhex(entry["root"]),
-        base64.b64decode(entry["layer"]),
+    fields = json_object(document, what="the overview")
+    sizes = json_object(fields.get("sizes"), what="the sizes")
+    names = check_names(sizes)
+    known = json_object(fields.get("known"), what="the known files")
+    if not known.keys() <= sizes.keys():
+        raise UntrustedError("the known files are not all among the files")
+    return Overview(
+        integer(fields.get("epoch"), what="the epoch"),
+        parse_origin(fields.get("made_from")),
+        {name: integer(sizes[name], what="a size", high=LARGEST_FILE) for name in names},
+        {name: hex_digest(xxh3, what="an xxh3", digits=32) for name, xxh3 in known.items()},
     )
+
+
+def _index(key: str, count: int) -> int:
+    if not key.isdecimal() or len(key) > _INDEX_DIGITS:
+        raise UntrustedError(f"a member's number is none: {shown(key)}")
+    return integer(int(key), what="a member's number", high=count - 1)
+
+
+def _member(entry: Any, order: list[str]) -> Member:
+    fields = json_object(entry, what="a member")
+    flags = {name: fields.get(name) for name in ("ready", "done")}
+    error = fields.get("error")
+    if not all(isinstance(flag, bool) for flag in flags.values()) or not isinstance(error, str):
+        raise UntrustedError("a member's ready or done is no boolean, or its error no text")
+    return Member(
+        beat=integer(fields.get("beat"), what="a member's beat"),
+        have=_names(fields.get("have"), order),
+        wants=_names(fields.get("wants"), order),
+        received=integer(fields.get("received"), what="a member's received bytes"),
+        converted=integer(fields.get("converted"), what="a member's converted bytes"),
+        error=for_terminal(error)[:_LONGEST_ERROR],
+        **flags,  # type: ignore[arg-type]
+    )
+
+
+def _names(bits: Any, order: list[str]) -> frozenset[str]:
+    if not isinstance(bits, str) or not _MASK.fullmatch(bits):
+        raise UntrustedError("a set of files is no bit mask in hexadecimal digits")
+    return unmask(bits, order)
+
+
+def _proof(entry: Any) -> FileHash:
+    record = parse_record(entry)
+    root, layer = entry.get("root"), entry.get("layer")
+    if not isinstance(root, str) or not isinstance(layer, str):
+        raise UntrustedError("a file's root or layer is no text")
+    try:
+        proof = FileHash(
+            record.size,
+            record.xxh3,
+            record.sha256,
+            bytes.fromhex(root),
+            base64.b64decode(layer, validate=True),
+        )
+    except ValueError:
+        raise UntrustedError("a file's root or layer is not encoded as it should be") from None
+    if not proof.is_consistent:
+        raise UntrustedError("a file's root, layer and size do not belong together")
+    return proof

@@ -17,8 +17,9 @@ from modelscope_hub.errors import APIError
 
 from headfirst.errors import InputError
 from headfirst.weights.files import CHUNK
+from headfirst.weights.hub_answers import bound_requests
 from headfirst.weights.partial_file import PartialFile, StoppedError
-from headfirst.weights.source import Listing, RemoteFile, client_failed, wanted
+from headfirst.weights.source import Listing, RemoteFile, checked_listing, client_failed
 
 
 class ModelScopeSource:
@@ -28,16 +29,14 @@ class ModelScopeSource:
         self._model = model
         self._revision = revision or "master"
         self._api = HubApi()
+        bound_requests(self._api.legacy)
 
     def list(self) -> Listing:
         """The files of the revision. The hub names no commit, but each file's sha256, which pins as well."""
         with self._errors():
             entries = self._api.list_repo_files(self._model, "model", revision=self._revision)
-        files = [
-            RemoteFile(entry.path, entry.size, entry.sha256 or None)
-            for entry in entries
-            if not entry.is_dir and wanted(entry.path)
-        ]
+        found = [(entry.path, entry.size, entry.sha256 or None) for entry in entries if not entry.is_dir]
+        files = checked_listing("", found, self._where).files
         told = sorted((file.name, file.size, file.sha256) for file in files)
         return Listing(hashlib.sha256(repr(told).encode()).hexdigest(), files)
 
@@ -68,9 +67,13 @@ class ModelScopeSource:
                 for chunk in response.iter_content(CHUNK):
                     part.write(chunk)
 
+    @property
+    def _where(self) -> str:
+        return f"{self._model} on ModelScope"
+
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        where = f"{self._model} on ModelScope"
+        where = self._where
         try:
             yield
         except StoppedError:

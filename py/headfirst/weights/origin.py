@@ -12,6 +12,7 @@ from typing import Protocol
 from headfirst.errors import NotReadyError
 from headfirst.weights import manifest as manifests
 from headfirst.weights.board import Board, Overview
+from headfirst.weights.files import contained
 from headfirst.weights.hashing import hash_file
 from headfirst.weights.manifest import HASH_THREADS
 from headfirst.weights.store import Store
@@ -50,7 +51,7 @@ class FolderOrigin:
         def prove(name: str) -> None:
             if stopped.is_set():
                 return
-            proof = store.proofs.get(name) or hash_file(store.folder / name)
+            proof = store.proofs.get(name) or hash_file(contained(store.folder, name))
             if proof.xxh3 != known[name]:
                 raise NotReadyError(
                     "this file is not what the manifest says", where=str(store.folder / name),

@@ -9,14 +9,16 @@ from pathlib import Path
 
 from headfirst.errors import NotReadyError
 from headfirst.weights.checkpoint_check import check_checkpoint
-from headfirst.weights.files import CHUNK, list_files, publish
-from headfirst.weights.manifest import MANIFEST
+from headfirst.weights.files import CHUNK, contained, list_files, publish
 from headfirst.weights.partial_file import PartialFile
-from headfirst.weights.source import Listing, RemoteFile, wanted
+from headfirst.weights.source import Listing, RemoteFile, checked_listing, wanted
 
 
 class PathSource:
-    """One folder. Shards are hard-linked where they lie on the same file system, and copied otherwise."""
+    """One folder. Shards are hard-linked where they lie on the same file system, and copied otherwise.
+
+    Links to files of the folder itself, or of the hub's cache that it is in, are followed; others refused.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -26,12 +28,12 @@ class PathSource:
 
         `pinned` changes when a name, a size or a modification time does.
         """
+        stats = {name: self._stat(name) for name in list_files(self._folder) if wanted(name)}
         check_checkpoint(self._folder)
-        names = [name for name in list_files(self._folder) if wanted(name) and name != MANIFEST]
-        stats = {name: (self._folder / name).stat() for name in names}
         seen = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()]
-        files = [RemoteFile(name, stat.st_size, None) for name, stat in stats.items()]
-        return Listing(hashlib.sha256(repr(seen).encode()).hexdigest(), files)
+        pinned = hashlib.sha256(repr(seen).encode()).hexdigest()
+        entries = [(name, stat.st_size, None) for name, stat in stats.items()]
+        return checked_listing(pinned, entries, str(self._folder))
 
     def links_into(self, target: Path) -> bool:
         """Whether the shards can be hard-linked into `target` (it need not exist yet), taking no space."""
@@ -66,6 +68,13 @@ class PathSource:
         if not _same(stat, path.stat()):
             raise NotReadyError("it was changed while it was read", where=str(path), hint="Run again.")
         os.utime(part.path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+
+    def _stat(self, name: str) -> os.stat_result:
+        """NotReadyError where the file is a link that leads out of the folder, or is no regular file."""
+        found = contained(self._folder, name)
+        if not found.is_file():
+            raise NotReadyError("this is no regular file, or a link to nothing", where=str(found))
+        return found.stat()
 
 
 def _same(original: os.stat_result, copy: os.stat_result) -> bool:

@@ -14,6 +14,7 @@ from math import prod
 from pathlib import Path
 
 from headfirst.errors import NotReadyError
+from headfirst.untrusted import UntrustedError, integer, json_document, json_object, line, shown
 
 # In the order of the safetensors library's own enumeration: it lays tensors out by this rank, largest first.
 DTYPE_BITS = {
@@ -22,7 +23,11 @@ DTYPE_BITS = {
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
 _RANK = {name: rank for rank, name in enumerate(DTYPE_BITS)}
-_LENGTH_BYTES = 8
+LENGTH_BYTES = 8
+HEADER_LIMIT = 100_000_000  # the format's own
+_HEADER_DEPTH = 3  # the header, a tensor, its shape
+_DIMENSIONS = 32
+_MOST_VALUES = 2**63
 _REFETCH = "Remove that file and run again: it is fetched anew."
 
 
@@ -49,45 +54,82 @@ class Shard:
 def read_shard(path: Path) -> Shard:
     """Read and check the header of `path`.
 
-    Raises NotReadyError, naming the file, expected and actual bytes, where it is truncated or no shard.
+    Raises NotReadyError, naming the file, where it is truncated or breaks the format in any way.
     """
-    size = path.stat().st_size
     with path.open("rb") as file:
-        length_field = file.read(_LENGTH_BYTES)
-        if len(length_field) < _LENGTH_BYTES:
-            raise _truncated(path, _LENGTH_BYTES, size)
+        size = os.fstat(file.fileno()).st_size
+        length_field = file.read(LENGTH_BYTES)
+        if len(length_field) < LENGTH_BYTES:
+            raise _truncated(path, LENGTH_BYTES, size)
         length = int.from_bytes(length_field, "little")
-        data_start = _LENGTH_BYTES + length
+        if length > HEADER_LIMIT:
+            raise _malformed(path, f"its header has {length} bytes, and the format allows {HEADER_LIMIT}")
+        data_start = LENGTH_BYTES + length
         if data_start > size:
             raise _truncated(path, data_start, size)
         raw = file.read(length)
     try:
-        header = json.loads(raw)
-        header.pop("__metadata__", None)
-        tensors = {
-            name: Tensor(
-                name,
-                entry["dtype"],
-                tuple(entry["shape"]),
-                data_start + entry["data_offsets"][0],
-                data_start + entry["data_offsets"][1],
-            )
-            for name, entry in header.items()
-        }
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise NotReadyError("this is not a safetensors file: its header cannot be read", where=str(path),
-                            hint=_REFETCH) from error  # fmt: skip
-    expected = max((tensor.end for tensor in tensors.values()), default=data_start)
-    if expected != size:
-        raise _truncated(path, expected, size)
-    for tensor in tensors.values():
-        bits = DTYPE_BITS.get(tensor.dtype)
-        if bits is not None and (tensor.end - tensor.start) * 8 != prod(tensor.shape) * bits:
-            raise NotReadyError(
-                f"tensor {tensor.name} has {tensor.end - tensor.start} bytes, which its shape "
-                f"{list(tensor.shape)} and type {tensor.dtype} do not give", where=str(path), hint=_REFETCH,
-            )  # fmt: skip
-    return Shard(path, size, tensors)
+        tensors = read_header(raw, data_start)
+    except UntrustedError as error:
+        raise _malformed(path, error.what) from None
+    end = max((tensor.end for tensor in tensors), default=data_start)
+    if end != size:
+        raise _truncated(path, end, size)
+    return Shard(path, size, {tensor.name: tensor for tensor in tensors})
+
+
+def read_header(raw: bytes, data_start: int) -> list[Tensor]:
+    """The tensors that the header `raw` describes; UntrustedError where it breaks the format in any way."""
+    if not raw.startswith(b"{"):
+        raise UntrustedError("its header does not start with {")
+    try:
+        text = raw.decode()
+    except UnicodeDecodeError:
+        raise UntrustedError("its header is not UTF-8") from None
+    parsed = json_document(text, what="its header", limit=HEADER_LIMIT, depth=_HEADER_DEPTH)
+    document = json_object(parsed, what="its header")
+    metadata = document.pop("__metadata__", None)  # the format's own reader takes null for none, too
+    if metadata is not None and not all(
+        isinstance(value, str) for value in json_object(metadata, what="__metadata__").values()
+    ):
+        raise UntrustedError("__metadata__ has a value that is not text")
+    tensors = [_tensor(name, entry, data_start) for name, entry in document.items()]
+    _refuse_gaps(tensors, data_start)
+    return tensors
+
+
+def _tensor(name: str, entry: object, data_start: int) -> Tensor:
+    what = f"tensor {line(name, what='a tensor name')}"
+    fields = json_object(entry, what=what)
+    if fields.keys() != {"dtype", "shape", "data_offsets"}:
+        raise UntrustedError(f"{what} has other fields than dtype, shape and data_offsets")
+    dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in DTYPE_BITS:
+        raise UntrustedError(f"{what} is of the unknown type {shown(repr(dtype))}")
+    if not isinstance(shape, list) or not isinstance(offsets, list) or len(offsets) != 2:
+        raise UntrustedError(f"{what} has no list as shape, or no two data_offsets")
+    sizes = tuple(integer(size, what=f"a dimension of {what}") for size in shape[: _DIMENSIONS + 1])
+    if len(sizes) > _DIMENSIONS or prod(size or 1 for size in sizes) > _MOST_VALUES:
+        raise UntrustedError(f"{what} has a shape that is too large: {shown(str(shape[:_DIMENSIONS]))}")
+    start, end = (integer(offset, what=f"an offset of {what}") for offset in offsets)
+    if start > end:
+        raise UntrustedError(f"{what} ends before it starts: {start} to {end}")
+    if (end - start) * 8 != prod(sizes) * DTYPE_BITS[dtype]:
+        raise UntrustedError(
+            f"{what} has {end - start} bytes, which its shape {shown(str(shape))} and type {dtype} "
+            "do not give"
+        )
+    return Tensor(name, dtype, sizes, data_start + start, data_start + end)
+
+
+def _refuse_gaps(tensors: Iterable[Tensor], data_start: int) -> None:
+    """UntrustedError where tensors overlap or leave a hole."""
+    end = data_start
+    for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.end)):
+        if tensor.start != end:
+            word = "overlaps the one before it" if tensor.start < end else "leaves a hole before it"
+            raise UntrustedError(f"tensor {shown(tensor.name)} {word}")
+        end = tensor.end
 
 
 def read_bytes(shard: Shard, tensor: Tensor) -> bytes:
@@ -113,12 +155,16 @@ def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> tuple[bytes, 
         offset = end
     raw = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     raw += b" " * (-len(raw) % 8)
-    data_start = _LENGTH_BYTES + len(raw)
+    data_start = LENGTH_BYTES + len(raw)
     placed = [
         Tensor(name, dtype, shape, data_start + start, data_start + end)
         for (name, dtype, shape), (start, end) in zip(ordered, spans, strict=True)
     ]
-    return len(raw).to_bytes(_LENGTH_BYTES, "little") + raw, placed, data_start + offset
+    return len(raw).to_bytes(LENGTH_BYTES, "little") + raw, placed, data_start + offset
+
+
+def _malformed(path: Path, why: str) -> NotReadyError:
+    return NotReadyError(f"{path.name} is not a safetensors file: {why}", where=str(path), hint=_REFETCH)
 
 
 def _truncated(path: Path, expected: int, actual: int) -> NotReadyError:

@@ -8,15 +8,18 @@ from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import xxhash
 
 from headfirst.errors import NotReadyError
+from headfirst.untrusted import UntrustedError, integer, json_document, line
 from headfirst.weights.files import STATE_FOLDER, write_whole
 from headfirst.weights.recipe import Scaled, ShardRecipe
 
 PER_SHARD = 2
 _FOLDER = "samples"
+_DEPTH = 3
 
 
 @dataclass(frozen=True)
@@ -88,13 +91,28 @@ def load_samples(folder: Path) -> list[SavedSamples]:
 
 def _load(path: Path) -> SavedSamples:
     try:
-        document = json.loads(path.read_text())
-        samples = [Sample(**entry | {"codes": b64decode(entry["codes"])}) for entry in document["samples"]]
-        rows, columns = document["block"]
+        document = json_document(path.read_bytes(), what="the file", depth=_DEPTH)
+        samples = [_sample(entry) for entry in document["samples"]]
+        rows, columns = (integer(size, what="a block's size", low=1) for size in document["block"])
         inputs = [(Path(name), str(state)) for name, state in document["inputs"].items()]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise NotReadyError("the samples of a converted shard cannot be read", where=str(path)) from error
+    except (UntrustedError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise NotReadyError(
+            "the samples of a converted shard cannot be read",
+            where=str(path),
+            hint="Remove that file and the shard, then run again: it is converted again.",
+        ) from error
     return SavedSamples(path.name.removesuffix(".json"), (rows, columns), inputs, samples)
+
+
+def _sample(entry: dict[str, Any]) -> Sample:
+    place = {
+        name: integer(entry[name], what=name, high=1 << 40) for name in ("row", "column", "rows", "columns")
+    }
+    codes = b64decode(entry["codes"], validate=True)
+    if len(codes) != place["rows"] * place["columns"]:
+        raise UntrustedError("a sample has not as many codes as its rows and columns give")
+    scale = integer(entry["scale_bits"], what="a scale", high=2**32 - 1)
+    return Sample(line(entry["tensor"], what="a tensor name"), **place, codes=codes, scale_bits=scale)
 
 
 def file_state(path: Path) -> str:

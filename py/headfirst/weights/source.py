@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.untrusted import file_listing, for_terminal, hex_digest, integer, line, shown
+from headfirst.weights.manifest import MANIFEST
 from headfirst.weights.partial_file import PartialFile
 
 # Hidden files, and other formats of the same weights: these double the bytes and no engine here reads them.
 _IGNORED = (
     ".*", "*.bin", "*.pt", "*.pth", "*.ckpt", "*.gguf", "*.h5", "*.msgpack", "*.onnx", "*.ot", "*.tflite",
-    "consolidated*.safetensors",
+    "consolidated*.safetensors", MANIFEST,
 )  # fmt: skip
 
 # Answers to a request that may be right the next time: timeout, range beyond the end, too early, too many.
 _LATER = (408, 416, 425, 429)
+
+_LONGEST_REASON = 500  # characters of a client's message
+
+LARGEST_FILE = 1 << 50
+"""Bytes; more is no file of a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,25 @@ class Listing:
 
     pinned: str
     files: Sequence[RemoteFile]
+
+
+def checked_listing(pinned: Any, entries: Iterable[tuple[Any, Any, Any]], where: str) -> Listing:
+    """The listing of `entries` (name, size, sha256 or None) as `where` sent them, reduced to what is wanted.
+
+    UntrustedError where one of them, wanted or not, has a name that leads out of the folder or clashes with
+    another one, or has a size or a sha256 that is none.
+    """
+    entries = list(entries)
+    names = file_listing((name for name, _, _ in entries), where=where)
+    files = []
+    for name, (_, size, sha256) in zip(names, entries, strict=True):
+        quoted = shown(name)
+        count = integer(size, what=f"the size of {quoted}", where=where, high=LARGEST_FILE)
+        if sha256 is not None:
+            hex_digest(sha256, what=f"the sha256 of {quoted}", where=where, digits=64)
+        if wanted(name):
+            files.append(RemoteFile(name, count, sha256))
+    return Listing(line(pinned, what="the commit", where=where, limit=128), files)
 
 
 class Source(Protocol):
@@ -72,7 +99,7 @@ def client_failed(error: Exception, where: str) -> HeadfirstError:
     """What a hub's client raised, as an error for people. Clients word it on the first line."""
     if isinstance(error, HeadfirstError):
         return error
-    first = (str(error).strip() or type(error).__name__).splitlines()[0]
+    first = for_terminal((str(error).strip() or type(error).__name__).splitlines()[0])[:_LONGEST_REASON]
     without_signatures = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", first)
     what = f"the hub cannot be used now: {without_signatures}"
     hint = "Check that the head reaches the hub (or its mirror), then run again: it continues."
@@ -85,13 +112,14 @@ def client_failed(error: Exception, where: str) -> HeadfirstError:
 
 
 def _retry_after(error: Exception) -> float | None:
-    """Seconds that the answer behind `error` asks to wait; None where it says none, or says a date."""
+    """Seconds that the answer behind `error` asks to wait; None where it gives no number of seconds."""
     headers: Mapping[str, str] = getattr(_response(error), "headers", None) or {}
     told = getattr(error, "retry_after", None) or headers.get("Retry-After", "")
     try:
-        return float(told)
-    except ValueError:
+        seconds = float(told)
+    except (TypeError, ValueError):
         return None
+    return seconds if math.isfinite(seconds) and seconds >= 0 else None
 
 
 def _response(error: Exception) -> object:

@@ -26,7 +26,8 @@ class Store:
         """Whether `name` is there, whole, as `proof` says. An empty file is made here and now."""
         if proof.size == 0 and not (self.folder / name).is_file():
             (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (self.folder / name).touch()
+            (self.folder / name).unlink(missing_ok=True)
+            (self.folder / name).touch(exist_ok=False)
             self.proofs.put(name, proof)
         return self.proofs.matches(name, proof)
 

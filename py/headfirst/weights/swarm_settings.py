@@ -22,13 +22,13 @@ _NO_DISCOVERY = {
     "max_retry_port_bind": 0,
 }
 
-# The handshake proves that both ends know the info-hash, which is a secret. The payload is not encrypted: RC4
-# is slower than these wires, and each piece is proven by its hash.
+# The info-hash is a secret, and stands in the first message after the key exchange: everything is encrypted.
+# RC4 hides it, and what it lets in, from who listens; that the payload is right its hashes prove.
 _SECRET_HANDSHAKE = {
     "in_enc_policy": int(lt.enc_policy.pe_forced),
     "out_enc_policy": int(lt.enc_policy.pe_forced),
-    "allowed_enc_level": int(lt.enc_level.pe_plaintext),
-    "prefer_rc4": False,
+    "allowed_enc_level": int(lt.enc_level.pe_rc4),
+    "prefer_rc4": True,
 }
 
 # uTP yields to all other traffic and costs five times the CPU; DSCP 1 asks switches to do the same to TCP.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from headfirst.errors import NotReadyError
 from headfirst.weights.deep_check import check_samples
+from headfirst.weights.files import contained
 from headfirst.weights.hash_cache import FileRecord, HashCache
 from headfirst.weights.hashing import fingerprint
 from headfirst.weights.manifest import HASH_THREADS, Manifest, load
@@ -34,7 +35,10 @@ def faults(folder: Path, manifest: Manifest, progress: Progress, *, deep: bool =
 
     def fault(item: tuple[str, FileRecord]) -> str | None:
         name, record = item
-        path = folder / name
+        try:
+            path = contained(folder, name)
+        except NotReadyError:
+            return "a symbolic link that leads out of the folder"
         if not path.is_file():
             return "missing"
         if path.stat().st_size != record.size:

@@ -1,0 +1,448 @@
+"""Reads an inventory with Ansible's own library: hosts in order, values, logins. JSON in, JSON out.
+
+reading.py starts it. Ansible keeps its settings in globals, checks the locale, writes into HOME and prints to
+stdout: none of that belongs into the process of `deploy`. The answer carries passwords, on a pipe only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ansible import constants as C
+from ansible import context
+from ansible._internal._datatag._tags import Origin, TrustedAsTemplate
+from ansible.cli import CLI
+from ansible.errors import AnsibleError, AnsibleUndefinedVariable
+from ansible.inventory import manager as inventory_manager
+from ansible.inventory.group import Group
+from ansible.inventory.manager import InventoryManager
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.module_utils.common.collections import ImmutableDict
+from ansible.module_utils.parsing.convert_bool import boolean
+from ansible.parsing.dataloader import DataLoader
+from ansible.parsing.vault import AnsibleVaultError, EncryptedString
+from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader, inventory_loader
+from ansible.template import Templar
+from ansible.utils.vars import load_extra_vars
+from ansible.vars.hostvars import HostVars
+from ansible.vars.manager import VariableManager
+
+GROUPS = ("head", "workers", "webui")
+# Set by Ansible on every host.
+_MAGIC = C.INTERNAL_STATIC_VARS | {"environment", "omit", "vars"}
+_EXTRA = "extra variables (-e)"
+_VAULT_HINT = (
+    "Give --vault-password-file FILE or --ask-vault-pass, or set ANSIBLE_VAULT_PASSWORD_FILE, as for Ansible."
+)
+_EXPRESSION = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_SECTION = re.compile(r"^\[([^\]:\s]+)(?::(\w+))?\]")
+
+
+class Refusal(Exception):
+    """What the user wrote cannot be used."""
+
+    def __init__(self, what: str, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(what)
+        self.answer = {"what": what, "where": where, "hint": hint}
+
+
+class _Recorder:
+    """Ansible's display, which keeps why a plugin could not read a file instead of printing it."""
+
+    def __init__(self, display: Any) -> None:
+        self._display = display
+        self.failures: list[tuple[str, AnsibleError]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._display, name)
+
+    def error_as_warning(self, msg: str, exception: AnsibleError) -> None:
+        self.failures.append((msg, exception))
+
+
+class _Reader:
+    """One inventory, read."""
+
+    def __init__(self, sources: list[str], extra_vars: list[str]) -> None:
+        origin = Origin(description=_EXTRA)
+        trusted = tuple(TrustedAsTemplate().tag(origin.tag(item)) for item in extra_vars)
+        context.CLIARGS = ImmutableDict(extra_vars=trusted)
+        self._sources = sources
+        self._loader = DataLoader()
+        try:
+            secrets = CLI.setup_vault_secrets(
+                self._loader, vault_ids=list(C.DEFAULT_VAULT_IDENTITY_LIST), auto_prompt=False
+            )
+        except AnsibleError as error:
+            raise Refusal(f"the vault password cannot be read: {_text(error)}", hint=_VAULT_HINT) from error
+        self._loader.set_vault_secrets(secrets)
+        try:
+            self._extra = load_extra_vars(self._loader)
+        except AnsibleError as error:
+            raise Refusal(
+                _text(error), _place(error) or _EXTRA, "Ansible takes -e KEY=VALUE, JSON, or @FILE."
+            ) from error
+        self._inventory = self._parse()
+        self._variables = VariableManager(
+            loader=self._loader, inventory=self._inventory, version_info=CLI.version_info(gitinfo=False)
+        )
+        HostVars(self._inventory, self._variables, self._loader)  # makes itself known to the manager
+
+    def _parse(self) -> InventoryManager:
+        recorder = _Recorder(inventory_manager.display)
+        inventory_manager.display = recorder
+        try:
+            return InventoryManager(loader=self._loader, sources=self._sources)
+        except AnsibleError as error:
+            raise _unreadable(recorder.failures, error, self._sources) from error
+
+    def limited(self, pattern: str) -> list[str]:
+        """Names of the hosts that `--limit pattern` leaves."""
+        try:
+            self._inventory.subset(pattern)
+            return [host.name for host in self._inventory.get_hosts("all")]
+        except AnsibleError as error:
+            raise Refusal(
+                _text(error), "--limit", "Ansible takes a host, a group, or a pattern of them."
+            ) from error
+        finally:
+            self._inventory.subset(None)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Hosts of our groups, with those of child groups, in the order in which they are written."""
+        found = self._inventory.groups
+        return {name: _hosts_of(found[name]) if name in found else [] for name in GROUPS}
+
+    def host(self, name: str, wanted: set[str], role_options: Mapping[str, Any]) -> dict[str, Any]:
+        """Variables of a host: names and places of all, values of the wanted ones, and its login."""
+        try:
+            found = self._variables.get_vars(host=self._inventory.get_host(name), stage="all")
+        except AnsibleError as error:
+            raise _refusal(error, str(self._sources[0])) from error
+        own = {key: value for key, value in found.items() if key not in _MAGIC}
+        where = {str(key): self._where(key, value) for key, value in own.items()}
+        templar = Templar(loader=self._loader, variables=found)
+        of_roles = [
+            _role_variable(templar, key, own[key], where[key], role_options[key])
+            for key in sorted(role_options.keys() & own.keys())
+        ]
+        values = {key: _value(templar, key, own[key], where[key]) for key in sorted(wanted & own.keys())}
+        return {
+            "where": where,
+            "values": values,
+            "used": sorted(_names_in(own.values())),
+            "urls": sorted({text for text in _texts([of_roles, values]) if "://" in text}),
+            "login": _login(templar, found, where),
+        }
+
+    def _where(self, key: str, value: Any) -> str | None:
+        # The place of a value is that of its last assignment; a truth value or null carries none.
+        for origin in (Origin.get_tag(value), Origin.get_tag(key)):
+            if origin is not None and origin.path:
+                return _position(origin)
+        return _EXTRA if key in self._extra else None
+
+    def host_lines(self) -> list[list[str]]:
+        """[group, host, place] for each host that a line of an INI file names, ranges taken apart."""
+        plugin = inventory_loader.get("ansible.builtin.ini")
+        found: list[list[str]] = []
+        for path in _ini_files(self._sources):
+            group, kind = "ungrouped", None
+            for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
+                text = line.strip()
+                if not text or text.startswith(("#", ";")):
+                    continue
+                if match := _SECTION.match(text):
+                    group, kind = match.group(1), match.group(2)
+                elif kind in (None, "hosts"):
+                    names, _ = plugin._expand_hostpattern(text.split()[0])
+                    found += [[group, str(name), f"{path}:{number}"] for name in names]
+        return found
+
+
+def _hosts_of(group: Group) -> list[str]:
+    """Depth first: Ansible's own order of grandchildren follows the hashes of their names."""
+    names = [host.name for host in group.hosts]
+    for child in group.child_groups:
+        names += _hosts_of(child)
+    return list(dict.fromkeys(str(name) for name in names))
+
+
+def _ini_files(sources: Iterable[str]) -> Iterator[Path]:
+    for source in map(Path, sources):
+        files = sorted(source.iterdir()) if source.is_dir() else [source]
+        for path in files:
+            if path.is_file() and _kind(path) == "ini":
+                yield path
+
+
+def _value(templar: Templar, key: str, value: Any, where: str | None) -> Any:
+    try:
+        return _plain(templar.template(value))
+    except AnsibleError as error:
+        if _is_vault(error):
+            raise _vaulted(key, where) from error
+        raise Refusal(
+            f"{key}: {_text(error)}", where, "Define what the template names, in the inventory or with -e."
+        ) from error
+
+
+def _is_vault(error: BaseException) -> bool:
+    """Whether a password of Ansible Vault is missing or wrong; Ansible has three kinds of errors for that."""
+    text = _text(error).lower()
+    return isinstance(error, AnsibleVaultError) or "decrypt" in text or "vault secret" in text
+
+
+def _vaulted(key: str, where: str | None) -> Refusal:
+    what = f"{key} is encrypted with Ansible Vault, and no given password decrypts it"
+    return Refusal(what, where, _VAULT_HINT)
+
+
+def _plain(value: Any) -> Any:
+    """The value without Ansible's tags, decrypted."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, bool) or value is None:
+        return value
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    return str(value)
+
+
+def _role_variable(
+    templar: Templar, key: str, value: Any, where: str | None, option: Mapping[str, Any]
+) -> Any:
+    """The value of a role's variable; what the role's argument specification refuses is refused."""
+    try:
+        given = _plain(templar.template(value))
+    except AnsibleError as error:
+        if _is_vault(error):
+            raise _vaulted(key, where) from error
+        if isinstance(error, AnsibleUndefinedVariable):  # it names facts, which are there when the role runs
+            return None
+        raise Refusal(f"{key}: {_text(error)}", where) from error
+    sources = option.get("sources")
+    if sources and str(given) not in sources and "/" not in str(given):
+        raise Refusal(
+            f"{key}={given} is no source of packages",
+            where,
+            f"It is one of {', '.join(sources)}, or the URL of a mirror.",
+        )
+    result = ArgumentSpecValidator({key: dict(option["spec"])}).validate({key: given})
+    if result.error_messages:
+        raise Refusal("; ".join(result.error_messages), where, f"See `{key}` of role {option['role']}.")
+    return given
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        yield from _texts(list(value.values()))
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _texts(item)
+
+
+def _names_in(values: Iterable[Any]) -> set[str]:
+    """Names that stand in templates: a variable that another one uses is no misspelt setting."""
+    found: set[str] = set()
+    for value in values:
+        if isinstance(value, EncryptedString):
+            continue
+        if isinstance(value, Mapping):
+            found |= _names_in(value.values())
+        elif isinstance(value, (list, tuple)):
+            found |= _names_in(value)
+        elif isinstance(value, str):
+            for expression in _EXPRESSION.findall(value):
+                found |= set(_NAME.findall(expression))
+    return found
+
+
+def _login(templar: Templar, variables: Mapping[str, Any], where: Mapping[str, str | None]) -> dict[str, Any]:
+    """What Ansible's ssh and sudo plugins take from variables, environment and ansible.cfg for this host."""
+    ssh, ssh_origins = _options(templar, connection_loader, "connection", "ssh", variables, where)
+    sudo, _ = _options(templar, become_loader, "become", "sudo", variables, where)
+
+    def variable(name: str, default: Any) -> Any:
+        return _value(templar, name, variables[name], where.get(name)) if name in variables else default
+
+    become = variable("ansible_become", True)
+    try:
+        becomes = boolean(become)
+    except TypeError as error:
+        raise Refusal(
+            f"ansible_become={become} is neither true nor false", where.get("ansible_become")
+        ) from error
+    return {
+        "connection": str(variable("ansible_connection", C.DEFAULT_TRANSPORT)).rpartition(".")[2],
+        "host": ssh["host"],
+        "port": ssh["port"],
+        "user": ssh["remote_user"],
+        "private_key": ssh["private_key_file"],
+        "password": ssh["password"],
+        "password_mechanism": ssh["password_mechanism"],
+        "ssh_args": "" if ssh_origins["ssh_args"] == "default" else ssh["ssh_args"],
+        "ssh_more_args": f"{ssh['ssh_common_args'] or ''} {ssh['ssh_extra_args'] or ''}".strip(),
+        "host_key_checking": ssh["host_key_checking"],
+        "become": becomes,
+        "become_method": str(variable("ansible_become_method", C.DEFAULT_BECOME_METHOD)).rpartition(".")[2],
+        "become_user": sudo["become_user"],
+        "become_exe": sudo["become_exe"],
+        "become_flags": sudo["become_flags"],
+        "become_password": sudo["become_pass"],
+    }
+
+
+def _options(
+    templar: Templar,
+    loader: Any,
+    kind: str,
+    name: str,
+    variables: Mapping[str, Any],
+    where: Mapping[str, str | None],
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    loader.get(name, class_only=True)  # makes its options known
+    names = C.config.get_plugin_vars(kind, name)
+    given = {key: _value(templar, key, variables[key], where.get(key)) for key in names if key in variables}
+    for key in ("ansible_port", "ansible_ssh_port"):
+        if key in given and not _is_port(given[key]):
+            raise Refusal(
+                f"{key}={given[key]} is no port number",
+                where.get(key),
+                f"Write a number from 1 to 65535, for example {key}=22, or remove it.",
+            )
+    try:
+        options, origins = C.config.get_plugin_options_and_origins(kind, name, variables=given)
+    except AnsibleError as error:
+        raise Refusal(_text(error)) from error
+    return {key: _plain(value) for key, value in options.items()}, origins
+
+
+def _is_port(value: Any) -> bool:
+    text = str(value)
+    return text.isascii() and text.isdigit() and 1 <= int(text) <= 65535
+
+
+def _position(origin: Origin) -> str:
+    return f"{origin.path}:{origin.line_num}" if origin.line_num else str(origin.path)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised from or during; Ansible wraps both ways."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _place(error: BaseException) -> str | None:
+    """`file:line` of an error of Ansible's: the innermost cause that has a line knows best."""
+    found = None
+    for cause in _chain(error):
+        obj = getattr(cause, "obj", None)
+        origin = obj if isinstance(obj, Origin) else Origin.get_tag(obj)
+        if origin is not None and origin.path:
+            line = origin.line_num or _ini_line(cause)
+            if line or found is None:
+                found = f"{origin.path}:{line}" if line else str(origin.path)
+    return found
+
+
+def _ini_line(error: BaseException) -> int | None:
+    """The line at which Ansible's INI parser stopped: it drops the number before it raises."""
+    for cause in _chain(error):
+        trace = cause.__traceback__
+        while trace is not None:
+            frame = trace.tb_frame
+            if frame.f_code.co_name == "_parse" and "pending_declarations" in frame.f_locals:
+                seen = frame.f_locals
+                if "decl" in seen:
+                    return int(seen["decl"]["line"])
+                lines = [text.strip() for text in seen["lines"]]
+                return lines.index(seen["line"]) + 1 if seen.get("line") in lines else None
+            trace = trace.tb_next
+    return None
+
+
+def _text(error: BaseException) -> str:
+    """The reason in one line: that of the innermost cause, without Ansible's wrapping."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(getattr(error, "_original_message", None) or error)
+    return " ".join(text.split()).rstrip(".") or type(error).__name__
+
+
+def _refusal(error: AnsibleError, source: str) -> Refusal:
+    if _is_vault(error):
+        return Refusal("a file is encrypted with Ansible Vault, and no given password decrypts it",
+                       _place(error) or source, _VAULT_HINT)  # fmt: skip
+    return Refusal(_text(error), _place(error) or source)
+
+
+def _unreadable(failures: list[tuple[str, AnsibleError]], error: AnsibleError, sources: list[str]) -> Refusal:
+    """Why the plugin that a file is meant for could not read it; the others' reasons mislead."""
+    if not failures:
+        return _refusal(error, sources[0])
+    for _, failure in failures:
+        if _is_vault(failure):
+            return _refusal(failure, sources[0])
+    place = _place(failures[-1][1]) or sources[0]
+    path = Path(re.sub(r":\d+$", "", place))
+    kind = _kind(path)
+    chosen = next(
+        (failure for msg, failure in failures if repr(kind) in msg or f".{kind}'" in msg), failures[-1][1]
+    )
+    return Refusal(_text(chosen), _place(chosen) or str(path), None)
+
+
+def _kind(path: Path) -> str:
+    if path.is_file() and os.access(path, os.X_OK):
+        return "script"
+    head = path.read_text(errors="replace").lstrip() if path.is_file() else ""
+    if path.suffix in {".yml", ".yaml", ".json"} or head.startswith(("---", "all:", "{")):
+        return "auto" if re.search(r"^plugin\s*:", head, re.MULTILINE) else "yaml"
+    return "ini"
+
+
+def read(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Answer a request of reading.py."""
+    init_plugin_loader()
+    reader = _Reader(request["inventories"], request["extra_vars"])
+    groups = reader.groups()
+    names = list(dict.fromkeys(name for members in groups.values() for name in members))
+    wanted = set(request["wanted"])
+    return {
+        "groups": groups,
+        "lines": reader.host_lines(),
+        "hosts": {name: reader.host(name, wanted, request["role_options"]) for name in names},
+        "limited": None if request["limit"] is None else reader.limited(request["limit"]),
+    }
+
+
+def main() -> None:
+    """JSON from stdin to JSON on stdout; what Ansible or its plugins print goes to stderr."""
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    try:
+        found = read(json.load(sys.stdin))
+    except Refusal as refusal:
+        found = {"error": refusal.answer}
+    with answer:
+        json.dump(found, answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""Checks of values that a person writes into an inventory; the message shows the form that is right."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)", re.IGNORECASE)
+_MEMORY_WITH_MORE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])(?:i?b)?\s*", re.IGNORECASE)
+_UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_LEAST = 2**20
+
+# Folders of the system: what is below them is not for data either.
+_SYSTEM_TREES = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
+_DATA_IN_THEM = ("/dev/shm",)  # noqa: S108 - a name to compare with
+# Folders that hold more than models.
+_SYSTEM_FOLDERS = ("/", "/home", "/opt", "/root", "/tmp", "/var", "/var/lib", "/var/log", "/var/tmp")  # noqa: S108
+
+# A reference of the distribution specification: [HOST[:PORT]/]PATH[:TAG][@DIGEST].
+_IMAGE = re.compile(
+    r"(?:[A-Za-z0-9.-]+(?::\d+)?/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
+    r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
+)
+_HCA = re.compile(r"[A-Za-z0-9_.-]+(?::\d+)?")
+
+
+def memory(text: str) -> str:
+    """An amount of memory as Docker takes it: 32g, 512m."""
+    match = _MEMORY.fullmatch(text)
+    if match is None:
+        near = _MEMORY_WITH_MORE.fullmatch(text)
+        form = "a number and k, m or g, such as 32g"
+        if near is None:
+            raise ValueError(f"write {form}")
+        number, unit = near.groups()
+        if unit.lower() == "t":
+            number, unit = f"{float(number) * 1024:g}", "g"
+        raise ValueError(f"write {number}{unit.lower()} ({form})")
+    number, unit = match.groups()
+    if float(number) * _UNIT[unit.lower()] < _LEAST:
+        raise ValueError("this is less than 1m; write a number and k, m or g, such as 32g")
+    return text
+
+
+def data_folder(text: str) -> str:
+    """An absolute folder for large files, which `deploy` may fill and empty."""
+    path = PurePosixPath(text)
+    if not text.startswith("/"):
+        raise ValueError("it must be an absolute path such as /data/models")
+    if ".." in path.parts or not text.isprintable() or ":" in text or "," in text:
+        raise ValueError("it must be a path without `..`, `:`, `,` and control characters")
+    folder = "/" + text.strip("/")
+    below = any(path.is_relative_to(tree) for tree in _SYSTEM_TREES)
+    data = any(path.is_relative_to(tree) for tree in _DATA_IN_THEM)
+    if folder in _SYSTEM_FOLDERS or (below and not data):
+        raise ValueError("this is a folder of the system; write one for models, such as /data/models")
+    return text
+
+
+def image(text: str) -> str:
+    """A container image with a tag or a digest: without one the registry decides what runs."""
+    match = _IMAGE.fullmatch(text)
+    if match is None:
+        raise ValueError("it must be an image name such as lmsysorg/sglang:v0.5.3")
+    if not match["tag"] and not match["digest"]:
+        raise ValueError(f"the image has no tag; write {text}:TAG, for example {text}:v1.0")
+    return text
+
+
+def hcas(text: str) -> str:
+    """RDMA devices separated by commas, `none`, or NCCL's ^ and = in front; spaces are dropped."""
+    names = re.sub(r"\s*,\s*", ",", text.strip())
+    listed = names.removeprefix("^").removeprefix("=").split(",")
+    if not all(_HCA.fullmatch(name) for name in listed):
+        raise ValueError("it must be device names separated by commas, such as mlx5_0,mlx5_1, or none")
+    return names

@@ -1,0 +1,154 @@
+"""The generated inventory with real Ansible: text of a node is never a template, wherever it goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.deployment import inventory
+
+INVENTORY = """
+[head]
+node1 ansible_host=192.0.2.1
+[all:vars]
+model_source=demo
+engine_device=cpu
+"""
+# Each task hands the text on by another way; all of them write what arrived to a file.
+PLAYBOOK = """
+- hosts: node1
+  gather_facts: false
+  tasks:
+    - name: Value, list, key and value of a dictionary
+      ansible.builtin.copy:
+        content: "{{ [evil, evil_list[0], evil_map.keys() | first, evil_map.values() | first] | to_json }}"
+        dest: "{{ folder }}/variables"
+        mode: "0600"
+    - name: Text of a module result
+      ansible.builtin.command:
+        argv: [printf, "%s", "{{ evil }}"]
+      register: printed
+      changed_when: false
+    - name: Fact
+      ansible.builtin.set_fact:
+        copied: "{{ printed.stdout }}"
+        collected: "{{ {printed.stdout: [printed.stdout]} }}"
+    - name: Facts, results and variables of a host
+      ansible.builtin.copy:
+        content: >-
+          {{ [printed.stdout, copied, collected.keys() | first, collected.values() | first | first,
+              hostvars['node1'].evil, hostvars['node1'].copied] | to_json }}
+        dest: "{{ folder }}/facts"
+        mode: "0600"
+    - name: Loop
+      ansible.builtin.copy:
+        content: "{{ item }}"
+        dest: "{{ folder }}/loop"
+        mode: "0600"
+      loop: "{{ evil_list }}"
+      when: evil | length > 0
+    - name: Template
+      ansible.builtin.template:
+        src: "{{ folder }}/template.j2"
+        dest: "{{ folder }}/template"
+        mode: "0600"
+    - name: Statistics
+      ansible.builtin.set_stats:
+        data: "{{ {inventory_hostname: printed.stdout} }}"
+    - name: Message of a failure
+      ansible.builtin.fail:
+        msg: "{{ copied }}"
+      ignore_errors: true
+      register: failed
+    - name: Failure
+      ansible.builtin.copy:
+        content: "{{ failed.msg }}"
+        dest: "{{ folder }}/failure"
+        mode: "0600"
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    (tmp_path / "cluster.ini").write_text(INVENTORY)
+    return load([tmp_path / "cluster.ini"])
+
+
+def play(tmp_path: Path, planned: Path) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "site.yml").write_text(PLAYBOOK)
+    (tmp_path / "template.j2").write_text("{{ evil }}")
+    command = [
+        str(Path(sys.executable).parent / "ansible-playbook"),
+        "-i",
+        str(planned),
+        str(tmp_path / "site.yml"),
+    ]
+    env = os.environ | {"ANSIBLE_LOCALHOST_WARNING": "false", "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
+    return subprocess.run(command, capture_output=True, text=True, env=env, check=False, cwd=tmp_path)
+
+
+def variables(tmp_path: Path, evil: str) -> dict[str, dict[str, Any]]:
+    return {
+        "node1": {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "folder": str(tmp_path),
+            "evil": evil,
+            "evil_list": [evil],
+            "evil_map": {evil: evil},
+        }
+    }
+
+
+@pytest.mark.parametrize(
+    "template", ["{{{{ lookup('pipe', 'touch {mark}; echo ran') }}}}", "{{% set x = 1 %}}{mark}"]
+)
+def test_no_text_becomes_a_template(tmp_path: Path, cluster: Cluster, template: str) -> None:
+    evil = template.format(mark=tmp_path / "mark")
+    planned = tmp_path / "plan.yml"
+    inventory.write(planned, cluster, variables(tmp_path, evil), None)
+    done = play(tmp_path, planned)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert not (tmp_path / "mark").exists()
+    assert json.loads((tmp_path / "variables").read_text()) == [evil] * 4
+    assert json.loads((tmp_path / "facts").read_text()) == [evil] * 6
+    for name in ("loop", "template", "failure"):
+        assert (tmp_path / name).read_text() == evil
+
+
+def test_the_same_text_unmarked_runs(tmp_path: Path, cluster: Cluster) -> None:
+    """What the test above proves can fail: without the mark Ansible runs the command on the controller."""
+    evil = f"{{{{ lookup('pipe', 'touch {tmp_path / 'mark'}; echo ran') }}}}"
+    planned = tmp_path / "plan.yml"
+    inventory.write(planned, cluster, variables(tmp_path, evil), None)
+    planned.write_text(planned.read_text().replace("!unsafe ", ""))
+    play(tmp_path, planned)
+    assert (tmp_path / "mark").exists()
+
+
+def test_every_text_of_the_file_is_marked(tmp_path: Path, cluster: Cluster) -> None:
+    planned = tmp_path / "plan.yml"
+    value = {"name": ["a", {"b": ("c",)}], "number": 1, "none": None, "on": True, "lines": "x\ny: '\"z"}
+    inventory.write(planned, cluster, {"node1": {"value": value}}, None)
+
+    class Reader(yaml.SafeLoader):
+        """Returns marked text with a sign before it."""
+
+    Reader.add_constructor("!unsafe", lambda loader, node: f"!{loader.construct_scalar(node)}")
+    read = yaml.load(planned.read_text(), Reader)["all"]["hosts"]["node1"]["value"]
+    assert read == {
+        "!name": ["!a", {"!b": ["!c"]}],
+        "!number": 1,
+        "!none": None,
+        "!on": True,
+        "!lines": "!x\ny: '\"z",
+    }
+    assert planned.stat().st_mode & 0o777 == 0o600

@@ -1,0 +1,188 @@
+"""Every statement of docs/security.md has a test. A new statement fails here until TESTS names its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "security.md").read_text()
+
+# The beginning of a statement (of a row, its first cell), and its tests: FILE::FUNCTION below tests/, or
+# SCENARIO: NAME OF A TASK OR PLAY in a file of molecule/SCENARIO.
+TESTS: dict[str, tuple[str, ...]] = {
+    # On a node
+    "`/etc/headfirst/engine.yaml`": (
+        "engine: Check that the container may not do more than it must, and shows no key",
+    ),
+    "`/etc/headfirst/webui.env`": (
+        "open_webui: Check that the container may not do more than it must, "
+        "and that no secret is in an argument or a label",
+    ),
+    "`/opt/headfirst`": ("node_tools: Check that it is the wheel's and works",),
+    "`/var/lib/headfirst/models` (or `weights_dir`)": ("weights: What the hosts serve",),
+    "`/var/lib/headfirst/webui`": ("open_webui: Look at the chats",),
+    "`/var/lib/headfirst/jobs`": (
+        "unit/test_job_script.py::test_a_secret_is_in_a_private_file_and_nowhere_else",
+    ),
+    "containers and units `headfirst-*`": ("lab/test_down.py::test_down_and_up_again",),
+    "`/etc/docker/daemon.json`": ("unit/test_docker_engine_vars.py::test_daemon_json_is_merged",),
+    "`/etc/hosts`": ("host_tuning: Names, which the restart of a lab node takes away",),
+    "`/etc/security/limits.d/headfirst.conf`": ("host_tuning: What is asked for no more",),
+    "files `headfirst-*` below": ("rdma: A host without RDMA", "nvidia_driver: Verify"),
+    "`headfirst-firewall.service`": (
+        "unit/test_rendezvous_ports.py::test_only_the_head_of_several_ranks_has_them",
+        "host_tuning: What is asked for no more",
+    ),
+    "`deploy down` removes": (
+        "lab/test_down.py::test_down_and_up_again",
+        "host_tuning: The end of a service",
+    ),
+    "Docker, its images, drivers": ("lab/test_down.py::test_down_and_up_again",),
+    # On the controller
+    "`~/.local/state/headfirst`": (
+        "unit/test_run_failures.py::test_logs_are_private_and_the_last_twenty_stay",
+        "lab/test_nodes.py::test_keys_are_for_their_owner_alone",
+    ),
+    "`~/.cache/headfirst`": ("unit/test_images_store.py", "unit/test_node_wheel.py"),
+    # What listens where
+    "30000 (`engine_port`)": ("unit/test_plan_references.py::test_a100x4_carries_the_published_commands",),
+    "5000 (`dist_port`), with data-parallel": (
+        "unit/test_rendezvous_ports.py::test_only_the_head_of_several_ranks_has_them",
+    ),
+    "ports that the kernel chooses, 32768": (
+        "unit/test_rendezvous_ports.py::test_the_kernels_ports_stay_open_unless_they_are_named",
+    ),
+    "with one rank: one port": ("unit/test_rendezvous_ports.py::test_a_rank_alone_meets_nobody",),
+    "8080 (`webui_port`)": (
+        "open_webui: Try to sign up",
+        "browser/test_chat_page.py::test_nobody_can_sign_up",
+    ),
+    "5010 (`weights_port`)": (
+        "unit/test_weights_strangers.py::test_an_address_that_is_no_member_is_refused_before_it_sends_anything",
+    ),
+    "The engine's rendezvous and message queues trust": (
+        "unit/test_rendezvous_ports.py::test_only_the_head_of_several_ranks_has_them",
+    ),
+    "The head's rendezvous ports are therefore closed": (
+        "unit/test_host_tuning.py::test_every_rank_is_admitted_from_where_it_connects",
+        "host_tuning: Only the peer reaches the closed ports",
+        "host_tuning: Connect from the host to its own address",
+    ),
+    "Everything else, SSH included": ("host_tuning: Close Ansible's own way in, or a port that is none",),
+    "`host_tuning_firewall=false`": ("unit/test_host_tuning.py::test_the_firewall_can_be_left_out",),
+    "The ports that the kernel chooses are not closed": (
+        "unit/test_rendezvous_ports.py::test_the_kernels_ports_stay_open_unless_they_are_named",
+    ),
+    "Put the ranks on a network of their own": (
+        "unit/test_rendezvous_ports.py::test_the_kernels_ports_stay_open_unless_they_are_named",
+    ),
+    "On a host whose ufw or firewalld is active": ("host_tuning: A node with ufw",),
+    "On 5010 the nodes": (
+        "unit/test_weights_board.py::test_only_members_with_the_token_are_answered",
+        "unit/test_weights_board.py::test_an_answer_without_the_token_is_not_taken",
+    ),
+    "The ports after it are BitTorrent's": (
+        "unit/test_weights_swarm.py::test_who_is_no_peer_gets_nothing",
+        "unit/test_weights_hashing.py::test_the_info_hash_needs_the_secret_and_the_path",
+    ),
+    "What arrives is proven": (
+        "unit/test_weights_swarm_faults.py::test_only_pieces_with_flipped_bytes_are_fetched",
+    ),
+    "The weights themselves": (
+        "unit/test_weights_swarm_wire.py::test_the_wire_shows_neither_the_info_hash_nor_the_payload",
+    ),
+    # Rules it keeps
+    "No container is": ("unit/test_container_spec.py::test_an_init_is_pid_1_and_nothing_is_privileged",),
+    "GPUs come by device request": (
+        "unit/test_plan_references.py::test_a100x4_carries_the_published_commands",
+    ),
+    "Secrets are generated": (
+        "unit/test_run_playbook.py::test_stages_changes_and_secrets",
+        "unit/test_container_spec.py::test_secrets_are_in_the_environment_but_in_no_label",
+    ),
+    "Passwords in URLs": (
+        "unit/test_run_failures.py::test_passwords_in_urls_are_masked_without_being_known",
+        "unit/test_inventory.py::test_passwords_in_urls_of_any_variable_are_known",
+        "node_tools: Check that the password is neither in an argument nor in the report nor on the node",
+    ),
+    "Two places show secrets": ("unit/test_live_chat.py::test_log_lines_for_people",),
+    "SSH host keys are checked": ("lab/test_nodes.py::test_a_foreign_host_key_is_refused",),
+    "Ansible's default asks": ("lab/test_live_ssh.py::test_ansible_says_the_same",),
+    "apt gets a key file": (
+        "unit/test_apt_key_file.py::test_apt_takes_the_owners_repository_and_not_the_attackers",
+        "unit/test_apt_key_file.py::test_the_file_holds_the_key_alone",
+        "unit/test_role_tools.py::test_every_key_of_apt_is_written_by_the_module",
+    ),
+    "A folder of packages": ("rdma: Install DOCA-OFED",),
+    "Python packages are pinned": (
+        "unit/test_node_wheel.py::test_every_line_of_a_lock_has_one_version_and_hashes",
+        "unit/test_node_wheel.py::test_pip_refuses_files_with_other_content",
+        "unit/test_images_site.py::test_locks_pin_one_file_per_package",
+        "node_tools: Spoil a wheel of the folder",
+    ),
+    "Files from a hub": (
+        "unit/test_weights_fetch_hub.py::test_bytes_that_stay_wrong_are_refused_with_the_file",
+    ),
+    "Images are pinned": ("engine_image: Another image goes by the same name on one host",),
+    "The chat page accepts requests": (
+        "unit/test_open_webui_vars.py::test_only_the_pages_own_addresses_are_allowed",
+        "open_webui: Check that browsers let only the page itself read the answers",
+    ),
+    "Sign-up is closed": ("open_webui: Try to sign up",),
+    "The API and the chat page use plain HTTP": (
+        "lab/test_live_docker.py::test_tunnel_carries_many_requests_at_once_and_closes",
+    ),
+}
+
+
+def statements(text: str) -> list[str]:
+    """Rows of tables by their first cell, and sentences of paragraphs and lists; no headings."""
+    found = []
+    for block in re.split(r"\n\s*\n|\n(?=[-|])", re.sub(r"(?m)^#.*$", "\n", text)):
+        if block.startswith("|"):
+            cell = block.split("|")[1].strip()
+            if cell not in ("path or name", "port") and not cell.startswith("---"):
+                found.append(cell)
+        else:
+            joined = " ".join(block.removeprefix("- ").split())
+            found += re.split(r"(?<=[.])\s+(?=[A-Z`])", joined) if joined else []
+    return found
+
+
+STATEMENTS = [statement for statement in statements(TEXT) if statement]
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_a_statement_names_its_tests(statement: str) -> None:
+    assert sum(statement.startswith(start) for start in TESTS) == 1, "Give it a test, or take it out."
+
+
+@pytest.mark.parametrize("start", TESTS)
+def test_no_entry_is_left_over(start: str) -> None:
+    assert any(statement.startswith(start) for statement in STATEMENTS)
+
+
+@pytest.mark.parametrize("name", sorted({name for names in TESTS.values() for name in names}))
+def test_the_named_test_exists(name: str) -> None:
+    if name.startswith(("unit/", "lab/", "browser/")):
+        path, _, function = name.partition("::")
+        assert f"def {function or 'test_'}" in (ROOT / "tests" / path).read_text()
+        return
+    scenario, _, task = name.partition(": ")
+    tasks = [path.read_text() for path in (ROOT / "molecule" / scenario).rglob("*.yml")]
+    assert any(f"- name: {task}\n" in text for text in tasks)
+
+
+def test_a_statement_without_a_test_is_found() -> None:
+    assert statements(
+        "# A\n\n| port | on |\n|---|---|\n| 1 | x |\n\nOne. Two\ngoes on.\n\n- Three.\n- Four: `a.b`.\n"
+    ) == [
+        "1",
+        "One.",
+        "Two goes on.",
+        "Three.",
+        "Four: `a.b`.",
+    ]

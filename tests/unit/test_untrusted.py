@@ -1,0 +1,286 @@
+"""What comes from outside is proven or refused; random and hostile values never pass or crash a check."""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from headfirst import untrusted
+from headfirst.untrusted import UntrustedError
+
+TEMPLATE = "{{ lookup('pipe', 'id') }}"
+NOT_TEXT: list[Any] = [None, 1, 1.5, True, b"eth0", ["eth0"], {"a": 1}, 10**6000]
+# Each is a way out of a folder, or a name that a later step would read as something else.
+BAD_PATHS = [
+    "",
+    ".",
+    "..",
+    "/etc/passwd",
+    "//etc/passwd",
+    "../up",
+    "a/../b",
+    "a/./b",
+    "a//b",
+    "a/",
+    "a/..",
+    "..\\up",
+    "a\\b",
+    "C:/x",
+    "C:x",
+    "a\x00b",
+    "a\nb",
+    "a\x1b[2Jb",
+    "a\x9bb",
+    "a\u202eb",
+    "a\u2028b",
+    "a\ud800b",
+    " a",
+    "a ",
+    "a/ b",
+    "x" * 256,
+    "é" * 128,
+    "a/" * 600 + "b",
+]
+
+
+def random_texts(seed: int, count: int) -> list[str]:
+    """Texts of random length out of characters that matter somewhere."""
+    chance = random.Random(seed)
+    alphabet = "abcXYZ019 ._-:@/\\{}%'\"$`;|&<>\t\n\r\x00\x07\x08\x1b\x7f\x85\x9b\xa0é™"
+    alphabet += "\u200b\u202e\u2028\ud800\U0001f600"
+    return ["".join(chance.choices(alphabet, k=chance.randrange(40))) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    "name", ["eth0", "enp1s0f0np0", "mlx5_10", "br-1f2e", "eth0.100", "veth1@if5", "ib0:1"]
+)
+def test_names_of_devices(name: str) -> None:
+    assert untrusted.device_name(name, what="x") == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "-rf",
+        ".hidden",
+        "eth 0",
+        "eth0\n",
+        "eth0;id",
+        "a/b",
+        "a,b",
+        "$(id)",
+        "`id`",
+        "e" * 65,
+        TEMPLATE,
+        "éth0",
+    ],
+)
+def test_what_is_no_name_of_a_device(name: str) -> None:
+    with pytest.raises(UntrustedError, match="an interface's name") as raised:
+        untrusted.device_name(name, what="an interface's name", where="node1")
+    assert raised.value.where == "node1"
+
+
+@pytest.mark.parametrize(
+    "name", ["NVIDIA A100-SXM4-80GB", "Quadro RTX 6000/8000", "NVIDIA RTX PRO 6000 Blackwell (Server)", "A™"]
+)
+def test_names_of_products(name: str) -> None:
+    assert untrusted.product_name(name, what="x") == name
+
+
+@pytest.mark.parametrize("name", ["", " A100", TEMPLATE, "A100\n", "A100\x1b[0m", "{%x%}", "x" * 129])
+def test_what_is_no_name_of_a_product(name: str) -> None:
+    with pytest.raises(UntrustedError):
+        untrusted.product_name(name, what="x")
+
+
+@pytest.mark.parametrize("check", [untrusted.device_name, untrusted.product_name, untrusted.line])
+@pytest.mark.parametrize("value", NOT_TEXT, ids=lambda value: type(value).__name__)
+def test_what_is_not_text(check: Callable[..., str], value: Any) -> None:
+    with pytest.raises(UntrustedError, match="is not text"):
+        check(value, what="x")
+
+
+@pytest.mark.parametrize("text", ["a\nb", "a\x1bb", "a\x9bb", "a\u202eb", "\ud800", "x" * 1025])
+def test_what_is_no_line(text: str) -> None:
+    with pytest.raises(UntrustedError):
+        untrusted.line(text, what="x")
+    assert untrusted.line("Grüße, 你好 😀", what="x") == "Grüße, 你好 😀"
+
+
+@pytest.mark.parametrize("value", [True, 1.0, "1", None, -1, 2**64, 10**6000, [], float("nan")], ids=type)
+def test_what_is_no_integer(value: Any) -> None:
+    with pytest.raises(UntrustedError, match="is not an integer from 0 to 9"):
+        untrusted.integer(value, what="x", high=2**63 - 1)
+
+
+def test_integers_between_their_bounds() -> None:
+    assert [untrusted.integer(value, what="x", low=-1, high=1) for value in (-1, 0, 1)] == [-1, 0, 1]
+
+
+@pytest.mark.parametrize("path", ["a", "a/b.c", ".gitattributes", "..a", "a..", "你好/é", "a b", "-"])
+def test_paths_inside_a_folder(path: str) -> None:
+    assert str(untrusted.relative_path(path)) == path
+
+
+@pytest.mark.parametrize(
+    "path", [*BAD_PATHS, *NOT_TEXT], ids=lambda path: ascii(path)[:30] if isinstance(path, str) else ""
+)
+def test_paths_that_leave_their_folder(path: Any) -> None:
+    with pytest.raises(UntrustedError) as raised:
+        untrusted.relative_path(path, where="hub")
+    assert raised.value.where == "hub"
+    with pytest.raises(UntrustedError):
+        untrusted.file_listing(["good", path])
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["a", "a"],
+        ["A.json", "a.json"],
+        ["e\u0301", "é"],
+        ["straße", "STRASSE"],
+        ["a", "a/b"],
+        ["d/a/b", "D/A"],
+        ["ﬁle", "file"],
+    ],
+)
+def test_names_that_clash(names: list[str]) -> None:
+    for order in (names, names[::-1]):
+        with pytest.raises(UntrustedError, match="the file list has"):
+            untrusted.file_listing(order)
+
+
+def test_a_file_list_is_kept_in_its_order_and_has_a_limit() -> None:
+    names = ["config.json", "a/x", "a/y", "b"]
+    assert untrusted.file_listing(iter(names)) == names
+    with pytest.raises(UntrustedError, match="more than 3 names"):
+        untrusted.file_listing(names, limit=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        (b"\xff\xfe\xfd", "not JSON"),
+        ('{"a": 1, "a": 2}', "name twice"),
+        ("9" * 5000, "not JSON"),
+        ("[" * 100_000, "nested more than 64 deep"),
+        ("[" * 65 + "]" * 65, "nested more than 64 deep"),
+        ('{"a":' * 65 + "1" + "}" * 65, "nested more than 64 deep"),
+        ("[" + "1," * 100 + "1]", "larger than 150 bytes"),
+    ],
+)
+def test_what_is_no_acceptable_json(text: Any, words: str) -> None:
+    limit = 150 if "larger" in words else 1 << 20
+    with pytest.raises(UntrustedError, match=words) as raised:
+        untrusted.json_document(text, what="x", where="node1", limit=limit)
+    assert raised.value.where == "node1"
+
+
+def test_json_at_its_bounds() -> None:
+    assert untrusted.json_document("[" * 64 + "]" * 64, what="x")
+    assert untrusted.json_document('{"a": [1, null, {}]}', what="x") == {"a": [1, None, {}]}
+
+
+def test_streams_have_a_limit_and_end_there() -> None:
+    read = iter([b"12", b"34", b"5", b"never"])
+    with pytest.raises(UntrustedError, match="larger than 4 bytes"):
+        untrusted.joined(read, what="x", limit=4)
+    assert next(read) == b"never"
+    assert untrusted.joined([b"12", b"34"], what="x", limit=4) == b"1234"
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000])
+def test_inflate_up_to_the_limit(size: int) -> None:
+    assert untrusted.inflate(zlib.compress(bytes(size)), what="x", limit=1000) == bytes(size)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (zlib.compress(bytes(1001)), "larger than 1000 bytes"),
+        (zlib.compress(bytes(10**8)), "larger than 1000 bytes"),
+        (zlib.compress(bytes(1000))[:-1], "cut off"),
+        (b"", "cut off"),
+        (b"hello", "not zlib"),
+    ],
+    ids=len,
+)
+def test_inflate_refuses(data: bytes, words: str) -> None:
+    with pytest.raises(UntrustedError, match=words):
+        untrusted.inflate(data, what="x", limit=1000)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("plain", "plain"),
+        ("two\nlines\tand 你好 😀", "two\nlines\tand 你好 😀"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]52;c;c2VjcmV0\x07after", "after"),
+        ("\x1b]0;title\x1b\\after", "after"),
+        ("\x1bPq#0\x1b\\after", "after"),
+        ("\x1b]0;no end", "]0;no end"),
+        ("\x1b[?1049hx\x1b(0y\x1bcz", "xyz"),
+        ("\x9b31mx\x9d0;t\x9c", "31mx0;t"),
+        ("over\rwrite\x08\x7f\x00", "overwrite"),
+        ("a\u202eb\u200b\u2028c", "abc"),
+        ("\x1b", ""),
+        ("\x1b\x1b[31m[31mx", "[31mx"),
+        ("\x1b]0;\x1b[31mx\x07", "]0;x"),
+    ],
+)
+def test_text_for_a_terminal(text: str, clean: str) -> None:
+    assert untrusted.for_terminal(text) == clean
+
+
+def test_colours_may_stay_and_nothing_else() -> None:
+    text = "\x1b[1;31mred\x1b[0m \x1b[2J\x1b]8;;http://x\x07link\x1b]0;\x1b[31mx\x07"
+    assert untrusted.for_terminal(text, colours=True) == "\x1b[1;31mred\x1b[0m link]0;\x1b[31mx"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_texts_never_pass_a_check_with_what_it_refuses(seed: int) -> None:
+    for text in random_texts(seed, 500):
+        shown = untrusted.for_terminal(text)
+        assert all(char in "\n\t" or (char.isprintable() or char == "\xa0") for char in shown), ascii(text)
+        assert untrusted.shown(text).isprintable() or "\xa0" in text
+        assert "\n" not in untrusted.shown(text)
+        for check in (untrusted.device_name, untrusted.product_name, untrusted.line):
+            try:
+                found = check(text, what="x")
+            except UntrustedError:
+                continue
+            assert found == text
+            assert "\n" not in found
+            assert "\x1b" not in found
+            assert check is untrusted.line or "{" not in found
+        try:
+            path = untrusted.relative_path(text)
+        except UntrustedError:
+            continue
+        assert not path.is_absolute()
+        assert ".." not in path.parts
+        assert str(path) == text
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_bytes_are_json_or_refused(seed: int) -> None:
+    chance = random.Random(seed)
+    good = json.dumps({"a": [1, {"b": "x"}], "c": None}).encode()
+    for _ in range(500):
+        broken = bytearray(good)
+        for _ in range(chance.randrange(4)):
+            broken[chance.randrange(len(broken))] = chance.randrange(256)
+        try:
+            untrusted.json_document(bytes(broken), what="x")
+        except UntrustedError as error:
+            assert str(error).isprintable()

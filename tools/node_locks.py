@@ -1,0 +1,56 @@
+"""Writes py/headfirst/run/node_locks/*.lock: the node tools' packages, exact versions with hashes.
+
+Usage: python tools/node_locks.py
+uv reads its own settings here, not pip's, whose folders of wheels may hold those of one Python alone.
+One resolution for all Pythons and platforms that nodes have; base.lock is what every node gets, the others
+hold what a hub's client needs besides.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from uv import find_uv_bin
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "py"))
+
+from headfirst.run.node_wheel import LOCKS, MIN_PYTHON, requirements  # noqa: E402  # the checkout's
+
+HEADER = "# Packages of the node tools. Made by tools/node_locks.py; do not edit.\n"
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        everything = Path(folder) / "all.txt"
+        everything.write_text(_resolved(line for name in LOCKS for line in requirements(name)))
+        same = f"--constraint={everything}"
+        base = _packages(_resolved(requirements("base"), same))
+        for name, path in LOCKS.items():
+            found = base
+            if name != "base":
+                both = _packages(_resolved([*requirements("base"), *requirements(name)], same))
+                found = [package for package in both if package not in base]
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(HEADER + "".join(found))
+
+
+def _resolved(wanted: Iterable[str], *extra: str) -> str:
+    argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--universal", f"--python-version={MIN_PYTHON}"]
+    argv += ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary=:all:", *extra]
+    done = subprocess.run(argv, input="\n".join(wanted), stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout
+
+
+def _packages(text: str) -> list[str]:
+    """Each package with its hashes; lines of options are no packages."""
+    return [block for block in re.split(r"(?m)^(?=\S)", text) if "==" in block.partition("\n")[0]]
+
+
+if __name__ == "__main__":
+    main()
