@@ -26,8 +26,8 @@ class FakeHub(ThreadingHTTPServer):
     How often something still fails, by file name (or LISTING): `cut` ends a download after half of its bytes,
     `wrong` sends zeros, `busy` answers 429. `rate` is bytes per second and connection; 0 is no limit.
     `listed` are entries (`name`, `size`, `sha256`) of the listing for which there is no file; `listing_extra`
-    goes into the answer beside the entries; with `gzip` JSON is compressed, whatever was asked. `sent` counts body bytes, `order` has the downloads,
-    and `tokens` the Authorization headers by path.
+    goes into the answer beside the entries; with `gzip` JSON is compressed, whatever was asked. `sent` counts
+    body bytes, `order` has the downloads, and `tokens` the Authorization headers by path.
     Large files come from another host name, as from a hub's CDN. `xet` has the Xet hash of files that lie
     at `xet_url`, by name.
     """
