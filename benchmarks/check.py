@@ -18,7 +18,7 @@ from typing import Any
 from headfirst.cluster.inventory import load
 from headfirst.deployment import inventory
 from headfirst.deployment.lab_nodes import lab_access, required_lab
-from headfirst.run.environment import MIN_FORKS
+from headfirst.run.forks import forks
 from second_up import BIN, lab_inventory
 
 ROUNDS = 5
@@ -51,7 +51,7 @@ def measure(path: Path, login: Path) -> list[tuple[float, float]]:
     check = [DEPLOY, "check", str(path), "--plain"]
     setup = [str(BIN / "ansible"), "all", "-i", str(path), "-i", str(login), "-m", "setup"]
     # As `deploy` has them, so that the comparison is not easier than need be.
-    setup += ["--forks", str(MIN_FORKS), "-e", "ansible_python_interpreter=/usr/bin/python3"]
+    setup += ["--forks", str(forks(len(cluster.hosts))), "-e", "ansible_python_interpreter=/usr/bin/python3"]
     rounds = [(seconds(check, (0, 1)), seconds(setup, (0,))) for _ in range(ROUNDS + 1)]
     return rounds[1:]
 

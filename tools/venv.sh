@@ -30,27 +30,29 @@ step() {
   return "$status"
 }
 
-# Installs all packages named, in one call of apt-get; "python" stands for a Python with venv.
+# Standard output has all that apt-get prints.
+apt_get() {
+  # shellcheck disable=SC2016  # expanded by the inner shell
+  as_root env DEBIAN_FRONTEND=noninteractive sh -c '
+    apt-get -q update || exit
+    for name; do
+      # Ubuntu 22.04 has a python3 of 3.10 and 3.11 as a package of its own; elsewhere python3 is new enough.
+      if [ "$name" = python3-venv ] && apt-cache show python3.11-venv >/dev/null 2>&1; then name=python3.11-venv; fi
+      packages="$packages $name"
+    done
+    apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $packages' sh "$@" 2>&1
+}
+
+# Installs all packages named, in one call of apt-get.
 apt_install() {
-  local names="${*/#python/python3 and python3-venv}" log status=0
+  local names="$*" log status=0
   command -v apt-get >/dev/null ||
     fail "This machine lacks $names, and there is no apt-get: install them, then run this again."
   [ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null ||
     fail "This machine lacks $names. Installing them needs root, and there is no sudo: install them as root with" \
       "\`apt-get install\`, then run this again."
   log="$(mktemp)"
-  # shellcheck disable=SC2016  # expanded by the inner shell
-  step "Installing with apt-get: $names (usually 10–60 s)" as_root env DEBIAN_FRONTEND=noninteractive sh -c '
-    apt-get -q update || exit
-    for name; do
-      # Ubuntu 22.04 has a python3 of 3.10 and 3.11 as a package of its own; elsewhere python3 is new enough.
-      if [ "$name" != python ]; then packages="$packages $name"
-      elif apt-cache show python3.11-venv >/dev/null 2>&1; then packages="$packages python3.11-venv"
-      else packages="$packages python3-venv"
-      fi
-    done
-    apt-get -q -o DPkg::Lock::Timeout=300 install -y --no-install-recommends $packages' sh "$@" \
-    >"$log" 2>&1 || status=$?
+  step "Installing with apt-get: $names (usually 10–60 s)" apt_get "$@" >"$log" || status=$?
   if [ "$status" -ne 0 ]; then
     tail -n 8 "$log" >&2
     rm -f "$log"
@@ -74,7 +76,7 @@ find_python() {
 # The Debian package that makes `python -m venv` work, where it does not yet.
 venv_package() {
   local python
-  python="$(find_python)" || { echo python; return; }
+  python="$(find_python)" || { echo python3-venv; return; }
   "$python" -c 'import ensurepip, venv' 2>/dev/null ||
     "$python" -c 'import sys; print(f"python3.{sys.version_info[1]}-venv")'
 }
@@ -120,6 +122,8 @@ make_venv() {
   # In a wheel the collection lies in site-packages; here a link there shows Ansible the checkout.
   site="$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')"
   mkdir -p "$site/ansible_collections/headfirst"
+  # hatchling puts copies of the collection's folders there, which would hide the checkout's.
+  rm -rf "$site/ansible_collections/headfirst/serving"
   ln -sfn "$root" "$site/ansible_collections/headfirst/serving"
   # The tests' environment holds everything that ./deploy needs.
   printf '%s' "$wanted" >"$venv/.made-from"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from dataclasses import replace
-from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,13 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board impor
     explain,
 )
 
-# One look at a rank takes this long, so the others hear of a death within about twice as much.
+# Rank 0 is watched on its node this long at a time, so that its first answer is seen within a second.
 WATCH_S = 4
+# The others are looked at in turns, so that this machine starts at most ten looks a second.
+LOOK_EVERY_S = 4.0
+LOOKS_A_SECOND = 10
+# Between two looks the verdicts on the other ranks are read this often.
+BOARD_EVERY_S = 0.2
 # An engine that has logged its end gets this long to be gone; some never go.
 DYING_GRACE_S = 10.0
 # When all that is known is that a rank lost its peer, the peer gets this long to say why.
@@ -59,8 +64,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"changed": False, "skipped": True, "msg": "Nothing was started in check mode."}
         if context.CLIARGS["forks"] < len(args["hosts"]):
             raise AnsibleActionFail(
-                f"{len(args['hosts'])} ranks are watched at the same time, but forks is "
-                f"{context.CLIARGS['forks']}: run with --forks {len(args['hosts'])}."
+                f"{len(args['hosts'])} ranks are watched at the same time, and Ansible works on "
+                f"{context.CLIARGS['forks']} hosts at a time: set ANSIBLE_FORKS={len(args['hosts'])}."
             )
         # Made and removed by this run of Ansible; the task's id is the same on every host.
         board = RankBoard(Path(constants.DEFAULT_LOCAL_TMP) / f"ranks-{self._task._uuid}")
@@ -79,7 +84,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         deadline = time.monotonic() + args["timeout"]
         dying_until = echo_until = float("inf")
         told = ""
-        for watch_s in chain((0, 1), repeat(WATCH_S)):  # an engine that serves already is seen at once
+        watch_s = 0  # an engine that serves already is seen at once
+        while True:
             seen = self._look(args, host, watch_s, board, task_vars)
             now = time.monotonic()
             dying = any(engine_log_rules.DYING.search(line) for line in seen["log"])
@@ -88,24 +94,28 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             verdict = judge(host, args["rank"], seen, gone_wrong=now > dying_until)
             if verdict.kind == ALIVE and now > deadline:
                 verdict = _late(verdict, args["timeout"], seen["probe"])
-            others = [other for other in board.read() if other.rank != args["rank"]]
-            rank_0_ready = any(other.rank == 0 and other.kind == READY for other in others)
-            if verdict.kind == ALIVE and rank_0_ready and not dying:
-                verdict = replace(verdict, kind=READY, doing="ready")
             board.post(verdict)
+            if args["rank"] == 0:
+                watch_s = WATCH_S
+            elif verdict.kind == ALIVE:
+                _until_news(board, args["rank"], max(LOOK_EVERY_S, len(args["hosts"]) / LOOKS_A_SECOND))
+            others = {rank: kind for rank, kind in board.kinds().items() if rank != args["rank"]}
+            if verdict.kind == ALIVE and others.get(0) == READY and not dying:
+                verdict = replace(verdict, kind=READY, doing="ready")
+                board.post(verdict)
             if verdict.doing != told:
                 told = verdict.doing
                 report(host, "engine", note=told)
             if verdict.kind != ALIVE:
                 return verdict
-            if any(other.kind in (DIED, UNREACHABLE, LATE) for other in others):
+            if any(kind in (DIED, UNREACHABLE, LATE) for kind in others.values()):
                 return verdict
-            if any(other.kind == ECHO for other in others):
+            now = time.monotonic()
+            if ECHO in others.values():
                 # Another rank lost its peer: this one may be about to tell why.
                 echo_until = min(echo_until, now + SETTLE_S)
             if now > echo_until:
                 return verdict
-        raise AssertionError("the ranks are watched until one of them decides")
 
     def _look(
         self,
@@ -136,13 +146,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
 def _outcome(verdict: Verdict, board: RankBoard, ranks: int) -> dict[str, Any]:
     """Return the task's result, which is the same on all hosts: done when every rank is, else failed."""
-    end = time.monotonic() + SETTLE_S + WATCH_S
-    verdicts = board.read()
-    while not _settled(verdicts, ranks) and time.monotonic() < end:
-        time.sleep(0.2)
-        verdicts = board.read()
-    if verdict.kind == READY and all(v.kind >= ALIVE for v in verdicts):
+    end = time.monotonic() + SETTLE_S + max(WATCH_S, ranks / LOOKS_A_SECOND)
+    while not _settled(board.kinds().values(), ranks) and time.monotonic() < end:
+        time.sleep(BOARD_EVERY_S)
+    if verdict.kind == READY and all(kind >= ALIVE for kind in board.kinds().values()):
         return {"changed": False, "answer": verdict.reason}
+    verdicts = board.read()
     decisive, text = explain(verdicts)
     return {
         "failed": True,
@@ -152,10 +161,20 @@ def _outcome(verdict: Verdict, board: RankBoard, ranks: int) -> dict[str, Any]:
     }
 
 
-def _settled(verdicts: list[Verdict], ranks: int) -> bool:
+def _until_news(board: RankBoard, rank: int, seconds: float) -> None:
+    """Return after `seconds`, or as soon as another rank has ended or rank 0 serves."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        others = {other: kind for other, kind in board.kinds().items() if other != rank}
+        if others.get(0) == READY or any(kind < ECHO for kind in others.values()):
+            return
+        time.sleep(BOARD_EVERY_S)
+
+
+def _settled(kinds: Collection[int], ranks: int) -> bool:
     """Say whether the board decides: a rank ended for a reason of its own, or all are ready."""
-    worst = min(verdict.kind for verdict in verdicts)
-    return worst in (DIED, UNREACHABLE, LATE) or (worst == READY and len(verdicts) == ranks)
+    worst = min(kinds)
+    return worst in (DIED, UNREACHABLE, LATE) or (worst == READY and len(kinds) == ranks)
 
 
 def _not_started(host: str, rank: int, error: str) -> Verdict:

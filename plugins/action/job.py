@@ -15,6 +15,8 @@ STATES = ("finished", "started", "stopped")
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 2.0
 RECONNECT_PAUSE_S = 3.0
+SIGN_OF_LIFE = "alive"
+"""Of a progress: any value that changes while the work moves on, and is not shown."""
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -39,12 +41,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                     "default": "finished",
                 },
                 "reconnect_timeout": {"type": "int", "default": 600},
+                "timeout": {"type": "int", "default": 86400},
+                "silence_timeout": {"type": "int", "default": 3600},
             },
             required_if=[("state", "finished", ["argv"]), ("state", "started", ["argv"])],
         )
         self._host = (task_vars or {})["inventory_hostname"]
         self._what = args["what"] or args["name"]
         self._patience_s: int = args["reconnect_timeout"]
+        self._silence_s: int = args["silence_timeout"]
         self._connected = False
         if self._task.check_mode:
             return {"changed": False, "skipped": True, "msg": f"Check mode: would run {self._what}."}
@@ -53,6 +58,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             args["argv"],
             {name: str(value) for name, value in args["environment"].items()},
             {name: str(value) for name, value in args["environment_secret"].items()},
+            args["timeout"],
         )
         if args["state"] == "stopped":
             return {"changed": self._ask(job_script.stop(job)).stopped}
@@ -62,21 +68,39 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         wait = FIRST_WAIT_S
         seen = self._ask(job_script.start(job, wait))
         joined, told = seen.attached, {}
+        last, moved_at = seen, time.monotonic()
         while True:
-            if seen.progress != told:
-                told = dict(seen.progress)
+            if (shown := _shown(seen)) != told:
+                told = shown
                 report(self._host, self._what, **told)
             if seen.state != "running":
                 break
             if until_started and seen.progress:
                 return {"changed": not joined}
+            if (seen.progress, seen.log) != (last.progress, last.log):
+                last, moved_at = seen, time.monotonic()
+            elif self._silence_s and time.monotonic() - moved_at > self._silence_s:
+                self._ask(job_script.stop(job))
+                return {"failed": True, "exit": "", "msg": self._why_stopped(seen)}
             wait = min(1.25 * wait, LONGEST_WAIT_S)
             seen = self._ask(job_script.poll(job, wait))
         if seen.succeeded:
             return {"changed": True, **seen.result}
-        return {"failed": True, "exit": seen.exit, "msg": self._why(seen)}
+        return {"failed": True, "exit": seen.exit, "msg": self._why(seen, job)}
 
-    def _why(self, seen: Report) -> str:
+    def _why_stopped(self, seen: Report) -> str:
+        log = "\n".join(seen.log)
+        return (
+            f"{self._what} was stopped on {self._host}: it made no progress for {self._silence_s} s "
+            f"(silence_timeout). Check what it waits for, then run again.\n{log}"
+        )
+
+    def _why(self, seen: Report, job: Job) -> str:
+        if seen.timed_out:
+            return (
+                f"{self._what} was stopped on {self._host}: it took longer than {job.time_limit_s} s "
+                "(timeout). Run again, with a higher limit where the work needs it."
+            )
         if "msg" in seen.result:
             return str(seen.result["msg"])
         log = "\n".join(seen.log)
@@ -103,4 +127,12 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self._connected = True
         if answer["rc"] != 0:
             raise AnsibleActionFail(f"{self._what} could not be started: {answer['stderr'].strip()}")
-        return job_script.parse(answer["stdout"])
+        try:
+            return job_script.parse(answer["stdout"])
+        except ValueError as error:
+            raise AnsibleActionFail(f"{self._what}: {self._host} reports {error}") from error
+
+
+def _shown(seen: Report) -> dict[str, Any]:
+    """The progress as it is reported to people."""
+    return {name: value for name, value in seen.progress.items() if name != SIGN_OF_LIFE}

@@ -8,6 +8,10 @@ import typing as t
 
 SPEC_LABEL = "headfirst.spec"
 SPEC_JSON_LABEL = "headfirst.spec.json"
+# Which specification of the whole service the container belongs to, and its place in it.
+GENERATION_LABEL = "headfirst.generation"
+RANK_LABEL = "headfirst.rank"
+RANKS_LABEL = "headfirst.ranks"
 
 Spec = t.Dict[str, t.Any]
 
@@ -31,6 +35,7 @@ SPEC_OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
         "default": "no",
         "choices": ["no", "on-failure", "unless-stopped", "always"],
     },
+    "init": {"type": "bool", "default": True},
 }
 
 
@@ -79,20 +84,36 @@ def env_value(value: t.Any) -> str:
 def create_arguments(spec: Spec, secret_env: t.Dict[str, str]) -> t.Dict[str, t.Any]:
     """Return docker SDK arguments of `containers.create`, but for name, labels and what needs SDK types.
 
-    An init is always PID 1: an engine that crashes as PID 1 would exit 0.
+    Without the restart policy: a container that has not served yet must end when it crashes.
     """
     environment = {key: env_value(value) for key, value in spec["environment"].items()}
     arguments: t.Dict[str, t.Any] = {
         "image": spec["image"],
         "environment": {**environment, **secret_env},
         "network_mode": spec["network_mode"],
-        "init": True,
-        "restart_policy": {"Name": spec["restart_policy"]},
+        "init": spec["init"],
     }
     for key in ("command", "ipc_mode", "shm_size", "volumes", "devices", "cap_add", "cap_drop"):
         if spec.get(key):
             arguments[key] = spec[key]
     return arguments
+
+
+def set_restart_policy(container: t.Any, policy: str, check: bool) -> bool:
+    """Give a container of the docker SDK a restart policy; return whether it had another one."""
+    if container.attrs["HostConfig"]["RestartPolicy"]["Name"] in (policy, "" if policy == "no" else policy):
+        return False
+    if not check:
+        container.update(restart_policy={"Name": policy})
+    return True
+
+
+def missing_sources(spec: Spec, exists: t.Callable[[str], bool]) -> t.List[str]:
+    """Return mounted folders and files, and devices, that the node does not have."""
+    mounts = [volume.split(":")[0] for volume in spec["volumes"]]
+    devices = [device.split(":")[0] for device in spec["devices"]]
+    # A name without a slash is a volume of Docker's own.
+    return [path for path in mounts + devices if path.startswith("/") and not exists(path)]
 
 
 def gpu_request(gpus: str) -> t.Dict[str, t.Any]:

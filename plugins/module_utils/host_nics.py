@@ -20,12 +20,11 @@ def nics(source: Source) -> t.List[t.Dict[str, t.Any]]:
 
 def routes(source: Source, peers: t.List[str]) -> t.Dict[str, t.Dict[str, str]]:
     """Peer → {nic, source}: the interface and the address that packets to it leave with."""
-    found = {}
-    for peer in peers:
-        ways = json.loads(source.run("ip", "-j", "-4", "route", "get", peer) or "[]")
-        if ways:
-            found[peer] = {"nic": ways[0].get("dev", ""), "source": ways[0].get("prefsrc", "")}
-    return found
+    # One process for all: with a process a peer, a hundred hosts would start ten thousand.
+    asked = "".join(f"route get {peer}\n" for peer in peers)
+    told = source.run("ip", "-force", "-j", "-4", "-batch", "-", stdin=asked) if peers else ""
+    ways = [way for line in told.splitlines() for way in json.loads(line)]
+    return {way["dst"]: {"nic": way.get("dev", ""), "source": way.get("prefsrc", "")} for way in ways}
 
 
 def _nic(source: Source, one: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:

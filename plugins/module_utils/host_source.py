@@ -48,12 +48,12 @@ class Source:
         found = os.path.realpath(self.root + path)
         return found[len(os.path.realpath(self.root)) if self.root else 0 :] if os.path.exists(found) else ""
 
-    def run(self, *argv: str) -> str:
+    def run(self, *argv: str, stdin: str = "") -> str:
         """Standard output of a command whatever its exit status; "" when there is no such command."""
         try:
             done = subprocess.run(
                 argv,
-                stdin=subprocess.DEVNULL,
+                input=stdin.encode(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 timeout=COMMAND_TIMEOUT_S,

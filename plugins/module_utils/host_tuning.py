@@ -9,6 +9,8 @@ import typing as t
 from ansible_collections.headfirst.serving.plugins.module_utils import host_pci
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
+# Names that are resolved at the same time.
+LOOKUPS = 64
 HOSTS_FILE = "/etc/hosts"
 # Lines that blockinfile puts around the role's entries.
 HOSTS_BEGIN, HOSTS_END = "# BEGIN headfirst host_tuning", "# END headfirst host_tuning"
@@ -90,7 +92,7 @@ def unresolved(wanted: t.Dict[str, str]) -> t.Set[str]:
     """Names whose first address of the wanted family is another one, or that have none."""
     if not wanted:
         return set()
-    with concurrent.futures.ThreadPoolExecutor(max_workers=len(wanted)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(wanted), LOOKUPS)) as pool:
         found = {name: pool.submit(_first, name, address) for name, address in wanted.items()}
         return {name for name, address in wanted.items() if found[name].result() != address}
 

@@ -18,11 +18,11 @@ def get(url: str, api_key: t.Optional[str], timeout_s: float) -> t.Tuple[bool, s
 
 
 def chat(base_url: str, model: str, api_key: t.Optional[str], timeout_s: float) -> t.Tuple[bool, str]:
-    """Ask an OpenAI-compatible server for a few tokens; return (it gave some, the answer or the fault)."""
+    """Ask an OpenAI-compatible server for one token; return (it gave it, the answer or the fault)."""
     body = {
         "model": model,
         "messages": [{"role": "user", "content": "Hello"}],
-        "max_tokens": 8,
+        "max_tokens": 1,
         "temperature": 0,
     }
     status, text, words = ask(base_url + "/v1/chat/completions", api_key, body, timeout_s)
@@ -32,7 +32,7 @@ def chat(base_url: str, model: str, api_key: t.Optional[str], timeout_s: float) 
     if not answer.get("usage", {}).get("completion_tokens"):
         return False, "chat: the answer holds no token"
     message = answer["choices"][0]["message"]
-    # A reasoning model may still be thinking after eight tokens.
+    # A reasoning model's first token is a thought.
     return True, message.get("content") or message.get("reasoning_content") or ""
 
 

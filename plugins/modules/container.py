@@ -10,7 +10,8 @@ description:
   - Creates, recreates, starts, stops or removes one container through the docker SDK.
   - A container is recreated when the fingerprint of its spec (which includes the image's ID) differs from
     the one in its label C(headfirst.spec).
-  - An init process is always PID 1, because an engine that crashes as PID 1 exits 0.
+  - A container is created and started without its restart policy, so that a crash while it starts is seen.
+    M(headfirst.serving.container_generations) sets the policy when the container has served.
   - In check mode a node without a Docker Engine counts as a node without the container.
 options:
   name:
@@ -19,18 +20,19 @@ options:
     required: true
   state:
     description:
-      - V(present) makes the container exist as the spec says and run.
-      - V(stopped) stops it if it runs; its logs stay.
+      - V(created) makes the container exist as the spec says; a new one does not run yet.
+      - V(started) starts the container that exists.
+      - V(stopped) stops it if it runs, and keeps it stopped; its logs stay.
       - V(absent) stops and removes it.
     type: str
-    choices: [present, stopped, absent]
-    default: present
+    choices: [created, started, stopped, absent]
+    required: true
   stop_timeout:
     description: Seconds between the polite signal and the kill.
     type: int
     default: 30
   spec:
-    description: What the container is. Required with O(state=present).
+    description: What the container is. Required with O(state=created).
     type: dict
     suboptions:
       image: {description: Image name or ID; it must be on the node., type: str, required: true}
@@ -58,6 +60,14 @@ options:
         type: str
         choices: ["no", on-failure, unless-stopped, always]
         default: "no"
+      init:
+        description: An init process is PID 1; an engine that crashes as PID 1 exits 0.
+        type: bool
+        default: true
+  labels:
+    description: Labels of a new container that are not part of its spec.
+    type: dict
+    default: {}
 attributes:
   check_mode: {support: full, description: Says what would change.}
   diff_mode: {support: full, description: Shows the spec before and after.}
@@ -65,9 +75,10 @@ author: The Headfirst authors (@headfirst)
 """
 
 EXAMPLES = r"""
-- name: Serve a page
+- name: Create a page
   headfirst.serving.container:
     name: headfirst-page
+    state: created
     spec:
       image: nginx:1.27
       network_mode: host
@@ -77,12 +88,14 @@ RETURN = r"""
 exists: {description: The container existed before., type: bool, returned: always}
 running: {description: It ran before., type: bool, returned: always}
 differs: {description: It was not what the spec says., type: bool, returned: with spec}
+fingerprint: {description: Fingerprint of the spec., type: str, returned: with spec}
 image_id: {description: ID of the image that the spec names., type: str, returned: with spec}
 exit_code: {description: Exit code of a container that had ended., type: int, returned: when it did not run}
 """
 
 import contextlib
 import json
+import os
 import typing as t
 from pathlib import Path
 
@@ -105,11 +118,16 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},
-            "state": {"type": "str", "choices": ["present", "stopped", "absent"], "default": "present"},
+            "state": {
+                "type": "str",
+                "choices": ["created", "started", "stopped", "absent"],
+                "required": True,
+            },
             "stop_timeout": {"type": "int", "default": 30},
             "spec": {"type": "dict", "options": container_spec.SPEC_OPTIONS},
+            "labels": {"type": "dict", "default": {}},
         },
-        required_if=[("state", "present", ("spec",))],
+        required_if=[("state", "created", ("spec",))],
         supports_check_mode=True,
     )
     client = connect(module)
@@ -128,10 +146,15 @@ def _apply(module: AnsibleModule, client: t.Optional[DockerClient]) -> t.Dict[st
     result: t.Dict[str, t.Any] = {"changed": False, "exists": found is not None, "running": running}
     if found is not None and not running:
         result["exit_code"] = found.attrs["State"]["ExitCode"]
-    if params["state"] == "present":
-        return {**result, **_present(module, client, found, running)}
+    if params["state"] == "created":
+        return {**result, **_created(module, client, found)}
+    if params["state"] == "started":
+        return {**result, **_started(module, found, running)}
     if params["state"] == "stopped":
-        result["changed"] = running
+        if found is not None:
+            # A restart that Docker has planned must not come after the stop.
+            policy = container_spec.set_restart_policy(found, "no", module.check_mode)
+            result["changed"] = running or policy
         if running and not module.check_mode:
             found.stop(timeout=params["stop_timeout"])
         return result
@@ -141,34 +164,51 @@ def _apply(module: AnsibleModule, client: t.Optional[DockerClient]) -> t.Dict[st
     return result
 
 
-def _present(
-    module: AnsibleModule, client: t.Optional[DockerClient], found: t.Optional[Container], running: bool
+def _created(
+    module: AnsibleModule, client: t.Optional[DockerClient], found: t.Optional[Container]
 ) -> t.Dict[str, t.Any]:
     spec = module.params["spec"]
     secret_env = _secret_env(module, spec.get("env_file"))
     image_id = _image_id(module, client, spec["image"])
     wanted = container_spec.canonical(spec, image_id, secret_env)
+    fingerprint = container_spec.fingerprint(wanted)
     old_labels = found.labels if found is not None else {}
-    differs = old_labels.get(container_spec.SPEC_LABEL) != container_spec.fingerprint(wanted)
-    if not module.check_mode:
-        if differs and found is not None:
+    differs = old_labels.get(container_spec.SPEC_LABEL) != fingerprint
+    if differs and not module.check_mode:
+        missing = container_spec.missing_sources(spec, os.path.exists)
+        if missing:
+            module.fail_json(msg="{} is not on this node; the container mounts it.".format(missing[0]))
+        if found is not None:
             _remove(found, module.params["stop_timeout"])
-        if differs:
-            found = client.containers.create(
-                name=module.params["name"],
-                labels=container_spec.labels(wanted),
-                **container_spec.create_arguments(spec, secret_env),
-                **_typed_arguments(spec),
-            )
-        if differs or not running:
-            found.start()
+        client.containers.create(
+            name=module.params["name"],
+            labels={**container_spec.labels(wanted), **_texts(module.params["labels"])},
+            **container_spec.create_arguments(spec, secret_env),
+            **_typed_arguments(spec),
+        )
     before = json.loads(old_labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
     return {
-        "changed": differs or not running,
+        "changed": differs,
         "differs": differs,
+        "fingerprint": fingerprint,
         "image_id": image_id,
-        "diff": {"before": {**before, "running": running}, "after": {**wanted, "running": True}},
+        "diff": {"before": before, "after": wanted},
     }
+
+
+def _started(module: AnsibleModule, found: t.Optional[Container], running: bool) -> t.Dict[str, t.Any]:
+    if module.check_mode:
+        return {"changed": not running}
+    if found is None:
+        module.fail_json(msg="There is no container {}.".format(module.params["name"]))
+    container_spec.set_restart_policy(found, "no", check=False)
+    if not running:
+        found.start()
+    return {"changed": not running}
+
+
+def _texts(labels: t.Dict[str, t.Any]) -> t.Dict[str, str]:
+    return {str(key): str(value) for key, value in labels.items()}
 
 
 def _find(client: t.Optional[DockerClient], name: str) -> t.Optional[Container]:

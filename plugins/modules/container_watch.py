@@ -27,7 +27,7 @@ options:
     type: str
     default: /health
   chat_model:
-    description: Also ask this model for a few tokens; ready means that it generated some.
+    description: Also ask this model for one token; ready means that it generated it.
     type: str
   api_key:
     description: Bearer token of the service. It is blotted out of what is returned.

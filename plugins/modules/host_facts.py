@@ -52,7 +52,9 @@ options:
     elements: str
     default: []
   controller_time:
-    description: The controller's clock when the task was sent, in seconds since 1970.
+    description:
+      - The controller's clock when the task was sent, in seconds since 1970. The action plugin of this module
+        sets it, and takes the time of the round trip out of the result.
     type: float
     required: true
 """
@@ -63,7 +65,6 @@ EXAMPLES = r"""
     disk_path: /var/lib/headfirst
     ports: [30000, 5000]
     peers: [192.0.2.12]
-    controller_time: "{{ now(utc=true).timestamp() }}"
 """
 
 RETURN = r"""

@@ -11,6 +11,8 @@ description:
   - The program may keep one JSON object with C(done), C(total), C(unit) and C(note) in the file that the
     environment variable E(HEADFIRST_PROGRESS_FILE) names, and leave its result, a JSON object, in the file
     that E(HEADFIRST_RESULT_FILE) names. The result becomes the task's, its C(msg) the message of a failure.
+  - A number C(alive) in that object is not shown; where it changes, the program is not silent for
+    O(silence_timeout).
   - Each new progress is appended, as a JSON line, to the controller's file that E(HEADFIRST_PROGRESS) names.
 author: The Headfirst authors
 attributes:
@@ -37,7 +39,9 @@ options:
     type: dict
     default: {}
   environment_secret:
-    description: Environment variables that are in no argv and in no log; a file of mode 0600 carries them.
+    description:
+      - Environment variables that are in no argv and in no log.
+      - A file of mode 0600 below C(/run/headfirst), in memory, carries them and goes when the program ends.
     type: dict
     default: {}
   state:
@@ -52,6 +56,16 @@ options:
     description: Seconds to try to connect again after the connection was lost.
     type: int
     default: 600
+  timeout:
+    description: Seconds after which systemd ends the program, also when nobody is connected. 0 is no limit.
+    type: int
+    default: 86400
+  silence_timeout:
+    description:
+      - Seconds without a new progress and without a new line of output after which the program is ended.
+      - 0 is no limit.
+    type: int
+    default: 3600
 """
 
 EXAMPLES = r"""

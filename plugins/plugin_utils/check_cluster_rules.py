@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Finding, finding
+from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Finding, finding, some
 
 # (id, pattern of the failure, what, fix). The first match wins. From OpenSSH, sudo, ansible-core 2.19.
 FAILURES = [
@@ -86,7 +86,7 @@ def _shared(id: str, values: Mapping[str, str], why: str, fix: str) -> list[Find
             id,
             "error",
             host,
-            f"its {noun} {value} is also that of {', '.join(h for h in hosts if h != host)}",
+            f"its {noun} {value} is also that of {some(h for h in hosts if h != host)}",
             why,
             fix,
         )
@@ -99,7 +99,8 @@ def _shared(id: str, values: Mapping[str, str], why: str, fix: str) -> list[Find
 def _differ(id: str, values: Mapping[str, str]) -> list[Finding]:
     if len(set(values.values())) < 2:
         return []
-    listed = ", ".join(f"{host}: {value}" for host, value in values.items())
+    kinds = sorted(set(values.values()))
+    listed = "; ".join(f"{kind}: {some(host for host in values if values[host] == kind)}" for kind in kinds)
     why = "One image serves all ranks."
     return [
         finding(id, "error", host, f"the hosts differ in {id} ({listed})", why, "Use hosts of one kind.")

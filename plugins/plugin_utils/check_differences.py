@@ -13,6 +13,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules impo
     Finding,
     Limits,
     finding,
+    some,
 )
 
 
@@ -42,7 +43,7 @@ def _odd(one: Difference, values: Mapping[str, str]) -> list[Finding]:
     if len(set(values.values())) < 2:
         return []
     usual = Counter(values.values()).most_common(1)[0][0]
-    others = ", ".join(host for host, value in values.items() if value == usual)
+    others = some(host for host, value in values.items() if value == usual)
     return [
         finding(
             one.id,

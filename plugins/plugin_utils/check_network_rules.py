@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Facts, Limits, rule
+from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Facts, Limits, rule, some
 
 # Kinds of interfaces that lead to containers or machines on the same host, or into an overlay. veth is none:
 # on the host it holds no address, and inside a container it is the way out.
@@ -63,9 +64,12 @@ def _nic_address(facts: Facts, limits: Limits) -> Iterator[str]:
 def _nic_route(facts: Facts, limits: Limits) -> Iterator[str]:
     if not holder(facts, limits["address"]):
         return  # rule address says so
+    peers = defaultdict(list)
     for peer, way in facts["routes"].items():
         if way["source"] and way["source"] != limits["address"]:
-            yield f"packets to {peer} leave from {way['source']} ({way['nic']}), not from {limits['address']}"
+            peers[way["source"], way["nic"]].append(peer)
+    for (source, nic), reached in peers.items():
+        yield f"packets to {some(reached)} leave from {source} ({nic}), not from {limits['address']}"
 
 
 @rule(
@@ -75,8 +79,11 @@ def _nic_route(facts: Facts, limits: Limits) -> Iterator[str]:
     fix="Let the hosts reach each other at all TCP ports; `deploy up -t tuning` tells ufw and firewalld.",
 )
 def _firewall(facts: Facts, limits: Limits) -> Iterator[str]:
+    ports = defaultdict(list)
     for cut in facts["cut_ports"]:
-        yield f"{cut['peer']} answers, but not at port {cut['port']}"
+        ports[cut["port"]].append(cut["peer"])
+    for port, peers in ports.items():
+        yield f"{some(peers)} answer{'s' * (len(peers) == 1)}, but not at port {port}"
 
 
 @rule(

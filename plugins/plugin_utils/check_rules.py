@@ -6,7 +6,7 @@ The same for GPUs, network and services: check_*_rules.py; rules that compare ho
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +109,13 @@ def _python(facts: Facts, limits: Limits) -> Iterator[str]:
         yield f"Python is {facts['python']}, older than {limits['python_min']}"
 
 
+def some(names: Iterable[str]) -> str:
+    """The first three names, and how many more there are."""
+    listed = list(names)
+    more = f" and {len(listed) - 3} more" if len(listed) > 3 else ""
+    return ", ".join(listed[:3]) + more
+
+
 def number(text: str) -> tuple[int, ...]:
     """Major and minor of a version."""
     return tuple(int(part) for part in text.split(".")[:2])
@@ -190,5 +197,5 @@ def _address(facts: Facts, limits: Limits) -> Iterator[str]:
     fix="Open the firewall between the hosts, or correct address in the inventory.",
 )
 def _peer(facts: Facts, limits: Limits) -> Iterator[str]:
-    for peer in facts["unreachable_peers"]:
-        yield f"no answer from its peer {peer}"
+    if peers := facts["unreachable_peers"]:
+        yield f"no answer from its peer{'s' * (len(peers) > 1)} {some(peers)}"

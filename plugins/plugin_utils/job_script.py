@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 JOBS = "/var/lib/headfirst/jobs"
+SECRETS = "/run/headfirst/jobs"
+"""In memory: a job's secrets are gone after a power cut."""
 LOG_LINES = 20
+_LONGEST_NOTE = 200  # characters
 
 _PRELUDE = r"""
 running() {
@@ -60,9 +63,11 @@ begin() {
     fi
     systemctl reset-failed "$unit" 2>/dev/null || :
     rm -f "$dir/exit" "$dir/progress.json" "$dir/result.json" "$dir/log"
-    printf '%s' "$secrets" >"$dir/environment"
+    rm -f "$dir/environment"  # where earlier versions kept secrets
+    mkdir -p "$secret_dir"  # now: the end of the unit before has removed it
+    printf '%s' "$secrets" >"$secret_dir/environment"
     printf '%s' "$signature" >"$dir/signature"
-    eval "$run" || { rm -f "$dir/environment"; return 1; }
+    eval "$run" || { rm -rf "$secret_dir"; return 1; }
 }
 end() {
     if running; then
@@ -70,23 +75,33 @@ end() {
         echo 'stopped yes'
     fi
     rm -f "$dir/exit" "$dir/environment"
+    rm -rf "$secret_dir"
 }
 """
 
 
 @dataclass(frozen=True)
 class Job:
-    """What to run. `secrets` are environment variables that only the unit sees."""
+    """What to run, for at most `time_limit_s` seconds (0: no limit).
+
+    `secrets` are environment variables that only the unit sees.
+    """
 
     name: str
     argv: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets: Mapping[str, str] = field(default_factory=dict)
+    time_limit_s: int = 0
 
     @property
     def folder(self) -> str:
         """Where its progress, result and log are."""
         return f"{JOBS}/{self.name}"
+
+    @property
+    def secret_folder(self) -> str:
+        """Where its secrets are while it runs."""
+        return f"{SECRETS}/{self.name}"
 
     @property
     def unit(self) -> str:
@@ -117,6 +132,11 @@ class Report:
         """Whether the program left with exit status 0."""
         return self.state == "ended" and self.exit.split()[1:] == ["exited", "0"]
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether systemd ended the program at its time limit."""
+        return self.exit.split()[:1] == ["timeout"]
+
 
 def start(job: Job, wait_s: float) -> str:
     """Start the job, or join it where it runs; report after `wait_s` seconds, or as soon as it ends."""
@@ -134,20 +154,51 @@ def stop(job: Job) -> str:
 
 
 def parse(stdout: str) -> Report:
-    """Read a report; other lines (a login banner) are passed over."""
+    """Read a report; other lines (a login banner) are passed over. ValueError where it is malformed."""
     facts: dict[str, Any] = {}
     log = []
     for line in stdout.splitlines():
         key, _, value = line.partition(" ")
         if key == "log":
-            log.append(value)
+            log.append(_printable(value))
         elif key in ("state", "exit"):
             facts[key] = value
         elif key in ("attached", "stopped"):
             facts[key] = value == "yes"
-        elif key in ("progress", "result"):
-            facts[key] = json.loads(value)
+        elif key == "progress":
+            facts[key] = _progress(_object(value))
+        elif key == "result":
+            facts[key] = _object(value)
     return Report(**facts, log=log)
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deep") from None
+    if not isinstance(document, dict):
+        raise ValueError("JSON that is no object")
+    return document
+
+
+def _progress(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The known values of a progress, which the node's program wrote; others are passed over."""
+    progress: dict[str, Any] = {}
+    for name in document.keys() & {"done", "total", "alive"}:
+        value = document[name]
+        if not isinstance(value, int) or not 0 <= value < 2**63:
+            raise ValueError(f"a progress whose {name} is no count")
+        progress[name] = value
+    for name in document.keys() & {"unit", "note"}:
+        if not isinstance(document[name], str):
+            raise ValueError(f"a progress whose {name} is no text")
+        progress[name] = _printable(document[name])[:_LONGEST_NOTE]
+    return progress
+
+
+def _printable(text: str) -> str:
+    return "".join(char if char.isprintable() or char == "\t" else "?" for char in text)
 
 
 def _tenths(seconds: float) -> int:
@@ -158,6 +209,7 @@ def _script(job: Job, action: str) -> str:
     values = {
         "unit": job.unit,
         "dir": job.folder,
+        "secret_dir": job.secret_folder,
         "signature": job.signature,
         "log_lines": str(LOG_LINES),
         "secrets": "".join(f"{name}={_quoted(value)}\n" for name, value in job.secrets.items()),
@@ -175,7 +227,7 @@ def _systemd_run(job: Job) -> list[str]:
     ended = "; ".join(
         [
             f"cd {job.folder}",
-            "rm -f environment",
+            f"rm -rf {job.secret_folder}",
             f"echo {words} >exit.part",
             "mv exit.part exit",
         ]
@@ -194,7 +246,8 @@ def _systemd_run(job: Job) -> list[str]:
         "--property=Type=exec",
         f"--property=StandardOutput={log}",
         f"--property=StandardError={log}",
-        f"--property=EnvironmentFile={job.folder}/environment",
+        f"--property=EnvironmentFile={job.secret_folder}/environment",
+        *([f"--property=RuntimeMaxSec={job.time_limit_s}"] if job.time_limit_s else []),
         f'--property=ExecStopPost=/bin/sh -c "{ended}"',
         *(f"--setenv={name}={value}" for name, value in environment.items()),
         "--",

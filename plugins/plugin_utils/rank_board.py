@@ -31,7 +31,7 @@ class Verdict:
 
 
 class RankBoard:
-    """A folder with one verdict a rank, each replaced in one step."""
+    """A folder with one file a rank, named RANK.KIND.json: the names alone answer what is asked often."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -39,14 +39,29 @@ class RankBoard:
 
     def post(self, verdict: Verdict) -> None:
         """Put a rank's verdict on the board in place of its last one."""
+        target = self._folder / f"{verdict.rank}.{verdict.kind}.json"
         with tempfile.NamedTemporaryFile("w", dir=self._folder, prefix=".", delete=False) as file:
             json.dump(asdict(verdict), file)
-        Path(file.name).replace(self._folder / f"{verdict.rank}.json")
+        Path(file.name).replace(target)
+        for old in self._folder.glob(f"{verdict.rank}.[0-9].json"):
+            if old != target:
+                old.unlink()
+
+    def kinds(self) -> dict[int, int]:
+        """Return the kind of each rank's verdict; no file is opened."""
+        found: dict[int, int] = {}
+        for file in self._folder.iterdir():
+            rank, _, rest = file.name.partition(".")
+            if rank:  # else it is being written
+                kind = int(rest[0])
+                # Between two verdicts a rank has both files.
+                found[int(rank)] = min(kind, found.get(int(rank), kind))
+        return found
 
     def read(self) -> list[Verdict]:
         """Return the verdicts that are there, by rank."""
-        files = self._folder.glob("[0-9]*.json")
-        return sorted((Verdict(**json.loads(file.read_text())) for file in files), key=lambda v: v.rank)
+        files = (self._folder / f"{rank}.{kind}.json" for rank, kind in sorted(self.kinds().items()))
+        return [Verdict(**json.loads(file.read_text())) for file in files if file.exists()]
 
 
 def explain(verdicts: list[Verdict]) -> tuple[Verdict, str]:

@@ -33,26 +33,21 @@ _BOOT_TIMEOUT = 60.0
 
 
 class Pristine:
-    """The booted machine. What it prints goes to `log`, with the seconds since the command began."""
+    """The booted machine. What its commands print is printed, with the seconds since the command began."""
 
-    def __init__(self, container: Container, log: Path) -> None:
+    def __init__(self, container: Container) -> None:
         self._container = container
-        self._log = log
 
     def run(self, command: str, *, user: str = "root", check: bool = True) -> tuple[int, str]:
         """Run a line of bash as a login of `user` does; return the exit status and all output."""
         argv = ["docker", "exec", "--user", user, NAME, "bash", "-lc", f"cd && {command}"]
         lines: list[str] = []
         began = time.monotonic()
-        with (
-            self._log.open("a") as log,
-            subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process,
-        ):
-            log.write(f"\n{user}$ {command}\n")
+        print(f"\n{user}$ {command}", flush=True)
+        with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
             for line in process.stdout or ():
                 lines.append(line)
-                log.write(f"{time.monotonic() - began:6.1f} {line}")
-                log.flush()
+                print(f"{time.monotonic() - began:6.1f} {line}", end="", flush=True)
         output = "".join(lines)
         assert process.returncode == 0 or not check, f"{command}: exit {process.returncode}\n{output[-4000:]}"
         return process.returncode, output
@@ -64,7 +59,7 @@ class Pristine:
 
 
 @contextmanager
-def pristine(log: Path, checkout: Path, folders: dict[str, Path]) -> Iterator[Pristine]:
+def pristine(checkout: Path, folders: dict[str, Path]) -> Iterator[Pristine]:
     """The machine, with `checkout`'s HEAD as a bundle and `folders` (there -> here), read-only."""
     packages.install(packages.missing((*packages.FOR_LAB, *packages.FOR_IMAGES)), _print)
     client = engine.ensure(_print)
@@ -75,7 +70,7 @@ def pristine(log: Path, checkout: Path, folders: dict[str, Path]) -> Iterator[Pr
         subprocess.run(["git", "-C", checkout, "bundle", "create", "--quiet", bundle, "HEAD"], check=True)
         try:
             container = _create(client, {**folders, "/srv/checkout.bundle": bundle})
-            machine = Pristine(container, log)
+            machine = Pristine(container)
             _give_access(machine, container)
             yield machine
         finally:

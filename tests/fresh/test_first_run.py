@@ -29,7 +29,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pristine]:
     (folder / "simple" / "nothing").mkdir(parents=True)
     (folder / "simple" / "nothing" / "index.html").write_text("<html></html>")
     folders = {"/srv/wheels": folder / "wheels", "/srv/simple": folder / "simple", **local_folders()}
-    with pristine(folder / "log.txt", ROOT, folders) as machine:
+    with pristine(ROOT, folders) as machine:
         add_pip_settings(machine)
         yield machine
 

@@ -33,10 +33,11 @@ STANDALONE = """\
       vars:
         comm_check_rank: "{{ 0 if inventory_hostname in groups['head'] else 1 }}"
         comm_check_address: "{{ ansible_host }}"
-        comm_check_image: headfirst/sglang-cpu:0.5.23
+        comm_check_container:
+          image: headfirst/sglang-cpu:0.5.23
+          environment:
+            GLOO_SOCKET_IFNAME: eth0
         comm_check_seconds: 5
-        comm_check_env:
-          GLOO_SOCKET_IFNAME: eth0
 """
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headfirst.errors import NotReadyError
+from headfirst.errors import InputError, NotReadyError
+from headfirst.live.access import HostAccess
 from headfirst.live.ssh import run, ssh
 from headfirst.run.failures import to_error
 from headfirst.run.quiet import QuietReporter
@@ -111,18 +112,15 @@ def test_ansible_without_sudo(sshd: Sshd, tmp_path: Path, sudo: str, what: str |
     assert what is None or what in error.what
 
 
-def test_jump_host_of_the_ssh_configuration(
-    sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / ".ssh").mkdir()
-    (tmp_path / ".ssh" / "known_hosts").write_text((sshd.folder / "known_hosts").read_text())
-    key = sshd.folder / "key"
-    (tmp_path / ".ssh" / "config").write_text(
+def test_jump_host_of_the_ssh_configuration(sshd: Sshd, tmp_path: Path) -> None:
+    # ssh takes the home folder from the user database, so the configuration is named.
+    config = tmp_path / "config"
+    config.write_text(
         f"Host inner\n  HostName 127.0.0.3\n  Port {sshd.port}\n  ProxyJump root@127.0.0.2:{sshd.port}\n"
-        f"Host *\n  User root\n  IdentityFile {key}\n"
+        f"Host *\n  User root\n  IdentityFile {sshd.folder}/key\n"
+        f"  UserKnownHostsFile {sshd.folder}/known_hosts\n  StrictHostKeyChecking yes\n"
     )
-    inner = sshd.access(address="inner", user=None, port=None, private_key=None, known_hosts=None)
+    inner = HostAccess("node1", "inner", options=("-F", str(config)))
     with ssh(inner) as connection:
         answer = run(connection, "echo $SSH_CONNECTION; echo oops >&2; exit 3")
     assert answer.code == 3
@@ -131,3 +129,37 @@ def test_jump_host_of_the_ssh_configuration(
     assert target == "127.0.0.3"
     # The jump host asked for the connection itself, from its own loopback address.
     assert source == "127.0.0.1"
+
+
+def test_unknown_host_keys_where_ssh_accepts_them(sshd: Sshd) -> None:
+    lax = sshd.access(
+        known_hosts=sshd.folder / "no_hosts", options=("-o", "StrictHostKeyChecking=accept-new")
+    )
+    with ssh(lax) as connection:
+        assert run(connection, "true").code == 0
+    with (
+        pytest.raises(NotReadyError, match="is not the one in"),
+        ssh(replace(lax, known_hosts=sshd.folder / "changed_hosts")),
+    ):
+        pass
+
+
+def test_a_host_key_under_an_alias(sshd: Sshd, tmp_path: Path) -> None:
+    kind, key = (sshd.folder / "host_key.pub").read_text().split()[:2]
+    (tmp_path / "known").write_text(f"the-node {kind} {key}\n")
+    options = ("-o", "HostKeyAlias=the-node")
+    with ssh(sshd.access(known_hosts=tmp_path / "known", options=options)) as connection:
+        assert run(connection, "true").code == 0
+
+
+def test_options_that_ssh_refuses(sshd: Sshd) -> None:
+    with (
+        pytest.raises(InputError, match="Bad configuration option: nosuch"),
+        ssh(sshd.access(options=("-o", "NoSuch=1"))),
+    ):
+        pass
+
+
+def test_a_host_that_only_ansible_reaches(sshd: Sshd) -> None:
+    with pytest.raises(InputError, match="needs SSH"), ssh(sshd.access(obstacle="this verb needs SSH")):
+        pass

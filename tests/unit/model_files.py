@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from headfirst.model.checkpoint import ELEMENT_BYTES
+
 CONFIG: dict[str, Any] = {
     "architectures": ["DeepseekV3ForCausalLM"],
     "hidden_size": 256,
@@ -34,7 +36,11 @@ def shard(tensors: dict[str, tuple[str, int]]) -> bytes:
     """A safetensors file of zeros: name -> (dtype, bytes)."""
     header, offset = {}, 0
     for name, (dtype, size) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": [size], "data_offsets": [offset, offset + size]}
+        header[name] = {
+            "dtype": dtype,
+            "shape": [size // ELEMENT_BYTES[dtype]],
+            "data_offsets": [offset, offset + size],
+        }
         offset += size
     text = json.dumps(header | {"__metadata__": {"format": "pt"}}).encode()
     return len(text).to_bytes(8, "little") + text + bytes(offset)

@@ -95,6 +95,16 @@ def test_the_board_keeps_the_last_word_of_each_rank(tmp_path: Path) -> None:
     assert board.read()[1] == last
 
 
+def test_the_board_names_the_kinds_without_a_look_into_its_files(tmp_path: Path) -> None:
+    board = RankBoard(tmp_path / "board")
+    board.post(Verdict("node1", 0, ALIVE, "running"))
+    board.post(Verdict("node11", 10, DIED, "gone"))
+    board.post(Verdict("node1", 0, READY, "Hello"))
+    for file in (tmp_path / "board").iterdir():
+        file.write_text("not JSON")
+    assert board.kinds() == {0: READY, 10: DIED}
+
+
 @pytest.mark.parametrize(
     ("kinds", "settled"),
     [
@@ -107,5 +117,4 @@ def test_the_board_keeps_the_last_word_of_each_rank(tmp_path: Path) -> None:
     ],
 )
 def test_when_the_board_decides(kinds: list[int], settled: bool) -> None:
-    verdicts = [Verdict(f"node{rank}", rank, kind, "") for rank, kind in enumerate(kinds)]
-    assert await_ranks._settled(verdicts, ranks=2) is settled
+    assert await_ranks._settled(kinds, ranks=2) is settled

@@ -33,6 +33,17 @@ esac
 """
 
 
+SUDO = """#!/bin/sh
+while :; do
+  case "$1" in
+    -u) shift 2 ;;
+    -*) shift ;;
+    *) exec "$@" ;;
+  esac
+done
+"""
+
+
 class Channel:
     """Of a command's output: what `collect` closes when it has understood nothing."""
 
@@ -59,8 +70,8 @@ class Input:
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
-    def write(self, text: str) -> None:
-        self._stream.write(text.encode())
+    def write(self, text: str | bytes) -> None:
+        self._stream.write(text.encode() if isinstance(text, str) else text)
 
     def flush(self) -> None:
         self._stream.flush()
@@ -91,7 +102,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (folder / "profile").write_text("")
         command(folder, "docker", DOCKER)
         command(folder, "dmesg", "#!/bin/sh\n")
-        command(folder, "sudo", '#!/bin/sh\n[ "$1" = -n ] && shift && exec "$@"\n')
+        command(folder, "sudo", SUDO)
 
     @contextmanager
     def ssh(access: HostAccess) -> Iterator[Connection]:

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 from headfirst import engines
+from headfirst.engines import argument_check
 from headfirst.engines.sglang import specification
 from headfirst.errors import InputError
 
@@ -110,3 +111,17 @@ def test_unknown_engine() -> None:
     with pytest.raises(InputError, match="Unknown engine 'sglan'") as raised:
         engines.get("sglan")
     assert raised.value.hint == "Did you mean sglang?"
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("-tp", "--tp-size is set by the plan. Set tensor_parallel in the inventory."),
+        ("-tp=8", "--tp-size is set by the plan. Set tensor_parallel in the inventory."),
+        ("-dp", "Write --dp-size."),
+        ("-model-path", "--model-path is set by the plan. Set model in the inventory."),
+    ],
+)
+def test_one_dash_instead_of_two(word: str, hint: str) -> None:
+    problem = argument_check.check(specification.load(), [word]).problems[0]
+    assert problem.hint == hint

@@ -33,7 +33,14 @@ A100X4 = LaunchRequest(
     ib_gid_index=3,
 )
 LAB = replace(
-    A100X4, parallel=Parallel(2, 1), nodes=2, device="cpu", trust_remote_code=False, hca=None, nic="eth1"
+    A100X4,
+    parallel=Parallel(2, 1),
+    nodes=2,
+    device="cpu",
+    trust_remote_code=False,
+    hca=None,
+    nic="eth1",
+    cpu_cores=("0-1",),
 )
 
 
@@ -127,8 +134,8 @@ def test_cpu_ranks() -> None:
 
 
 def test_two_cpu_ranks_on_one_node_bind_twice() -> None:
-    one = replace(LAB, nodes=1)
-    assert ENGINE.environment(one)["SGLANG_CPU_OMP_THREADS_BIND"] == "0-1|0-1"
+    one = replace(LAB, nodes=1, cpu_cores=("0-1", "2-3"))
+    assert ENGINE.environment(one)["SGLANG_CPU_OMP_THREADS_BIND"] == "0-1|2-3"
 
 
 def test_the_users_arguments_and_environment_win() -> None:

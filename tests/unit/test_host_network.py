@@ -56,7 +56,7 @@ def test_a_refused_connection_is_an_answer() -> None:
 
 
 def test_a_silent_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_network, "_answers", lambda peer, port: peer == "10.0.0.1" and port == 30000)
+    monkeypatch.setattr(host_network, "_answering", lambda targets: {("10.0.0.1", 30000)})
     assert host_network.unreachable(["10.0.0.1", "10.0.0.2"], [22, 30000]) == ["10.0.0.2"]
 
 
@@ -65,15 +65,20 @@ def test_a_port_where_nobody_listens_is_not_cut_off(listener: socket.socket) -> 
     assert host_network.cut_ports([], [22]) == []
 
 
+def test_more_peers_than_connections_at_a_time_are_all_heard() -> None:
+    peers = [f"127.0.{number // 200}.{number % 200 + 1}" for number in range(host_network.AT_ONCE + 50)]
+    assert host_network.unreachable(peers, [free_port()]) == []
+
+
 def test_a_port_that_is_swallowed_is_named_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
-    probed = []
+    probed: list[tuple[str, int]] = []
 
-    def answers(peer: str, port: int) -> bool:
-        probed.append(port)
-        return (peer, port) != ("10.0.0.2", 5000)
+    def answering(targets: list[tuple[str, int]]) -> set[tuple[str, int]]:
+        probed.extend(targets)
+        return set(targets) - {("10.0.0.2", 5000)}
 
-    monkeypatch.setattr(host_network, "_answers", answers)
+    monkeypatch.setattr(host_network, "_answering", answering)
     cut = host_network.cut_ports(["10.0.0.1", "10.0.0.2"], [5000])
     assert cut == [{"peer": "10.0.0.2", "port": 5000}]
-    (ephemeral,) = set(probed) - {5000}
+    (ephemeral,) = {port for _, port in probed} - {5000}
     assert 32768 <= ephemeral <= 60999

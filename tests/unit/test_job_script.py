@@ -15,20 +15,24 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script impor
 
 # Runs the program at once, in the foreground, and leaves what ExecStopPost would leave.
 SYSTEMD_RUN = f"""#!{sys.executable}
-import os, pathlib, shutil, subprocess, sys
+import os, pathlib, shlex, shutil, subprocess, sys
 folder = pathlib.Path(os.environ["FOLDER"])
 folder.joinpath("argv").write_text(repr(sys.argv))
-shutil.copy2(folder / "environment", folder / "secrets")
+[given] = [word for word in sys.argv if word.startswith("--property=EnvironmentFile=")]
+shutil.copy2(given.split("=", 2)[2], folder / "secrets")
 at = sys.argv.index("--")
 given = dict(word.removeprefix("--setenv=").split("=", 1) for word in sys.argv[:at] if "--setenv" in word)
 argv = [argument.replace("$$", "$") for argument in sys.argv[at + 1 :]]
 with folder.joinpath("log").open("w") as log:
     code = subprocess.call(argv, env=os.environ | given, stdout=log, stderr=log)
-folder.joinpath("exit").write_text(f"success exited {{code}}")
+[ended] = [word for word in sys.argv if word.startswith("--property=ExecStopPost=")]
+os.environ |= {{"SERVICE_RESULT": "success", "EXIT_CODE": "exited", "EXIT_STATUS": str(code)}}
+subprocess.run(shlex.split(ended.split("=", 2)[2].replace("$$", "$")), check=True)
 """
 SYSTEMCTL = """#!/bin/sh
 echo "$*" >>"$FOLDER/systemctl"
 [ "$1" != is-active ] || cat "$FOLDER/active"
+[ "$1" != stop ] || rm -rf "$FOLDER/../../run/test"
 """
 
 
@@ -39,7 +43,9 @@ class Node:
         self.bin = folder / "bin"
         self.jobs = folder / "jobs"
         self.folder = self.jobs / "test"
+        self.memory = folder / "run"
         monkeypatch.setattr(job_script, "JOBS", str(self.jobs))
+        monkeypatch.setattr(job_script, "SECRETS", str(self.memory))
         self.bin.mkdir()
         self.folder.mkdir(parents=True)
         for name, text in (("systemd-run", SYSTEMD_RUN), ("systemctl", SYSTEMCTL)):
@@ -50,10 +56,13 @@ class Node:
     def say_active(self, state: str) -> None:
         (self.folder / "active").write_text(state)
 
+    @property
+    def environment(self) -> dict[str, str]:
+        return {"PATH": f"{self.bin}:{os.environ['PATH']}", "FOLDER": str(self.folder)}
+
     def run(self, script: str) -> Report:
-        environment = {"PATH": f"{self.bin}:{os.environ['PATH']}", "FOLDER": str(self.folder)}
         done = subprocess.run(
-            ["sh"], input=script, env=environment, capture_output=True, text=True, timeout=30
+            ["sh"], input=script, env=self.environment, capture_output=True, text=True, timeout=30
         )
         assert done.returncode == 0, done.stderr
         return parse(done.stdout)
@@ -97,6 +106,55 @@ def test_a_secret_is_in_a_private_file_and_nowhere_else(node: Node) -> None:
     assert stat.S_IMODE((node.folder / "secrets").stat().st_mode) == 0o600
     assert 'a"$b' not in (node.folder / "argv").read_text()
     assert stat.S_IMODE((node.folder / "signature").stat().st_mode) == 0o600
+
+
+def test_a_secret_is_kept_in_memory_and_gone_when_the_job_ends(node: Node) -> None:
+    (node.folder / "environment").write_text("what an earlier version left")
+    start = job_script.start(replace(RESULT, secrets={"TOKEN": "hf_secret"}), 1)
+    assert node.run(start).succeeded
+    assert not list(node.memory.iterdir())
+    (node.folder / "secrets").unlink()
+    assert not [path for path in node.folder.iterdir() if "hf_secret" in path.read_text()]
+    assert not (node.folder / "environment").exists()
+    (node.bin / "systemd-run").write_text("#!/bin/sh\nexit 1\n")
+    failed = subprocess.run(["sh"], input=start, env=node.environment, capture_output=True, text=True)
+    assert failed.returncode != 0
+    assert not list(node.memory.iterdir())
+
+
+def test_the_folder_for_secrets_is_gone_after_a_reboot_and_private() -> None:
+    assert job_script.SECRETS.startswith("/run/headfirst")
+
+
+def test_a_time_limit_is_systemds(node: Node) -> None:
+    node.run(job_script.start(replace(RESULT, time_limit_s=90), 1))
+    assert "--property=RuntimeMaxSec=90" in (node.folder / "argv").read_text()
+    node.run(job_script.start(RESULT, 1))
+    assert "RuntimeMaxSec" not in (node.folder / "argv").read_text()
+    assert replace(RESULT, time_limit_s=90).signature == RESULT.signature
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "progress []",
+        "progress {",
+        'progress {"done": "1"}',
+        'progress {"done": -1}',
+        'progress {"note": 1}',
+        "result []",
+        "result " + "[" * 100_000,
+    ],
+)
+def test_a_report_that_is_malformed_is_refused(line: str) -> None:
+    with pytest.raises(ValueError):
+        parse(f"state running\n{line}\n")
+
+
+def test_a_report_carries_nothing_else_and_no_escape_sequence() -> None:
+    seen = parse('progress {"done": 1, "host": "other", "note": "\\u001b[2Jx"}\nlog \x1b]0;title\x07\n')
+    assert seen.progress == {"done": 1, "note": "?[2Jx"}
+    assert seen.log == ["?]0;title?"]
 
 
 def test_a_running_unit_is_joined_by_equal_work_only(node: Node) -> None:

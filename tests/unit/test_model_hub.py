@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 from headfirst.errors import InputError, NotReadyError
-from headfirst.model import describe
+from headfirst.model import describe, safetensors
+from headfirst.untrusted import UntrustedError
 from model_files import CONFIG, INDEX, SHARDS
 
 FILES = {
@@ -128,3 +132,251 @@ def test_offline_asks_no_hub_and_names_the_nearest_model() -> None:
 def test_unknown_source() -> None:
     with pytest.raises(InputError, match="Unknown model_source 'github'"):
         describe("a/b", "github", environment={})
+
+
+def answering(*answers: httpx.Response, listing: Any = None, files: dict[str, bytes] | None = None) -> Any:
+    """A hub that gives these answers in their order, or one with this list and these files."""
+    given = list(answers)
+    kept = {**FILES, **(files or {})}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if given:
+            return given.pop(0)
+        if "/api/models/" in request.url.path:
+            default = {"siblings": [{"rfilename": name, "size": len(text)} for name, text in kept.items()]}
+            return httpx.Response(200, json=default if listing is None else listing)
+        body = kept[request.url.path.rpartition("/")[2]]
+        if wanted := request.headers.get("Range"):
+            begin, _, last = wanted.removeprefix("bytes=").partition("-")
+            return httpx.Response(206, content=body[int(begin) : int(last) + 1])
+        return httpx.Response(200, content=body)
+
+    return httpx.MockTransport(answer)
+
+
+def ask(transport: Any, endpoint: str = "https://hub.test") -> Any:
+    return describe("org/demo", "huggingface", environment={"HF_ENDPOINT": endpoint}, transport=transport)
+
+
+def siblings(*names: Any) -> dict[str, Any]:
+    return {"siblings": [{"rfilename": name, "size": 1} for name in names]}
+
+
+def test_the_hub_that_the_hostile_ones_are_made_of() -> None:
+    assert ask(answering()).source == "hub"
+
+
+@pytest.mark.parametrize(
+    "listing",
+    [
+        siblings("config.json", "/etc/passwd"),
+        siblings("config.json", "../x.safetensors"),
+        siblings("config.json", "a\\b"),
+        siblings("config.json", "C:/x"),
+        siblings("config.json", "x\x1b[2J"),
+        siblings("config.json", "Config.json"),
+        siblings("config.json", "config.json"),
+        siblings("config.json", "config.json/x"),
+        siblings("config.json", 5),
+        siblings("config.json", None),
+        {"siblings": "config.json"},
+        {"siblings": [{"name": "x"}]},
+        {"siblings": [5]},
+        {"siblings": {"a": 1}},
+        {"siblings": [{"rfilename": "model.safetensors", "size": -1}]},
+        {"siblings": [{"rfilename": "model.safetensors", "size": "many"}]},
+        {"siblings": [{"rfilename": "model.safetensors", "size": 10**30}]},
+        {"Data": None},
+        {"Data": {"Files": [{"Path": "x"}]}},
+        {},
+    ],
+)
+def test_a_list_with_one_bad_entry_is_refused_as_a_whole(listing: Any) -> None:
+    with pytest.raises(UntrustedError) as raised:
+        ask(answering(listing=listing))
+    assert "hub.test" in str(raised.value.where)
+
+
+@pytest.mark.parametrize(
+    "weight_map", [{"a": "../x.safetensors"}, {"a": "/x"}, {"a": 5}, {"a": ["x"]}, {"a": "X", "b": "x"}]
+)
+def test_an_index_with_a_bad_name(weight_map: Any) -> None:
+    index = json.dumps({"weight_map": weight_map}).encode()
+    with pytest.raises(UntrustedError):
+        ask(answering(files={"model.safetensors.index.json": index}))
+
+
+@pytest.mark.parametrize("weight_map", [None, [], "x", {}])
+def test_an_index_without_a_map(weight_map: Any) -> None:
+    index = json.dumps({"weight_map": weight_map}).encode()
+    with pytest.raises(InputError, match="no weight_map"):
+        ask(answering(files={"model.safetensors.index.json": index}))
+
+
+class Endless(httpx.SyncByteStream):
+    """A body that does not end; `sent` is how much of it was read."""
+
+    sent = 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        while True:
+            self.sent += 1 << 20
+            yield bytes(1 << 20)
+
+
+def test_answers_without_end_are_left() -> None:
+    body = Endless()
+    with pytest.raises(UntrustedError, match="larger than"):
+        ask(answering(httpx.Response(200, stream=body)))
+    assert body.sent < 100 << 20
+
+
+def test_a_part_longer_than_asked_for() -> None:
+    body = Endless()
+    name = next(iter(SHARDS))
+    with pytest.raises(UntrustedError, match="larger than 8 bytes"):
+        ask(
+            answering(
+                httpx.Response(200, json=CONFIG),
+                httpx.Response(200, json=siblings(name)),
+                httpx.Response(206, stream=body),
+            )
+        )
+    assert body.sent <= 2 << 20
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_compressed_answers_are_refused(encoding: str) -> None:
+    body = gzip.compress(bytes(50 << 20))
+    with pytest.raises(UntrustedError, match="compressed"):
+        stream = httpx.ByteStream(body)
+        ask(answering(httpx.Response(200, stream=stream, headers={"Content-Encoding": encoding})))
+
+
+def test_deep_json() -> None:
+    with pytest.raises(UntrustedError, match="deep"):
+        ask(answering(httpx.Response(200, content=b'{"a":' * 50_000)))
+
+
+def redirect(to: str, **more: Any) -> httpx.Response:
+    return httpx.Response(302, headers={"Location": to}, **more)
+
+
+def test_redirects_are_followed_a_few_times_without_their_bodies() -> None:
+    body = Endless()
+    assert ask(answering(redirect("https://cdn.test/config.json", stream=body))).source == "hub"
+    assert body.sent == 0
+    with pytest.raises(UntrustedError, match="more than 5 times"):
+        ask(answering(*[redirect("https://cdn.test/config.json") for _ in range(9)]))
+
+
+def test_a_redirect_away_from_tls() -> None:
+    with pytest.raises(UntrustedError, match="without TLS"):
+        ask(answering(redirect("http://cdn.test/config.json")))
+
+
+HOSTILE_CONFIGS: list[dict[str, Any]] = [
+    {"num_hidden_layers": 10**9},
+    {"num_hidden_layers": -1},
+    {"num_attention_heads": 10**6},
+    {"hidden_size": 10**30},
+    {"head_dim": "wide"},
+    {"num_key_value_heads": [1]},
+    {"n_routed_experts": "all"},
+    {"q_lora_rank": {"a": 1}},
+    {"num_nextn_predict_layers": 10**9},
+    {"architectures": "LlamaForCausalLM"},
+    {"architectures": [{"a": 1}]},
+    {"architectures": ["x\x1b[2J"]},
+    {"quantization_config": "fp8"},
+    {"quantization_config": {"weight_block_size": 5}},
+    {"quantization_config": {"weight_block_size": [1, "x"]}},
+    {"torch_dtype": ["x"], "quantization_config": None, "vocab_size": True},
+]
+
+
+@pytest.mark.parametrize("change", HOSTILE_CONFIGS, ids=str)
+def test_a_config_of_wrong_types_or_sizes(change: dict[str, Any]) -> None:
+    config = json.dumps(CONFIG | change).encode()
+    with pytest.raises((UntrustedError, InputError)):
+        ask(answering(files={"config.json": config}))
+
+
+def header(**tensors: Any) -> bytes:
+    return json.dumps(tensors).encode()
+
+
+def tensor(begin: int, end: int, shape: Any = None, dtype: Any = "U8", **more: Any) -> dict[str, Any]:
+    shape = [end - begin] if shape is None else shape
+    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end], **more}
+
+
+def test_headers_that_the_format_allows() -> None:
+    found = safetensors.parse(
+        header(
+            a=tensor(0, 4), e=tensor(4, 4, [0]), b=tensor(4, 12, [1, 2, 2], "F16"), __metadata__={"k": "v"}
+        )
+        + b"  ",
+        where="x",
+    )
+    assert found.bytes_by_dtype == {"U8": 4, "F16": 8}
+    assert safetensors.parse(b"{}", where="x").file_bytes == 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"",
+        b" {}",
+        b"[]",
+        b"{}x",
+        b"\xff\xfe{\x00}\x00",
+        b'{"a": 1e',
+        b"{" * 100_000,
+        b'{"a":' * 50_000,
+        b'{"a": {"dtype": "U8", "shape": [[[[1]]]], "data_offsets": [0, 1]}}',
+        header(a=tensor(0, 1))[:-1] + b", " + header(a=tensor(1, 2))[1:],
+        header(a=5),
+        header(a=[]),
+        header(a={}),
+        header(a=tensor(0, 1, extra=1)),
+        header(a=tensor(0, 1, dtype=["U8"])),
+        header(a=tensor(0, 1, dtype="F4_X")),
+        header(a=tensor(0, 1, [1.0])),
+        header(a=tensor(0, 1, [True])),
+        header(a=tensor(0, 1, ["1"])),
+        header(a=tensor(0, 1, "1")),
+        header(a=tensor(0, 1, [-1, -1])),
+        header(a=tensor(0, 1, [1] * 1000)),
+        header(a=tensor(0, 1, [2])),
+        header(a=tensor(0, 4, [2**62, 2**62])),
+        header(a={"dtype": "U8", "shape": [1], "data_offsets": [0, 1, 2]}),
+        header(a={"dtype": "U8", "shape": [1], "data_offsets": ["0", "1"]}),
+        header(a={"dtype": "U8", "shape": [1], "data_offsets": [1, 0]}),
+        header(a={"dtype": "U8", "shape": [1], "data_offsets": [-1, 0]}),
+        header(a={"dtype": "U8", "shape": [1], "data_offsets": [0, 10**30]}),
+        header(a=tensor(0, 4), b=tensor(2, 6)),
+        header(a=tensor(0, 4), b=tensor(0, 4)),
+        header(a=tensor(0, 4), b=tensor(6, 8)),
+        header(a=tensor(2, 4)),
+        header(__metadata__={"a": 1}),
+        header(__metadata__=["a"]),
+        header(__metadata__=[]),
+        header(__metadata__=0),
+        header(__metadata__=""),
+        header(**{"a\nb": tensor(0, 1)}),
+        header(**{"a" * 5000: tensor(0, 1)}),
+    ],
+    ids=lambda text: repr(text[:60]),
+)
+def test_headers_that_the_format_refuses(text: bytes) -> None:
+    with pytest.raises(NotReadyError) as raised:
+        safetensors.parse(text, where="model.safetensors")
+    assert raised.value.where == "model.safetensors"
+    assert len(str(raised.value)) < 600
+
+
+@pytest.mark.parametrize("length", [0, 1, 100_000_001, 2**63, 2**64 - 1])
+def test_lengths_of_a_header_that_the_format_refuses(length: int) -> None:
+    with pytest.raises(NotReadyError):
+        safetensors.header_length(length.to_bytes(8, "little"), where="x")

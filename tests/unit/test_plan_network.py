@@ -193,11 +193,11 @@ def test_the_ranks_get_it_and_the_person_reads_it(
     described = catalogue.lookup("deepseek-ai/DeepSeek-R1")
     assert described is not None
     whole = build(replace(cluster, head=hosts[0], workers=tuple(hosts[1:])), described)
-    env = whole.nodes[0].env
+    env = whole.nodes[0].container.environment
     assert env["NCCL_SOCKET_IFNAME"] == env["GLOO_SOCKET_IFNAME"] == "eth0"
     assert (env["NCCL_IB_HCA"], env["NCCL_IB_GID_INDEX"]) == ("=mlx5_1,mlx5_2,mlx5_3,mlx5_4", "3")
     assert env["SGLANG_HOST_IP"] == "192.168.5.4"
-    assert "/dev/infiniband" in whole.nodes[0].devices
+    assert "/dev/infiniband" in whole.nodes[0].container.devices
     print_plan(whole)
     out = capsys.readouterr().out
     assert "node1: interface eth0: it holds 192.168.5.4" in out

@@ -39,8 +39,8 @@ def flags(words: list[str]) -> dict[str, str | None]:
 
 def assert_carries(node: Node, name: str, safer: dict[str, str | None]) -> None:
     env, wanted = reference(name)
-    assert env.items() <= node.env.items()
-    assert (wanted | safer).items() <= flags(node.argv).items()
+    assert env.items() <= node.container.environment.items()
+    assert (wanted | safer).items() <= flags(node.container.command).items()
 
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])
@@ -81,7 +81,7 @@ def test_fp8_is_served_as_it_is_where_the_gpus_have_it(inventory: str, tensor: i
     assert (whole.tensor_parallel, len(whole.nodes)) == (tensor, nodes)
     assert not whole.convert_to_bf16
     assert whole.fit.fits
-    assert "--quantization" not in whole.nodes[0].argv  # an FP8 checkpoint says so itself
+    assert "--quantization" not in whole.nodes[0].container.command  # an FP8 checkpoint says so itself
 
 
 def test_a100x1_70b_carries_the_published_command_without_the_key_in_sight() -> None:
@@ -90,10 +90,11 @@ def test_a100x1_70b_carries_the_published_command_without_the_key_in_sight() -> 
     _, wanted = reference("a100x1-70b.txt")
     for flag in ("--model", "--api-key", "--host", "--trust-remote-code"):
         del wanted[flag]  # below, in safer form; and this Llama brings no code of its own to trust
-    assert wanted.items() <= flags(node.argv).items()
-    assert flags(node.argv)["--model-path"] == "/data/deepseek-ai/models/DeepSeek-R1-Distill-Llama-70B"
+    assert wanted.items() <= flags(node.container.command).items()
+    given = flags(node.container.command)
+    assert given["--model-path"] == "/data/deepseek-ai/models/DeepSeek-R1-Distill-Llama-70B"
     # The key lies in a file with mode 0600.
-    assert flags(node.argv)["--config"] == "/etc/headfirst/engine.yaml"
+    assert given["--config"] == "/etc/headfirst/engine.yaml"
     assert "/etc/headfirst/engine.yaml:/etc/headfirst/engine.yaml:ro" in node.docker_run
     assert "--api-key" not in node.docker_run
     assert not whole.convert_to_bf16

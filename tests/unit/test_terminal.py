@@ -11,8 +11,8 @@ from typing import Any
 
 import headfirst
 import pytest
-from headfirst.cli import app as cli
-from headfirst.cli import status
+from headfirst.cli import app as commands
+from headfirst.cli import main, status
 from headfirst.cli.comm_table import print_comm
 from headfirst.cli.diagnose_text import print_diagnosis
 from headfirst.deployment.comm_types import Comm
@@ -213,10 +213,10 @@ def test_the_last_paragraph_of_an_error(
     def fail() -> None:
         raise HeadfirstError(HOSTILE, where=HOSTILE, hint=HOSTILE)
 
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(commands, "app", fail)
     monkeypatch.setattr(sys, "argv", ["deploy", "status"])
     with pytest.raises(SystemExit):
-        cli.main()
+        main.main()
     assert_harmless(capsys.readouterr().err)
 
 

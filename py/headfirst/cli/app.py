@@ -16,6 +16,7 @@ from headfirst.cli import (
     logs,
     plan,
     release,
+    rollback,
     status,
     up,
     variables,
@@ -46,6 +47,20 @@ def _root(
     pass
 
 
-for _module in (up, plan, check, status, logs, diagnose, chat, credentials, down, release, init, variables):
+for _module in (
+    up,
+    plan,
+    check,
+    status,
+    logs,
+    diagnose,
+    chat,
+    credentials,
+    rollback,
+    down,
+    release,
+    init,
+    variables,
+):
     app.command(_module.__name__.rpartition(".")[2], epilog=_module.EXAMPLE)(_module.run)
 app.add_typer(lab.app, name="lab")

@@ -22,7 +22,15 @@ ExtraVars = Annotated[
         "-e", "--extra-vars", metavar="KEY=VALUE|@FILE", help="Extra variables.", show_default=False
     ),
 ]
-Limit = Annotated[str | None, typer.Option("-l", "--limit", help="Only these hosts.", show_default=False)]
+Limit = Annotated[
+    str | None,
+    typer.Option(
+        "-l",
+        "--limit",
+        help="Only these hosts; for stages that prepare hosts: check, host, webui.",
+        show_default=False,
+    ),
+]
 Tags = Annotated[
     list[str] | None,
     typer.Option(

@@ -28,13 +28,18 @@ def print_plan(plan: Plan) -> None:
     console.print(f"Described by {escape(plan.model_described_by)}", soft_wrap=True)
     weights = plan.weights
     console.print(
-        f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {escape(weights.directory)}",
+        f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {escape(weights.directory)}"
+        + (f", at revision {escape(weights.revision)}" if weights.revision else ""),
         soft_wrap=True,
     )
     to_bf16 = (
         f"FP8 → BF16: yes, {weights.served_bytes / GB:,.1f} GB" if plan.convert_to_bf16 else "FP8 → BF16: no"
     )
     console.print(f"{to_bf16}. {escape(plan.convert_reason)}", soft_wrap=True)
+    console.print(
+        f"Remote code: {'on' if plan.trust_remote_code else 'off'}. {escape(plan.trust_reason)}",
+        soft_wrap=True,
+    )
     _print_time(console, weights.time)
     _print_fit(console, plan.fit)
     table = Table("rank", "host", "address", "ports", box=None, title="Nodes", title_justify="left")
@@ -45,8 +50,8 @@ def print_plan(plan: Plan) -> None:
     console.print(table)
     _print_network(console, plan.nodes)
     for node in plan.nodes:
-        _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run, node.image)
-    _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run, plan.webui.image)
+        _print_run(console, f"rank {node.rank} on {node.host}", node.docker_run, node.container.image)
+    _print_run(console, f"chat page on {plan.webui.host}", plan.webui.docker_run, plan.webui.container.image)
 
 
 def _print_network(console: Console, nodes: list[Node]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import AbstractContextManager
+from pathlib import Path
 
 from rich.markup import escape
 
@@ -95,3 +96,13 @@ def print_down(result: RunResult, *, data: bool, as_json: bool) -> None:
         console.print(
             "Weights and chats stay in /var/lib/headfirst (and in weights_dir); --data removes the folder."
         )
+
+
+def print_rollback(result: RunResult, inventory: Path, *, as_json: bool) -> None:
+    """That the previous version serves, and what the next `up` will do."""
+    if as_json:
+        print(json.dumps({"event": "rollback", "version": result.stats["rollback"]}))
+        return
+    console = Terminal(highlight=False, soft_wrap=True)
+    console.print("[bold green]The previous version serves.[/]")
+    console.print(f"  The next `deploy up {inventory}` follows the inventory again: correct it first.")

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible import constants as C
 from ansible import context
-from ansible._internal._datatag._tags import Origin
+from ansible._internal._datatag._tags import Origin, TrustedAsTemplate
 from ansible.cli import CLI
 from ansible.errors import AnsibleError, AnsibleUndefinedVariable
 from ansible.inventory import manager as inventory_manager
@@ -29,6 +29,8 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import AnsibleVaultError, EncryptedString
 from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader, inventory_loader
 from ansible.template import Templar
+from ansible.utils.vars import load_extra_vars
+from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
 GROUPS = ("head", "workers", "webui")
@@ -69,7 +71,9 @@ class _Reader:
     """One inventory, read."""
 
     def __init__(self, sources: list[str], extra_vars: list[str]) -> None:
-        context.CLIARGS = ImmutableDict(extra_vars=tuple(extra_vars))
+        origin = Origin(description=_EXTRA)
+        trusted = tuple(TrustedAsTemplate().tag(origin.tag(item)) for item in extra_vars)
+        context.CLIARGS = ImmutableDict(extra_vars=trusted)
         self._sources = sources
         self._loader = DataLoader()
         try:
@@ -79,16 +83,17 @@ class _Reader:
         except AnsibleError as error:
             raise Refusal(f"the vault password cannot be read: {_text(error)}", hint=_VAULT_HINT) from error
         self._loader.set_vault_secrets(secrets)
-        self._inventory = self._parse()
         try:
-            self._variables = VariableManager(
-                loader=self._loader, inventory=self._inventory, version_info=CLI.version_info(gitinfo=False)
-            )
+            self._extra = load_extra_vars(self._loader)
         except AnsibleError as error:
             raise Refusal(
                 _text(error), _place(error) or _EXTRA, "Ansible takes -e KEY=VALUE, JSON, or @FILE."
             ) from error
-        self._extra = self._variables.extra_vars
+        self._inventory = self._parse()
+        self._variables = VariableManager(
+            loader=self._loader, inventory=self._inventory, version_info=CLI.version_info(gitinfo=False)
+        )
+        HostVars(self._inventory, self._variables, self._loader)  # makes itself known to the manager
 
     def _parse(self) -> InventoryManager:
         recorder = _Recorder(inventory_manager.display)
@@ -181,12 +186,18 @@ def _ini_files(sources: Iterable[str]) -> Iterator[Path]:
 def _value(templar: Templar, key: str, value: Any, where: str | None) -> Any:
     try:
         return _plain(templar.template(value))
-    except AnsibleVaultError as error:
-        raise _vaulted(key, where) from error
     except AnsibleError as error:
+        if _is_vault(error):
+            raise _vaulted(key, where) from error
         raise Refusal(
             f"{key}: {_text(error)}", where, "Define what the template names, in the inventory or with -e."
         ) from error
+
+
+def _is_vault(error: BaseException) -> bool:
+    """Whether a password of Ansible Vault is missing or wrong; Ansible has three kinds of errors for that."""
+    text = _text(error).lower()
+    return isinstance(error, AnsibleVaultError) or "decrypt" in text or "vault secret" in text
 
 
 def _vaulted(key: str, where: str | None) -> Refusal:
@@ -215,12 +226,19 @@ def _role_variable(
     """The value of a role's variable; what the role's argument specification refuses is refused."""
     try:
         given = _plain(templar.template(value))
-    except AnsibleUndefinedVariable:  # it names facts, which are there when the role runs
-        return None
-    except AnsibleVaultError as error:
-        raise _vaulted(key, where) from error
     except AnsibleError as error:
+        if _is_vault(error):
+            raise _vaulted(key, where) from error
+        if isinstance(error, AnsibleUndefinedVariable):  # it names facts, which are there when the role runs
+            return None
         raise Refusal(f"{key}: {_text(error)}", where) from error
+    sources = option.get("sources")
+    if sources and str(given) not in sources and "/" not in str(given):
+        raise Refusal(
+            f"{key}={given} is no source of packages",
+            where,
+            f"It is one of {', '.join(sources)}, or the URL of a mirror.",
+        )
     result = ArgumentSpecValidator({key: dict(option["spec"])}).validate({key: given})
     if result.error_messages:
         raise Refusal("; ".join(result.error_messages), where, f"See `{key}` of role {option['role']}.")
@@ -368,7 +386,7 @@ def _text(error: BaseException) -> str:
 
 
 def _refusal(error: AnsibleError, source: str) -> Refusal:
-    if isinstance(error, AnsibleVaultError) or "vault" in _text(error).lower():
+    if _is_vault(error):
         return Refusal("a file is encrypted with Ansible Vault, and no given password decrypts it",
                        _place(error) or source, _VAULT_HINT)  # fmt: skip
     return Refusal(_text(error), _place(error) or source)
@@ -379,7 +397,7 @@ def _unreadable(failures: list[tuple[str, AnsibleError]], error: AnsibleError, s
     if not failures:
         return _refusal(error, sources[0])
     for _, failure in failures:
-        if isinstance(failure, AnsibleVaultError) or "vault" in _text(failure).lower():
+        if _is_vault(failure):
             return _refusal(failure, sources[0])
     place = _place(failures[-1][1]) or sources[0]
     path = Path(re.sub(r":\d+$", "", place))
@@ -387,7 +405,7 @@ def _unreadable(failures: list[tuple[str, AnsibleError]], error: AnsibleError, s
     chosen = next(
         (failure for msg, failure in failures if repr(kind) in msg or f".{kind}'" in msg), failures[-1][1]
     )
-    return Refusal(_text(chosen), _place(chosen) or place, None)
+    return Refusal(_text(chosen), _place(chosen) or str(path), None)
 
 
 def _kind(path: Path) -> str:

@@ -39,8 +39,9 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
     _refuse_groups(reading, paths)
     names = list(dict.fromkeys([*head, *workers, *webui]))
     settings = _cluster_settings(names, reading, paths)
+    given = {key: place for name in names for key, place in reading.hosts[name].where.items()}
     notes = refuse_unknown(
-        {key: place for name in names for key, place in reading.hosts[name].where.items()},
+        given,
         frozenset().union(*(reading.hosts[name].used for name in names)),
         settings.own_variables,
     )
@@ -55,6 +56,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
         webui=hosts[(webui or head)[0]],
         notes=notes,
         url_credentials=url_credentials([reading.hosts[name].urls for name in names]),
+        given=given,
     )
     _refuse_ports(cluster, reading)
     _refuse_empty_limit(cluster, reading, limit)
@@ -175,6 +177,7 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
         ib_gid_index=own.ib_gid_index,
         network_rate=own.network_rate,
         disk_rate=own.disk_rate,
+        cpu_cores=own.cpu_cores,
         lab=own.lab,
         lab_memory=own.lab_memory,
         lab_cpus=own.lab_cpus,

@@ -24,6 +24,8 @@ _ELSEWHERE = {
     "image": "engine_image",
     "interface": "nic",
     "ip": "ansible_host",
+    "model_dir": "weights_dir",
+    "models_dir": "weights_dir",
     "key": "ansible_ssh_private_key_file",
     "num_gpus": "gpus",
     "password": "ansible_password",
@@ -39,6 +41,8 @@ _ELSEWHERE = {
     "tp": "tensor_parallel",
     "tp_size": "tensor_parallel",
     "user": "ansible_user",
+    "weights_folder": "weights_dir",
+    "weights_path": "weights_dir",
 }
 
 
@@ -76,7 +80,7 @@ def refuse_unknown(
 
 def _meant(name: str, known: Collection[str]) -> str | None:
     """The sentence about what was meant; None where the name resembles nothing."""
-    if right := _ELSEWHERE.get(name):
+    if right := _ELSEWHERE.get(name) or (name.startswith(_prefixes()) and setting_of(name)):
         return f"Did you mean {right}?"
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_RESEMBLES)
     if near:
@@ -92,3 +96,9 @@ def _prefixes() -> tuple[str, ...]:
     """Names that start so are ours: roles' names, and the first words of the settings that have several."""
     roles = {f"{option['role']}_" for option in role_options().values()}
     return (*sorted(roles), "engine_", "webui_", "weights_", "model_", "lab_", "headfirst_")
+
+
+def setting_of(name: str) -> str | None:
+    """The setting that a role's variable follows: open_webui_port has webui_port, weights_model has model."""
+    found = [setting for setting in CLUSTER_NAMES | HOST_NAMES if name.endswith(f"_{setting}")]
+    return max(found, key=len, default=None)

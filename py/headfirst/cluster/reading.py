@@ -21,7 +21,7 @@ from headfirst.errors import InputError
 
 # Variables of roles that the plan's checks compare with others.
 _ROLE_VALUES = ("weights_port", "weights_sessions")
-_READER = Path(__file__).with_name("ansible_reader.py")
+READER = Path(__file__).with_name("ansible_reader.py")
 
 
 @dataclass(frozen=True)
@@ -87,18 +87,15 @@ def _host(answer: Mapping[str, Any]) -> HostReading:
 
 def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="headfirst-") as scratch:
-        env = os.environ | {
-            "LC_ALL": "C.UTF-8",  # Ansible refuses to start without UTF-8
-            "ANSIBLE_LOCAL_TEMP": scratch,  # else it is made in HOME, which may be read-only
-            "ANSIBLE_HOST_KEY_CHECKING": "True",  # as in the runs
-            # An inventory that Ansible cannot parse is otherwise a warning and an empty list of hosts.
-            "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
-            "ANSIBLE_NOCOLOR": "True",
-        }
         # -P: the folder of the program is no place to import from; types.py stands in it.
-        command = [sys.executable, "-P", str(_READER)]
+        command = [sys.executable, "-P", str(READER)]
         done = subprocess.run(
-            command, input=json.dumps(request), capture_output=True, text=True, env=env, check=False
+            command,
+            input=json.dumps(request),
+            capture_output=True,
+            text=True,
+            env=reader_environment(scratch),
+            check=False,
         )
     if done.returncode != 0:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
@@ -109,6 +106,18 @@ def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
         )
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
+
+
+def reader_environment(scratch: str) -> dict[str, str]:
+    """The environment of the program READER; `scratch` is a folder for it."""
+    return os.environ | {
+        "LC_ALL": "C.UTF-8",  # Ansible refuses to start without UTF-8
+        "ANSIBLE_LOCAL_TEMP": scratch,  # else it is made in HOME, which may be read-only
+        "ANSIBLE_HOST_KEY_CHECKING": "True",  # as in the runs
+        # An inventory that Ansible cannot parse is otherwise a warning and an empty list of hosts.
+        "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
+        "ANSIBLE_NOCOLOR": "True",
+    }
 
 
 def _refuse_encoding(path: Path) -> None:
@@ -170,6 +179,11 @@ _COMPLAINTS = (
     ),
     ("expected key=value", None, "Write NAME=VALUE in a section [GROUP:vars]."),
     ("no closing quotation", "a quote is not closed", "Close the quote at the end of the value."),
+    (
+        "host range must be",
+        None,
+        "Write a section as [head] with nothing but a # comment after it, and a range as node[01:16].",
+    ),
     (
         "invalid literal for int",
         "a range of hosts is not of the form node[01:16]",

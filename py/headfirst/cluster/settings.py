@@ -80,7 +80,14 @@ class ClusterSettings(BaseModel):
         "modelscope",
         description="Where the checkpoint comes from; `demo` is the small one that Headfirst carries.",
     )
-    model_revision: Text | None = Field(None, description="Branch, tag or commit on the hub.")
+    model_revision: Text | None = Field(
+        None, description="Branch, tag or commit on the hub. Default: the catalogue's commit, or the branch."
+    )
+    trust_remote_code: bool | None = Field(
+        None,
+        description="Run Python code that the model's repository brings, in the engine's container. Default: "
+        "only at a commit that the built-in catalogue lists.",
+    )
     served_model_name: Text | None = Field(
         None, description="Name in the API. Default: the model's last part."
     )
@@ -112,6 +119,17 @@ class ClusterSettings(BaseModel):
     webui_port: Port = 8080
     webui_image: Image | None = Field(None, description="Default: the official image.")
     webui_image_source: Literal["registry", "build"] = "registry"
+    webui_env: Pairs = Field(
+        default_factory=dict, description="More environment for the chat page: `A=1 B=2`."
+    )
+    webui_origins: Words = Field(
+        default_factory=list,
+        description="Further addresses at which browsers open the chat page, such as "
+        "`https://chat.example.org` of a proxy. At any other address it does not work.",
+    )
+    webui_data_dir: Annotated[str, Field(pattern=r"^/")] = Field(
+        "/var/lib/headfirst/webui", description="Folder of the chat page's accounts and chats, on its host."
+    )
     drivers: Literal["install", "keep"] = Field(
         "install",
         description="`install` NVIDIA's driver, its container toolkit and RDMA where they are missing; "
@@ -133,7 +151,7 @@ class HostSettings(BaseModel):
 
     address: IPv4Address | None = Field(None, description="Address the ranks use. Default: ansible_host.")
     gpus: int | None = Field(None, ge=0, le=64, description="GPUs that serve on this host.")
-    gpu: Text | None = Field(None, description="GPU model, e.g. A100-80G.")
+    gpu: Text | None = Field(None, description="GPU model, e.g. A100-80G. Default: what the host reports.")
     nic: Text | None = Field(
         None, description="Interface that holds `address`. Default: found by asking the host."
     )
@@ -148,6 +166,12 @@ class HostSettings(BaseModel):
     )
     disk_rate: Rate | None = Field(
         None, description="What the disk of weights_dir keeps up, e.g. 3gbyte; `deploy plan` reckons with it."
+    )
+    cpu_cores: Annotated[str, BeforeValidator(_text), Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")] | None = (
+        Field(
+            None,
+            description="With engine_device=cpu, the cores that its ranks share, e.g. 0-15. Default: all.",
+        )
     )
     lab: bool = Field(False, description="This host is a node to be made on this machine.")
     lab_memory: Bytes | None = None

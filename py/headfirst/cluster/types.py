@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -56,6 +57,7 @@ class Host:
     ib_gid_index: int | None
     network_rate: int | None
     disk_rate: int | None
+    cpu_cores: str | None
     lab: bool
     lab_memory: str | None
     lab_cpus: float | None
@@ -82,6 +84,8 @@ class Cluster:
     notes: tuple[str, ...] = ()  # what the inventory says that nothing here uses
     # Passwords in URLs of settings, of the roles' too; they are kept out of logs and messages.
     url_credentials: frozenset[str] = frozenset()
+    # Names of all variables in the inventory, with their places.
+    given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
     @property
     def ranks(self) -> tuple[Host, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
@@ -33,19 +34,32 @@ def settings_variables() -> tuple[Variable, ...]:
 
 @cache
 def role_options() -> dict[str, dict[str, Any]]:
-    """Public variables of every role, with what the argument specification states of each."""
+    """Public variables of every role, with what the argument specification states of each.
+
+    A variable that takes the name of a package source, or an address, has the names in `sources`.
+    """
     found: dict[str, dict[str, Any]] = {}
     for path in sorted(collection_root().glob("roles/*/meta/argument_specs.yml")):
-        loaded = yaml.load(path.read_text(encoding="utf-8"), _YAML_LOADER) or {}  # noqa: S506 - a safe loader
-        for entry in loaded.get("argument_specs", {}).values():
+        role = path.parent.parent
+        for entry in _yaml(path).get("argument_specs", {}).values():
             for name, option in entry.get("options", {}).items():
                 found[name] = {
-                    "role": path.parts[-3],
+                    "role": role.name,
                     "default": option.get("default"),
                     "description": option.get("description", ""),
                     "spec": {key: option[key] for key in _CHECKED if key in option},
                 }
+        if (source := f"{role.name}_source") in found and (role / "vars" / "main.yml").is_file():
+            variables = _yaml(role / "vars" / "main.yml")
+            if named := variables.get(f"__{role.name}_repositories"):
+                found[source]["sources"] = ["distribution", *named]
     return found
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.load(text, _YAML_LOADER) or {}  # noqa: S506 - a safe loader
+    return loaded
 
 
 def role_variables() -> tuple[Variable, ...]:

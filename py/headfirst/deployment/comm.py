@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from pydantic import ValidationError
+
 from headfirst.cluster.facts import NetworkFacts
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.access import host_access
@@ -18,8 +20,10 @@ from headfirst.errors import InputError, NotReadyError
 from headfirst.plan import rdma
 from headfirst.plan.types import Node, Plan
 from headfirst.run.failures import to_error
+from headfirst.run.forks import require_all
 from headfirst.run.quiet import QuietReporter
 from headfirst.run.reporter import Reporter
+from headfirst.untrusted import UntrustedError
 
 BYTES = 8 / 1e9  # a second, in Gbit/s
 
@@ -37,6 +41,7 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
         raise InputError(
             "the cluster has one rank, which has nobody to talk to", where=str(options.inventories[0])
         )
+    require_all(len(cluster.ranks))
     if backend == "nccl" and plan.device == "cpu":
         raise InputError("NCCL needs GPUs, and engine_device is cpu", hint="Use --backend gloo.")
     by_device: list[Backend] = ["gloo", "nccl"] if plan.device == "cuda" else ["gloo"]
@@ -50,7 +55,15 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
     if "comm" not in result.stats or result.cancelled or result.unreachable:
         error = to_error(result, host_access(cluster), cluster.inventories[0])
         raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)
-    return Comm.model_validate(result.stats["comm"] | {"findings": [asdict(one) for one in result.findings]})
+    return _report(result.stats["comm"], [asdict(one) for one in result.findings])
+
+
+def _report(told: Any, findings: list[dict[str, Any]]) -> Comm:
+    """The report with its types proven: its texts and figures come from the hosts."""
+    try:
+        return Comm.model_validate({**told, "findings": findings})
+    except (ValidationError, TypeError):
+        raise UntrustedError("a host reports what no test of the communication does") from None
 
 
 def _variables(cluster: Cluster, plan: Plan, backends: list[Backend]) -> HostVars:
@@ -65,15 +78,8 @@ def _node(plan: Plan, node: Node, host: Host, backends: list[Backend]) -> dict[s
         "comm_check_ranks_per_node": plan.world_size // len(plan.nodes),
         "comm_check_address": node.address,
         "comm_check_rendezvous_port": plan.dist_port,
-        "comm_check_image": node.image,
         "comm_check_backends": backends,
-        "comm_check_env": node.env,
-        "comm_check_devices": node.devices,
-        "comm_check_gpus": node.gpus or "",
-        "comm_check_cap_add": node.cap_add,
-        "comm_check_ulimits": node.ulimits,
-        "comm_check_shm_size": node.shm_size,
-        "comm_check_ipc_mode": node.ipc,
+        "comm_check_container": node.container.module_spec(),
         "comm_check_link_gbit": rate * BYTES,
         "comm_check_rdma_gbit": _rdma_gbit(host.network, node.network.hca),
     }

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
-from headfirst.cluster.types import Cluster
+from headfirst.cluster.types import Cluster, Host
 from headfirst.demo import checkpoint_dir
 from headfirst.errors import InputError, NotReadyError
 from headfirst.lab import keys
@@ -31,6 +33,16 @@ def lab_of(cluster: Cluster) -> Lab | None:
         LabNode(host.name, host.address, host.lab_memory, host.lab_cpus) for host in cluster.lab_hosts
     )
     return Lab(cluster.name, str(subnet), nodes, state_dir("lab", cluster.name), share_dir())
+
+
+def with_lab_cores(cluster: Cluster) -> Cluster:
+    """The cluster with the cores of lab hosts, which are this machine's."""
+
+    def known(host: Host) -> Host:
+        return replace(host, cores=os.cpu_count()) if host.lab else host
+
+    workers = tuple(known(host) for host in cluster.workers)
+    return replace(cluster, head=known(cluster.head), workers=workers, webui=known(cluster.webui))
 
 
 def share_demo_checkpoint() -> None:

@@ -10,13 +10,15 @@ from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
 from headfirst.demo import checkpoint_dir
 from headfirst.deployment.access import host_access
+from headfirst.deployment.decided import refuse_decided
 from headfirst.deployment.head_folder import describe_on_head
-from headfirst.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
+from headfirst.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_cores
 from headfirst.deployment.probe import lacks_facts, probe_hosts
 from headfirst.errors import NotReadyError
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.describe import describe
+from headfirst.plan import trust
 from headfirst.plan.build import build
 from headfirst.plan.types import Plan
 
@@ -42,10 +44,12 @@ def prepare(
     `rates`: ask also where only the estimate of the weights' time would gain. A `limit` that leaves no host
     is refused here, before any work.
     """
-    cluster = load(inventories, extra_vars, limit)
+    cluster = with_lab_cores(load(inventories, extra_vars, limit))
     if probe and (rates or lacks_facts(cluster)):
         cluster = probe_hosts(cluster, extra_vars)
-    return Prepared(cluster, build(cluster, _describe(cluster, probe=probe)))
+    plan = build(cluster, _describe(cluster, probe=probe))
+    refuse_decided(cluster, plan)
+    return Prepared(cluster, plan)
 
 
 def _describe(cluster: Cluster, *, probe: bool) -> Checkpoint:
@@ -55,7 +59,7 @@ def _describe(cluster: Cluster, *, probe: bool) -> Checkpoint:
         return describe(cluster.model_id, "path", folder=checkpoint_dir())
     if settings.model_source == "path":
         return _describe_path(cluster, Path(settings.model), probe=probe)
-    return describe(cluster.model_id, settings.model_source, revision=settings.model_revision)
+    return describe(cluster.model_id, settings.model_source, revision=trust.revision(settings))
 
 
 def _describe_path(cluster: Cluster, folder: Path, *, probe: bool) -> Checkpoint:

@@ -21,9 +21,13 @@ def lacks_facts(cluster: Cluster) -> bool:
     gpus_unknown = cluster.settings.engine_device == "cuda" and not all(
         host.gpus and host.gpu and gpus.known(host.gpu) for host in cluster.ranks
     )
-    return gpus_unknown or (
-        len(cluster.ranks) > 1 and not all(_knows_network(cluster, host) for host in cluster.ranks)
+    cores_unknown = cluster.settings.engine_device == "cpu" and not all(
+        host.cpu_cores or host.cores for host in cluster.ranks
     )
+    network_unknown = len(cluster.ranks) > 1 and not all(
+        _knows_network(cluster, host) for host in cluster.ranks
+    )
+    return gpus_unknown or cores_unknown or network_unknown
 
 
 def _knows_network(cluster: Cluster, host: Host) -> bool:

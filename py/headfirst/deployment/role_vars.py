@@ -7,6 +7,7 @@ from typing import Any
 from headfirst import engines
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster, Host
+from headfirst.containers import names
 from headfirst.deployment.artifacts import Artifacts, Tarball
 from headfirst.deployment.hub_access import hub_environment, hub_token
 from headfirst.deployment.inventory import with_gpus
@@ -35,8 +36,21 @@ def hardware_vars(cluster: Cluster, plan: Plan) -> HostVars:
 
 def stop_vars(cluster: Cluster) -> HostVars:
     """Variables per host for `playbooks/down.yml`: stopping needs the ranks and no plan."""
-    ranks: HostVars = {host.name: {"engine_rank": rank} for rank, host in enumerate(cluster.ranks)}
-    return {cluster.webui.name: {}} | ranks
+    ranks: HostVars = {
+        host.name: {"engine_name": names.ENGINE, "engine_rank": rank}
+        for rank, host in enumerate(cluster.ranks)
+    }
+    return _with_webui(cluster, ranks, {"open_webui_name": names.WEBUI})
+
+
+def rollback_vars(cluster: Cluster) -> HostVars:
+    """Variables per host for `playbooks/rollback.yml`: the containers on the hosts have the rest."""
+    more = {"engine_ranks": len(cluster.ranks), "engine_ready_timeout": cluster.settings.ready_timeout}
+    return {name: own | more for name, own in stop_vars(cluster).items()}
+
+
+def _with_webui(cluster: Cluster, ranks: HostVars, own: dict[str, Any]) -> HostVars:
+    return ranks | {cluster.webui.name: ranks.get(cluster.webui.name, {}) | own}
 
 
 def role_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
@@ -79,11 +93,11 @@ def _rendezvous_ports(cluster: Cluster, plan: Plan) -> range:
 def _check_rank(cluster: Cluster, plan: Plan, node: Node, host: Host) -> dict[str, Any]:
     gpus = plan.device == "cuda"
     return {
-        "check_images": [node.image],
+        "check_images": [node.container.image],
         "check_gpus": host.gpus if gpus else 0,
-        "check_min_cuda": engines.get(plan.engine).cuda(node.image) if gpus else "",
+        "check_min_cuda": engines.get(plan.engine).cuda(node.container.image) if gpus else "",
         # The containers have the host's IPC, hence its /dev/shm and not one of this size.
-        "check_min_shm_gb": _gigabytes(node.shm_size) if gpus else 0,
+        "check_min_shm_gb": _gigabytes(cluster.settings.shm_size) if gpus else 0,
         "check_roles_to_come": list(GPU_ROLES) if host in with_gpus(cluster) else [],
         "check_may_reboot": cluster.settings.allow_reboot,
         "check_open_peers": [peer.address for peer in cluster.ranks if peer is not host],
@@ -131,7 +145,7 @@ def _image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
 
 
 def _engine_image(plan: Plan, tarball: Tarball | None) -> dict[str, Any]:
-    return {"engine_image_name": plan.nodes[0].image, **_image_source("engine_image", tarball)}
+    return {"engine_image_name": plan.nodes[0].container.image, **_image_source("engine_image", tarball)}
 
 
 def _node_tools(plan: Plan, node: Node, files: Artifacts) -> dict[str, Any]:
@@ -166,16 +180,9 @@ def _weights(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict
 def _engine(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[str, Any]:
     return {
         "engine_rank": node.rank,
-        "engine_image": node.image,
-        "engine_argv": node.argv,
-        "engine_env": node.env,
-        "engine_volumes": node.volumes,
-        "engine_devices": node.devices,
-        "engine_cap_add": node.cap_add,
-        "engine_ulimits": node.ulimits,
-        "engine_gpus": node.gpus or "",
-        "engine_shm_size": node.shm_size,
-        "engine_ipc_mode": node.ipc,
+        "engine_ranks": len(plan.nodes),
+        "engine_name": node.container.name,
+        "engine_container": node.container.module_spec(),
         # Only rank 0 answers clients, so only it needs the key.
         "engine_config": engines.get(plan.engine).config_file(api_key=secrets.engine_api_key)
         if node.rank == 0
@@ -189,12 +196,10 @@ def _engine(cluster: Cluster, plan: Plan, node: Node, secrets: Secrets) -> dict[
 
 def _webui(plan: Plan, secrets: Secrets, tarball: Tarball | None) -> dict[str, Any]:
     return {
-        "open_webui_image": plan.webui.image,
+        "open_webui_name": plan.webui.container.name,
+        "open_webui_container": plan.webui.container.module_spec(),
         **_image_source("headfirst_webui_image", tarball),
-        "open_webui_bind_address": plan.webui.address,
-        "open_webui_port": plan.webui.port,
-        "open_webui_command": plan.webui.command,
-        "open_webui_engine_url": plan.engine_url,
+        "open_webui_url": plan.webui.url,
         "open_webui_engine_api_key": secrets.engine_api_key,
         "open_webui_model_name": plan.served_model_name,
         "open_webui_admin_email": secrets.webui_admin_email,

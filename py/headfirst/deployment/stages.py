@@ -64,6 +64,7 @@ def try_stages(
             check=options.check,
             diff=options.diff,
             verbosity=options.verbosity,
+            hosts=len(cluster.hosts),
             secrets=[
                 *secrets,
                 *login_secrets(cluster),

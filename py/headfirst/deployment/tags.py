@@ -28,7 +28,12 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
 @cache
 def stage_tags() -> tuple[str, ...]:
     """Every tag of a play of `up`, in the order of the plays."""
-    return tuple(dict.fromkeys(_tags(collection_root() / "playbooks" / "up.yml")))
+    return playbook_tags("up.yml")
+
+
+def playbook_tags(name: str) -> tuple[str, ...]:
+    """Every tag of a play of a playbook of ours, in the order of the plays."""
+    return tuple(dict.fromkeys(_tags(collection_root() / "playbooks" / name)))
 
 
 def _tags(playbook: Path) -> Iterator[str]:

@@ -14,6 +14,7 @@ from headfirst.deployment import artifacts, hardware
 from headfirst.deployment.claim import Claim, claimed, peek
 from headfirst.deployment.hub_access import hub_token
 from headfirst.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
+from headfirst.deployment.limit import refuse_limit
 from headfirst.deployment.local_work import ask_for_root, run_jobs
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import Prepared, prepare
@@ -24,6 +25,7 @@ from headfirst.errors import InputError
 from headfirst.lab import packages
 from headfirst.lab import up as lab_up
 from headfirst.plan.types import Plan
+from headfirst.run.forks import require_all
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult, StageTime
 
@@ -47,7 +49,9 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outc
     `rotate` makes new credentials first; a rotation that was interrupted goes on with the ones that it made.
     """
     options = replace(options, tags=checked_tags(options.tags))
+    refuse_limit(options)
     prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
+    require_all(len(prepared.cluster.ranks))
     here = None
     if lab_of(prepared.cluster):
         _refuse_unfit(prepared.plan)

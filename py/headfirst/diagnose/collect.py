@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from headfirst.containers import names
 from headfirst.diagnose import node_answer
 from headfirst.diagnose.clock import Clock, from_rfc3339, measure
 from headfirst.diagnose.node_answer import Engine, Problem, Reply
@@ -17,8 +18,7 @@ from headfirst.errors import NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
 from headfirst.live.privilege import privileged
-from headfirst.live.ssh import ssh
-from headfirst.live.status import ENGINE_CONTAINER
+from headfirst.live.ssh import AT_ONCE, ssh
 from headfirst.run.scrub import MASK, Scrubber
 from headfirst.untrusted import UntrustedError, for_terminal
 
@@ -42,7 +42,7 @@ def collect(targets: Sequence[Target], engine_url: str, secrets: Sequence[str] =
     A host that does not answer, or answers what no node script does, is a node with its problem.
     """
     scrubber = Scrubber(secrets)
-    with ThreadPoolExecutor(max_workers=len(targets)) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(targets), AT_ONCE)) as pool:
         asked = [
             pool.submit(_node, rank, target, engine_url if rank == 0 else "", scrubber)
             for rank, target in enumerate(targets)
@@ -60,7 +60,7 @@ def _node(rank: int, target: Target, url: str, scrubber: Scrubber) -> Node:
 
 def _gather(access: HostAccess, url: str) -> tuple[Clock, Any]:
     wanted = {
-        "container": ENGINE_CONTAINER,
+        "container": names.ENGINE,
         "health": url and f"{url}/health_generate",
         "metrics": url and f"{url}/metrics",
     }

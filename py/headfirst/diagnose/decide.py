@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headfirst.containers import names
 from headfirst.diagnose import conditions, events, rules
 from headfirst.diagnose.types import Diagnosis, Event, Node, NodeState
-from headfirst.live.status import ENGINE_CONTAINER
 
 # Lines of one crash, and clocks of hosts, are no closer than this; a known cause within it goes first.
 SLACK_S = 5.0
@@ -17,7 +17,7 @@ def diagnose(nodes: Sequence[Node]) -> Diagnosis:
     """What is wrong with the ranks of one service, and where it began."""
     states = [_state(node) for node in nodes]
     found = [one for node in nodes for one in events.of_node(node)]
-    found += conditions.of_all(nodes, ENGINE_CONTAINER)
+    found += conditions.of_all(nodes, names.ENGINE)
     found.sort(key=lambda one: one.at)
     head = nodes[0].health
     running = all(node.container and node.container.running for node in nodes)

@@ -87,6 +87,10 @@ def _full(option: Mapping[str, Any] | None, given: Sequence[str]) -> bool:
 def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> Problem:
     if flag in spec.removed:
         return Problem(flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag])
+    if meant := _with_two_dashes(spec, flag):
+        instead = spec.owned.get(spec.options[meant]["dest"])
+        hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."
+        return Problem(flag, f"{spec.engine} has no {flag}: long flags begin with two dashes.", hint)
     longer = [known for known in spec.options if known.startswith(flag)] if len(flag) > 3 else []
     dests = {spec.options[known]["dest"] for known in longer}
     if len(dests) == 1:
@@ -94,6 +98,14 @@ def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> 
         return owned or Problem(flag, f"{flag} is cut short.", f"Write {longer[0]}.")
     near = difflib.get_close_matches(flag.replace("_", "-"), spec.options, n=1, cutoff=0.6)
     return Problem(flag, f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None)
+
+
+def _with_two_dashes(spec: Specification, flag: str) -> str | None:
+    """The flag that was written with one dash, in full or by its first word: -tp is --tp-size."""
+    if flag.startswith("--") or len(flag) < 3:
+        return None
+    near = [f"-{flag}", f"-{flag}-size"]
+    return next((known for known in near if known in spec.options), None)
 
 
 def _owned(

@@ -37,7 +37,7 @@ class LaunchRequest:
     nic: str | None = None
     hca: str | None = None
     ib_gid_index: int | None = None
-    cpu_cores: str = "0-1"  # cores that each rank of this node computes on, with device=cpu
+    cpu_cores: tuple[str, ...] = ()  # with device=cpu, the cores of each rank of this node, as `0-3`
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 import docker
 
+from headfirst.containers import names
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.live.access import HostAccess
-from headfirst.live.status import ENGINE_CONTAINER
+from headfirst.live.ssh import AT_ONCE
 from headfirst.live.transport import docker_over_ssh
 
+_MAX_LINE = 1 << 16
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -49,7 +51,7 @@ def parse_since(text: str) -> datetime:
 def stream_logs(
     ranks: Mapping[int, HostAccess],
     *,
-    container: str = ENGINE_CONTAINER,
+    container: str = names.ENGINE,
     follow: bool = False,
     tail: int | None = None,
     since: datetime | None = None,
@@ -62,7 +64,7 @@ def stream_logs(
     with contextlib.ExitStack() as stack:
         sources: list[_Source] = []
         errors: list[HeadfirstError] = []
-        with ThreadPoolExecutor(max_workers=max(1, len(ranks))) as pool:
+        with ThreadPoolExecutor(max_workers=max(1, min(len(ranks), AT_ONCE))) as pool:
             opening = [pool.submit(_Source, rank, ranks[rank], container, stack) for rank in sorted(ranks)]
         for future in opening:
             try:
@@ -111,7 +113,8 @@ def _split(chunks: Iterable[bytes]) -> Iterator[str]:
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            yield line.decode(errors="replace")
+            yield line[:_MAX_LINE].decode(errors="replace")
+        rest = rest[:_MAX_LINE]  # of a line without end only the start is kept
     if rest:
         yield rest.decode(errors="replace")
 

@@ -34,6 +34,13 @@ def nearest(id: str) -> list[str]:
     return [lowered[name] for name in difflib.get_close_matches(id.lower(), lowered, n=3, cutoff=0.6)]
 
 
+def trusted_commit(id: str, source: str) -> str | None:
+    """The commit of `id` on the hub `source` whose Python code may run; None where the catalogue has none."""
+    known = {name.lower(): name for name in ids()}.get(id.lower())
+    listed: dict[str, str] = _entries()[known].get("remote_code", {}).get("commits", {}) if known else {}
+    return listed.get(source)
+
+
 def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> Checkpoint | None:
     """The catalogue's description of `id` (in any case of letters), or None where it has none."""
     known = {name.lower(): name for name in ids()}.get(id.lower())

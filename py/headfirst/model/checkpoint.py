@@ -5,18 +5,23 @@ Numbers come from the model's own config.json and from its safetensors headers; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.errors import InputError
+from headfirst.untrusted import UntrustedError, device_name, integer
 
 # safetensors dtype name -> bytes of one element (README of the safetensors project, "Format").
 ELEMENT_BYTES = {
     "F64": 8, "F32": 4, "F16": 2, "BF16": 2, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1,
     "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U64": 8, "U32": 4, "U16": 2, "U8": 1, "BOOL": 1,
 }  # fmt: skip
+
+# The plan counts tensors layer by layer and tries numbers of ranks up to the heads.
+_LIMITS = {"num_hidden_layers": 4096, "num_nextn_predict_layers": 64, "num_attention_heads": 4096}
+_LARGEST = 2**31
 
 
 class _Frozen(BaseModel):
@@ -113,39 +118,45 @@ def from_config(
     Raises InputError naming the missing key, with `where` as the place.
     """
 
-    def integer(key: str) -> int:
+    def number(key: str, default: int | None = None) -> int:
         value = config.get(key)
+        if default is not None and not value:
+            return default
         if not isinstance(value, int):
             raise InputError(
                 f"config.json has no usable {key!r}, which the plan needs.",
                 where=where,
                 hint="Is this the config.json of a decoder-only language model? See the model's page.",
             )
-        return value
+        return integer(
+            value, what=f"{key} in config.json", where=where, low=1, high=_LIMITS.get(key, _LARGEST)
+        )
 
-    architectures = config.get("architectures") or []
-    if not architectures:
+    architectures = config.get("architectures")
+    if not isinstance(architectures, list) or not architectures:
         raise InputError("config.json names no architecture.", where=where)
-    heads = integer("num_attention_heads")
-    block = (config.get("quantization_config") or {}).get("weight_block_size")
+    quantization = config.get("quantization_config") or {}
+    if not isinstance(quantization, dict):
+        raise UntrustedError("quantization_config in config.json is not an object", where=where)
+    heads = number("num_attention_heads")
     return Checkpoint(
         id=id,
         revision=revision,
-        architecture=str(architectures[0]),
-        dtype=_dtype(config, bytes_by_dtype),
-        weight_block_size=(int(block[0]), int(block[1])) if block else None,
-        hidden_size=integer("hidden_size"),
-        intermediate_size=integer("intermediate_size"),
-        layers=integer("num_hidden_layers"),
-        nextn_layers=int(config.get("num_nextn_predict_layers") or 0),
+        architecture=device_name(architectures[0], what="the architecture", where=where, limit=128),
+        dtype=_dtype(quantization, bytes_by_dtype, where),
+        weight_block_size=_block(quantization.get("weight_block_size"), where),
+        hidden_size=number("hidden_size"),
+        intermediate_size=number("intermediate_size"),
+        layers=number("num_hidden_layers"),
+        nextn_layers=number("num_nextn_predict_layers", 0),
         attention_heads=heads,
-        kv_heads=int(config.get("num_key_value_heads") or heads),
-        head_dim=int(config.get("head_dim") or integer("hidden_size") // heads),
-        vocab_size=integer("vocab_size"),
+        kv_heads=number("num_key_value_heads", heads),
+        head_dim=number("head_dim", max(1, number("hidden_size") // heads)),
+        vocab_size=number("vocab_size"),
         tied_embeddings=bool(config.get("tie_word_embeddings", False)),
-        max_context=integer("max_position_embeddings"),
-        mla=_mla(config, integer),
-        moe=_moe(config, integer),
+        max_context=number("max_position_embeddings"),
+        mla=_mla(config, number),
+        moe=_moe(config, number),
         remote_code="auto_map" in config,
         total_bytes=total_bytes,
         bytes_by_dtype=dict(bytes_by_dtype),
@@ -156,39 +167,49 @@ def from_config(
     )
 
 
-def _mla(config: Mapping[str, Any], integer: Any) -> Mla | None:
+def _mla(config: Mapping[str, Any], number: Callable[..., int]) -> Mla | None:
     if not config.get("kv_lora_rank"):
         return None
     return Mla(
-        q_lora_rank=config.get("q_lora_rank"),
-        kv_lora_rank=integer("kv_lora_rank"),
-        qk_nope_head_dim=integer("qk_nope_head_dim"),
-        qk_rope_head_dim=integer("qk_rope_head_dim"),
-        v_head_dim=integer("v_head_dim"),
+        q_lora_rank=number("q_lora_rank", 0) or None,
+        kv_lora_rank=number("kv_lora_rank"),
+        qk_nope_head_dim=number("qk_nope_head_dim"),
+        qk_rope_head_dim=number("qk_rope_head_dim"),
+        v_head_dim=number("v_head_dim"),
     )
 
 
-def _moe(config: Mapping[str, Any], integer: Any) -> Moe | None:
+def _moe(config: Mapping[str, Any], number: Callable[..., int]) -> Moe | None:
     # DeepSeek says n_routed_experts, Qwen says num_experts.
-    experts = config.get("n_routed_experts") or config.get("num_experts")
+    experts = number("n_routed_experts", 0) or number("num_experts", 0)
     if not experts:
         return None
     return Moe(
-        experts=int(experts),
-        experts_per_token=integer("num_experts_per_tok"),
-        shared_experts=int(config.get("n_shared_experts") or 0),
-        intermediate_size=integer("moe_intermediate_size"),
-        first_dense_layers=int(config.get("first_k_dense_replace") or 0),
+        experts=experts,
+        experts_per_token=number("num_experts_per_tok"),
+        shared_experts=number("n_shared_experts", 0),
+        intermediate_size=number("moe_intermediate_size"),
+        first_dense_layers=number("first_k_dense_replace", 0),
     )
 
 
-def _dtype(config: Mapping[str, Any], bytes_by_dtype: Mapping[str, int]) -> str:
+def _block(value: Any, where: str) -> tuple[int, int] | None:
+    if not value:
+        return None
+    what = "weight_block_size in config.json"
+    if not isinstance(value, list) or len(value) != 2:
+        raise UntrustedError(f"{what} is not two numbers", where=where)
+    rows, columns = (integer(size, what=what, where=where, low=1, high=_LARGEST) for size in value)
+    return rows, columns
+
+
+def _dtype(quantization: Mapping[str, Any], bytes_by_dtype: Mapping[str, int], where: str) -> str:
     """What the tensors really are, before what config.json says they are (a left-over
     quantization_config after a conversion is a known trap)."""
     if any(name.startswith("F8_") for name in bytes_by_dtype):
         return "fp8"
-    method = (config.get("quantization_config") or {}).get("quant_method")
+    method = quantization.get("quant_method")
     if method and method != "fp8":
-        return str(method)
+        return device_name(method, what="quant_method in config.json", where=where)
     largest = max(bytes_by_dtype, key=lambda name: bytes_by_dtype[name], default="BF16")
     return {"BF16": "bf16", "F16": "fp16", "F32": "fp32", "I8": "int8"}.get(largest, largest.lower())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,10 @@ from headfirst.errors import InputError, NotReadyError
 from headfirst.model import safetensors
 from headfirst.model.checkpoint import Checkpoint, Shard, from_config
 from headfirst.model.safetensors import Header
+from headfirst.untrusted import UntrustedError, file_listing, json_document, relative_path
 
 INDEX = "model.safetensors.index.json"
+MAX_JSON_BYTES = 64 << 20  # an index names each tensor; those of the largest models have some 20 MB
 
 
 def describe_folder(folder: Path, *, id: str | None = None, revision: str | None = None) -> Checkpoint:
@@ -56,11 +57,8 @@ def shard_names(folder: Path) -> list[str]:
                 "`modelscope download` or `hf download`. PyTorch .bin files must be converted first.",
             )
         return names
-    weight_map = _json(index, missing="").get("weight_map")
-    if not isinstance(weight_map, dict) or not weight_map:
-        raise InputError("The index has no weight_map.", where=str(index), hint="Fetch the file again.")
-    names = sorted(set(weight_map.values()))
-    missing = [name for name in names if not (folder / name).exists()]
+    names = index_names(_json(index, missing=""), where=str(index))
+    missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         listed = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
         raise NotReadyError(
@@ -69,6 +67,16 @@ def shard_names(folder: Path) -> list[str]:
             hint="The download is not complete: run it again, it continues where it stopped.",
         )
     return names
+
+
+def index_names(index: dict[str, Any], *, where: str) -> list[str]:
+    """Names of the weight files in an index, sorted; UntrustedError for a name that leaves the folder."""
+    weight_map = index.get("weight_map")
+    if not isinstance(weight_map, dict) or not weight_map:
+        raise InputError("The index has no weight_map.", where=where, hint="Fetch the file again.")
+    for name in weight_map.values():
+        relative_path(name, what="the name of a weight file", where=where)
+    return sorted(file_listing(set(weight_map.values()), where=where))
 
 
 def read_header(path: Path) -> Header:
@@ -88,12 +96,14 @@ def read_header(path: Path) -> Header:
 
 
 def _json(path: Path, *, missing: str) -> dict[str, Any]:
+    if not path.is_file():
+        raise InputError(f"{path.name} is missing.", where=str(path.parent), hint=missing)
+    with path.open("rb") as file:
+        data = file.read(MAX_JSON_BYTES + 1)
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{path.name} is missing.", where=str(path.parent), hint=missing) from None
-    except ValueError as error:
-        raise InputError(f"It is not valid JSON: {error}.", where=str(path)) from None
+        content = json_document(data, what=path.name, limit=MAX_JSON_BYTES)
+    except UntrustedError as error:
+        raise InputError(f"It is not valid JSON: {error.what}.", where=str(path)) from None
     if not isinstance(content, dict):
         raise InputError("It holds no JSON object.", where=str(path))
     return content

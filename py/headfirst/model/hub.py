@@ -7,23 +7,28 @@ Mirrors: HF_ENDPOINT and MODELSCOPE_ENDPOINT; tokens of gated models: HF_TOKEN a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 
 from headfirst.errors import InputError, NotReadyError
 from headfirst.model import safetensors
 from headfirst.model.checkpoint import Checkpoint, Shard, from_config
-from headfirst.model.folder import INDEX
+from headfirst.model.folder import INDEX, MAX_JSON_BYTES, index_names
 from headfirst.model.safetensors import Header
+from headfirst.untrusted import UntrustedError, file_listing, integer, joined, json_document, shown
 
 TIMEOUT = httpx.Timeout(20, connect=5)
 _PARALLEL_READS = 8
-_REDIRECTS_AND_RETRIES: dict[str, Any] = {"follow_redirects": True, "timeout": TIMEOUT}
+_MAX_REDIRECTS = 5
+# A compressed answer could be of any size: none is asked for, and none is taken.
+_PLAIN = {"Accept-Encoding": "identity"}
+MAX_LISTING_BYTES = 32 << 20
 
 
 class HubUnreachableError(NotReadyError):
@@ -75,10 +80,8 @@ def describe_hub(
     """Describe `id` as the hub has it. HubUnreachableError without a network; InputError when the hub does
     not know the model, or wants a token."""
     at = revision or hub.default_revision
-    headers = {"Authorization": f"Bearer {hub.token}"} if hub.token else {}
-    with httpx.Client(
-        base_url=hub.endpoint, headers=headers, transport=transport, **_REDIRECTS_AND_RETRIES
-    ) as client:
+    headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
+    with httpx.Client(base_url=hub.endpoint, headers=headers, transport=transport, timeout=TIMEOUT) as client:
         session = _Session(client, hub, id, at)
         config = session.json("config.json")
         shards = session.shards()
@@ -94,9 +97,8 @@ def describe_hub(
                 found = list(pool.map(session.header, (shard.name for shard in shards)))
             sizes, scales = safetensors.total(found)
         else:
-            kind = {"float16": "F16", "float32": "F32"}.get(
-                config.get("torch_dtype", config.get("dtype", "")), "BF16"
-            )
+            named = str(config.get("torch_dtype", config.get("dtype", "")))
+            kind = {"float16": "F16", "float32": "F32"}.get(named, "BF16")
             sizes, scales = {kind: total_bytes}, 0
     return from_config(
         config,
@@ -121,70 +123,111 @@ class _Session:
     revision: str
 
     def json(self, file: str) -> dict[str, Any]:
-        return self._json(self._file(file))
+        return self._json(self._file(file), MAX_JSON_BYTES)
 
     def shards(self) -> tuple[Shard, ...]:
         """The weight files: those of the index where there is one, else all at the top of the repository."""
         sizes = self._sizes()
         names = {name for name in sizes if name.endswith(".safetensors") and "/" not in name}
         if INDEX in sizes:
-            names = set(self.json(INDEX)["weight_map"].values())
+            names = set(index_names(self.json(INDEX), where=f"{self.where} {INDEX}"))
         missing = sorted(names - sizes.keys())
         if missing:
             raise InputError(
-                f"{self.id} on {self.hub.name} lacks {missing[0]}, which its index names.",
+                f"{self.id} on {self.hub.name} lacks {shown(missing[0])}, which its index names.",
                 hint="Choose another revision of the model.",
             )
         return tuple(Shard(name=name, bytes=sizes[name]) for name in sorted(names))
 
     def _sizes(self) -> dict[str, int]:
-        """File name -> bytes."""
+        """File name -> bytes. One bad name or size refuses the whole list."""
         url = self.hub.listing.format(id=self.id, revision=self.revision)
-        listing = self._json(url)
-        if "siblings" in listing:
-            return {entry["rfilename"]: entry.get("size") or 0 for entry in listing["siblings"]}
-        return {entry["Path"]: entry["Size"] for entry in listing["Data"]["Files"] if entry["Type"] == "blob"}
+        listing = self._json(url, MAX_LISTING_BYTES)
+        try:
+            if "siblings" in listing:
+                entries = [(entry["rfilename"], entry.get("size")) for entry in listing["siblings"]]
+            else:
+                files = [entry for entry in listing["Data"]["Files"] if entry["Type"] == "blob"]
+                entries = [(entry["Path"], entry.get("Size")) for entry in files]
+        except (KeyError, TypeError, AttributeError):
+            raise UntrustedError(
+                "the list of files is not what the hub's API defines", where=self.where
+            ) from None
+        names = file_listing((name for name, _ in entries), where=self.where)
+        sizes = [
+            integer(size or 0, what=f"the size of {shown(name)}", where=self.where, high=1 << 50)
+            for name, size in entries
+        ]
+        return dict(zip(names, sizes, strict=True))
 
     def header(self, file: str) -> Header:
         """A shard's header, by two range requests."""
         url, where = self._file(file), f"{self.id}/{file}"
         begin = safetensors.PREFIX_BYTES
-        length = safetensors.header_length(self._get(url, 0, begin), where=where)
-        return safetensors.parse(self._get(url, begin, begin + length), where=where)
+        length = safetensors.header_length(self._part(url, 0, begin), where=where)
+        return safetensors.parse(self._part(url, begin, begin + length), where=where)
 
-    def _json(self, url: str) -> dict[str, Any]:
-        text = self._get(url)
-        try:
-            content: dict[str, Any] = json.loads(text)
-        except ValueError:
+    @property
+    def where(self) -> str:
+        return f"{self.hub.endpoint} {self.id}@{self.revision}"
+
+    def _json(self, url: str, limit: int) -> dict[str, Any]:
+        text = self._get(url, limit)
+        if not text.lstrip().startswith(b"{"):
             raise HubUnreachableError(
                 f"{self.hub.name} at {self.hub.endpoint} answers {url} with something that is no JSON.",
                 hint="Is there a proxy or a sign-in page in between?",
-            ) from None
+            )
+        content: dict[str, Any] = json_document(text, what="the hub's answer", where=self.where, limit=limit)
         return content
 
     def _file(self, file: str) -> str:
-        return self.hub.file.format(id=self.id, revision=self.revision, file=file)
+        return self.hub.file.format(id=self.id, revision=self.revision, file=quote(file))
 
-    def _get(self, url: str, begin: int = 0, stop: int | None = None) -> bytes:
-        """The body, or its bytes from `begin` up to `stop`."""
-        headers = {} if stop is None else {"Range": f"bytes={begin}-{stop - 1}"}
+    def _get(self, url: str, limit: int) -> bytes:
+        """The body, of at most `limit` bytes."""
+        with self._opened(url, {}) as response:
+            return self._body(response, limit)
+
+    def _part(self, url: str, begin: int, stop: int) -> bytes:
+        """The bytes of a file from `begin` up to `stop`."""
+        with self._opened(url, {"Range": f"bytes={begin}-{stop - 1}"}) as response:
+            if response.status_code != httpx.codes.PARTIAL_CONTENT:
+                raise HubUnreachableError(
+                    f"{self.hub.name} at {self.hub.endpoint} sends no parts of files.",
+                    hint="Use another mirror, or fetch the model and give its folder.",
+                )
+            return self._body(response, stop - begin)
+
+    def _body(self, response: httpx.Response, limit: int) -> bytes:
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise UntrustedError("the hub sends a compressed answer that nobody asked for", where=self.where)
+        return joined(response.iter_bytes(), what="the hub's answer", where=self.where, limit=limit)
+
+    @contextlib.contextmanager
+    def _opened(self, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+        """The answer after redirects, whose bodies are not read."""
+        request = self.client.build_request("GET", url, headers=headers)
         try:
-            with self.client.stream("GET", url, headers=headers) as response:
-                self._refuse(response)
-                if stop is None:
-                    return response.read()
-                if response.status_code != httpx.codes.PARTIAL_CONTENT:
-                    raise HubUnreachableError(
-                        f"{self.hub.name} at {self.hub.endpoint} sends no parts of files.",
-                        hint="Use another mirror, or fetch the model and give its folder.",
-                    )
-                return response.read()
+            for _ in range(_MAX_REDIRECTS + 1):
+                with contextlib.closing(self.client.send(request, stream=True)) as response:
+                    if response.next_request is None:
+                        self._refuse(response)
+                        yield response
+                        return
+                    request = self._redirected(response.next_request)
+            raise UntrustedError(f"the hub redirects more than {_MAX_REDIRECTS} times", where=self.where)
         except httpx.HTTPError as error:
             raise HubUnreachableError(
                 f"{self.hub.name} at {self.hub.endpoint} cannot be reached: {error or type(error).__name__}.",
                 hint="Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT.",
             ) from error
+
+    def _redirected(self, request: httpx.Request) -> httpx.Request:
+        if self.hub.endpoint.startswith("https:") and request.url.scheme != "https":
+            address = shown(str(request.url))
+            raise UntrustedError(f"the hub redirects to an address without TLS: {address}", where=self.where)
+        return request
 
     def _refuse(self, response: httpx.Response) -> None:
         """Raise for an answer that is no success."""

@@ -5,17 +5,16 @@ Format: README of the safetensors project. Only headers are read here, never ten
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headfirst.errors import NotReadyError
 from headfirst.model.checkpoint import ELEMENT_BYTES
+from headfirst.untrusted import UntrustedError, shown
+from headfirst.weights.safetensors_io import HEADER_LIMIT, LENGTH_BYTES, read_header
 
-PREFIX_BYTES = 8
-# The format's own limit; a larger number means that this is no safetensors file.
-MAX_HEADER_BYTES = 100_000_000
+PREFIX_BYTES = LENGTH_BYTES
 SCALE_SUFFIX = "_scale_inv"
 
 
@@ -33,39 +32,33 @@ class Header:
 def header_length(prefix: bytes, *, where: str) -> int:
     """Length in bytes of the JSON after the first eight bytes; NotReadyError if it cannot be one."""
     length = int.from_bytes(prefix, "little")
-    if len(prefix) < PREFIX_BYTES or not 2 <= length <= MAX_HEADER_BYTES:
+    if len(prefix) < PREFIX_BYTES or not 2 <= length <= HEADER_LIMIT:
         raise _damaged("it does not begin like a safetensors file", where)
     return length
 
 
 def parse(text: bytes, *, where: str) -> Header:
-    """Read the JSON part; NotReadyError naming `where` when it is damaged or has an unknown dtype."""
+    """Read the JSON part; NotReadyError naming `where` when it breaks the format or has an unknown dtype."""
+    begin = PREFIX_BYTES + len(text)
     try:
-        entries = json.loads(text)
-    except ValueError:
-        raise _damaged("its header is cut off or damaged", where) from None
+        tensors = read_header(text, begin)
+    except UntrustedError as error:
+        raise _damaged(f"its header is cut off or damaged: {error.what}", where) from None
     sizes: Counter[str] = Counter()
-    scales, end, names = 0, 0, []
-    for name, entry in entries.items():
-        if name == "__metadata__":
-            continue
-        try:
-            begin, stop = entry["data_offsets"]
-            dtype = entry["dtype"]
-        except (KeyError, TypeError, ValueError):
-            raise _damaged(f"its header describes {name!r} incompletely", where) from None
-        if dtype not in ELEMENT_BYTES:
+    for tensor in tensors:
+        if tensor.dtype not in ELEMENT_BYTES:
             raise NotReadyError(
-                f"{name!r} has the dtype {dtype}, which is not supported.",
+                f"{shown(tensor.name)} has the dtype {tensor.dtype}, which is not supported.",
                 where=where,
                 hint="Use a checkpoint in BF16, FP16, FP8 (E4M3) or INT8.",
             )
-        names.append(name)
-        sizes[dtype] += stop - begin
-        end = max(end, stop)
-        if name.endswith(SCALE_SUFFIX):
-            scales += stop - begin
-    return Header(dict(sizes), scales, tuple(names), PREFIX_BYTES + len(text) + end)
+        sizes[tensor.dtype] += tensor.end - tensor.start
+    return Header(
+        bytes_by_dtype=dict(sizes),
+        scale_bytes=sum(one.end - one.start for one in tensors if one.name.endswith(SCALE_SUFFIX)),
+        names=tuple(tensor.name for tensor in tensors),
+        file_bytes=max((tensor.end for tensor in tensors), default=begin),
+    )
 
 
 def total(headers: Iterable[Header]) -> tuple[dict[str, int], int]:

@@ -24,12 +24,16 @@ LIMIT = 65536
 
 def main() -> None:
     """Carry out the request."""
-    request = json.load(sys.stdin)
+    os.umask(0o022)
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+
+
+def answer(request: dict[str, t.Any]) -> dict[str, t.Any]:
+    """What the action answers; one request at a time."""
     RUN.mkdir(mode=0o755, exist_ok=True)
     with (RUN / "mutex").open("a") as mutex:
         fcntl.flock(mutex, fcntl.LOCK_EX)
-        answer = ACTIONS[request.pop("do")](**request)
-    json.dump(answer, sys.stdout)
+        return ACTIONS[request.pop("do")](**request)
 
 
 def look(credentials: bool = False) -> dict[str, t.Any]:
@@ -75,7 +79,7 @@ def release(token: str) -> dict[str, t.Any]:
 
 
 def own(token: str, owner: dict[str, t.Any], credentials: str = "") -> dict[str, t.Any]:
-    """dict[str, t.Any] the owner, unless the host has another one, and keep the credentials."""
+    """Record the owner, unless the host has another one, and keep the credentials."""
     require(token)
     text = read(CONFIG / "owner.json")
     found = parsed(text)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from headfirst import engines
 from headfirst.cluster.source import locate_variable
 from headfirst.cluster.types import Cluster, Host
+from headfirst.containers import names
+from headfirst.containers.docker_run import docker_run
+from headfirst.containers.spec import Container
 from headfirst.engines.base import Engine, LaunchRequest
 from headfirst.errors import InputError
 from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan import gpus, network, parallel, precision, webui
-from headfirst.plan.docker_run import docker_run
+from headfirst.plan import cores, gpus, network, parallel, precision, trust, webui
 from headfirst.plan.fit import fit
 from headfirst.plan.gpus import Gpu
 from headfirst.plan.rates import rates, sessions
 from headfirst.plan.transfer import Job, estimate
 from headfirst.plan.types import Node, NodeNetwork, Plan, Weights
 
-ENGINE_CONTAINER = "headfirst-engine"
 # Carries the API key (mode 0600): on an argv everybody on the host could read it.
 ENGINE_CONFIG = "/etc/headfirst/engine.yaml"
 
@@ -38,6 +37,7 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
         pipeline=settings.pipeline_parallel,
         where=str(cluster.inventories[0]),
     )
+    trusted = trust.choose(settings, checkpoint, arguments, where=str(cluster.inventories[0]))
     weights = _weights(cluster, checkpoint, convert=dtype.convert_to_bf16)
     image = settings.engine_image or engine.default_image(settings.engine_device)
     networks = network.choose(cluster.ranks, gpus=settings.engine_device == "cuda")
@@ -55,11 +55,14 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
             port=settings.engine_port,
             listen_address=host.address,
             device=settings.engine_device,
-            trust_remote_code=checkpoint.remote_code,
+            trust_remote_code=trusted.remote_code,
             config_file=ENGINE_CONFIG,
             nic=chosen.nic,
             hca=chosen.hca,
             ib_gid_index=chosen.ib_gid_index,
+            cpu_cores=cores.share(host, max(1, sizes.world // len(cluster.ranks)))
+            if settings.engine_device == "cpu"
+            else (),
             extra_args=tuple(settings.engine_args),
             extra_env=settings.engine_env,
         )
@@ -79,6 +82,8 @@ def build(cluster: Cluster, checkpoint: Checkpoint) -> Plan:
         world_size=sizes.world,
         convert_to_bf16=dtype.convert_to_bf16,
         convert_reason=dtype.reason,
+        trust_remote_code=trusted.remote_code,
+        trust_reason=trusted.reason,
         fit=fit(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments),
         weights=weights,
         engine_port=settings.engine_port,
@@ -143,7 +148,7 @@ def _weights(cluster: Cluster, checkpoint: Checkpoint, *, convert: bool) -> Weig
     return Weights(
         model=checkpoint.id,
         source=settings.model_source,
-        revision=settings.model_revision,
+        revision=trust.revision(settings),
         directory=f"{settings.weights_dir.rstrip('/')}/{name}{'-bf16' if convert else ''}",
         source_bytes=job.source_bytes,
         served_bytes=job.served_bytes,
@@ -172,32 +177,31 @@ def _node(
 ) -> Node:
     settings = cluster.settings
     cuda = settings.engine_device == "cuda"
-    parts: dict[str, Any] = {
-        "argv": engine.launch_argv(request),
-        "env": engine.environment(request),
-        "volumes": [f"{request.model_dir}:{request.model_dir}:ro"],
+    command = engine.launch_argv(request)
+    volumes = [f"{request.model_dir}:{request.model_dir}:ro"]
+    # The role `engine` writes the file on the ranks that read it.
+    volumes += [f"{ENGINE_CONFIG}:{ENGINE_CONFIG}:ro"] if ENGINE_CONFIG in command else []
+    container = Container(
+        name=names.ENGINE,
+        image=image,
+        command=command,
+        environment=engine.environment(request),
+        ipc_mode="host",
+        shm_size=settings.shm_size,
+        volumes=volumes,
         # RDMA needs its devices and pinned memory, and nothing more: not --privileged.
-        "devices": ["/dev/infiniband"] if chosen.hca else [],
-        "cap_add": ["IPC_LOCK"] if chosen.hca else [],
-        "ulimits": {"memlock": -1, "stack": 67108864} if cuda else {},
-        "gpus": "all" if cuda else None,
-        "shm_size": settings.shm_size,
-        "ipc": "host",
-    }
-    line = docker_run(name=ENGINE_CONTAINER, image=image, **_with_config(parts))
+        devices=["/dev/infiniband"] if chosen.hca else [],
+        cap_add=["IPC_LOCK"] if chosen.hca else [],
+        ulimits={"memlock": -1, "stack": 67108864} if cuda else {},
+        gpus="all" if cuda else None,
+        # A rank that dies ends the others; all come back and meet again. Set when the service has answered.
+        restart_policy="unless-stopped",
+    )
     return Node(
         host=host.name,
         address=host.address,
         rank=request.rank,
         network=chosen,
-        image=image,
-        docker_run=line,
-        **parts,
+        container=container,
+        docker_run=docker_run(container),
     )
-
-
-def _with_config(parts: dict[str, Any]) -> dict[str, Any]:
-    """The role `engine` writes the config file and mounts it at the same path."""
-    if ENGINE_CONFIG not in parts["argv"]:
-        return parts
-    return parts | {"volumes": [*parts["volumes"], f"{ENGINE_CONFIG}:{ENGINE_CONFIG}:ro"]}

@@ -1,6 +1,6 @@
 """The plan: every decision of a deployment, made once and only carried out afterwards.
 
-Bytes are plain integers; addresses are IPv4 strings; `argv` and `docker_run` are argument lists.
+Bytes are plain integers; addresses are IPv4 strings; `command` and `docker_run` are argument lists.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
+
+from headfirst.containers.spec import Container
 
 
 class _Frozen(BaseModel):
@@ -82,16 +84,7 @@ class Node(_Frozen):
     address: str
     rank: int
     network: NodeNetwork
-    image: str
-    argv: list[str]
-    env: dict[str, str]
-    volumes: list[str]
-    devices: list[str]
-    cap_add: list[str]
-    ulimits: dict[str, int]
-    gpus: str | None
-    shm_size: str
-    ipc: str
+    container: Container
     docker_run: list[str]
 
 
@@ -101,10 +94,8 @@ class Webui(_Frozen):
     host: str
     address: str
     port: int
-    image: str
-    command: list[str]
     url: str
-    env: dict[str, str]
+    container: Container
     docker_run: list[str]
 
 
@@ -123,6 +114,8 @@ class Plan(_Frozen):
     world_size: int
     convert_to_bf16: bool
     convert_reason: str
+    trust_remote_code: bool  # the engine runs Python code of the model's repository
+    trust_reason: str
     fit: Fit
     weights: Weights
     engine_port: int

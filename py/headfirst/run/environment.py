@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 from headfirst.collection import collection_root, is_checkout
+from headfirst.run.forks import user_setting
 from headfirst.run.private_dir import PrivateDir
 
-MIN_FORKS = 20
 _DEFAULT_COLLECTIONS = "~/.ansible/collections:/usr/share/ansible/collections"  # Ansible's own
+_MAX_STARTUPS = 10  # sshd's default
 SSH_ARGS = (
     # One connection a host and run, kept while another host works; it is closed when the run ends.
     "-o ControlMaster=auto -o ControlPersist=120s "
@@ -27,7 +28,7 @@ def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
         # ssh's and sudo's messages are read by failures.py, and Ansible wants UTF-8.
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_COLLECTIONS_PATH": collections_path(private),
-        "ANSIBLE_FORKS": str(max(forks, MIN_FORKS)),
+        "ANSIBLE_FORKS": str(forks),
         # Else it is made in HOME, which may be read-only.
         "ANSIBLE_LOCAL_TEMP": str(private.local_temp),
         "ANSIBLE_HOST_KEY_CHECKING": "True",
@@ -35,16 +36,20 @@ def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
         "ANSIBLE_PYTHON_INTERPRETER": os.environ.get("ANSIBLE_PYTHON_INTERPRETER", "/usr/bin/python3"),
         "ANSIBLE_SSH_ARGS": SSH_ARGS,
         "ANSIBLE_SSH_CONTROL_PATH_DIR": str(private.control),
+        # A connection that drops between two tasks is tried again. Of ten or more at a time, the sshd of a
+        # jump host refuses some that have not logged in yet (MaxStartups).
+        "ANSIBLE_SSH_RETRIES": "1" if forks < _MAX_STARTUPS else "3",
+        # Many key exchanges at once take a small controller longer than Ansible's 10 s.
+        "ANSIBLE_TIMEOUT": str(max(user_setting("DEFAULT_TIMEOUT"), forks // 4)),
         # A result of a node may carry facts: as variables they would win over those of the inventory.
         "ANSIBLE_INJECT_FACT_VARS": "False",
-        # A connection that drops between two tasks is tried again once.
-        "ANSIBLE_SSH_RETRIES": "1",
         # A broken generated inventory must stop the run, not be skipped with a warning.
         "ANSIBLE_INVENTORY_ANY_UNPARSED_IS_FAILED": "True",
         "ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default",
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",
         "ANSIBLE_NOCOLOR": "True",
         "HEADFIRST_PROGRESS": str(private.progress),
+        "HEADFIRST_SCRATCH": str(private.scratch),
     }
 
 

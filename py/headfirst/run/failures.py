@@ -49,12 +49,20 @@ def _ranks_failed(result: RunResult) -> bool:
 def _by_host(failures: Sequence[HostFailed], access: Mapping[str, HostAccess], log: str) -> HeadfirstError:
     """The error of the first failed host; what differs on other hosts is told after it."""
     first, *others = [_one(failure, access) for failure in failures]
-    for failure, other in zip(failures[1:], others, strict=True):
-        other.where = failure.host
-    also = [f"{error.where}: {error.what}" for error in others]
+    hosts_of: dict[str, list[str]] = {}
+    for failure, error in zip(failures[1:], others, strict=True):
+        hosts_of.setdefault(error.what, []).append(failure.host)
+    also = [f"{_some(hosts)}: {what}" for what, hosts in hosts_of.items() if what != first.what]
+    if same := hosts_of.get(first.what):
+        also = [f"{_some(same)}: the same", *also]
     lines = [first.hint or "", *(["Also:", *(f"  {line}" for line in also)] if also else []), log]
     first.hint = "\n".join(line for line in lines if line)
     return first
+
+
+def _some(hosts: Sequence[str]) -> str:
+    """The first three, and how many more there are."""
+    return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
 
 
 def _one(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstError:

@@ -27,8 +27,9 @@ _LOCK = "in-use"
 class PrivateDir:
     """Paths inside the folder of one run."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, scratch: Path) -> None:
         self.root = root
+        self.scratch = scratch  # on a disk: for files of gigabytes
         self.progress = root / "progress.jsonl"
         self.control = root / "cp"
         self.collections = root / "collections"
@@ -54,14 +55,16 @@ class PrivateDir:
 
 
 @contextlib.contextmanager
-def private_folder() -> Iterator[Path]:
+def private_folder(*, on_disk: bool = False) -> Iterator[Path]:
     """A new folder that only this user can read; it is deleted when this closes.
 
-    Folders that killed runs of this user left behind are deleted first.
+    It is in memory where possible, unless `on_disk`. Folders that killed runs of this user left behind are
+    deleted first.
     """
-    for base in _bases():
+    disk = Path(tempfile.gettempdir())
+    for base in {*_bases(), disk}:
         _remove_stale(base)
-    root = Path(tempfile.mkdtemp(prefix=f"hf-{os.getpid()}-", dir=_bases()[0]))
+    root = Path(tempfile.mkdtemp(prefix=f"hf-{os.getpid()}-", dir=disk if on_disk else _bases()[0]))
     # The lock ends with the process, also after SIGKILL: a process id alone may have been given away.
     with (root / _LOCK).open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -74,8 +77,8 @@ def private_folder() -> Iterator[Path]:
 @contextlib.contextmanager
 def private_dir() -> Iterator[PrivateDir]:
     """A new folder for ansible-runner; when this closes, its SSH connections end and it is deleted."""
-    with private_folder() as root:
-        private = PrivateDir(root)
+    with private_folder() as root, private_folder(on_disk=True) as scratch:
+        private = PrivateDir(root, scratch)
         try:
             yield private
         finally:

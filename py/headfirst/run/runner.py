@@ -13,8 +13,9 @@ from typing import Any, TextIO
 import ansible_runner
 
 from headfirst.run.cancel import Canceller
-from headfirst.run.environment import MIN_FORKS, ansible_environment
+from headfirst.run.environment import ansible_environment
 from headfirst.run.events import Event, RunDone, RunStarted
+from headfirst.run.forks import allow_open_files, forks
 from headfirst.run.log import open_log
 from headfirst.run.private_dir import PrivateDir, private_dir
 from headfirst.run.progress_file import ProgressTail
@@ -40,13 +41,14 @@ def run_playbook(
     check: bool = False,
     diff: bool = False,
     verbosity: int = 0,
-    forks: int = MIN_FORKS,
+    hosts: int = 1,
     secrets: Sequence[str] = (),
 ) -> RunResult:
     """Run `playbook` (a path, or a collection's playbook such as `headfirst.serving.up`) on the hosts.
 
     `extra_vars` (`KEY=VALUE`, `@FILE` or JSON), `limit`, `tags`, `skip_tags`, `check`, `diff` and `verbosity`
     mean what they mean to ansible-playbook; a secret belongs into an inventory, because -e is seen by `ps`.
+    `hosts` is how many take part, and so how many Ansible works on at the same time (see forks.py).
     Ansible's own output is appended to `log_file` (mode 0600) and to nothing else. No value of `secrets`
     reaches the log, an event or the result. Ctrl-C, SIGTERM and a closed terminal stop the run: the
     result then has `cancelled` set. A failed run is a result, not an exception (see failures.py). The caller
@@ -65,7 +67,8 @@ def run_playbook(
         "verbosity": verbosity,
     }
     with private_dir() as private, open_log(log_file) as log:
-        options["envvars"] = ansible_environment(private, forks)
+        options["envvars"] = ansible_environment(private, forks(hosts))
+        allow_open_files()
         return _Run(options, private, reporter, log, log_file, Scrubber(secrets)).execute()
 
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from headfirst.weights.files import gigabytes
 
 PROGRESS_FILE = "HEADFIRST_PROGRESS_FILE"
-"""Environment variable: the file to keep one JSON object in, `{"done", "total", "unit", "note"}`."""
+"""Environment variable: the file to keep one JSON object in, `{"done", "total", "unit", "note", "alive"}`."""
 RESULT_FILE = "HEADFIRST_RESULT_FILE"
 """Environment variable: the file for the command's final JSON object."""
 _INTERVAL_S = 0.5
@@ -27,6 +27,8 @@ class Progress:
         self.note = note
         self.total = total
         self.done = 0
+        self.alive = 0
+        """Any number that changes while the work moves on, also where others do it."""
         self._file = os.environ.get(PROGRESS_FILE)
         self._terminal = sys.stderr.isatty()
         self._next = 0.0
@@ -61,6 +63,7 @@ class Progress:
         self._next = time.monotonic() + _INTERVAL_S
         if self._file:
             state = {"done": self.done, "total": self.total, "unit": "bytes", "note": self.note}
+            state["alive"] = self.alive
             with suppress(OSError):  # a full disk must not end the work that would say so by itself
                 _replace(Path(self._file), state)
         if self._terminal:

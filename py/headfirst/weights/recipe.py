@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headfirst.errors import InputError
+from headfirst.untrusted import shown
 from headfirst.weights.checkpoint_check import CONFIG, read_json
 from headfirst.weights.safetensors_io import DTYPE_BITS, Shard, Tensor
 
@@ -69,7 +70,8 @@ def block_size(folder: Path) -> tuple[int, int]:
         )
     kind = (quantization.get("quant_method"), quantization.get("fmt", "e4m3"))
     if kind != ("fp8", "e4m3"):
-        raise InputError(f"quantisation {kind[0]} {kind[1]} is not understood", where=where, hint=_HINT)
+        named = shown(f"{kind[0]} {kind[1]}")
+        raise InputError(f"quantisation {named} is not understood", where=where, hint=_HINT)
     match quantization.get("weight_block_size"):
         case [int(rows), int(columns)] if rows > 0 and columns > 0:
             return rows, columns

@@ -23,8 +23,8 @@ DTYPE_BITS = {
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
 _RANK = {name: rank for rank, name in enumerate(DTYPE_BITS)}
-_LENGTH_BYTES = 8
-_HEADER_LIMIT = 100_000_000  # the format's own
+LENGTH_BYTES = 8
+HEADER_LIMIT = 100_000_000  # the format's own
 _HEADER_DEPTH = 3  # the header, a tensor, its shape
 _DIMENSIONS = 32
 _MOST_VALUES = 2**63
@@ -58,40 +58,44 @@ def read_shard(path: Path) -> Shard:
     """
     with path.open("rb") as file:
         size = os.fstat(file.fileno()).st_size
-        length_field = file.read(_LENGTH_BYTES)
-        if len(length_field) < _LENGTH_BYTES:
-            raise _truncated(path, _LENGTH_BYTES, size)
+        length_field = file.read(LENGTH_BYTES)
+        if len(length_field) < LENGTH_BYTES:
+            raise _truncated(path, LENGTH_BYTES, size)
         length = int.from_bytes(length_field, "little")
-        if length > _HEADER_LIMIT:
-            raise _malformed(path, f"its header has {length} bytes, and the format allows {_HEADER_LIMIT}")
-        data_start = _LENGTH_BYTES + length
+        if length > HEADER_LIMIT:
+            raise _malformed(path, f"its header has {length} bytes, and the format allows {HEADER_LIMIT}")
+        data_start = LENGTH_BYTES + length
         if data_start > size:
             raise _truncated(path, data_start, size)
         raw = file.read(length)
     try:
-        tensors = _tensors(raw, data_start)
+        tensors = read_header(raw, data_start)
     except UntrustedError as error:
         raise _malformed(path, error.what) from None
-    end = _end_of_data(path, tensors, data_start)
+    end = max((tensor.end for tensor in tensors), default=data_start)
     if end != size:
         raise _truncated(path, end, size)
     return Shard(path, size, {tensor.name: tensor for tensor in tensors})
 
 
-def _tensors(raw: bytes, data_start: int) -> list[Tensor]:
-    """The tensors that the header `raw` describes, each valid by itself; UntrustedError otherwise."""
+def read_header(raw: bytes, data_start: int) -> list[Tensor]:
+    """The tensors that the header `raw` describes; UntrustedError where it breaks the format in any way."""
     if not raw.startswith(b"{"):
         raise UntrustedError("its header does not start with {")
     try:
         text = raw.decode()
     except UnicodeDecodeError:
         raise UntrustedError("its header is not UTF-8") from None
-    parsed = json_document(text, what="its header", limit=_HEADER_LIMIT, depth=_HEADER_DEPTH)
+    parsed = json_document(text, what="its header", limit=HEADER_LIMIT, depth=_HEADER_DEPTH)
     document = json_object(parsed, what="its header")
-    metadata = json_object(document.pop("__metadata__", None) or {}, what="__metadata__")
-    if not all(isinstance(value, str) for value in metadata.values()):
+    metadata = document.pop("__metadata__", None)  # the format's own reader takes null for none, too
+    if metadata is not None and not all(
+        isinstance(value, str) for value in json_object(metadata, what="__metadata__").values()
+    ):
         raise UntrustedError("__metadata__ has a value that is not text")
-    return [_tensor(name, entry, data_start) for name, entry in document.items()]
+    tensors = [_tensor(name, entry, data_start) for name, entry in document.items()]
+    _refuse_gaps(tensors, data_start)
+    return tensors
 
 
 def _tensor(name: str, entry: object, data_start: int) -> Tensor:
@@ -118,15 +122,14 @@ def _tensor(name: str, entry: object, data_start: int) -> Tensor:
     return Tensor(name, dtype, sizes, data_start + start, data_start + end)
 
 
-def _end_of_data(path: Path, tensors: Iterable[Tensor], data_start: int) -> int:
-    """Where the last tensor ends; NotReadyError where tensors overlap or leave a hole."""
+def _refuse_gaps(tensors: Iterable[Tensor], data_start: int) -> None:
+    """UntrustedError where tensors overlap or leave a hole."""
     end = data_start
     for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.end)):
         if tensor.start != end:
             word = "overlaps the one before it" if tensor.start < end else "leaves a hole before it"
-            raise _malformed(path, f"tensor {shown(tensor.name)} {word}")
+            raise UntrustedError(f"tensor {shown(tensor.name)} {word}")
         end = tensor.end
-    return end
 
 
 def read_bytes(shard: Shard, tensor: Tensor) -> bytes:
@@ -152,12 +155,12 @@ def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> tuple[bytes, 
         offset = end
     raw = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     raw += b" " * (-len(raw) % 8)
-    data_start = _LENGTH_BYTES + len(raw)
+    data_start = LENGTH_BYTES + len(raw)
     placed = [
         Tensor(name, dtype, shape, data_start + start, data_start + end)
         for (name, dtype, shape), (start, end) in zip(ordered, spans, strict=True)
     ]
-    return len(raw).to_bytes(_LENGTH_BYTES, "little") + raw, placed, data_start + offset
+    return len(raw).to_bytes(LENGTH_BYTES, "little") + raw, placed, data_start + offset
 
 
 def _malformed(path: Path, why: str) -> NotReadyError:

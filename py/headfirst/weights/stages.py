@@ -51,6 +51,8 @@ class Stages:
         if done < total:
             parts.append(f"slowest: {self._slowest(received, converted)}")
         self._progress.note = ", ".join(parts)
+        # Who waits for others is stopped by its job only if these do nothing either.
+        self._progress.alive = sum(member.received + member.converted for member in self._board.members)
         self._progress.total = total
         self._progress.set(done)
 

@@ -28,13 +28,15 @@ class Progress:
     def __init__(self) -> None:
         self._path = Path(os.environ["HEADFIRST_PROGRESS_FILE"])
         self._next = 0.0
+        self._alive = 0
 
     def __call__(self, done: int, total: int, note: str, unit: str = "bytes") -> None:
-        """Tell that `done` of `total` units are done."""
+        """Report that `done` of `total` units are done; each call is a sign of life."""
+        self._alive += 1
         if time.monotonic() < self._next and done < total:
             return
         self._next = time.monotonic() + INTERVAL_S
-        write(self._path, {"done": done, "total": total, "unit": unit, "note": note})
+        write(self._path, {"done": done, "total": total, "unit": unit, "note": note, "alive": self._alive})
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
@@ -65,6 +67,11 @@ class Layers:
             self._layers[layer] = (detail["current"], detail["total"])
         elif layer in self._layers:  # no detail: this layer is through
             self._layers[layer] = (self._layers[layer][1],) * 2
+        return self.totals
+
+    @property
+    def totals(self) -> tuple[int, int]:
+        """Bytes done, and bytes in all, of the layers so far."""
         return sum(done for done, _ in self._layers.values()), sum(all_ for _, all_ in self._layers.values())
 
 
@@ -85,6 +92,8 @@ def pull(client: docker.DockerClient, progress: Progress, name: str) -> str:
         # Each layer counts twice, once on the wire and once on disk; only the first is in bytes of one kind.
         if event.get("status") in ("Downloading", "Download complete"):
             progress(*layers.take(event), "downloading")
+        elif event.get("status") == "Extracting":
+            progress(*layers.totals, "unpacking")
     image = client.images.get(f"{repository}@{digest}" if digest else f"{repository}:{tag}")
     if digest and tag:
         image.tag(repository, tag)

@@ -16,12 +16,11 @@ def environment(request: LaunchRequest) -> dict[str, str]:
 
 
 def _cpu(request: LaunchRequest) -> dict[str, str]:
-    ranks_here = max(1, request.parallel.world // request.nodes)
     return {
         "SGLANG_USE_CPU_ENGINE": "1",
         "TORCHDYNAMO_DISABLE": "1",  # otherwise the first request compiles, and needs a g++
         # Left out, SGLang demands one NUMA node for every rank of the whole cluster.
-        "SGLANG_CPU_OMP_THREADS_BIND": "|".join([request.cpu_cores] * ranks_here),
+        "SGLANG_CPU_OMP_THREADS_BIND": "|".join(request.cpu_cores),
     }
 
 

@@ -1,0 +1,291 @@
+#!/usr/bin/python
+"""The generations of one container on a node: the one that serves, and those that are kept beside it."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_generations
+short_description: Keep several generations of one container, of which one serves
+description:
+  - A generation is one specification of a service. Its container on a node carries the label
+    C(headfirst.generation). The container of the current generation is called O(name), every other one
+    C(NAME.GENERATION).
+  - A record of each generation is stored in /etc/headfirst/NAME/GENERATION.json, mode 0600. It has what is
+    needed to start the generation again and to ask whether it serves, and when it served.
+options:
+  name:
+    description: Name of the container that serves.
+    type: str
+    required: true
+  state:
+    description:
+      - V(read) changes nothing.
+      - V(recorded) writes the record of O(generation), and its files where they are missing.
+      - V(current) gives O(name) to the container of O(generation), which must not run, and writes its files.
+      - V(kept) records that O(generation), which is current, served; gives it the restart policy of its
+        specification; and removes all generations that are not in O(keep).
+      - V(absent) removes the containers, records and files of all generations.
+    type: str
+    choices: [read, recorded, current, kept, absent]
+    default: read
+  generation: {description: A generation., type: str}
+  record:
+    description: What V(recorded) writes.
+    type: dict
+    suboptions:
+      url: {description: Address of the service., type: str, required: true}
+      model: {description: Name of its model., type: str, default: ""}
+      api_key: {description: Key of its API., type: str, default: ""}
+      files: {description: "Content of files on the node, by path; mode 0600.", type: dict, default: {}}
+  keep: {description: Generations that V(kept) leaves., type: list, elements: str, default: []}
+  restarted: {description: The generation was started by this run., type: bool, default: false}
+  stop_timeout: {description: Seconds between the polite signal and the kill., type: int, default: 30}
+attributes:
+  check_mode: {support: full, description: Reports what would change.}
+  diff_mode: {support: none, description: No differences.}
+author: The Headfirst authors (@headfirst)
+"""
+
+EXAMPLES = r"""
+- name: Read which generations of a page are there
+  headfirst.serving.container_generations:
+    name: headfirst-page
+"""
+
+RETURN = r"""
+current:
+  description: The container called NAME. Keys generation ("" for none), running (bool), rank.
+  type: dict
+  returned: with V(read)
+generations:
+  description: Generation to worked_at (time of the node's clock, 0 for never), rank, ranks and container.
+  type: dict
+  returned: with V(read)
+probes:
+  description: Generation to url, model and api_key of its record.
+  type: dict
+  returned: with V(read)
+"""
+
+import json
+import os
+import tempfile
+import time
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
+
+if t.TYPE_CHECKING:
+    from docker import DockerClient
+    from docker.models.containers import Container
+
+RECORDS = "/etc/headfirst"
+Result = t.Dict[str, t.Any]
+
+
+class Generations:
+    """The generations of the container called `name`."""
+
+    def __init__(self, client: t.Optional[DockerClient], name: str, check: bool, records: str) -> None:
+        self._name, self._check, self._folder = name, check, Path(records) / name
+        found = client.containers.list(all=True, filters={"name": name}) if client is not None else []
+        self._containers: t.Dict[str, Container] = {
+            container.name: container
+            for container in found
+            if container.name == name or container.name.startswith(name + ".")
+        }
+
+    def read(self) -> Result:
+        """Return what is there."""
+        generations: Result = {}
+        probes: Result = {}
+        for container in self._containers.values():
+            generation = container.labels.get(container_spec.GENERATION_LABEL, "")
+            if not generation:
+                continue
+            record = self._record(generation)
+            generations[generation] = {
+                "worked_at": record.get("worked_at", 0),
+                "rank": int(container.labels[container_spec.RANK_LABEL]),
+                "ranks": int(container.labels[container_spec.RANKS_LABEL]),
+                "container": container.name,
+            }
+            probes[generation] = {key: record.get(key, "") for key in ("url", "model", "api_key")}
+        return {"changed": False, "current": self._current(), "generations": generations, "probes": probes}
+
+    def record(self, generation: str, record: Result) -> Result:
+        """Write the record of a generation; files that another generation uses stay as they are."""
+        old = self._record(generation)
+        new = {**record, "worked_at": old.get("worked_at", 0)}
+        changed = new != old
+        if changed:
+            self._write(self._path(generation), json.dumps(new))
+        for path, text in record["files"].items():
+            if not os.path.exists(path):
+                changed = True
+                self._write(Path(path), text)
+        return {"changed": changed}
+
+    def make_current(self, generation: str) -> Result:
+        """Give the name to the container of a generation."""
+        current = self._containers.get(self._name)
+        changed = current is None or _generation(current) != generation
+        if changed and not self._check:
+            wanted = self._containers["{}.{}".format(self._name, generation)]
+            if current is not None:
+                self._set_aside(current)
+            wanted.rename(self._name)
+        for path, text in self._record(generation).get("files", {}).items():
+            if not os.path.exists(path) or Path(path).read_text(encoding="utf-8") != text:
+                changed = True
+                self._write(Path(path), text)
+        return {"changed": changed}
+
+    def keep(self, generation: str, keep: t.List[str], restarted: bool) -> Result:
+        """Record that a generation served, let it restart by itself, and remove what is not kept."""
+        record = self._record(generation)
+        changed = restarted or not record.get("worked_at")
+        if changed:
+            self._write(self._path(generation), json.dumps({**record, "worked_at": time.time()}))
+        container = self._containers.get(self._name)
+        if container is not None:
+            spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
+            policy = spec.get("restart_policy", "no")
+            changed = container_spec.set_restart_policy(container, policy, self._check) or changed
+        for other in [one for one in self._containers.values() if one.name != self._name]:
+            if _generation(other) not in keep:
+                changed = True
+                self._remove(other, 0)
+        for path in self._folder.glob("*.json"):
+            if path.stem not in keep:
+                changed = True
+                self._unlink(path)
+        return {"changed": changed}
+
+    def remove(self, stop_timeout: int) -> Result:
+        """Remove containers, records and files of all generations."""
+        paths = {self._path(path.stem) for path in self._folder.glob("*.json")}
+        files = {Path(file) for path in paths for file in self._record(path.stem).get("files", {})}
+        found = [path for path in files | paths if path.exists()]
+        for container in self._containers.values():
+            self._remove(container, stop_timeout)
+        for path in found:
+            self._unlink(path)
+        if self._folder.is_dir() and not self._check:
+            self._folder.rmdir()
+        return {"changed": bool(self._containers or found)}
+
+    def _current(self) -> Result:
+        container = self._containers.get(self._name)
+        if container is None:
+            return {"generation": "", "running": False, "rank": 0}
+        return {
+            "generation": _generation(container),
+            # Between two tries of a restart policy a container counts as running, too.
+            "running": container.attrs["State"]["Running"] and not container.attrs["State"]["Restarting"],
+            "rank": int(container.labels.get(container_spec.RANK_LABEL, 0)),
+        }
+
+    def _set_aside(self, container: Container) -> None:
+        generation = _generation(container)
+        if not generation:
+            container.remove(v=True, force=True)
+            return
+        aside = "{}.{}".format(self._name, generation)
+        if aside in self._containers:
+            self._containers[aside].remove(v=True, force=True)
+        container.rename(aside)
+
+    def _remove(self, container: Container, stop_timeout: int) -> None:
+        if not self._check:
+            container.stop(timeout=stop_timeout)
+            container.remove(v=True, force=True)
+
+    def _path(self, generation: str) -> Path:
+        return self._folder / (generation + ".json")
+
+    def _record(self, generation: str) -> Result:
+        try:
+            found: Result = json.loads(self._path(generation).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):  # ValueError: the node lost power while it was written
+            return {}
+        return found
+
+    def _write(self, path: Path, text: str) -> None:
+        if self._check:
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(
+            "w", dir=str(path.parent), prefix=".", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(file.name, str(path))  # the temporary file has mode 0600
+
+    def _unlink(self, path: Path) -> None:
+        if not self._check:
+            path.unlink()
+
+
+def _generation(container: Container) -> str:
+    return str(container.labels.get(container_spec.GENERATION_LABEL, ""))
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "state": {
+                "type": "str",
+                "choices": ["read", "recorded", "current", "kept", "absent"],
+                "default": "read",
+            },
+            "generation": {"type": "str"},
+            "record": {
+                "type": "dict",
+                "options": {
+                    "url": {"type": "str", "required": True},
+                    "model": {"type": "str", "default": ""},
+                    "api_key": {"type": "str", "default": "", "no_log": True},
+                    "files": {"type": "dict", "default": {}, "no_log": True},
+                },
+            },
+            "keep": {"type": "list", "elements": "str", "default": []},
+            "restarted": {"type": "bool", "default": False},
+            "stop_timeout": {"type": "int", "default": 30},
+        },
+        required_if=[
+            ("state", "recorded", ("generation", "record")),
+            ("state", "current", ("generation",)),
+            ("state", "kept", ("generation", "keep")),
+        ],
+        supports_check_mode=True,
+    )
+    params = module.params
+    client = connect(module)
+    try:
+        generations = Generations(client, params["name"], module.check_mode, RECORDS)
+        module.exit_json(**_apply(generations, params))
+    except DockerException as error:
+        module.fail_json(msg="Container {}: {}".format(params["name"], error))
+
+
+def _apply(generations: Generations, params: Result) -> Result:
+    if params["state"] == "recorded":
+        return generations.record(params["generation"], params["record"])
+    if params["state"] == "current":
+        return generations.make_current(params["generation"])
+    if params["state"] == "kept":
+        return generations.keep(params["generation"], params["keep"], params["restarted"])
+    if params["state"] == "absent":
+        return generations.remove(params["stop_timeout"])
+    return generations.read()
+
+
+if __name__ == "__main__":
+    main()

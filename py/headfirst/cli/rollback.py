@@ -1,0 +1,33 @@
+"""`deploy rollback`: back to the version that served before."""
+
+from __future__ import annotations
+
+from headfirst.cli import login_options, options
+from headfirst.deployment.options import RunOptions
+
+EXAMPLE = "Example: deploy rollback cluster.ini"
+
+
+@login_options.accepted
+def run(
+    inventory: options.InventoryArgument = None,
+    inventory_option: options.InventoryOption = None,
+    extra_vars: options.ExtraVars = None,
+    wait: options.Wait = 0.0,
+    as_json: options.Json = False,
+    plain: options.Plain = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Start the ranks' previous version, the last one that served. A second rollback undoes the first.
+
+    Exit code 2: there is none. The inventory stays as it is, and the next `up` follows the inventory.
+    """
+    from headfirst.cli.reporting import choose_reporter, print_rollback
+    from headfirst.deployment.rollback import rollback
+
+    run_options = RunOptions(
+        options.inventories(inventory, inventory_option), extra_vars or [], verbosity=verbose, wait_s=wait
+    )
+    with choose_reporter(as_json=as_json, plain=plain) as reporter:
+        result = rollback(run_options, reporter)
+    print_rollback(result, run_options.inventories[0], as_json=as_json)

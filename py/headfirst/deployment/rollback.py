@@ -1,0 +1,28 @@
+"""`deploy rollback`: the ranks run the version that served before the present one."""
+
+from __future__ import annotations
+
+from headfirst.cluster.inventory import load
+from headfirst.deployment.claim import run_lock
+from headfirst.deployment.options import RunOptions
+from headfirst.deployment.role_vars import rollback_vars
+from headfirst.deployment.stages import run_stages
+from headfirst.errors import InputError
+from headfirst.run.forks import require_all
+from headfirst.run.reporter import Reporter
+from headfirst.run.result import RunResult
+
+
+def rollback(options: RunOptions, reporter: Reporter) -> RunResult:
+    """Stop the ranks and start their previous version. InputError where no host has a complete one."""
+    cluster = load(options.inventories, options.extra_vars)
+    require_all(len(cluster.ranks))
+    with run_lock(cluster, options, "rollback", reporter):
+        result = run_stages("rollback.yml", options, cluster, rollback_vars(cluster), reporter)
+    if not result.stats.get("rollback"):
+        raise InputError(
+            "there is no version to return to: no other one has served on these hosts",
+            where=str(options.inventories[0]),
+            hint="Change the inventory and run: deploy up " + str(options.inventories[0]),
+        )
+    return result

@@ -1,0 +1,261 @@
+"""A change that fails leaves the version that served: wrong image, wrong flag, full GPU, a dying rank."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bare_nodes import BareNodes, bare_nodes
+
+pytestmark = pytest.mark.lab
+BIN = Path(sys.executable).parent
+IMAGE = "headfirst/stand-in:1"
+NAME = "headfirst-engine"
+HEAD = "10.213.97.11"
+PORT = 30000
+
+SITE = """\
+- hosts: all
+  become: true
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: headfirst.serving.docker_engine}
+    - ansible.builtin.command: docker import /srv/headfirst/image.tar headfirst/stand-in:1
+      changed_when: true
+"""
+
+PLAY = """\
+- hosts: all
+  become: true
+  gather_facts: false
+  any_errors_fatal: true
+  tasks:
+    - ansible.builtin.include_role:
+        name: headfirst.serving.engine
+        tasks_from: "{{ entry | default('main') }}"
+      vars:
+        engine_ranks: 2
+        engine_rank: "{{ rank }}"
+        engine_url: http://HEAD:PORT
+        engine_model_name: "{{ says }}"
+        engine_api_key: "{{ key }}"
+        engine_config: {api-key: "{{ key }}"}
+        engine_ready_timeout: 60
+        engine_stop_timeout: 5
+        engine_container:
+          image: "{{ image | default('headfirst/stand-in:1') }}"
+          command: "{{ ['python3', '/srv/headfirst/stand_in_engine.py', '--rank', rank | string,
+                        '--ranks', '2', '--head', 'HEAD', '--port', 'PORT', '--says', says,
+                        '--config', '/etc/headfirst/engine.yaml'] + (more | default([])) }}"
+          network_mode: host
+          restart_policy: unless-stopped
+          volumes: "{{ ['/usr:/usr:ro', '/srv/headfirst:/srv/headfirst:ro']
+                       + (['/etc/headfirst/engine.yaml:/etc/headfirst/engine.yaml:ro']
+                          if rank | int == 0 else [])
+                       + (mounts | default([])) }}"
+""".replace("HEAD", HEAD).replace("PORT", str(PORT))
+
+
+class Service:
+    """Two ranks of the stand-in on two nodes, changed with Ansible alone."""
+
+    def __init__(self, nodes: BareNodes, folder: Path) -> None:
+        self.nodes, self.folder = nodes, folder
+        rows = [f"node{i} ansible_host={a} rank={i - 1}" for i, a in enumerate(nodes.addresses, start=1)]
+        more = f"[all:vars]\nansible_python_interpreter=/usr/bin/python3\n{nodes.login}"
+        (folder / "hosts.ini").write_text("\n".join(["[all]", *rows, more]))
+        (folder / "play.yml").write_text(PLAY)
+        (folder / "site.yml").write_text(SITE)
+
+    def ansible(self, playbook: str, *options: str) -> subprocess.CompletedProcess[str]:
+        command = [str(BIN / "ansible-playbook"), "-i", "hosts.ini", playbook, *options]
+        env = os.environ | {"ANSIBLE_NOCOLOR": "1"}
+        return subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True, check=False)
+
+    def apply(self, *options: str, **variables: Any) -> subprocess.CompletedProcess[str]:
+        given = {"says": "one", "key": "sk-one", **variables}
+        return self.ansible("play.yml", "-e", json.dumps(given), *options)
+
+    def works(self, **variables: Any) -> str:
+        done = self.apply(**variables)
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+        return done.stdout
+
+    def fails(self, **variables: Any) -> str:
+        done = self.apply(**variables)
+        assert done.returncode != 0, done.stdout[-4000:]
+        return done.stdout
+
+    def on(self, node: int, command: str) -> str:
+        lab = self.nodes.described
+        argv = ["docker", "exec", lab.container_name(lab.nodes[node - 1]), "sh", "-c", command]
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.stdout.strip() + done.stderr.strip()
+
+    def answer(self, key: str) -> str:
+        request = urllib.request.Request(
+            f"http://{HEAD}:{PORT}/v1/chat/completions", b"{}", {"Authorization": f"Bearer {key}"}
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=10) as response:
+            return str(json.load(response)["choices"][0]["message"]["content"])
+
+    def inspect(self, node: int, what: str) -> str:
+        return self.on(node, f"docker inspect --format '{what}' {NAME}")
+
+    def ids(self) -> list[str]:
+        return [self.inspect(node, "{{.Id}}") for node in (1, 2)]
+
+
+def image(path: Path) -> None:
+    """An image of links alone: Python and its libraries come from the node, by a mount of /usr."""
+    with tarfile.open(path, "w") as tar:
+        for name in ("bin", "lib", "lib64"):
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
+            tar.addfile(link)
+        for name in ("usr", "sbin", "tmp", "srv/headfirst", "etc/headfirst"):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(folder)
+
+
+@pytest.fixture(scope="module")
+def lab_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    folder = tmp_path_factory.mktemp("change")
+    with bare_nodes("test-change", "10.213.97", 2, folder) as nodes:
+        image(nodes.described.shared_dir / "image.tar")
+        program = Path(__file__).with_name("stand_in_engine.py")
+        (nodes.described.shared_dir / program.name).write_bytes(program.read_bytes())
+        service = Service(nodes, folder)
+        done = service.ansible("site.yml")
+        assert done.returncode == 0, done.stdout[-4000:] + done.stderr
+        yield service
+
+
+@pytest.fixture
+def service(lab_service: Service) -> Iterator[Service]:
+    """Version one serves at the start of every test."""
+    lab_service.works()
+    assert lab_service.answer("sk-one") == "one"
+    yield lab_service
+
+
+def test_a_second_run_changes_nothing(service: Service) -> None:
+    before = service.ids()
+    assert "changed=0" in service.works()
+    assert service.ids() == before
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"image": "headfirst/no-such:1"}, "Image headfirst/no-such:1 is not on this node"),
+        ({"mounts": ["/no/such:/model:ro"]}, "/no/such is not on this node"),
+    ],
+    ids=["image", "mount"],
+)
+def test_what_cannot_be_created_stops_nothing(service: Service, change: dict[str, Any], reason: str) -> None:
+    before = service.ids()
+    told = service.fails(says="two", **change)
+    assert reason in told
+    assert "the version that ran still runs" in told
+    assert service.ids() == before
+    assert service.answer("sk-one") == "one"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"more": ["--no-such-flag"]}, "unrecognized arguments: --no-such-flag"),
+        ({"more": ["--gpu", "full"]}, "out of memory"),
+        ({"more": ["--dies", "1"]}, "it was killed"),
+    ],
+    ids=["flag", "full-gpu", "dies"],
+)
+def test_what_does_not_start_brings_the_old_version_back(
+    service: Service, change: dict[str, Any], reason: str
+) -> None:
+    before = service.ids()
+    # The old version has another key and another model name: its own configuration must come back, too.
+    told = service.fails(says="two", key="sk-two", **change)
+    assert reason in told
+    assert "The version that served before serves again" in told
+    assert service.ids() == before
+    assert service.answer("sk-one") == "one"
+    # The log of the failed start is where the message points.
+    log = re.search(rf"docker logs ({NAME}\.[0-9a-f]+)", told)
+    assert log
+    for node in (1, 2):
+        assert "No such container" not in service.on(node, f"docker logs {log[1]}")
+        assert service.inspect(node, "{{.HostConfig.RestartPolicy.Name}}") == "unless-stopped"
+
+
+def test_rollback_and_back(service: Service) -> None:
+    service.works(says="two", key="sk-two")
+    assert service.answer("sk-two") == "two"
+    service.works(entry="rollback")
+    assert service.answer("sk-one") == "one"
+    service.works(entry="rollback")
+    assert service.answer("sk-two") == "two"
+
+
+def test_a_limited_play_is_refused(service: Service) -> None:
+    before = service.ids()
+    done = service.apply("--limit", "node2", says="two")
+    assert done.returncode != 0
+    assert "The service has 2 ranks" in done.stdout
+    assert service.ids() == before
+    assert service.answer("sk-one") == "one"
+
+
+STEPS = (
+    "Write what belongs",
+    "Create the container beside",
+    "Stop rank 0",
+    "Give the name",
+    "Start rank 0",
+    "Wait until",
+    "Keep the gen",
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_killed_at_any_step_is_taken_up(service: Service, step: str) -> None:
+    given = json.dumps({"says": "two", "key": "sk-two"})
+    command = [str(BIN / "ansible-playbook"), "-i", "hosts.ini", "play.yml", "-e", given]
+    env = os.environ | {"ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
+    with subprocess.Popen(command, cwd=service.folder, env=env, text=True, stdout=subprocess.PIPE) as run:
+        assert run.stdout
+        for line in run.stdout:
+            if step in line:
+                break
+        run.kill()
+    service.works(says="two", key="sk-two")
+    assert service.answer("sk-two") == "two"
+    # What served before is still there to return to.
+    assert "serves again" in service.fails(says="three", more=["--gpu", "full"])
+    assert service.answer("sk-two") == "two"
+
+
+def test_a_rank_that_crashes_comes_back_without_a_run(service: Service) -> None:
+    service.on(2, "kill -9 $(docker inspect --format '{{.State.Pid}}' headfirst-engine)")
+    service.works()
+    assert service.answer("sk-one") == "one"
+    assert [service.inspect(node, "{{.RestartCount}}") for node in (1, 2)] != ["0", "0"]
+
+
+def test_stop_leaves_nothing(service: Service) -> None:
+    service.works(entry="stop")
+    for node in (1, 2):
+        assert service.on(node, f"docker ps --all --quiet --filter name={NAME}") == ""
+        assert service.on(node, "ls -A /etc/headfirst") == ""

@@ -1,0 +1,468 @@
+"""Inventories as people have them. READ: what comes of each; REFUSED: the sentence and the line."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+MODEL = "\n[all:vars]\nmodel=org/model\n"
+TWO = "[head]\nn1 ansible_host=192.0.2.11\n\n[workers]\nn2 ansible_host=192.0.2.12\n"
+ONE = "[head]\nn1 ansible_host=192.0.2.11\n"
+VAULT_PASSWORD = "correct horse"
+
+
+class Read(NamedTuple):
+    """Files (the first one is the inventory), and values by path: `head.nic`, `settings.model`, `ranks`."""
+
+    files: dict[str, str | bytes]
+    expected: dict[str, Any]
+    extra: tuple[str, ...] = ()
+
+
+class Refused(NamedTuple):
+    """Files, a part of the sentence, the end of the place, a part of the hint."""
+
+    files: dict[str, str | bytes]
+    what: str
+    where: str
+    hint: str = ""
+    extra: tuple[str, ...] = ()
+    limit: str | None = None
+
+
+def ini(hosts: str, variables: str = "") -> dict[str, str | bytes]:
+    return {"hosts.ini": f"{hosts}{MODEL}{variables}"}
+
+
+def setting(line: str) -> dict[str, str | bytes]:
+    """Two hosts and one more line, the ninth."""
+    return ini(TWO, f"{line}\n")
+
+
+def setting_is(line: str, value: Any) -> Read:
+    return Read(setting(line), {f"settings.{line.partition('=')[0]}": value})
+
+
+def host_is(words: str, **expected: Any) -> Read:
+    text = f"[head]\nn1 ansible_host=192.0.2.11 {words}\n"
+    return Read(ini(text), {f"head.{name.replace('__', '.')}": value for name, value in expected.items()})
+
+
+YAML = """\
+all:
+  vars: {model: org/model}
+  children:
+    head: {hosts: {n1: {ansible_host: 192.0.2.11}}}
+    workers:
+      hosts:
+        n9: {ansible_host: 192.0.2.19}
+        n2: {ansible_host: 192.0.2.12}
+"""
+SCRIPT = """\
+#!/bin/sh
+echo '{"head": {"hosts": ["n1"], "vars": {"model": "org/model"}}, "_meta": {"hostvars":
+ {"n1": {"ansible_host": "192.0.2.11"}}}}'
+"""
+CONSTRUCTED = (
+    "plugin: ansible.builtin.constructed\nstrict: true\ngroups:\n  head: inventory_hostname == 'n1'\n"
+)
+
+READ: dict[str, Read] = {
+    # Hosts and ranks.
+    "two hosts": Read(ini(TWO), {"ranks": ["n1", "n2"], "webui.name": "n1"}),
+    "workers as written": Read(
+        ini(ONE + "[workers]\nn3 ansible_host=192.0.2.13\nn2 ansible_host=192.0.2.12\n"),
+        {"ranks": ["n1", "n3", "n2"]},
+    ),
+    "workers before the head": Read(
+        ini("[workers]\nn2 ansible_host=192.0.2.12\n" + ONE), {"ranks": ["n1", "n2"]}
+    ),
+    "a range": Read(
+        ini(ONE + '[workers]\nw[1:3] ansible_host="192.0.2.2{{ inventory_hostname[1:] }}"\n'),
+        {"ranks": ["n1", "w1", "w2", "w3"], "worker.2.address": "192.0.2.23"},
+    ),
+    "a range with zeros": Read(
+        ini(ONE + '[workers]\nnode[07:09] ansible_host="192.0.2.{{ inventory_hostname[4:] | int }}"\n'),
+        {"ranks": ["n1", "node07", "node08", "node09"], "worker.0.address": "192.0.2.7"},
+    ),
+    "a range of letters": Read(
+        ini(
+            ONE
+            + "[workers]\nr-[a:b] ansible_host=\"192.0.2.2{{ {'r-a': 1, 'r-b': 2}[inventory_hostname] }}\"\n"
+        ),
+        {"ranks": ["n1", "r-a", "r-b"]},
+    ),
+    "a range with a step": Read(
+        ini(ONE + '[workers]\nw[2:6:2] ansible_host="192.0.2.2{{ inventory_hostname[1:] }}"\n'),
+        {"ranks": ["n1", "w2", "w4", "w6"]},
+    ),
+    "addresses as names": Read(
+        ini("[head]\n192.0.2.1\n[workers]\n192.0.2.[2:3]\n"),
+        {"ranks": ["192.0.2.1", "192.0.2.2", "192.0.2.3"]},
+    ),
+    "a port after the name": Read(ini("[head]\n192.0.2.1:2222\n"), {"head.login.port": 2222}),
+    "child groups": Read(
+        ini(
+            ONE
+            + "[workers:children]\nzrack\narack\n[zrack]\nn2 ansible_host=192.0.2.12\n"
+            + "[arack]\nn3 ansible_host=192.0.2.13\n"
+        ),
+        {"ranks": ["n1", "n2", "n3"]},
+    ),
+    "child groups defined first": Read(
+        ini(
+            "[zrack]\nn2 ansible_host=192.0.2.12\n[arack]\nn3 ansible_host=192.0.2.13\n"
+            + ONE
+            + "[workers:children]\nzrack\narack\n"
+        ),
+        {"ranks": ["n1", "n2", "n3"]},
+    ),
+    "hosts and child groups": Read(
+        ini(
+            ONE + "[workers]\nn4 ansible_host=192.0.2.14\n[workers:children]\nrack\n"
+            "[rack]\nn2 ansible_host=192.0.2.12\n"
+        ),
+        {"ranks": ["n1", "n4", "n2"]},
+    ),
+    "groups of groups": Read(
+        ini(
+            ONE
+            + "[workers:children]\nrow2\nrow1\n[row2:children]\nr4\nr3\n[row1:children]\nr2\nr1\n"
+            + "".join(f"[r{n}]\nn{n + 1} ansible_host=192.0.2.{n + 11}\n" for n in (4, 3, 2, 1))
+        ),
+        {"ranks": ["n1", "n5", "n4", "n3", "n2"]},
+    ),
+    "a host in two child groups": Read(
+        ini(
+            ONE + "[workers:children]\na\nb\n[a]\nn2 ansible_host=192.0.2.12\n"
+            "[b]\nn2\nn3 ansible_host=192.0.2.13\n"
+        ),
+        {"ranks": ["n1", "n2", "n3"]},
+    ),
+    "a group for the login": Read(
+        ini(TWO + "[gpu:children]\nhead\nworkers\n[gpu:vars]\nansible_user=ops\n"),
+        {"head.login.user": "ops", "worker.0.login.user": "ops"},
+    ),
+    "a page of its own": Read(
+        ini(TWO + "[webui]\nchat ansible_host=192.0.2.20\n"), {"webui.name": "chat", "ranks": ["n1", "n2"]}
+    ),
+    "the page on a worker": Read(ini(TWO + "[webui]\nn2\n"), {"webui.name": "n2"}),
+    "other hosts and groups": Read(
+        ini(TWO + "[db]\npostgres[01:40].example.net\n[db:vars]\nengine_prot=1\n"), {"ranks": ["n1", "n2"]}
+    ),
+    "comments and blank lines": Read(
+        ini("# head\n\n[head] # first\n  n1   ansible_host=192.0.2.11  # rank 0\n"), {"ranks": ["n1"]}
+    ),
+    "lines of DOS": Read({"hosts.ini": (TWO + MODEL).replace("\n", "\r\n")}, {"ranks": ["n1", "n2"]}),
+    "no suffix": Read({"hosts": TWO + MODEL}, {"ranks": ["n1", "n2"]}),
+    "an unusual suffix": Read({"hosts.inventory": TWO + MODEL}, {"ranks": ["n1", "n2"]}),
+    # Forms.
+    "YAML": Read({"hosts.yml": YAML}, {"ranks": ["n1", "n9", "n2"]}),
+    "YAML with an old suffix": Read({"hosts.yaml": YAML}, {"ranks": ["n1", "n9", "n2"]}),
+    "YAML without all": Read(
+        {"hosts.yml": "head: {hosts: {192.0.2.1: }, vars: {model: org/model}}\n"}, {"ranks": ["192.0.2.1"]}
+    ),
+    "JSON": Read(
+        {"hosts.json": '{"head": {"hosts": {"192.0.2.1": {}}, "vars": {"model": "org/model", "gpus": 8}}}'},
+        {"head.gpus": 8},
+    ),
+    "YAML lists": Read(
+        {"hosts.yml": YAML.replace("org/model}", "org/model, engine_args: [--dtype, half]}")},
+        {"settings.engine_args": ["--dtype", "half"]},
+    ),
+    "YAML mappings": Read(
+        {"hosts.yml": YAML.replace("org/model}", "org/model, engine_env: {A: 1, B: x y}}")},
+        {"settings.engine_env": {"A": "1", "B": "x y"}},
+    ),
+    "a program": Read({"hosts.sh": SCRIPT}, {"ranks": ["n1"]}),
+    "a folder": Read({"site/10-head": ONE, "site/20-vars.ini": MODEL[1:]}, {"ranks": ["n1"]}),
+    "a folder with YAML": Read(
+        {"site/a.yml": YAML, "site/group_vars/all.yml": "gpus: 8\n"},
+        {"head.gpus": 8, "ranks": ["n1", "n9", "n2"]},
+    ),
+    "a plugin": Read(
+        {"site/1-hosts.ini": "n1 ansible_host=192.0.2.11\n" + MODEL, "site/2-constructed.yml": CONSTRUCTED},
+        {"ranks": ["n1"]},
+    ),
+    "group_vars": Read(
+        {**ini(TWO), "group_vars/workers.yml": "nic: ens5\n"}, {"head.nic": None, "worker.0.nic": "ens5"}
+    ),
+    "group_vars in a folder": Read(
+        {**ini(TWO), "group_vars/all/gpu.yml": "gpus: 4\n", "group_vars/all/net.yml": "nic: ib0\n"},
+        {"head.gpus": 4, "head.nic": "ib0"},
+    ),
+    "host_vars": Read({**ini(TWO), "host_vars/n2.yml": "hca: none\n"}, {"worker.0.hca": "none"}),
+    "host_vars over group_vars": Read(
+        {**ini(TWO), "host_vars/n2.yml": "gpus: 2\n", "group_vars/all.yml": "gpus: 8\n"},
+        {"head.gpus": 8, "worker.0.gpus": 2},
+    ),
+    # Jinja.
+    "a value in a value": Read(
+        ini(TWO, "data_root=/data\nweights_dir={{ data_root }}/models\n"),
+        {"settings.weights_dir": "/data/models"},
+    ),
+    "a chain of values": Read(
+        ini(TWO, "a_root=/data\nb_root={{ a_root }}/b\nweights_dir={{ b_root }}/models\n"),
+        {"settings.weights_dir": "/data/b/models"},
+    ),
+    "a filter": Read(ini(TWO, "served_model_name={{ model | basename | upper }}\n"), {"served": "MODEL"}),
+    "a number": Read(
+        ini(TWO, "base=30000\nengine_port={{ base | int + 1 }}\n"), {"settings.engine_port": 30001}
+    ),
+    "a truth value": Read(ini(TWO, "keep_fp8={{ 1 == 1 }}\n"), {"settings.keep_fp8": True}),
+    "another host's value": Read(
+        ini(TWO, "nic={{ hostvars['n1']['my_nic'] }}\nmy_nic=ib7\n"), {"worker.0.nic": "ib7"}
+    ),
+    "a group's first host": Read(
+        ini(TWO, "my_first={{ groups['head'][0] }}\nnic={{ my_first }}\n"), {"head.nic": "n1"}
+    ),
+    "the environment": Read(
+        ini(TWO, "weights_dir={{ lookup('env', 'HF_TEST_ROOT') }}/m\n"),
+        {"settings.weights_dir": "/from-env/m"},
+    ),
+    "an address by template": Read(
+        ini("[head]\nn1 my_ip=192.0.2.7\n", "ansible_host={{ my_ip }}\n"), {"head.address": "192.0.2.7"}
+    ),
+    "a user by template": Read(
+        ini(ONE, "my_user=ops\nansible_user={{ my_user }}\n"), {"head.login.user": "ops"}
+    ),
+    "a password by template": Read(
+        ini(ONE, "my_secret=s3\nansible_password={{ my_secret }}\n"), {"head.login.password": "s3"}
+    ),
+    "a template that only a role evaluates": Read(
+        ini(TWO, "weights_proxy={{ ansible_facts['env']['PROXY'] }}\n".replace("weights_proxy", "my_proxy")),
+        {"ranks": ["n1", "n2"]},
+    ),
+    # Variables of one's own.
+    "own, used in a template": Read(
+        ini(TWO, "weights_root=/d\nweights_dir={{ weights_root }}/m\n"), {"notes": 0}
+    ),
+    "own, with a prefix": Read(ini(TWO, "my_engine_port=1\nx_modle=2\n"), {"notes": 0}),
+    "own, declared": Read(ini(TWO, 'own_variables="site_* modle"\nmodle=1\nsite_x=2\n'), {"notes": 0}),
+    "own, like nothing of ours": Read(ini(TWO, "datacenter=fra1\nrack=7\n"), {"notes": 2}),
+    "Ansible's own": Read(ini(TWO, "ansible_python_interpreter=/usr/bin/python3.11\n"), {"notes": 0}),
+    "a role's variable": Read(ini(TWO, "docker_engine_data_root=/data/docker\n"), {"notes": 0}),
+    # Logins.
+    "user, port, key": host_is(
+        "ansible_user=ops ansible_port=2222 ansible_ssh_private_key_file=/k",
+        login__user="ops",
+        login__port=2222,
+        login__private_key="/k",
+    ),
+    "older names": host_is(
+        "ansible_ssh_user=ops ansible_ssh_port=2222 ansible_private_key_file=/k",
+        login__user="ops",
+        login__port=2222,
+        login__private_key="/k",
+    ),
+    "nothing: ssh decides": host_is("", login__user=None, login__port=None, login__private_key=None),
+    "a password": host_is("ansible_password=s3cret", login__password="s3cret"),
+    "a password, older": host_is("ansible_ssh_pass='with space'", login__password="with space"),
+    "sudo's password": host_is("ansible_become_password=b", login__become__password="b"),
+    "sudo's password, older": host_is("ansible_become_pass=b", login__become__password="b"),
+    "sudo's user": host_is("ansible_become_user=svc", login__become__user="svc"),
+    "root needs no sudo": host_is("ansible_user=root", login__become=None),
+    "no sudo": host_is("ansible_user=ops ansible_become=false", login__become=None),
+    "a jump host": host_is(
+        "ansible_ssh_common_args='-o ProxyJump=ops@bastion'",
+        login__more_options=("-o", "ProxyJump=ops@bastion"),
+    ),
+    "a jump host, -J": host_is("ansible_ssh_extra_args='-J bastion'", login__more_options=("-J", "bastion")),
+    "a proxy command": host_is(
+        "ansible_ssh_common_args='-o ProxyCommand=\"ssh -W %h:%p bastion\"'",
+        login__more_options=("-o", "ProxyCommand=ssh -W %h:%p bastion"),
+    ),
+    "args before": host_is("ansible_ssh_args='-o ProxyJump=b'", login__options=("-o", "ProxyJump=b")),
+    "no host keys": host_is(
+        "ansible_host_key_checking=false", login__options=("-o", "StrictHostKeyChecking=no")
+    ),
+    "another connection": host_is(
+        "ansible_connection=local", login__obstacle="ansible_connection=local: this verb needs SSH"
+    ),
+    "another become method": host_is(
+        "ansible_become_method=su", login__obstacle="ansible_become_method=su: this verb needs sudo"
+    ),
+    # Values.
+    "spaces after commas": Read(ini(TWO, "hca=mlx5_0, mlx5_1\n"), {"head.hca": "mlx5_0,mlx5_1"}),
+    "devices with ports": Read(ini(TWO, "hca=mlx5_0:1,mlx5_1:1\n"), {"head.hca": "mlx5_0:1,mlx5_1:1"}),
+    "all devices but one": Read(ini(TWO, "hca=^mlx5_0\n"), {"head.hca": "^mlx5_0"}),
+    "memory": setting_is("shm_size=512M", "512M"),
+    "a port of the page below 1024": setting_is("webui_port=80", 80),
+    "a folder in memory": setting_is("weights_dir=/dev/shm/models", "/dev/shm/models"),
+    "an image at a registry with a port": setting_is(
+        "engine_image=hub.lan:5000/a/b:v1", "hub.lan:5000/a/b:v1"
+    ),
+    "an image by digest": setting_is(f"engine_image=a/b@sha256:{'0' * 64}", f"a/b@sha256:{'0' * 64}"),
+    "a version like a number": setting_is("model_revision=1.10", "1.1"),
+    "arguments with quotes": setting_is(
+        "engine_args=\"--json '{}' --mem-fraction-static 0.8\"",
+        ["--json", "{}", "--mem-fraction-static", "0.8"],
+    ),
+    "extra variables": Read(
+        setting("engine_port=1999"), {"settings.engine_port": 2999}, ("engine_port=2999",)
+    ),
+    "extra JSON": Read(
+        setting("engine_port=1999"), {"settings.engine_port": 2999}, ('{"engine_port": 2999}',)
+    ),
+    "an extra template": Read(
+        ini(TWO), {"settings.weights_dir": "/x/m"}, ("my_x=/x", "weights_dir={{ my_x }}/m")
+    ),
+}
+
+_SETTINGS: dict[str, tuple[str, str, str]] = {
+    # Wrong values: the line, a part of the sentence, a part of the hint.
+    "port not a number": ("ansible_port=abc", "ansible_port=abc is no port number", "ansible_port=22"),
+    "port too large": ("ansible_port=65536", "is no port number", "1 to 65535"),
+    "port zero": ("ansible_ssh_port=0", "is no port number", "1 to 65535"),
+    "port negative": ("ansible_port=-22", "is no port number", ""),
+    "engine port privileged": ("engine_port=80", "greater than or equal to 1024", "engine_port"),
+    "rendezvous privileged": ("dist_port=443", "greater than or equal to 1024", ""),
+    "rendezvous on the engine": ("dist_port=30000", "dist_port have the same port 30000", "free port"),
+    "page on the engine": ("webui_port=30000", "webui_port and engine_port", "free port"),
+    "engine in the weights' ports": ("engine_port=5011", "engine_port and weights_port", "free port"),
+    "weights on the rendezvous": ("weights_port=4999", "dist_port and weights_port", "free port"),
+    "page on SSH": ("webui_port=22", "webui_port and SSH", "free port"),
+    "memory zero": ("shm_size=0", "less than 1m", "shm_size"),
+    "memory without a unit": ("shm_size=32", "less than 1m", ""),
+    "memory in GB": ("shm_size=32GB", "write 32g", ""),
+    "memory in GiB": ("shm_size=32GiB", "write 32g", ""),
+    "memory in T": ("shm_size=1T", "write 1024g", ""),
+    "memory with a space": ("shm_size=32 g", "write 32g", ""),
+    "memory in words": ("shm_size=lots", "such as 32g", ""),
+    "weights in the root": ("weights_dir=/", "folder of the system", "weights_dir"),
+    "weights in the root, twice": ("weights_dir=//", "folder of the system", ""),
+    "weights in /etc": ("weights_dir=/etc/models", "folder of the system", ""),
+    "weights in /usr": ("weights_dir=/usr", "folder of the system", ""),
+    "weights in /var/lib": ("weights_dir=/var/lib/", "folder of the system", ""),
+    "weights in /home": ("weights_dir=/home", "folder of the system", ""),
+    "weights in /proc": ("weights_dir=/proc/1", "folder of the system", ""),
+    "weights relative": ("weights_dir=models", "absolute path", ""),
+    "weights in HOME": ("weights_dir=~/models", "absolute path", ""),
+    "weights above": ("weights_dir=/data/../etc", "without `..`", ""),
+    "weights with a colon": ("weights_dir=/data:ro", "without `..`, `:`", ""),
+    "an image without a tag": ("engine_image=lmsysorg/sglang", "lmsysorg/sglang:TAG", "engine_image"),
+    "the page's image without a tag": ("webui_image=open-webui", "open-webui:TAG", ""),
+    "an image at a port without a tag": ("engine_image=hub.lan:5000/sglang", "has no tag", ""),
+    "an image with a space": ("engine_image=a b:1", "image name", ""),
+    "an image with capitals": ("engine_image=Org/Image:1", "image name", ""),
+    "devices by semicolons": ("hca=mlx5_0;mlx5_1", "separated by commas", "hca"),
+    "an empty device": ("hca=mlx5_0,,mlx5_1", "separated by commas", ""),
+    "a source that does not exist": ("docker_engine_source=alyun", "is no source", "aliyun, "),
+    "a role's choice": ("weights_source=hub", "must be one of", "role weights"),
+    "a role's number": ("weights_sessions=two", "weights_sessions", "role weights"),
+    "a rate": ("download_rate=1GB", "a number and a unit", "download_rate"),
+    "an engine": ("engine=vllm", "'sglang'", ""),
+    "a truth value": ("keep_fp8=perhaps", "boolean", ""),
+    "no value in a pair": ("engine_env=A", "NAME=VALUE", ""),
+    "quotes not closed": ("engine_args=--a 'b", "no closing quotation", "engine_args"),
+    "quotes of ssh not closed": ("ansible_ssh_common_args=-o 'x", "options of ssh", "Close the quotes"),
+    "an undefined name": ("weights_dir={{ no_such }}/m", "'no_such' is undefined", "Define"),
+    "a broken template": ("weights_dir={{ /m", "weights_dir", ""),
+    "an undefined name in a login": (
+        "ansible_user={{ no_such }}",
+        "ansible_user: 'no_such' is undefined",
+        "",
+    ),
+    "become neither": ("ansible_become=perhaps", "neither true nor false", ""),
+    # Names.
+    "engine_prot": ("engine_prot=1", "unknown variable engine_prot", "engine_port"),
+    "modle": ("modle=x", "unknown variable modle", "Did you mean model?"),
+    "tp": ("tp=8", "unknown variable tp", "tensor_parallel"),
+    "ssh_user": ("ssh_user=root", "unknown variable ssh_user", "ansible_user"),
+    "num_gpus": ("num_gpus=8", "unknown variable num_gpus", "gpus"),
+    "a prefix of ours": ("engine_colour=red", "unknown variable engine_colour", ""),
+    "weights_path": ("weights_path=/x", "unknown variable weights_path", "weights_dir"),
+    # Sections.
+    "no value": ("keep_fp8", "Expected key=value", "NAME=VALUE"),
+}
+
+REFUSED: dict[str, Refused] = {
+    **{
+        name: Refused(setting(line), what, "hosts.ini:9", hint)
+        for name, (line, what, hint) in _SETTINGS.items()
+    },
+    "a space after the comma on a host's line": Refused(
+        ini("[head]\nn1 ansible_host=192.0.2.1 hca=mlx5_0, mlx5_1\n"), "got: mlx5_1", "hosts.ini:2", "comma"
+    ),
+    "a password is not quoted": Refused(
+        ini("[head]\nn1 ansible_password=a hunter2\n"), "host variable assignment", "hosts.ini:2"
+    ),
+    "a bracket is open": Refused(
+        {"hosts.ini": "[head\nn1\n"}, "a bracket is not closed", "hosts.ini:1", "[head]"
+    ),
+    "a range without an end": Refused(
+        {"hosts.ini": "[head]\nn[1:x]\n"}, "node[01:16]", "hosts.ini:2", "as many digits"
+    ),
+    "an unknown kind of section": Refused(
+        {"hosts.ini": "[head]\nn1\n[head:var]\na=1\n"}, "unknown type", "hosts.ini:3", "[GROUP:vars]"
+    ),
+    "variables of no group": Refused(
+        {"hosts.ini": "[head]\nn1\n[haed:vars]\na=1\n"}, "undefined group", "hosts.ini:3", "correct its name"
+    ),
+    "children of no group": Refused(
+        {"hosts.ini": "[head]\nn1\n[workers:children]\nrack\n"}, "undefined group", "hosts.ini:4"
+    ),
+    "a quote is open": Refused(
+        ini("[head]\nn1 engine_args='--a\n"), "a quote is not closed", "hosts.ini:2", "Close the quote"
+    ),
+    "prose": Refused({"notes.txt": "Our servers are fine\n"}, "Expected key=value", "notes.txt:1"),
+    "tabs in YAML": Refused(
+        {"hosts.yml": "head:\n  hosts:\n\tn1:\n"}, "a tab in YAML", "hosts.yml:3", "spaces"
+    ),
+    "broken YAML": Refused({"hosts.yml": "head:\n  hosts: [\n"}, "YAML", "hosts.yml:3", "brackets"),
+    "YAML that is a list": Refused(
+        {"hosts.yml": "- n1\n- n2\n"}, "no mapping of groups", "hosts.yml", "all:"
+    ),
+    "an unknown plugin": Refused(
+        {"hosts.yml": "plugin: no.such.one\n"}, "unknown plugin", "hosts.yml", "collection"
+    ),
+    "a program that fails": Refused({"hosts.sh": "#!/bin/sh\nexit 3\n"}, "exit code 3", "hosts.sh", "--list"),
+    "broken group_vars": Refused(
+        {**ini(ONE), "group_vars/all.yml": "a: [\nb: c\n"}, "YAML", "group_vars/all.yml:3"
+    ),
+    "a byte order mark": Refused(
+        {"hosts.ini": b"\xef\xbb\xbf" + ONE.encode()}, "byte order mark", "hosts.ini:1", "without BOM"
+    ),
+    "UTF-16": Refused({"hosts.ini": ONE.encode("utf-16")}, "UTF-16", "hosts.ini:1", "iconv"),
+    "empty": Refused({"hosts.ini": ""}, "no head", "hosts.ini", "[head]"),
+    "no head": Refused(ini("[workers]\n192.0.2.1\n"), "no head", "hosts.ini"),
+    "two heads": Refused(ini("[head]\n192.0.2.[1:2]\n"), "two heads: 192.0.2.1, 192.0.2.2", "hosts.ini:2"),
+    "two pages": Refused(ini(ONE + "[webui]\n192.0.2.[1:2]\n"), "[webui] has 2 hosts", "hosts.ini:4"),
+    "head and worker": Refused(ini(ONE + "[workers]\nn1\n"), "both head and worker", "hosts.ini:4"),
+    "a host twice": Refused(ini(TWO + "n2\n"), "n2 is listed twice in [workers]", "hosts.ini:6", "one rank"),
+    "a range that lists a host again": Refused(
+        ini(ONE + "[workers]\n192.0.2.[2:4]\n192.0.2.3\n"), "192.0.2.3 is listed twice", "hosts.ini:5"
+    ),
+    "an address twice": Refused(
+        ini(ONE + "[workers]\nn2 ansible_host=192.0.2.11\n"), "same address 192.0.2.11", "hosts.ini:4"
+    ),
+    "an address of two numbers": Refused(
+        ini("[head]\nn1 address=192.0.2\n"), "address=192.0.2", "hosts.ini:2"
+    ),
+    "a name that does not resolve": Refused(
+        ini("[head]\nnode1.invalid\n"), "does not resolve", "hosts.ini:2", "address=192.0.2.11"
+    ),
+    "a name of this machine": Refused(ini("[head]\nlocalhost\n"), "no other node", "hosts.ini:2", "address="),
+    "a setting that differs": Refused(
+        ini(TWO + "[workers:vars]\nengine_port=31000\n"),
+        "setting of the whole cluster",
+        "hosts.ini:7",
+        "[all:vars]",
+    ),
+    "no model": Refused({"hosts.ini": TWO}, "no model is named", "hosts.ini", "model="),
+    "a relative model folder": Refused(
+        ini(TWO, "model_source=path\n"), "no absolute path", "hosts.ini:8", "folder on the head"
+    ),
+    "a limit of no host": Refused(ini(TWO), "--limit nothing", "", "n1, n2", limit="nothing"),
+    "a limit of another group": Refused(
+        ini(TWO + "[db]\nd1\n"), "matches no host", "hosts.ini", "n1", limit="db"
+    ),
+    "a limit by a wrong pattern": Refused(ini(TWO), "", "--limit", limit="~("),
+    "extra file missing": Refused(
+        ini(TWO), "no such file: missing.yml", "-e @missing.yml", extra=("@missing.yml",)
+    ),
+    "extra word": Refused(ini(TWO), "not KEY=VALUE", "(-e)", "Quote", extra=("engine_args=--dtype half",)),
+    "extra JSON broken": Refused(ini(TWO), "", "(-e)", "JSON", extra=('{"a": ',)),
+    "extra file without @": Refused(ini(TWO), "prepend", "(-e)", extra=("./vars.yml",)),
+    "extra value": Refused(ini(TWO), "less than 1m", "(-e)", extra=("shm_size=1k",)),
+    "extra name": Refused(ini(TWO), "unknown variable modle", "(-e)", "model", extra=("modle=1",)),
+}

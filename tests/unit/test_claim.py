@@ -1,0 +1,480 @@
+"""Whose a host is, who changes it now, and which credentials count: controllers and inventories."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.cluster import identity, secrets
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.deployment import claim as claims
+from headfirst.deployment.claim import Claim, claimed, current_credentials, known_credentials, run_lock
+from headfirst.deployment.down import target
+from headfirst.deployment.options import RunOptions
+from headfirst.deployment.release import release
+from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.ownership import lease
+from headfirst.run.events import Event, FindingsReported
+from headfirst.run.quiet import QuietReporter
+from host_records import HostRecords
+
+INVENTORY = """\
+[head]
+{hosts[0]} ansible_host=192.0.2.{head} gpus=8 gpu=A100-80G
+[workers]
+{workers}
+[all:vars]
+model=deepseek-ai/DeepSeek-R1
+"""
+QUIET = QuietReporter()
+
+
+@cache
+def cluster_of(path: Path) -> Cluster:
+    """The inventory, read once: Ansible needs a second for it."""
+    return load([path])
+
+
+class Notices(QuietReporter):
+    """Keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def handle(self, event: Event) -> None:
+        if isinstance(event, FindingsReported):
+            self.texts += [finding.what for finding in event.findings]
+
+
+@pytest.fixture
+def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> HostRecords:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "controller1"))
+    return HostRecords(tmp_path / "hosts", monkeypatch)
+
+
+class Site:
+    """Inventories in a folder, and the controllers that use them."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.monkeypatch = monkeypatch
+
+    def inventory(self, name: str, *hosts: str, head: int = 11) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        workers = "\n".join(
+            f"{host} ansible_host=192.0.2.{head + number} gpus=8 gpu=A100-80G"
+            for number, host in enumerate(hosts[1:], 1)
+        )
+        path.write_text(INVENTORY.format(hosts=hosts, workers=workers, head=head))
+        return path
+
+    def controller(self, name: str) -> None:
+        self.monkeypatch.setenv("XDG_STATE_HOME", str(self.folder / name))
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+def options(path: Path, **fields: Any) -> RunOptions:
+    return RunOptions([path], **fields)
+
+
+@contextmanager
+def up(path: Path, reporter: Any = QUIET, **fields: Any) -> Iterator[Claim]:
+    with claimed(cluster_of(path), options(path, **fields), "up", reporter) as held:
+        yield held
+
+
+def claim(path: Path, reporter: Any = QUIET) -> Claim:
+    with up(path, reporter) as held:
+        return held
+
+
+def test_the_first_run_makes_hosts_its_own(hosts: HostRecords, site: Site) -> None:
+    prod = site.inventory("prod/hosts.ini", "a", "b")
+    with up(prod) as held:
+        for host in "ab":
+            assert (hosts.record(host, "/run/headfirst/lock.json") or {})["verb"] == "up"
+            owner = hosts.record(host) or {}
+            assert owner["id"] == held.id
+            assert (owner["cluster"], owner["service"], owner["head"]) == (
+                "hosts",
+                "DeepSeek-R1",
+                "192.0.2.11",
+            )
+            assert re.fullmatch(r".+@.+", owner["who"])
+    assert hosts.record("a", "/run/headfirst/lock.json") is None
+    assert hosts.record("b", "/etc/headfirst/credentials.json") is None
+    on_head = hosts.file("a", "/etc/headfirst/credentials.json")
+    assert on_head.read_text() == secrets.credentials_file(cluster_of(prod)).read_text()
+    assert on_head.stat().st_mode & 0o777 == 0o600
+    assert claim(prod).secrets == held.secrets
+
+
+def test_another_cluster_is_refused_before_anything_is_changed(hosts: HostRecords, site: Site) -> None:
+    first = claim(site.inventory("prod/hosts.ini", "a", "b"))
+    test = site.inventory("test/other.ini", "c", "b", head=21)
+    with pytest.raises(NotReadyError) as caught:
+        claim(test)
+    error = caught.value
+    owner = hosts.record("b") or {}
+    assert (error.exit_code, error.where) == (3, "b")
+    for part in ("cluster hosts", "DeepSeek-R1", owner["who"], owner["since"]):
+        assert part in error.what
+    assert f"deploy release {test} --limit b --cluster hosts" in str(error.hint)
+    assert f"deploy down {site.folder / 'prod/hosts.ini'}" in str(error.hint)
+    assert hosts.record("c") is None
+    assert owner["id"] == first.id
+    assert identity.existing(cluster_of(test)) is None
+    assert hosts.record("c", "/run/headfirst/lock.json") is None
+
+
+def test_the_same_file_name_elsewhere_on_the_same_controller_is_another_cluster(
+    hosts: HostRecords, site: Site
+) -> None:
+    claim(site.inventory("prod/hosts.ini", "a"))
+    with pytest.raises(NotReadyError, match="belongs to cluster hosts"):
+        claim(site.inventory("test/hosts.ini", "a"))
+
+
+def test_an_inventory_that_was_moved_is_the_same_cluster(hosts: HostRecords, site: Site) -> None:
+    first = claim(site.inventory("prod/hosts.ini", "a"))
+    (site.folder / "prod").rename(site.folder / "moved")
+    again = claim(site.folder / "moved/hosts.ini")
+    assert (again.id, again.secrets) == (first.id, first.secrets)
+
+
+def test_a_second_controller_adopts_id_and_credentials(hosts: HostRecords, site: Site) -> None:
+    first = claim(site.inventory("hosts.ini", "a", "b"))
+    site.controller("controller2")
+    second = claim(site.inventory("copy/hosts.ini", "a", "b"))
+    assert (second.id, second.secrets) == (first.id, first.secrets)
+    assert secrets.existing(second.cluster) == first.secrets
+
+
+def test_a_second_controller_with_another_head_is_another_cluster(hosts: HostRecords, site: Site) -> None:
+    claim(site.inventory("hosts.ini", "a", "b"))
+    site.controller("controller2")
+    with pytest.raises(NotReadyError, match="belongs to cluster hosts"):
+        claim(site.inventory("copy/hosts.ini", "b", "a", head=12))
+
+
+def test_verbs_that_only_read_get_the_credentials_from_the_head(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    first = claim(path)
+    site.controller("controller2")
+    assert known_credentials(cluster_of(path)) == first.secrets
+    site.controller("controller3")
+    assert current_credentials(cluster_of(path)) == first.secrets
+    assert secrets.existing(cluster_of(path)) == first.secrets
+    site.controller("controller4")
+    hosts.silent.add("a")
+    assert known_credentials(cluster_of(path)) is None
+    assert secrets.existing(cluster_of(path)) is None
+
+
+def test_a_head_that_was_reinstalled_gets_the_credentials_again(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    first = claim(path)
+    for name in ("owner.json", "credentials.json"):
+        hosts.file("a", f"/etc/headfirst/{name}").unlink()
+    again = claim(path)
+    assert (again.id, again.secrets) == (first.id, first.secrets)
+    assert hosts.record("a", "/etc/headfirst/credentials.json")
+
+
+def test_a_worker_that_was_reinstalled_is_taken_again(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    first = claim(path)
+    hosts.file("b", "/etc/headfirst/owner.json").unlink()
+    claim(path)
+    assert (hosts.record("b") or {})["id"] == first.id
+
+
+def test_the_credentials_of_the_head_win_and_a_sentence_reports_it(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    first = claim(path)
+    secrets.save(cluster_of(path), secrets.Secrets())
+    notices = Notices()
+    assert claim(path, notices).secrets == first.secrets
+    assert secrets.existing(cluster_of(path)) == first.secrets
+    assert len(notices.texts) == 1
+    assert "are used" in notices.texts[0]
+    assert first.secrets.engine_api_key not in notices.texts[0]
+
+
+def test_credentials_of_a_head_that_hold_a_template_are_refused(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    claim(path)
+    file = hosts.file("a", "/etc/headfirst/credentials.json")
+    evil = {**json.loads(file.read_text()), "engine_api_key": "{{ lookup('pipe', 'touch /tmp/owned') }}"}
+    file.write_text(json.dumps(evil))
+    with pytest.raises(HeadfirstError, match="engine_api_key") as caught:
+        claim(path)
+    assert "lookup" not in str(caught.value)
+
+
+@pytest.mark.parametrize("left", ["", "{", "[1]", '{"id": "x"}', '{"id": "\u001b[2J"}', "\0" * 100])
+def test_an_owner_record_that_cannot_be_read_is_refused_and_can_be_released(
+    hosts: HostRecords, site: Site, left: str
+) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    claim(path)
+    hosts.file("b", "/etc/headfirst/owner.json").write_text(left)
+    with pytest.raises(NotReadyError, match="cannot be read") as caught:
+        claim(path)
+    assert "--limit b --cluster unknown" in str(caught.value)
+    assert list(release(options(path), "unknown").hosts) == ["b"]
+    claim(path)
+
+
+def test_a_second_run_is_refused_with_who_and_since(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    with up(path):
+        lock = hosts.record("a", "/run/headfirst/lock.json") or {}
+        with pytest.raises(NotReadyError) as caught:
+            claim(path)
+        assert hosts.record("a", "/run/headfirst/lock.json") == lock
+    assert caught.value.where == "a"
+    for part in ("`deploy up`", "cluster hosts", lock["holder"], f"process {os.getpid()}", lock["since"]):
+        assert part in caught.value.what
+    assert "--wait" in str(caught.value.hint)
+    claim(path)
+
+
+def test_a_lock_on_one_host_gives_the_others_back(hosts: HostRecords, site: Site) -> None:
+    first = site.inventory("first.ini", "b")
+    second = site.inventory("second.ini", "a", "b", "c", head=31)
+    with run_lock(cluster_of(first), options(first), "check --comm", QUIET):
+        with pytest.raises(NotReadyError, match="check --comm") as caught:
+            claim(second)
+        assert caught.value.where == "b"
+        assert hosts.record("a", "/run/headfirst/lock.json") is None
+        assert hosts.record("c", "/run/headfirst/lock.json") is None
+
+
+def test_a_second_run_waits_when_it_is_asked_to(
+    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "_ASK_AGAIN_S", 0.2)
+    path = site.inventory("hosts.ini", "a", "b")
+    started, finish, done = threading.Event(), threading.Event(), []
+
+    def first() -> None:
+        with up(path):
+            started.set()
+            finish.wait(30)
+            done.append("first")
+
+    class Waits(Notices):
+        def handle(self, event: Event) -> None:
+            super().handle(event)
+            finish.set()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    assert started.wait(30)
+    waits = Waits()
+    with up(path, waits, wait_s=60):
+        done.append("second")
+    thread.join()
+    assert done == ["first", "second"]
+    assert "waiting up to 60 s for `deploy up`" in waits.texts[0]
+
+
+@pytest.mark.parametrize("how", ["pid", "started", "expired"])
+def test_the_lock_of_a_run_that_is_gone_is_taken_over(hosts: HostRecords, site: Site, how: str) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    change: dict[str, Any] = {
+        "pid": {"pid": ended.pid},
+        "started": {"started": 1},
+        "expired": {"controller": "another", "ends": 1.0},
+    }[how]
+    with up(path):
+        locks = {}
+        for host in "ab":
+            file = hosts.file(host, "/run/headfirst/lock.json")
+            locks[file] = {**json.loads(file.read_text()), "token": "dead", **change}
+    for file, lock in locks.items():
+        file.write_text(json.dumps(lock))
+    claim(path)
+    assert hosts.record("a", "/run/headfirst/lock.json") is None
+
+
+def test_the_lock_of_another_controller_stays_until_its_lease_ends(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    with up(path):
+        file = hosts.file("a", "/run/headfirst/lock.json")
+        lock = {**json.loads(file.read_text()), "token": "dead", "controller": "another", "pid": 1}
+    file.write_text(json.dumps(lock))
+    with pytest.raises(NotReadyError, match="another run"):
+        claim(path)
+
+
+def test_locks_are_released_after_a_failure_and_after_a_signal(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    for error in (NotReadyError("it failed"), KeyboardInterrupt()):
+        with pytest.raises(type(error)), up(path):
+            raise error
+        assert hosts.record("a", "/run/headfirst/lock.json") is None
+    with pytest.raises(SystemExit), up(path):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+    assert hosts.record("b", "/run/headfirst/lock.json") is None
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_run_that_lost_its_lock_ends(
+    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.2)
+    path = site.inventory("hosts.ini", "a", "b")
+    with pytest.raises(NotReadyError, match="took the lock over") as caught, up(path):
+        file = hosts.file("b", "/run/headfirst/lock.json")
+        file.write_text(json.dumps({**json.loads(file.read_text()), "token": "bb"}))
+        time.sleep(30)
+    assert caught.value.where == "b"
+    assert (hosts.record("b", "/run/headfirst/lock.json") or {})["token"] == "bb"
+
+
+def test_the_lease_is_renewed_and_a_silent_host_does_not_end_the_run(
+    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW_EVERY_S", 0.1)
+    path = site.inventory("hosts.ini", "a", "b")
+    with up(path):
+        before = (hosts.record("a", "/run/headfirst/lock.json") or {})["ends"]
+        hosts.silent.add("b")
+        deadline = time.monotonic() + 30
+        while hosts.asked.count(("b", "renew")) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        hosts.silent.clear()
+        assert (hosts.record("a", "/run/headfirst/lock.json") or {})["ends"] > before
+
+
+def test_hosts_that_do_not_answer_are_all_named(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b", "c", "d")
+    hosts.silent |= {"b", "d"}
+    with pytest.raises(NotReadyError) as caught:
+        claim(path)
+    assert caught.value.where == "b"
+    assert "d: the host does not answer" in str(caught.value.hint)
+    assert hosts.record("a", "/run/headfirst/lock.json") is None
+
+
+def test_limit_narrows_what_is_locked(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b", "c")
+    claim(path)
+    hosts.silent.add("c")
+    with up(path, limit="all:!c"):
+        assert hosts.record("b", "/run/headfirst/lock.json")
+    with up(path, limit="b"):
+        assert hosts.record("a", "/run/headfirst/lock.json") is None
+
+
+def test_limit_without_the_head_needs_credentials_here(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    claim(path)
+    site.controller("controller2")
+    with pytest.raises(NotReadyError, match="leaves out the head"), up(path, limit="b"):
+        pass
+
+
+def test_release_by_the_owner(hosts: HostRecords, site: Site) -> None:
+    prod = site.inventory("prod.ini", "a", "b")
+    claim(prod)
+    assert list(release(options(prod), None).hosts) == ["a", "b"]
+    assert hosts.record("a") is None
+    other = claim(site.inventory("other.ini", "b"))
+    done = release(options(prod), None)
+    assert not done.hosts
+    assert {host: owner.id for host, owner in done.left.items()} == {"b": other.id}
+
+
+def test_release_by_another_cluster_names_the_owner(hosts: HostRecords, site: Site) -> None:
+    claim(site.inventory("prod.ini", "a", "b"))
+    other = site.inventory("other.ini", "c", "b", head=21)
+    with pytest.raises(InputError, match="named wrong") as caught:
+        release(options(other), "wrong")
+    assert "prod" in str(caught.value.hint)
+    assert not release(options(other), None).hosts
+    assert hosts.record("b")
+    assert list(release(options(other), "prod").hosts) == ["b"]
+    mine = claim(other)
+    assert (hosts.record("b") or {})["id"] == mine.id
+    assert (hosts.record("a") or {})["cluster"] == "prod"
+
+
+def test_a_released_head_keeps_its_credentials_for_the_next_controller(
+    hosts: HostRecords, site: Site
+) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    first = claim(path)
+    release(options(path), None)
+    site.controller("controller2")
+    second = claim(path)
+    assert (second.id, second.secrets) == (first.id, first.secrets)
+
+
+def test_release_waits_for_a_run(hosts: HostRecords, site: Site) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+    with up(path), pytest.raises(NotReadyError, match="another run"):
+        release(options(path), None)
+    assert hosts.record("a")
+
+
+def test_down_leaves_hosts_of_other_clusters_alone(hosts: HostRecords, site: Site) -> None:
+    prod = site.inventory("prod.ini", "a", "b")
+    claim(prod)
+    other = site.inventory("other.ini", "c", "b", head=21)
+    found = target(options(other))
+    assert (found.hosts, list(found.left), found.options.limit) == (["c"], ["b"], "c")
+    assert target(options(prod)).options.limit is None
+    with pytest.raises(NotReadyError, match="belongs to cluster prod"):
+        target(options(site.inventory("third.ini", "b")))
+
+
+def test_check_mode_refuses_a_foreign_host_and_writes_nothing(hosts: HostRecords, site: Site) -> None:
+    claim(site.inventory("prod.ini", "a"))
+    other = site.inventory("other.ini", "a", head=21)
+    with pytest.raises(NotReadyError, match="belongs to cluster prod"):
+        claims.peek(cluster_of(other), options(other))
+    free = site.inventory("free.ini", "b", head=31)
+    assert claims.peek(cluster_of(free), options(free))
+    assert hosts.record("b") is None
+    assert secrets.existing(cluster_of(free)) is None
+
+
+def test_a_change_of_credentials_reaches_the_head_first(
+    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = site.inventory("hosts.ini", "a", "b")
+
+    def die(cluster: Cluster, wanted: secrets.Secrets) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), up(path) as held:
+        new = held.secrets.rotated()
+        with monkeypatch.context() as patch:
+            patch.setattr(secrets, "save", die)
+            held.change(new)
+    assert claim(path).secrets == new
+    assert replace(held, secrets=new).secrets.is_rotating

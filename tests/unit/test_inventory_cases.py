@@ -1,0 +1,53 @@
+"""A table of inventories: each is read as its author means it, or refused with sentence, place and hint."""
+
+from __future__ import annotations
+
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.errors import InputError
+from inventory_cases import READ, REFUSED, Read, Refused
+from inventory_server import lay_out
+
+pytest_plugins = ["inventory_server"]
+
+
+def found(cluster: Cluster, path: str) -> Any:
+    if path == "ranks":
+        return [host.name for host in cluster.ranks]
+    if path == "notes":
+        return len(cluster.notes)
+    if path == "served":
+        return cluster.served_model_name
+    first, *rest = path.split(".")
+    if first == "worker":
+        return reduce(getattr, rest[1:], cluster.workers[int(rest[0])])
+    return reduce(getattr, rest, getattr(cluster, first))
+
+
+@pytest.mark.usefixtures("quick_reader")
+@pytest.mark.parametrize("case", READ.values(), ids=list(READ))
+def test_is_read(case: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = load([lay_out(tmp_path, case.files)], case.extra)
+    assert {path: found(cluster, path) for path in case.expected} == case.expected
+
+
+@pytest.mark.usefixtures("quick_reader")
+@pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
+def test_is_refused(case: Refused, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        load([lay_out(tmp_path, case.files)], case.extra, case.limit)
+    error = caught.value
+    assert case.what in error.what
+    assert str(error.where).endswith(case.where)
+    assert case.hint in str(error.hint)
+    assert error.hint
+    assert "hunter2" not in str(error)
+
+
+def test_there_are_more_than_a_hundred() -> None:
+    assert len(READ) + len(REFUSED) > 100

@@ -1,0 +1,144 @@
+"""Python code of a model runs only where the inventory or the catalogue allows it, and the plan says why."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.cli.app import app
+from headfirst.cli.plan_table import print_plan
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.errors import InputError
+from headfirst.model import Checkpoint, catalogue
+from headfirst.plan import trust
+from headfirst.plan.build import build
+from headfirst.plan.types import Plan
+from typer.testing import CliRunner
+
+R1 = "deepseek-ai/DeepSeek-R1"
+INVENTORY = f"""
+[head]
+node1 ansible_host=192.0.2.1 gpus=8 gpu=H200-141G
+[all:vars]
+model={R1}
+model_source=huggingface
+"""
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    path = tmp_path_factory.mktemp("inventory") / "cluster.ini"
+    path.write_text(INVENTORY)
+    return load([path])
+
+
+def planned(cluster: Cluster, checkpoint: Checkpoint | None = None, **settings: Any) -> Plan:
+    changed = replace(cluster, settings=cluster.settings.model_copy(update=settings))
+    found = checkpoint or catalogue.lookup(R1)
+    assert found is not None
+    return build(changed, found)
+
+
+def has_flag(plan: Plan) -> bool:
+    flags = {"--trust-remote-code" in node.argv for node in plan.nodes}
+    assert len(flags) == 1
+    assert flags == {plan.trust_remote_code}
+    return plan.trust_remote_code
+
+
+def test_the_catalogue_names_whole_commits() -> None:
+    listed = [commit for id in catalogue.ids() if (commit := catalogue.trusted_commit(id, "huggingface"))]
+    assert len(listed) == 2
+    assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for commit in listed)
+    for id in catalogue.ids():
+        model = catalogue.lookup(id)
+        assert model is not None
+        assert bool(catalogue.trusted_commit(id, "huggingface")) == model.remote_code
+        assert catalogue.trusted_commit(id, "modelscope") is None
+
+
+def test_a_listed_commit_is_trusted_and_fetched(cluster: Cluster) -> None:
+    plan = planned(cluster)
+    assert has_flag(plan)
+    assert plan.weights.revision == catalogue.trusted_commit(R1, "huggingface")
+    assert str(plan.weights.revision) in plan.trust_reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag", "words"),
+    [
+        ({"model_revision": "main"}, False, "model_revision is main"),
+        ({"model_source": "modelscope"}, False, "no commit of it on this source (modelscope)"),
+        ({"model": "someone/else"}, False, "no commit of it"),
+        ({"model": "/data/DeepSeek-R1", "model_source": "path"}, False, "no commit of it"),
+        ({"trust_remote_code": False}, False, "the inventory says so"),
+        ({"trust_remote_code": True, "model_revision": "main"}, True, "the inventory sets"),
+        ({"trust_remote_code": True, "model_source": "modelscope"}, True, "the inventory sets"),
+        ({"engine_args": ["--trust-remote-code"], "model_revision": "main"}, True, "engine_args"),
+    ],
+)
+def test_who_decides(cluster: Cluster, settings: dict[str, Any], flag: bool, words: str) -> None:
+    plan = planned(cluster, **settings)
+    assert has_flag(plan) is flag
+    assert words in plan.trust_reason
+    if not flag:
+        assert "`trust_remote_code=true`" in plan.trust_reason
+        assert "auto_map" in plan.trust_reason
+
+
+def test_a_revision_of_the_inventory_is_kept(cluster: Cluster) -> None:
+    assert planned(cluster, model_revision="v2").weights.revision == "v2"
+    assert planned(cluster, model_source="modelscope").weights.revision is None
+
+
+def test_a_commit_that_is_named_is_the_same(cluster: Cluster) -> None:
+    assert has_flag(planned(cluster, model_revision=catalogue.trusted_commit(R1, "huggingface")))
+
+
+def test_any_other_model_with_code_is_not_trusted(cluster: Cluster) -> None:
+    found = catalogue.lookup("Qwen/QwQ-32B")
+    assert found is not None
+    plan = planned(cluster, found.model_copy(update={"remote_code": True}), model="Qwen/QwQ-32B")
+    assert not has_flag(plan)
+    assert "stops while loading" in plan.trust_reason
+
+
+def test_a_model_without_code(cluster: Cluster) -> None:
+    plan = planned(cluster, catalogue.lookup("Qwen/QwQ-32B"), model="Qwen/QwQ-32B")
+    assert not has_flag(plan)
+    assert plan.trust_reason == "The model brings no code of its own."
+
+
+def test_settings_that_contradict_each_other(cluster: Cluster) -> None:
+    with pytest.raises(InputError, match="trust_remote_code=false, but engine_args has"):
+        planned(cluster, trust_remote_code=False, engine_args=["--trust-remote-code"])
+
+
+def test_the_description_comes_from_the_same_commit(cluster: Cluster) -> None:
+    assert trust.revision(cluster.settings) == catalogue.trusted_commit(R1, "huggingface")
+
+
+def test_the_table_shows_the_decision(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    print_plan(planned(cluster))
+    print_plan(planned(cluster, trust_remote_code=False))
+    shown = capsys.readouterr().out
+    assert "Remote code: on. " in shown
+    assert "Remote code: off. " in shown
+    assert f"at revision {catalogue.trusted_commit(R1, 'huggingface')}" in shown
+
+
+def test_the_reference_plan_keeps_the_flag_by_its_own_line() -> None:
+    def run(*extra: str) -> Plan:
+        args = ["plan", str(ROOT / "inventories" / "a100x4.ini"), "--json", *extra]
+        result = CliRunner().invoke(app, args, env={"HF_HUB_OFFLINE": "1"})
+        assert result.exit_code == 0, result.output
+        return Plan.model_validate(json.loads(result.stdout))
+
+    assert has_flag(run())
+    assert not has_flag(run("-e", "trust_remote_code=false"))
