@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from headfirst.cli import login_options, options
-from headfirst.cli.reporting import choose_reporter, print_rollback
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.rollback import rollback
 
-EXAMPLE = "Example: deploy rollback inventories/lab.ini"
+EXAMPLE = "Example: deploy rollback cluster.ini"
 
 
 @login_options.accepted
@@ -24,6 +22,9 @@ def run(
 
     Exit code 2: there is none. The inventory stays as it is, and the next `up` follows the inventory.
     """
+    from headfirst.cli.reporting import choose_reporter, print_rollback
+    from headfirst.deployment.rollback import rollback
+
     run_options = RunOptions(
         options.inventories(inventory, inventory_option), extra_vars or [], verbosity=verbose, wait_s=wait
     )

@@ -8,6 +8,7 @@ from headfirst.deployment.options import RunOptions
 from headfirst.deployment.role_vars import rollback_vars
 from headfirst.deployment.stages import run_stages
 from headfirst.errors import InputError
+from headfirst.run.forks import require_all
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult
 
@@ -15,6 +16,7 @@ from headfirst.run.result import RunResult
 def rollback(options: RunOptions, reporter: Reporter) -> RunResult:
     """Stop the ranks and start their previous version. InputError where no host has a complete one."""
     cluster = load(options.inventories, options.extra_vars)
+    require_all(len(cluster.ranks))
     with run_lock(cluster, options, "rollback", reporter):
         result = run_stages("rollback.yml", options, cluster, rollback_vars(cluster), reporter)
     if not result.stats.get("rollback"):
