@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headfirst.cli import options
+from headfirst.cli import login_options, options
 from headfirst.cli.reporting import choose_reporter, print_rollback
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.rollback import rollback
@@ -10,6 +10,7 @@ from headfirst.deployment.rollback import rollback
 EXAMPLE = "Example: deploy rollback inventories/lab.ini"
 
 
+@login_options.accepted
 def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,

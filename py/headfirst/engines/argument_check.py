@@ -88,8 +88,8 @@ def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> 
     if flag in spec.removed:
         return Problem(flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag])
     if meant := _with_two_dashes(spec, flag):
-        owned = spec.owned.get(spec.options[meant]["dest"])
-        hint = f"{meant} is set by the plan. {owned}" if owned else f"Write {meant}."
+        instead = spec.owned.get(spec.options[meant]["dest"])
+        hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."
         return Problem(flag, f"{spec.engine} has no {flag}: long flags begin with two dashes.", hint)
     longer = [known for known in spec.options if known.startswith(flag)] if len(flag) > 3 else []
     dests = {spec.options[known]["dest"] for known in longer}
