@@ -24,6 +24,8 @@ _WINDOWS_DRIVE = re.compile(r"[A-Za-z]:")
 # ESC is removed, so that it cannot hide the text after it.
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)|[ -/]*[0-OQ-WYZ`-~])")
 _COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
+# Beside line feed and tab the joiners, without which Persian, Hindi and some emoji are spelt wrongly.
+_KEPT = "\n\t\u200c\u200d"
 MAX_NAME = 255  # bytes of one path component on Linux
 MAX_PATH = 1024
 
@@ -149,12 +151,12 @@ def inflate(data: bytes, *, what: str, where: str | None = None, limit: int) -> 
 def for_terminal(text: str, *, colours: bool = False) -> str:
     """`text` without escape sequences and control characters but for line feeds and tabs; with `colours`,
     sequences that only set colour and weight stay."""
-    if text.isprintable():  # most text is; an escape character is not printable
+    if text.replace("\n", "").replace("\t", "").isprintable():  # as most text; an escape character is not
         return text
     if colours:
         parts = _COLOUR.split(text)
         return "".join(part if number % 2 else for_terminal(part) for number, part in enumerate(parts))
-    return "".join(char for char in _ESCAPE.sub("", text) if char in "\n\t" or _printable(char))
+    return "".join(char for char in _ESCAPE.sub("", text) if char in _KEPT or _printable(char))
 
 
 def shown(text: str, limit: int = 120) -> str:

@@ -83,8 +83,11 @@ def _file_system(roots: Path, folder: Path, number: int) -> Path:
     _run("mount", "-t", "overlay", "overlay", "-o", layers, str(root))
     for place in ("dev", "proc", "sys"):
         _run("mount", "--rbind", f"/{place}", str(root / place))
-    for place in ("run", "tmp"):
-        _run("mount", "-t", "tmpfs", "none", str(root / place))
+    # Nothing of a service on this machine is seen.
+    for place in ("run", "tmp", "etc/headfirst", "opt/headfirst", "var/lib/headfirst"):
+        (root / place).mkdir(parents=True, exist_ok=True)
+        _run("mount", "-t", "tmpfs", "-o", "mode=755", "none", str(root / place))
+    shutil.copytree(FILES / "opt" / "headfirst", root / "opt" / "headfirst", dirs_exist_ok=True)
     (root / "run" / "sshd").mkdir(mode=0o755)
     (root / "tmp").chmod(0o1777)
     if folder.is_relative_to("/tmp"):
@@ -94,7 +97,6 @@ def _file_system(roots: Path, folder: Path, number: int) -> Path:
             (inside / file).write_bytes((folder / file).read_bytes())
             (inside / file).chmod(0o600)
     (root / "etc" / "hosts").write_text(f"127.0.0.1 localhost {name(number)}\n")
-    (root / "var" / "lib" / "headfirst").mkdir(parents=True, exist_ok=True)
     (root / "opt" / "headfirst" / "version").write_bytes((folder / "version").read_bytes())
     return root
 

@@ -53,10 +53,12 @@ class HostRecords:
         self.asked.append((access.host, do))
         if access.host in self.silent:
             raise NotReadyError("the host does not answer on SSH", where=access.host)
-        done = request(self.folder(access.host), do, **fields)
-        if done.returncode != 0:
-            raise NotReadyError(done.stderr.strip(), where=access.host)
-        answer: dict[str, Any] = json.loads(done.stdout)
+        script: dict[str, Any] = {"__name__": "node_script"}
+        exec(script_for(self.folder(access.host)), script)
+        try:
+            answer: dict[str, Any] = script["answer"](json.loads(json.dumps({"do": do, **fields})))
+        except SystemExit as end:
+            raise NotReadyError(str(end), where=access.host) from end
         return answer
 
     def folder(self, host: str) -> Path:

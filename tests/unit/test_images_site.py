@@ -89,6 +89,28 @@ def test_a_failed_command_says_its_last_lines_and_the_next_step() -> None:
     assert caught.value.hint == "Look at the index."
 
 
+def test_a_long_command_is_watched_and_gets_its_input_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "WATCH_S", 0.1)
+    seen: list[bool] = []
+    code = (
+        "import pathlib, sys, time\nwhile not pathlib.Path('go').exists(): time.sleep(0.05)\n"
+        "print(len(sys.stdin.read()))"
+    )
+
+    def watch() -> None:
+        seen.append(True)
+        if len(seen) == 3:
+            (tmp_path / "go").touch()
+
+    monkeypatch.chdir(tmp_path)
+    argv = [sys.executable, "-c", code]
+    commands.run(argv, doing="x", hint="x", stdin="i" * 200_000, stdout=tmp_path / "out", watch=watch)
+    assert (tmp_path / "out").read_text() == "200000\n"
+    assert len(seen) >= 3
+
+
 def test_a_missing_program_is_named() -> None:
     with pytest.raises(NotReadyError, match="needs mmdebstrap-not-here"):
         commands.run(["mmdebstrap-not-here"], doing="Making the root", hint="Install it.")

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from headfirst.deployment import head_folder
+from headfirst.deployment import comm, head_folder
 from headfirst.diagnose import collect, node_answer
 from headfirst.diagnose.clock import Clock, measure
 from headfirst.diagnose.collect import Target
 from headfirst.diagnose.figures import read_live, read_past
 from headfirst.diagnose.types import Line
+from headfirst.live import chat, logs, status
 from headfirst.live import ssh as live_ssh
 from headfirst.live.access import HostAccess
 from headfirst.live.ssh import Answer
@@ -316,3 +318,79 @@ def test_lists_of_files_that_are_none(describe: Callable[[Any], Any], tmp_path: 
         describe(files)
     assert raised.value.where == "node1"
     assert list(tmp_path.rglob("*")) == []
+
+
+class Docker:
+    """The SDK's client of an engine that describes any container like this."""
+
+    def __init__(self, attrs: Any) -> None:
+        self.containers = self
+        self.attrs = attrs
+
+    def get(self, _name: str) -> Docker:
+        return self
+
+
+CONTAINER = {
+    "State": {"Status": "running", "Running": True, "ExitCode": 0, "StartedAt": "2026-01-01T10:00:00Z"},
+    "Config": {"Image": "engine:1"},
+    "RestartCount": 0,
+    "Image": "sha256:1",
+    "Path": "python3",
+    "Args": [],
+}
+
+
+def test_a_container_as_the_engine_describes_it() -> None:
+    assert status._container(Docker(CONTAINER), "node1", "x")["state"] == "running"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "attrs",
+    [None, [], {}, CONTAINER | {"State": "x"}, CONTAINER | {"Args": 5}, CONTAINER | {"RestartCount": "a"}],
+)
+def test_a_container_as_no_engine_describes_it(attrs: Any) -> None:
+    with pytest.raises(UntrustedError) as raised:
+        status._container(Docker(attrs), "node1", "x")  # type: ignore[arg-type]
+    assert raised.value.where == "node1"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"data": 5}', b'{"data": [{"id": 5}]}', b"[" * 99_999])
+def test_a_list_of_models_that_is_none(body: bytes) -> None:
+    with pytest.raises(UntrustedError):
+        status._models(body)
+
+
+def test_answers_of_an_engine_have_a_limit() -> None:
+    endless = httpx.MockTransport(lambda _request: httpx.Response(200, content=bytes(2 << 20)))
+    with (
+        httpx.Client(base_url="http://x", transport=endless) as client,
+        pytest.raises(UntrustedError, match="larger than"),
+    ):
+        status._get(client, "/v1/models")
+
+
+def test_a_line_of_an_answer_has_a_limit() -> None:
+    assert list(chat._lines([b"a\r\nb", b"c\n", b"d"])) == ["a", "bc", "d"]
+    with pytest.raises(UntrustedError, match="larger than"):
+        list(chat._lines([bytes(1 << 19)] * 9))
+
+
+@pytest.mark.parametrize(
+    "event", ["5", "[]", '{"choices": 5}', '{"choices": [5]}', '{"choices": [{"delta": 7}]}', "{"]
+)
+def test_a_part_of_an_answer_that_is_none(event: str) -> None:
+    with pytest.raises(UntrustedError):
+        list(chat._pieces(iter([f"data: {event}"])))
+
+
+def test_a_log_line_without_end_keeps_its_start() -> None:
+    (line,) = logs._split([b"2026 " + b"x" * 50_000] * 40)
+    assert len(line) <= 1 << 16
+    assert line.startswith("2026 x")
+
+
+@pytest.mark.parametrize("told", [5, "x", [], {}, {"hosts": "x"}])
+def test_a_report_of_the_communication_that_is_none(told: Any) -> None:
+    with pytest.raises(UntrustedError):
+        comm._report(told, [])

@@ -224,6 +224,7 @@ def test_inflate_refuses(data: bytes, words: str) -> None:
     [
         ("plain", "plain"),
         ("two\nlines\tand 你好 😀", "two\nlines\tand 你好 😀"),
+        ("می\u200cخواهم 👩\u200d💻", "می\u200cخواهم 👩\u200d💻"),
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b]52;c;c2VjcmV0\x07after", "after"),
         ("\x1b]0;title\x1b\\after", "after"),

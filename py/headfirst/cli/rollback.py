@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from headfirst.cli import login_options, options
-from headfirst.cli.reporting import choose_reporter, print_rollback
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.rollback import rollback
 
-EXAMPLE = "Example: deploy rollback inventories/lab.ini"
+EXAMPLE = "Example: deploy rollback cluster.ini"
 
 
 @login_options.accepted
@@ -15,6 +13,7 @@ def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
+    wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -23,8 +22,11 @@ def run(
 
     Exit code 2: there is none. The inventory stays as it is, and the next `up` follows the inventory.
     """
+    from headfirst.cli.reporting import choose_reporter, print_rollback
+    from headfirst.deployment.rollback import rollback
+
     run_options = RunOptions(
-        options.inventories(inventory, inventory_option), extra_vars or [], verbosity=verbose
+        options.inventories(inventory, inventory_option), extra_vars or [], verbosity=verbose, wait_s=wait
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         result = rollback(run_options, reporter)

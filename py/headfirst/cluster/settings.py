@@ -151,7 +151,7 @@ class HostSettings(BaseModel):
 
     address: IPv4Address | None = Field(None, description="Address the ranks use. Default: ansible_host.")
     gpus: int | None = Field(None, ge=0, le=64, description="GPUs that serve on this host.")
-    gpu: Text | None = Field(None, description="GPU model, e.g. A100-80G.")
+    gpu: Text | None = Field(None, description="GPU model, e.g. A100-80G. Default: what the host reports.")
     nic: Text | None = Field(
         None, description="Interface that holds `address`. Default: found by asking the host."
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from pydantic import ValidationError
+
 from headfirst.cluster.facts import NetworkFacts
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.access import host_access
@@ -21,6 +23,7 @@ from headfirst.run.failures import to_error
 from headfirst.run.forks import require_all
 from headfirst.run.quiet import QuietReporter
 from headfirst.run.reporter import Reporter
+from headfirst.untrusted import UntrustedError
 
 BYTES = 8 / 1e9  # a second, in Gbit/s
 
@@ -52,7 +55,15 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
     if "comm" not in result.stats or result.cancelled or result.unreachable:
         error = to_error(result, host_access(cluster), cluster.inventories[0])
         raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)
-    return Comm.model_validate(result.stats["comm"] | {"findings": [asdict(one) for one in result.findings]})
+    return _report(result.stats["comm"], [asdict(one) for one in result.findings])
+
+
+def _report(told: Any, findings: list[dict[str, Any]]) -> Comm:
+    """The report with its types proven: its texts and figures come from the hosts."""
+    try:
+        return Comm.model_validate({**told, "findings": findings})
+    except (ValidationError, TypeError):
+        raise UntrustedError("a host reports what no test of the communication does") from None
 
 
 def _variables(cluster: Cluster, plan: Plan, backends: list[Backend]) -> HostVars:

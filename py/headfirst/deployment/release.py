@@ -25,7 +25,7 @@ class Released:
 
 def release(options: RunOptions, owner_name: str | None) -> Released:
     """Release the hosts of this cluster, or with `owner_name` those of the other cluster of that name."""
-    cluster = load(options.inventories, options.extra_vars)
+    cluster = load(options.inventories, options.extra_vars, options.limit)
     access = host_access(cluster)
     states = look([access[host.name] for host in limited_hosts(cluster, options)])
     owners = {host: state.owner for host, state in states.items() if state.owner}

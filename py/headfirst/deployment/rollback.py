@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from headfirst.cluster.inventory import load
+from headfirst.deployment.claim import run_lock
 from headfirst.deployment.options import RunOptions
 from headfirst.deployment.role_vars import rollback_vars
 from headfirst.deployment.stages import run_stages
 from headfirst.errors import InputError
+from headfirst.run.forks import require_all
 from headfirst.run.reporter import Reporter
 from headfirst.run.result import RunResult
 
@@ -14,7 +16,9 @@ from headfirst.run.result import RunResult
 def rollback(options: RunOptions, reporter: Reporter) -> RunResult:
     """Stop the ranks and start their previous version. InputError where no host has a complete one."""
     cluster = load(options.inventories, options.extra_vars)
-    result = run_stages("rollback.yml", options, cluster, rollback_vars(cluster), reporter)
+    require_all(len(cluster.ranks))
+    with run_lock(cluster, options, "rollback", reporter):
+        result = run_stages("rollback.yml", options, cluster, rollback_vars(cluster), reporter)
     if not result.stats.get("rollback"):
         raise InputError(
             "there is no version to return to: no other one has served on these hosts",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -28,30 +29,31 @@ def run(
 
     Raises NotReadyError where the program is missing, or with its last lines where it fails.
     """
-    try:
-        with (stdout or Path(os.devnull)).open("wb") as file:
+    with (
+        tempfile.TemporaryFile("w+") as given,
+        (stdout or Path(os.devnull)).open("wb") as file,
+    ):
+        # A file, for communicate() with a time limit forgets the rest of a long input.
+        given.write(stdin or "")
+        given.seek(0)
+        output = file if stdout else subprocess.PIPE
+        try:
             process = subprocess.Popen(
-                argv,
-                env=env,
-                stdin=subprocess.PIPE,
-                stdout=file if stdout else subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
+                argv, env=env, stdin=given, stdout=output, stderr=subprocess.PIPE, text=True
             )
-    except FileNotFoundError as error:
-        raise NotReadyError(f"{doing} needs {error.filename}, which is not installed.", hint=hint) from None
+        except FileNotFoundError as error:
+            what = f"{doing} needs {error.filename}, which is not installed."
+            raise NotReadyError(what, hint=hint) from None
     with process:
-        printed, errors = _communicate(process, stdin, watch)
+        printed, errors = _communicate(process, watch)
     if process.returncode != 0:
         last = f"{printed or ''}{errors}".strip().splitlines()
         raise NotReadyError(f"{doing} failed:\n" + "\n".join(last[-8:]), hint=hint)
 
 
-def _communicate(
-    process: subprocess.Popen[str], stdin: str | None, watch: Callable[[], None]
-) -> tuple[str | None, str]:
+def _communicate(process: subprocess.Popen[str], watch: Callable[[], None]) -> tuple[str | None, str]:
     while True:
         try:
-            return process.communicate(stdin, timeout=WATCH_S)
+            return process.communicate(timeout=WATCH_S)
         except subprocess.TimeoutExpired:
             watch()

@@ -11,13 +11,14 @@ import json
 import os
 import subprocess
 import tarfile
+import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headfirst import pip_config
 from headfirst.errors import NotReadyError
-from headfirst.lab import node_pip, packages
+from headfirst.lab import node_apt, node_pip, packages
 from headfirst.lab.sudo import as_root
 from headfirst.lab.types import USER_ID
 
@@ -31,6 +32,8 @@ _PATHS = (
     "usr/local/share/ca-certificates",
 )
 _DISTRIBUTIONS = ("Debian", "Ubuntu")
+# Lab and images are made in threads side by side, and apt refuses a second update.
+_APT_LISTS = threading.Lock()
 
 
 RECORD = "etc/headfirst-lab/settings.json"
@@ -64,11 +67,13 @@ def collect() -> HostSettings:
 
     Raises NotReadyError where apt on this machine has no Debian or Ubuntu archive.
     """
+    apt = node_apt.for_node(apt_acquire())
     made: dict[str, tuple[str | bytes, int, int]] = {
         "etc/apt/sources.list.d/headfirst-host.list": ("\n".join(apt_sources()) + "\n", 0o644, 0),
         # A proxy's address may carry a password.
-        "etc/apt/apt.conf.d/30headfirst-host": (apt_acquire(), 0o600, 0),
+        "etc/apt/apt.conf.d/30headfirst-host": (apt.conf, 0o600, 0),
     }
+    made |= {path: (content, 0o600, 0) for path, content in apt.files.items()}
     pip = node_pip.for_node(pip_config.read(os.environ), os.environ)
     # May carry passwords, and both root and the user install with pip.
     if pip.conf:
@@ -79,7 +84,7 @@ def collect() -> HostSettings:
         # Not the content, which only root may read.
         status = path.stat()
         digest.update(repr((str(path), status.st_size, status.st_mtime_ns, status.st_mode)).encode())
-    return HostSettings(digest.hexdigest()[:16], tuple(pip.left_out), made)
+    return HostSettings(digest.hexdigest()[:16], (*apt.left_out, *pip.left_out), made)
 
 
 def archive(files: Mapping[str, tuple[str | bytes, int]], uid: int = 0) -> bytes:
@@ -100,10 +105,11 @@ def apt_sources() -> list[str]:
     Archives of others are left out: a node is a bare server, and a role that adds the same archive with
     another key would make apt refuse both.
     """
-    lines = _distribution_archives()
-    if not lines:
-        packages.apt_get("update")  # an image of a cloud or a container may come without any list
+    with _APT_LISTS:
         lines = _distribution_archives()
+        if not lines:
+            packages.apt_get("update")  # an image of a cloud or a container may come without any list
+            lines = _distribution_archives()
     if not lines:
         raise NotReadyError(
             "apt on this machine knows no Debian or Ubuntu archive to make lab nodes from.",
@@ -117,6 +123,11 @@ def apt_acquire() -> str:
     done = subprocess.run(["apt-config", "dump", "Acquire"], capture_output=True, text=True, check=True)
     # Index targets belong to the packages installed here, not to the way of fetching.
     kept = [line for line in done.stdout.splitlines() if not line.startswith("Acquire::IndexTargets")]
+    for scheme in ("http", "https"):
+        # apt reads the variable itself, but sudo and mmdebstrap do not pass it on.
+        proxy = os.environ.get(f"{scheme}_proxy", "")
+        if proxy and not any(line.startswith(f"Acquire::{scheme}::Proxy ") for line in kept):
+            kept.append(f'Acquire::{scheme}::Proxy "{proxy}";')
     return "\n".join(kept) + "\n"
 
 

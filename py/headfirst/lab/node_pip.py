@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import configparser
 import io
-import ipaddress
 import os
 import re
 import shlex
@@ -14,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass
 
+from headfirst.lab.addresses import is_loopback, without_password
 from headfirst.pip_config import ENVIRONMENT, Settings
 
 FOLDER = "etc/headfirst-lab/pip"
@@ -92,7 +92,7 @@ class _Translation:
         if _local(url, Path()) is not None and option != "proxy":
             self._leave_out(option, url, "is on this machine's disk")
             return False
-        if _is_loopback(url):
+        if is_loopback(url):
             self._leave_out(option, url, "is an address that only this machine reaches")
             return False
         return True
@@ -180,24 +180,11 @@ class _Translation:
         self._made.left_out.append(f"pip's {option}: {without_password(value)} {why}")
 
 
-def without_password(text: str) -> str:
-    """The text with user names and passwords of its URLs replaced."""
-    return re.sub(r"://[^/@\s]+@", "://********@", text)
-
-
 def _local(value: str, base: Path) -> Path | None:
     """The path that a value names on this machine, or None for a URL of another scheme."""
     if value.lower().startswith("file:"):
         return Path(unquote(urlsplit(value).path))
     return None if _URL.match(value) or re.match(r"[a-z]+\+", value) else base / Path(value).expanduser()
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url if _URL.match(url) else f"//{url}").hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _is_readable_file(path: Path) -> bool:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import httpx
 
 from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.untrusted import UntrustedError, json_document
+from headfirst.untrusted import UntrustedError, joined, json_document
 
 # Between two pieces of an answer; a long prompt before the first one takes a while.
 _READ_TIMEOUT_S = 300.0
 _CONNECT_TIMEOUT_S = 10.0
+_MAX_LINE = 1 << 20
 
 
 class Piece(NamedTuple):
@@ -63,9 +64,9 @@ class Chat:
         answer = ""
         with self._errors(), self._http.stream("POST", "/v1/chat/completions", json=body) as response:
             if response.status_code != 200:
-                response.read()
-                raise _refused(response)
-            for piece in _pieces(response.iter_lines()):
+                said = joined(response.iter_bytes(), what="the engine's answer", limit=_MAX_LINE)
+                raise _refused(response.status_code, said)
+            for piece in _pieces(_lines(response.iter_bytes())):
                 answer += "" if piece.reasoning else piece.text
                 yield piece
         self._said += [asked, {"role": "assistant", "content": answer}]
@@ -83,6 +84,19 @@ class Chat:
             raise NotReadyError("the engine does not answer in time", hint=hint) from error
         except httpx.TransportError as error:
             raise NotReadyError("the engine does not answer", hint=hint) from error
+
+
+def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Lines of a stream, each of a bounded length."""
+    rest = b""
+    for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode(errors="replace").rstrip("\r")
+        if len(rest) > _MAX_LINE:
+            raise UntrustedError(f"a part of the engine's answer is larger than {_MAX_LINE} bytes")
+    if rest:
+        yield rest.decode(errors="replace")
 
 
 def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
@@ -108,16 +122,16 @@ def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
                 yield Piece(str(said), reasoning=False)
 
 
-def _refused(response: httpx.Response) -> HeadfirstError:
-    if response.status_code == 401:
+def _refused(status: int, body: bytes) -> HeadfirstError:
+    if status == 401:
         return HeadfirstError(
             "the engine refuses the API key", hint="Has it been redeployed with another one?"
         )
     try:
-        message = _message(response.json())
-    except ValueError:
-        message = response.text.strip()[:200]
-    return HeadfirstError(f"the engine answers {response.status_code}: {message}")
+        message = _message(json_document(body, what="the answer"))
+    except UntrustedError:
+        message = body.decode(errors="replace").strip()[:200]
+    return HeadfirstError(f"the engine answers {status}: {message}")
 
 
 def _message(body: Any) -> str:

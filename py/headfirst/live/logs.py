@@ -19,6 +19,7 @@ from headfirst.live.access import HostAccess
 from headfirst.live.ssh import AT_ONCE
 from headfirst.live.transport import docker_over_ssh
 
+_MAX_LINE = 1 << 16
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -112,7 +113,8 @@ def _split(chunks: Iterable[bytes]) -> Iterator[str]:
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
-            yield line.decode(errors="replace")
+            yield line[:_MAX_LINE].decode(errors="replace")
+        rest = rest[:_MAX_LINE]  # of a line without end only the start is kept
     if rest:
         yield rest.decode(errors="replace")
 

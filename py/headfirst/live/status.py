@@ -8,17 +8,20 @@ from typing import Any, NamedTuple
 
 import docker
 import httpx
+from pydantic import ValidationError
 
 from headfirst.containers import names
-from headfirst.errors import NotReadyError
+from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live.access import HostAccess
 from headfirst.live.ssh import AT_ONCE, ssh
-from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, WebuiStatus
+from headfirst.live.status_types import ClusterStatus, ContainerStatus, EngineStatus, RankStatus, WebuiStatus
 from headfirst.live.transport import docker_client
 from headfirst.live.tunnel import forward, tunnel
+from headfirst.untrusted import UntrustedError, joined, json_document, line
 
 # The engine's health generates a token, behind requests that are being served.
 HTTP_TIMEOUT_S = 15.0
+ANSWER_BYTES = 1 << 20
 
 
 class WebuiTarget(NamedTuple):
@@ -58,7 +61,7 @@ def _rank(rank: int, access: HostAccess, container: str) -> RankStatus:
     try:
         with ssh(access) as connection, docker_client(access, connection) as client:
             return RankStatus(rank=rank, **_container(client, access.host, container))
-    except NotReadyError as error:
+    except (NotReadyError, UntrustedError) as error:
         return RankStatus(rank=rank, host=access.host, state="unreachable", problem=error.what)
 
 
@@ -69,13 +72,15 @@ def _engine(head: HostAccess, url: str, api_key: str | None) -> EngineStatus:
             tunnel(head, url) as local,
             httpx.Client(base_url=local, headers=headers, timeout=HTTP_TIMEOUT_S) as client,
         ):
-            health = client.get("/health_generate")
-            if health.status_code != 200:
-                problem = f"/health_generate answers {health.status_code}: it is starting, or it hangs"
+            status, _ = _get(client, "/health_generate")
+            if status != 200:
+                problem = f"/health_generate answers {status}: it is starting, or it hangs"
                 return EngineStatus(url=url, ready=False, problem=problem)
-            listed = client.get("/v1/models").raise_for_status().json()
-            return EngineStatus(url=url, ready=True, models=[model["id"] for model in listed["data"]])
-    except (NotReadyError, httpx.HTTPError) as error:
+            status, body = _get(client, "/v1/models")
+            if status != 200:
+                return EngineStatus(url=url, ready=False, problem=f"/v1/models answers {status}")
+            return EngineStatus(url=url, ready=True, models=_models(body))
+    except (NotReadyError, UntrustedError, httpx.HTTPError) as error:
         return EngineStatus(url=url, ready=False, problem=_problem(error))
 
 
@@ -87,15 +92,34 @@ def _webui(target: WebuiTarget) -> WebuiStatus:
             if row["state"] != "running":
                 return WebuiStatus(url=url, ready=False, **row)
             try:
-                with forward(connection, url) as local:
-                    answer = httpx.get(f"{local}/ready", timeout=HTTP_TIMEOUT_S)
+                with (
+                    forward(connection, url) as local,
+                    httpx.Client(base_url=local, timeout=HTTP_TIMEOUT_S) as http,
+                ):
+                    status, _ = _get(http, "/ready")
             except httpx.HTTPError as error:
                 return WebuiStatus(url=url, ready=False, **{**row, "problem": _problem(error)})
-            if answer.status_code != 200:
-                row["problem"] = f"/ready answers {answer.status_code}"
-            return WebuiStatus(url=url, ready=answer.status_code == 200, **row)
-    except NotReadyError as error:
+            if status != 200:
+                row["problem"] = f"/ready answers {status}"
+            return WebuiStatus(url=url, ready=status == 200, **row)
+    except (NotReadyError, UntrustedError) as error:
         return WebuiStatus(url=url, ready=False, host=access.host, state="unreachable", problem=error.what)
+
+
+def _get(client: httpx.Client, path: str) -> tuple[int, bytes]:
+    """Status and body of a GET; UntrustedError for a body that no such service sends."""
+    with client.stream("GET", path, headers={"Accept-Encoding": "identity"}) as answer:
+        return answer.status_code, joined(
+            answer.iter_bytes(), what=f"the answer to {path}", limit=ANSWER_BYTES
+        )
+
+
+def _models(body: bytes) -> list[str]:
+    listed = json_document(body, what="the list of models")
+    try:
+        return [line(model["id"], what="the name of a model") for model in listed["data"]]
+    except (KeyError, TypeError):
+        raise UntrustedError("the list of models is not what the API defines") from None
 
 
 def _container(client: docker.DockerClient, host: str, name: str) -> dict[str, Any]:
@@ -104,6 +128,16 @@ def _container(client: docker.DockerClient, host: str, name: str) -> dict[str, A
         found = client.containers.get(name).attrs
     except docker.errors.NotFound:
         return {"host": host, "state": "missing"}
+    try:
+        fields = _fields(found, host)
+        ContainerStatus.model_validate(fields)
+    except (KeyError, TypeError, AttributeError, ValidationError):
+        what = f"its Docker Engine does not describe {name} as the API defines"
+        raise UntrustedError(what, where=host) from None
+    return fields
+
+
+def _fields(found: dict[str, Any], host: str) -> dict[str, Any]:
     state, config = found["State"], found["Config"]
     return {
         "host": host,
@@ -124,4 +158,4 @@ def _problem(error: Exception) -> str:
         return f"no answer within {HTTP_TIMEOUT_S:.0f} s"
     if isinstance(error, (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError)):
         return "nothing answers at its port"
-    return error.what if isinstance(error, NotReadyError) else str(error)
+    return error.what if isinstance(error, HeadfirstError) else str(error)

@@ -25,12 +25,15 @@ LIMIT = 65536
 def main() -> None:
     """Carry out the request."""
     os.umask(0o022)
-    request = json.load(sys.stdin)
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+
+
+def answer(request: dict[str, t.Any]) -> dict[str, t.Any]:
+    """What the action answers; one request at a time."""
     RUN.mkdir(mode=0o755, exist_ok=True)
     with (RUN / "mutex").open("a") as mutex:
         fcntl.flock(mutex, fcntl.LOCK_EX)
-        answer = ACTIONS[request.pop("do")](**request)
-    json.dump(answer, sys.stdout)
+        return ACTIONS[request.pop("do")](**request)
 
 
 def look(credentials: bool = False) -> dict[str, t.Any]:

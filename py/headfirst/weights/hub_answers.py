@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Any, TypeVar
 
-from headfirst.untrusted import UntrustedError, json_document
+from headfirst.untrusted import UntrustedError, joined, json_document
 
 ANSWER_LIMIT = 32 << 20
 """Bytes; the list of a thousand files has a third of a megabyte."""
@@ -51,12 +51,12 @@ def _is_file(response: Any) -> bool:
 
 def _whole(chunks: Iterator[bytes], response: Any) -> bytes:
     where = str(response.url).partition("?")[0]
-    body = bytearray()
-    for chunk in chunks:
-        body += chunk
-        if len(body) > ANSWER_LIMIT:
-            response.close()
-            raise UntrustedError(f"the hub's answer is larger than {ANSWER_LIMIT} bytes", where=where)
+    what = "the hub's answer"
+    try:
+        body = joined(chunks, what=what, where=where, limit=ANSWER_LIMIT)
+    except UntrustedError:
+        response.close()
+        raise
     if 200 <= response.status_code < 300 and body.startswith((b"{", b"[")):
-        json_document(bytes(body), what="the hub's answer", where=where, limit=ANSWER_LIMIT, depth=_DEPTH)
-    return bytes(body)
+        json_document(body, what=what, where=where, limit=ANSWER_LIMIT, depth=_DEPTH)
+    return body

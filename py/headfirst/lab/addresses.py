@@ -1,0 +1,21 @@
+"""Addresses in this machine's settings: which ones other machines reach, and how messages show them."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from urllib.parse import urlsplit
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL, or `host:port`, is on this machine's loopback."""
+    host = urlsplit(url if "://" in url else f"//{url}").hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def without_password(text: str) -> str:
+    """The text with user names and passwords of its URLs replaced."""
+    return re.sub(r"://[^/@\s]+@", "://********@", text)
