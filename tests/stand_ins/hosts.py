@@ -117,6 +117,8 @@ class StandIns:
             f"ansible_ssh_private_key_file={self.folder / 'key'}",
             f"ansible_ssh_common_args='-o UserKnownHostsFile={self.folder / 'known_hosts'}'",
             "nic=eth0",
+            # The hosts share one network stack, so they cannot have firewalls of their own.
+            "host_tuning_firewall=false",
             "engine_device=cpu",
             "engine_image=stand-in:1",
             "engine_image_source=registry",
