@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -25,8 +26,8 @@ class FakeHub(ThreadingHTTPServer):
     How often something still fails, by file name (or LISTING): `cut` ends a download after half of its bytes,
     `wrong` sends zeros, `busy` answers 429. `rate` is bytes per second and connection; 0 is no limit.
     `listed` are entries (`name`, `size`, `sha256`) of the listing for which there is no file; `listing_extra`
-    goes into the answer beside the entries. `sent` counts body bytes, `order` has the downloads,
-    and `tokens` the Authorization headers by path.
+    goes into the answer beside the entries; with `gzip` JSON is compressed, whatever was asked. `sent` counts
+    body bytes, `order` has the downloads, and `tokens` the Authorization headers by path.
     Large files come from another host name, as from a hub's CDN. `xet` has the Xet hash of files that lie
     at `xet_url`, by name.
     """
@@ -46,6 +47,7 @@ class FakeHub(ThreadingHTTPServer):
         self.tokens: dict[str, str] = {}
         self.listed: list[dict[str, object]] = []
         self.listing_extra: Mapping[str, object] = {}
+        self.gzip = False
         self.xet: Mapping[str, str] = {}
         self.xet_url = ""
         self._lock = threading.Lock()
@@ -189,8 +191,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _json(self, document: object, status: int = 200, headers: dict[str, str] | None = None) -> None:
         body = json.dumps(document).encode()
+        headers = dict(headers or {})
+        if self.server.gzip:
+            body = gzip.compress(body)
+            headers["Content-Encoding"] = "gzip"
         self.send_response(status)
-        for name, value in {"Content-Type": "application/json", **(headers or {})}.items():
+        for name, value in {"Content-Type": "application/json", **headers}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()

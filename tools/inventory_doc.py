@@ -15,12 +15,25 @@ HEAD = """\
 
 <!-- Written by tools/inventory_doc.py from py/headfirst/cluster/settings.py. Do not edit. -->
 
-An Ansible inventory with up to three groups: `[head]` (exactly one host; it gets rank 0), `[workers]`
-(ranks 1, 2, … in the order of the file) and `[webui]` (at most one host; without it the chat page runs
-on the head). Ansible's own variables (`ansible_host`, `ansible_user`, `ansible_ssh_private_key_file`, …)
-keep their meaning, `group_vars/` and `host_vars/` beside the file are read, and every variable of a role
-(`docker_engine_*`, `weights_*`, …: see `roles/*/README.md`) passes through to it.
-Any other name is refused, with the line it stands on and the nearest name that exists.
+An Ansible inventory in any form that Ansible reads (INI, YAML, a folder, a program, a plugin) with up to
+three groups: `[head]` (exactly one host; it gets rank 0), `[workers]` (ranks 1, 2, …) and `[webui]` (at
+most one host; without it the chat page runs on the head). Ranges (`node[01:16]`), child groups,
+`group_vars/`, `host_vars/`, Jinja values and Ansible Vault work as in Ansible, and so do its own variables
+(`ansible_host`, `ansible_user`, …: see [SSH logins](ssh-logins.md)). Workers are ranked in the order in
+which their group lists them: its own hosts first, then those of its child groups, one group after the
+other.
+
+The ranks use IPv4 addresses among themselves: `address`, or else `ansible_host`, or else the host's name. A
+name is looked up in ssh's configuration (`HostName`) and then resolved on this machine; one that does not
+resolve, resolves to several addresses or to a loopback address is refused: write `address=` then.
+
+Every variable of a role (`docker_engine_*`, `weights_*`, …: see `roles/*/README.md`) passes through to it,
+and is checked against its argument specification first.
+
+Variables of your own are accepted where a template uses them, where their name starts with `my_` or `x_`,
+and where `own_variables` lists them (names or patterns: `own_variables="site_* rack"`). Another unknown
+name is refused where it resembles one of the names below or starts like one, with the line it stands on and
+the nearest name; where it resembles nothing, `deploy plan` prints a note.
 """
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -11,7 +12,13 @@ from headfirst.untrusted import for_terminal
 
 
 class Terminal(Console):
-    """rich's Console: output keeps the console's own styles and loses the escape sequences of its text."""
+    """rich's Console: output keeps the console's own styles and loses the escape sequences of its text.
+
+    `:end:` and the like stay as they are: they stand in users' files and in the messages of programs.
+    """
+
+    def __init__(self, *, emoji: bool = False, **options: Any) -> None:
+        super().__init__(emoji=emoji, **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """As Console.render, which all output passes; segments with control codes are rich's own."""

@@ -11,10 +11,13 @@ from urllib.parse import urlsplit
 
 import pytest
 from headfirst import demo
+from headfirst.cluster.asked import ASKED
 from headfirst.cluster.inventory import load
 from headfirst.deployment.access import host_access
 from headfirst.deployment.head_folder import describe_on_head
+from headfirst.deployment.options import RunOptions
 from headfirst.deployment.probe import probe_hosts
+from headfirst.deployment.stages import run_stages
 from headfirst.diagnose.collect import Target, collect
 from headfirst.errors import NotReadyError
 from headfirst.live.access import HostAccess
@@ -22,6 +25,7 @@ from headfirst.live.logs import stream_logs
 from headfirst.live.ssh import run, run_privileged, ssh
 from headfirst.live.status import cluster_status
 from headfirst.live.tunnel import tunnel
+from headfirst.run.quiet import QuietReporter
 from hidden_host import HOST, JUMP, PASSWORD, USER
 
 if TYPE_CHECKING:
@@ -48,6 +52,32 @@ def inventory(hidden: HiddenHost, folder: Path, way: str, secrets: str = SECRETS
 
 def access_of(path: Path) -> HostAccess:
     return host_access(load([path]))["hidden"]
+
+
+@pytest.fixture
+def typed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after -k and -K."""
+    monkeypatch.setattr(ASKED, "login", PASSWORD)
+    monkeypatch.setattr(ASKED, "become", PASSWORD)
+
+
+@pytest.mark.usefixtures("typed")
+def test_typed_passwords(hidden: HiddenHost, tmp_path: Path) -> None:
+    path = inventory(hidden, tmp_path, "ProxyJump", "my_nothing: 1\n")
+    (host,) = probe_hosts(load([path]), []).hosts
+    assert host.cores
+    with ssh(access_of(path)) as connection:
+        assert run_privileged(access_of(path), connection, "id", "-u").out.strip() == "0"
+
+
+def test_no_password_is_in_the_log(hidden: HiddenHost, tmp_path: Path) -> None:
+    cluster = load([inventory(hidden, tmp_path, "ProxyJump")])
+    options = RunOptions(cluster.inventories, verbosity=4)
+    result = run_stages("probe.yml", options, cluster, {"hidden": {"probe_peers": []}}, QuietReporter())
+    log = result.log_file.read_text()
+    assert "ProxyJump=jump" in log  # what ssh is called with is there
+    assert PASSWORD not in log
+    assert PASSWORD not in repr(result)
 
 
 @pytest.mark.parametrize("way", WAYS)

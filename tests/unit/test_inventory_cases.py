@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
+from headfirst.deployment.limit import limited_hosts
+from headfirst.deployment.options import RunOptions
 from headfirst.errors import InputError
-from inventory_cases import READ, REFUSED, Read, Refused
+from inventory_cases import READ, REFUSED, TWO, Read, Refused, ini
 from inventory_server import lay_out
 
 pytest_plugins = ["inventory_server"]
@@ -47,6 +49,25 @@ def test_is_refused(case: Refused, tmp_path: Path) -> None:
     assert case.hint in str(error.hint)
     assert error.hint
     assert "hunter2" not in str(error)
+
+
+@pytest.mark.usefixtures("quick_reader")
+@pytest.mark.parametrize(
+    ("limit", "hosts"),
+    [
+        ("n2", ["n2"]),
+        ("workers", ["n2", "n3"]),
+        ("all:!n2", ["n1", "n3"]),
+        ("workers[1:]", ["n3"]),
+        ("~n[13]", ["n1", "n3"]),
+        ("head,n3", ["n1", "n3"]),
+        (None, ["n1", "n2", "n3"]),
+    ],
+)
+def test_limits_are_read_by_ansible(tmp_path: Path, limit: str | None, hosts: list[str]) -> None:
+    path = lay_out(tmp_path, ini(TWO + "n3 ansible_host=192.0.2.13\n"))
+    found = limited_hosts(load([path], (), limit), RunOptions([path], limit=limit))
+    assert [host.name for host in found] == hosts
 
 
 def test_there_are_more_than_a_hundred() -> None:

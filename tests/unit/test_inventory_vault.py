@@ -118,7 +118,16 @@ def deploy(*words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def plan(inventory: Path, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
-    settings = ["-e", "model_source=demo", "-e", "engine_device=cpu", "-e", "engine_image_source=build"]
+    settings = [
+        "-e",
+        "model_source=demo",
+        "-e",
+        "engine_device=cpu",
+        "-e",
+        "engine_image_source=build",
+        "-e",
+        "cpu_cores=0-3",
+    ]
     return deploy("plan", str(inventory), "--json", *settings, *words, typed=typed)
 
 

@@ -99,8 +99,12 @@ def test_a_hub_with_a_hostile_list_changes_nothing(name: str, hub: FakeHub, tmp_
         assert not hub.order, "nothing was fetched"
 
 
+@pytest.mark.parametrize("compressed", [False, True])
 @pytest.mark.parametrize("name", HUBS)
-def test_the_answers_of_a_hub_are_bounded(name: str, hub: FakeHub, tmp_path: Path) -> None:
+def test_the_answers_of_a_hub_are_bounded(name: str, compressed: bool, hub: FakeHub, tmp_path: Path) -> None:
+    hub.gzip = compressed
+    done, _ = run_fetch(hub, tmp_path / "first", source=name)
+    assert done.returncode == 0, done.stderr
     hub.listing_extra = {"ballast": "x" * (ANSWER_LIMIT + 1)}
     done, _ = run_fetch(hub, tmp_path / "got", source=name)
     assert done.returncode == 1

@@ -37,7 +37,7 @@ def _print(error: HeadfirstError) -> None:
     # Text, not markup: names of users, hosts and files may hold [brackets] and :colons:.
     paragraph = Text("error: ", style="bold red")
     paragraph.append(f"{error.where}: {error.what}" if error.where else error.what, style="not bold default")
-    console = Terminal(stderr=True, highlight=False, emoji=False)
+    console = Terminal(stderr=True, highlight=False)
     console.print(paragraph, soft_wrap=True)
     if error.hint:
         console.print(Text(textwrap.indent(error.hint, "  ")), soft_wrap=True)

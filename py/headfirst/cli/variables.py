@@ -38,4 +38,4 @@ def run(
     table.columns[0].no_wrap = True
     for variable in found:
         table.add_row(*variable)
-    Terminal(highlight=False, markup=False, emoji=False).print(table)
+    Terminal(highlight=False, markup=False).print(table)

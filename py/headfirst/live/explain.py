@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from headfirst.errors import InputError, NotReadyError
+from headfirst.live import openssh
 from headfirst.live.access import HostAccess
 from headfirst.live.host_troubles import NOT_READY, UNREACHABLE, Rule
 
@@ -59,11 +60,20 @@ def _words(access: HostAccess, said: str) -> dict[str, str]:
         "port": port,
         "key": str(key or "that ssh tries"),
         "key_name": access.address if port == "22" else f"[{access.address}]:{port}",
-        "known_hosts": str(access.known_hosts or "~/.ssh/known_hosts"),
+        "known_hosts": _known_hosts(access),
         "ssh": access.ssh_command("true"),
         "ssh_python": access.ssh_command("sudo", "apt-get", "install", "-y", "python3"),
         "ssh_df": access.ssh_command("df", "-h"),
     }
+
+
+def _known_hosts(access: HostAccess) -> str:
+    """The file to which ssh writes the keys of hosts."""
+    try:
+        listed = openssh.settings(access.ssh_words()).get("userknownhostsfile", [])
+    except openssh.BadOptionError:
+        listed = []
+    return listed[0].split()[0] if listed else "~/.ssh/known_hosts"
 
 
 def _found(pattern: str, text: str) -> str | None:

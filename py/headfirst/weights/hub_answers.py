@@ -36,10 +36,18 @@ def bound_requests(client: Any) -> None:
     def hook(response: Any, **_how: Any) -> None:
         if not _is_file(response):
             response._content = _whole(response.iter_content(_BLOCK), response)
-            response.raw = BytesIO()  # else the client reads on from the socket
+            response.raw = _Consumed(response.raw)  # else the client reads on from the socket
 
     for session in (client._session, client._read_session):
         session.hooks["response"].append(hook)
+
+
+class _Consumed(BytesIO):
+    """A body that was read; what requests takes cookies from is still there."""
+
+    def __init__(self, raw: Any) -> None:
+        super().__init__()
+        self._original_response = getattr(raw, "_original_response", None)
 
 
 def _is_file(response: Any) -> bool:
