@@ -211,7 +211,6 @@ TESTS: dict[str, tuple[str, ...]] = {
     ),
     "Two places show secrets": ("unit/test_live_chat.py::test_log_lines_for_people",),
     "SSH host keys are checked": ("lab/test_nodes.py::test_a_foreign_host_key_is_refused",),
-    "Ansible's default asks": ("lab/test_live_ssh.py::test_ansible_says_the_same",),
     "apt gets a key file": (
         "unit/test_apt_key_file.py::test_apt_takes_the_owners_repository_and_not_the_attackers",
         "unit/test_apt_key_file.py::test_the_file_holds_the_key_alone",
