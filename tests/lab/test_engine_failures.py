@@ -125,7 +125,7 @@ def test_what_runs_is_what_was_planned(service: Service) -> None:
 
 
 def created(found: dict[str, Any]) -> dict[str, Any]:
-    """`docker inspect` of a container as the fields of its plan, without what the image and our labels add."""
+    """`docker inspect` of a container as the fields of its plan, without what image and labels add."""
     config, host = found["Config"], found["HostConfig"]
     ours = dict(line.split("=", 1) for line in config["Env"])
     image = json.loads(config["Labels"]["headfirst.spec.json"])["environment"].keys()

@@ -11,7 +11,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -95,13 +94,6 @@ class StandIns:
         """A command line that runs `argv` where the hosts can be reached."""
         return ["nsenter", f"--net=/proc/{self._world.pid}/ns/net", *argv]
 
-    def curl(self, number: int, path: str, body: dict[str, str]) -> None:
-        """Send a request to the Docker Engine of host `number`."""
-        socket = self.folder / "roots" / str(number) / "root" / "run" / "docker.sock"
-        inside = ["nsenter", f"--mount=/proc/{self._world.pid}/ns/mnt", "--wd=/"]
-        request = ["curl", "-sS", "--fail", "--unix-socket", str(socket), "-d", json.dumps(body)]
-        subprocess.run([*inside, *request, f"http://localhost{path}"], check=True)
-
     def _write_model(self) -> None:
         model = self.folder / "model"
         model.mkdir()
@@ -110,13 +102,15 @@ class StandIns:
         text = json.dumps(header).encode()
         (model / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(64))
 
-    def _inventory(self, variables: Sequence[str] = ()) -> str:
+    def _inventory(self) -> str:
         hosts = [f"{name(number)} ansible_host={address(number)}" for number in range(1, self.count + 1)]
         settings = [
             "ansible_user=root",
             f"ansible_ssh_private_key_file={self.folder / 'key'}",
             f"ansible_ssh_common_args='-o UserKnownHostsFile={self.folder / 'known_hosts'}'",
             "nic=eth0",
+            # The hosts share one network stack, so they cannot have firewalls of their own.
+            "host_tuning_firewall=false",
             "engine_device=cpu",
             "engine_image=stand-in:1",
             "engine_image_source=registry",
@@ -127,7 +121,6 @@ class StandIns:
             f"engine_port={ENGINE_PORT}",
             f"webui_port={WEBUI_PORT}",
             "ready_timeout=300",
-            *variables,
         ]
         workers = "\n".join(hosts[1:])
         return f"[head]\n{hosts[0]}\n\n[workers]\n{workers}\n\n[all:vars]\n" + "\n".join(settings) + "\n"

@@ -23,8 +23,6 @@ from stand_ins.addresses import ENGINE_PORT, MODEL, WEBUI_PORT, address, name
 
 FILES = Path(__file__).with_name("files")
 IMAGE_ID = "sha256:" + "5" * 64
-# What a real host does on processors of its own must not keep the controller's connections waiting.
-NICE = "exec /usr/bin/nice -n 19"
 SSHD = """\
 ListenAddress {address}
 HostKey {folder}/host_key
@@ -35,7 +33,6 @@ UseDNS no
 StrictModes no
 PermitRootLogin prohibit-password
 Subsystem sftp internal-sftp
-ForceCommand {nice} /bin/sh -c "$SSH_ORIGINAL_COMMAND"
 SetEnv PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 """
 
@@ -52,7 +49,7 @@ def main(folder: Path, count: int) -> None:
         root = _file_system(roots, folder, number)
         Engine(number).listen(root / "run" / "docker.sock")
         config = root / "run" / "sshd_config"
-        config.write_text(SSHD.format(address=address(number), folder=folder, nice=NICE))
+        config.write_text(SSHD.format(address=address(number), folder=folder))
         start = f"hostname {name(number)} && exec chroot {root} /usr/sbin/sshd -D -f /run/sshd_config"
         subprocess.Popen(["unshare", "--uts", "sh", "-c", start], stderr=subprocess.DEVNULL)
     _wait_for_port(address(count), 22)
@@ -155,11 +152,11 @@ class Engine:
             service.shutdown()
             service.server_close()
 
-    def kill(self, name: str, log: str) -> None:
-        """A rank dies: called by the tests over the socket of the host."""
-        self.stop(name)
-        self.containers[name]["State"].update(ExitCode=1)
-        self.containers[name]["log"] = log
+    def rename(self, name: str, wanted: str) -> None:
+        with self._lock:
+            self.containers[wanted] = {**self.containers.pop(name), "Name": f"/{wanted}"}
+            if name in self._services:
+                self._services[wanted] = self._services.pop(name)
 
     def ps(self) -> str:
         """As `docker ps` shows it, with every port as a published one."""
@@ -235,6 +232,8 @@ class _EngineHandler(_Handler):
             self.reply(200, {**image, "RepoDigests": [], "RepoTags": []})
         elif words[0] == "info":
             self.reply(200, {"ServerVersion": "24.0.0", "Runtimes": {}, "Containers": len(known)})
+        elif words == ["stand-in", "names"]:
+            self.reply(200, json.dumps(list(known)).encode())
         elif words == ["stand-in", "ps"]:
             self.reply(200, self.engine.ps().encode())
         elif words[0] != "containers":
@@ -245,9 +244,9 @@ class _EngineHandler(_Handler):
         elif (called := _called(known, words[1])) == "":
             self.reply(404, {"message": f"No such container: {words[1]}"})
         else:
-            self._container(method, called, words[2] if len(words) > 2 else "", query, body)
+            self._container(method, called, words[2] if len(words) > 2 else "", query)
 
-    def _container(self, method: str, name: str, verb: str, query: dict[str, str], body: Any) -> None:
+    def _container(self, method: str, name: str, verb: str, query: dict[str, str]) -> None:
         engine = self.engine
         if verb == "json":
             self.reply(200, engine.containers[name])
@@ -257,13 +256,10 @@ class _EngineHandler(_Handler):
             engine.start(name)
             self.reply(204, b"")
         elif verb in ("stop", "kill"):
-            if "log" in body:
-                engine.kill(name, body["log"])
-            else:
-                engine.stop(name)
+            engine.stop(name)
             self.reply(204, b"")
         elif verb == "rename":
-            engine.containers[query["name"]] = {**engine.containers.pop(name), "Name": f"/{query['name']}"}
+            engine.rename(name, query["name"])
             self.reply(204, b"")
         elif method == "DELETE":
             engine.stop(name)

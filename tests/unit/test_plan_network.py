@@ -175,7 +175,8 @@ def test_a_port_without_a_roce_v2_address_is_no_rdma(ranks: Ranks) -> None:
         ({"nic": "eth0", "hca": "mlx5_1"}, "cuda", True),
         ({"nic": "eth0", "hca": "none"}, "cuda", False),
         ({"nic": "eth0", "hca": "mlx5_1", "ib_gid_index": 3}, "cuda", False),
-        ({"nic": "eth0"}, "cpu", False),
+        ({"nic": "eth0"}, "cpu", True),
+        ({"nic": "eth0", "cpu_cores": "0-3"}, "cpu", False),
     ],
 )
 def test_hosts_are_asked_for_what_the_inventory_omits(

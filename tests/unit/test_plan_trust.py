@@ -46,7 +46,7 @@ def planned(cluster: Cluster, checkpoint: Checkpoint | None = None, **settings: 
 
 
 def has_flag(plan: Plan) -> bool:
-    flags = {"--trust-remote-code" in node.argv for node in plan.nodes}
+    flags = {"--trust-remote-code" in node.container.command for node in plan.nodes}
     assert len(flags) == 1
     assert flags == {plan.trust_remote_code}
     return plan.trust_remote_code

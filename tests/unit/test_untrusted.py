@@ -285,3 +285,22 @@ def test_random_bytes_are_json_or_refused(seed: int) -> None:
             untrusted.json_document(bytes(broken), what="x")
         except UntrustedError as error:
             assert str(error).isprintable()
+
+
+@pytest.mark.parametrize(
+    "value", ["", "a" * 63, "a" * 65, "A" * 64, "g" * 64, "a" * 63 + "\n", None, 5, b"a" * 64]
+)
+def test_what_is_no_digest(value: Any) -> None:
+    with pytest.raises(UntrustedError):
+        untrusted.hex_digest(value, what="x", digits=64)
+
+
+def test_a_digest() -> None:
+    assert untrusted.hex_digest("0f" * 32, what="x", digits=64) == "0f" * 32
+
+
+@pytest.mark.parametrize("value", [None, [], "{}", 5, {"a": 1, "b": 2, "c": 3}])
+def test_what_is_no_object(value: Any) -> None:
+    with pytest.raises(UntrustedError, match="not an object of at most 2 names"):
+        untrusted.json_object(value, what="x", limit=2)
+    assert untrusted.json_object({"a": 1}, what="x", limit=2) == {"a": 1}

@@ -22,7 +22,7 @@ _FILE = "cluster.json"
 
 
 class Identity(BaseModel):
-    """A cluster as this controller remembers it."""
+    """What this controller stores about a cluster."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

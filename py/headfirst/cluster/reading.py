@@ -155,7 +155,7 @@ def _explained(error: Mapping[str, str | None]) -> InputError:
     return InputError(
         f"Ansible cannot read the inventory: {what}",
         where=where,
-        hint=hint or "docs/inventory.md shows how an inventory is written.",
+        hint=hint or "A correct one to compare with: deploy init example.ini --example a100x4",
     )
 
 

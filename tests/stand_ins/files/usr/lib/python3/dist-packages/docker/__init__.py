@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import socket
 from urllib.parse import quote
 
@@ -58,6 +59,11 @@ class Container:
 class _Containers:
     def get(self, name):
         return Container(name)
+
+    def list(self, all=False, filters=None):
+        found = [Container(name) for name in json.loads(_ask("GET", "/stand-in/names"))]
+        wanted = (filters or {}).get("name", "")
+        return [one for one in found if re.search(wanted, one.name) and (all or one.status == "running")]
 
     def create(self, image, name, labels, environment=None, command=None, **host):
         config = {"Image": image, "Labels": labels, "Cmd": command or []}

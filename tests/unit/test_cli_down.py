@@ -1,0 +1,60 @@
+"""`deploy down --data`: what it deletes is printed, and it asks before it deletes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from headfirst.cli import down as verb
+from headfirst.cluster.inventory import load
+from headfirst.deployment.down import Target
+from headfirst.deployment.options import RunOptions
+from headfirst.errors import HeadfirstError, InputError
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
+    path = tmp_path / "prod.ini"
+    path.write_text("[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n")
+    monkeypatch.setattr("headfirst.deployment.down.data_bytes", lambda target: {"n1": 31_200_000_000})
+    return Target(load([path]), RunOptions([path]), ["n1"])
+
+
+def terminal(monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    def prompt(text: str, **_: Any) -> str:
+        assert "prod" in text
+        return typed
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(typer, "prompt", prompt)
+
+
+def test_the_name_of_the_cluster_confirms(
+    found: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    terminal(monkeypatch, "prod")
+    verb._confirm(found, yes=False)
+    printed = capsys.readouterr().err
+    assert "/var/lib/headfirst" in printed
+    assert "n1  31.2 GB" in printed
+
+
+@pytest.mark.parametrize("typed", ["", "y", "test"])
+def test_anything_else_does_not(found: Target, monkeypatch: pytest.MonkeyPatch, typed: str) -> None:
+    terminal(monkeypatch, typed)
+    with pytest.raises(HeadfirstError, match="nothing was changed"):
+        verb._confirm(found, yes=False)
+
+
+def test_without_a_terminal_it_needs_yes(
+    found: Target, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False, raising=False)
+    with pytest.raises(InputError, match="no terminal") as caught:
+        verb._confirm(found, yes=False)
+    assert "--yes" in str(caught.value.hint)
+    verb._confirm(found, yes=True)
+    assert capsys.readouterr().err.count("31.2 GB") == 2

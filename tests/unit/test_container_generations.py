@@ -1,0 +1,143 @@
+"""Generations of a container on one node: names, records and files, after a stop at any step."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
+
+NAME = "headfirst-engine"
+
+
+class StandInContainer:
+    """What the module uses of docker's Container."""
+
+    def __init__(self, docker: StandInDocker, name: str, generation: str) -> None:
+        self.docker, self.name = docker, name
+        own = {"headfirst.generation": generation, "headfirst.rank": "0", "headfirst.ranks": "1"}
+        spec = json.dumps({"restart_policy": "unless-stopped"})
+        self.labels = {**own, container_spec.SPEC_JSON_LABEL: spec} if generation else {}
+        self.policy = "no"
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {
+            "State": {"Running": True, "Restarting": False},
+            "HostConfig": {"RestartPolicy": {"Name": self.policy}},
+        }
+
+    def rename(self, name: str) -> None:
+        assert name not in [one.name for one in self.docker.found], "Docker refuses a name that is taken"
+        self.docker.step()
+        self.name = name
+
+    def remove(self, **_: Any) -> None:
+        self.docker.step()
+        self.docker.found.remove(self)
+
+    def stop(self, **_: Any) -> None:
+        pass
+
+    def update(self, restart_policy: dict[str, str]) -> None:
+        self.docker.step()
+        self.policy = restart_policy["Name"]
+
+
+class StandInDocker:
+    """A client whose calls end the run after `steps`, as a kill does."""
+
+    def __init__(self, **containers: str) -> None:
+        self.found = [StandInContainer(self, name, generation) for name, generation in containers.items()]
+        self.containers = self
+        self.steps = 1000
+
+    def list(self, **_: Any) -> list[StandInContainer]:
+        return list(self.found)
+
+    def step(self) -> None:
+        if not self.steps:
+            raise KeyboardInterrupt
+        self.steps -= 1
+
+
+def generations(docker: StandInDocker, folder: Path) -> Generations:
+    return Generations(docker, NAME, False, str(folder))
+
+
+def record(folder: Path, text: str) -> dict[str, Any]:
+    files = {str(folder / "engine.yaml"): text}
+    return {"url": "http://h", "model": "m", "api_key": text, "files": files}
+
+
+def two(folder: Path) -> StandInDocker:
+    """The old generation is current and has served; the new one is created."""
+    docker = StandInDocker(**{NAME: "old", f"{NAME}.new": "new"})
+    generations(docker, folder).record("old", record(folder, "key: old"))
+    generations(docker, folder).keep("old", ["old", "new"], restarted=True)
+    generations(docker, folder).record("new", record(folder, "key: new"))
+    return docker
+
+
+def test_the_configuration_of_what_serves_stays_until_the_switch(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    assert (tmp_path / "engine.yaml").read_text() == "key: old"
+    generations(docker, tmp_path).make_current("new")
+    assert (tmp_path / "engine.yaml").read_text() == "key: new"
+    assert (tmp_path / "engine.yaml").stat().st_mode & 0o777 == 0o600
+    generations(docker, tmp_path).make_current("old")
+    assert (tmp_path / "engine.yaml").read_text() == "key: old"
+    assert {one.name for one in docker.found} == {NAME, f"{NAME}.new"}
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("then", ["new", "old"])
+def test_a_switch_that_was_killed_goes_on_or_back(tmp_path: Path, steps: int, then: str) -> None:
+    docker = two(tmp_path)
+    docker.steps = steps
+    with pytest.raises(KeyboardInterrupt):
+        generations(docker, tmp_path).make_current("new")
+    docker.steps = 1000
+    found = generations(docker, tmp_path).read()
+    assert found["generations"]["old"]["worked_at"] > 0
+    assert found["generations"]["new"]["worked_at"] == 0
+    generations(docker, tmp_path).make_current(then)
+    assert generations(docker, tmp_path).read()["current"]["generation"] == then
+    assert (tmp_path / "engine.yaml").read_text() == f"key: {then}"
+
+
+def test_a_container_without_a_generation_is_replaced(tmp_path: Path) -> None:
+    docker = StandInDocker(**{NAME: "", f"{NAME}.new": "new"})
+    generations(docker, tmp_path).record("new", record(tmp_path, "key: new"))
+    generations(docker, tmp_path).make_current("new")
+    assert [one.name for one in docker.found] == [NAME]
+
+
+def test_the_restart_policy_comes_when_it_has_served(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    generations(docker, tmp_path).make_current("new")
+    new = next(one for one in docker.found if one.name == NAME)
+    assert new.policy == "no"
+    assert generations(docker, tmp_path).keep("new", ["new", "old"], restarted=True)["changed"]
+    assert new.policy == "unless-stopped"
+    assert not generations(docker, tmp_path).keep("new", ["new", "old"], restarted=False)["changed"]
+    generations(docker, tmp_path).keep("new", ["new"], restarted=False)
+    assert [one.name for one in docker.found] == [NAME]
+    assert [path.stem for path in (tmp_path / NAME).iterdir()] == ["new"]
+
+
+def test_a_record_that_power_loss_cut_short_counts_as_never_served(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    (tmp_path / NAME / "old.json").write_text('{"url": ')
+    assert generations(docker, tmp_path).read()["generations"]["old"]["worked_at"] == 0
+
+
+def test_nothing_is_left_at_the_end(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    assert generations(docker, tmp_path).remove(1)["changed"]
+    assert docker.found == []
+    assert list(tmp_path.iterdir()) == []
+    assert not generations(docker, tmp_path).remove(1)["changed"]

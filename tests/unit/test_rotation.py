@@ -1,0 +1,156 @@
+"""`deploy credentials --rotate`: what changes in which order, and how an interrupted one goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from headfirst.cluster import secrets
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.deployment import credentials
+from headfirst.deployment import up as verb
+from headfirst.deployment.options import RunOptions
+from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.run.quiet import QuietReporter
+from headfirst.run.result import RunResult
+from host_records import HostRecords
+
+QUIET = QuietReporter()
+CREDENTIALS = "/etc/headfirst/credentials.json"
+DONE = RunResult(
+    ok=True,
+    cancelled=False,
+    changed={},
+    failed=[],
+    unreachable=[],
+    findings=[],
+    stages=[],
+    seconds=1.0,
+    log_file=Path("log"),
+)
+
+
+class Site:
+    """A cluster whose stages are recorded instead of run."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+        self.hosts = HostRecords(folder / "hosts", monkeypatch)
+        path = folder / "prod.ini"
+        path.write_text(
+            "[head]\na ansible_host=192.0.2.1\n[workers]\nb ansible_host=192.0.2.2\n"
+            "[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
+        )
+        self.cluster: Cluster = load([path])
+        self.options = RunOptions([path])
+        self.runs: list[tuple[tuple[str, ...], secrets.Secrets]] = []
+        self.before_it_ends: Callable[[], None] = lambda: None
+        plan = SimpleNamespace(fit=SimpleNamespace(fits=True), weights=SimpleNamespace(source="demo"))
+        prepared: Any = SimpleNamespace(cluster=self.cluster, plan=plan)
+        monkeypatch.setattr(verb, "prepare", lambda *_, **__: prepared)
+        monkeypatch.setattr(verb, "_prepare_here", lambda *_: ({}, []))
+        monkeypatch.setattr(verb.artifacts, "collect", lambda *_: None)
+        monkeypatch.setattr(verb.hardware, "comes_first", lambda *_: False)
+        monkeypatch.setattr(verb, "role_vars", lambda cluster, plan, secrets, files: secrets)
+        monkeypatch.setattr(verb, "run_stages", self.run_stages)
+
+    def run_stages(
+        self,
+        playbook: str,
+        options: RunOptions,
+        cluster: Cluster,
+        variables: Any,
+        reporter: Any,
+        *,
+        secrets: list[str],
+    ) -> RunResult:
+        assert all(value in secrets for value in variables.values())  # masked in the log
+        assert all(self.hosts.record(host, "/run/headfirst/lock.json") for host in "ab")
+        assert self.on_head() == variables
+        self.runs.append((tuple(options.tags), variables))
+        self.before_it_ends()
+        return DONE
+
+    def on_head(self) -> secrets.Secrets:
+        return secrets.Secrets.model_validate(self.hosts.record("a", CREDENTIALS))
+
+    def up(self, **fields: Any) -> secrets.Secrets:
+        verb.up(RunOptions(self.options.inventories, **fields), QUIET)
+        return self.on_head()
+
+    def rotate(self) -> secrets.Secrets:
+        credentials.rotate(self.options, QUIET)
+        return self.on_head()
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    return Site(tmp_path, monkeypatch)
+
+
+def fail() -> None:
+    raise HeadfirstError("a stage failed")
+
+
+def test_a_rotation_restarts_the_service_with_new_secrets(site: Site) -> None:
+    old = site.up()
+    new = site.rotate()
+    tags, used = site.runs[-1]
+    assert tags == ("serve", "webui")
+    assert used.webui_admin_password_before == old.webui_admin_password
+    assert new == used.applied()
+    assert not set(new.values()) & set(old.values())
+    assert secrets.existing(site.cluster) == new
+    assert site.hosts.record("a", "/run/headfirst/lock.json") is None
+
+
+def test_a_rotation_that_failed_goes_on_with_its_own_secrets(site: Site) -> None:
+    old = site.up()
+    site.before_it_ends = fail
+    for _ in range(2):
+        with pytest.raises(HeadfirstError, match="a stage failed"):
+            site.rotate()
+    pending = site.on_head()
+    assert pending.webui_admin_password_before == old.webui_admin_password
+    assert site.runs[-1][1] == site.runs[-2][1] == pending
+    site.before_it_ends = lambda: None
+    assert site.rotate() == pending.applied()
+
+
+def test_up_ends_a_rotation_only_with_the_chat_page(site: Site) -> None:
+    site.up()
+    site.before_it_ends = fail
+    with pytest.raises(HeadfirstError):
+        site.rotate()
+    site.before_it_ends = lambda: None
+    assert site.up(tags=("serve",)).is_rotating
+    assert not site.up().is_rotating
+
+
+def test_there_is_nothing_to_rotate_before_up(site: Site) -> None:
+    with pytest.raises(NotReadyError, match="is not up"):
+        site.rotate()
+    assert site.runs == []
+
+
+def test_check_mode_changes_no_host_and_makes_no_credentials(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verb, "run_stages", lambda *_, **__: DONE)
+    verb.up(RunOptions(site.options.inventories, check=True), QUIET)
+    assert site.hosts.record("a") is None
+    assert secrets.existing(site.cluster) is None
+
+
+def test_no_secret_is_in_the_owner_record_or_the_lock(site: Site) -> None:
+    texts = []
+    site.before_it_ends = lambda: texts.append(json.dumps(site.hosts.record("b", "/run/headfirst/lock.json")))
+    used = site.up()
+    texts.append(json.dumps(site.hosts.record("a")))
+    assert len(texts) == 2
+    assert not [value for value in used.values() for text in texts if value in text]
