@@ -88,7 +88,7 @@ def test_processors_do_less_with_each_byte_where_less_is_to_be_done() -> None:
 def test_a_rate_without_a_clear_unit_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="rate") as caught:
         cluster(json.dumps({"download_rate": text}))
-    assert "docs/inventory.md" in str(caught.value)
+    assert "deploy variables download_rate" in str(caught.value)
 
 
 def test_the_plan_carries_the_time() -> None:

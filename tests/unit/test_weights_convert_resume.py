@@ -158,7 +158,7 @@ def test_a_killed_process_does_not_lose_finished_shards(options: list[str], tmp_
     after, _ = convert(source, target, threads=2, keep_source=not options)
     assert after == whole
     redone = [path for path, written in finished.items() if path.stat().st_mtime_ns != written]
-    assert len(redone) <= 1  # renamed, and not yet in the notes
+    assert len(redone) <= 2  # one renamed and not yet in the notes, and the next one meanwhile
     assert verify(target, deep=True) == whole
     assert len(list(source.glob("*.safetensors"))) == (0 if options else 12)
 
