@@ -17,8 +17,9 @@ from urllib.parse import unquote, urlsplit
 import docker
 from docker.models.containers import Container
 from headfirst import pip_config
-from headfirst.images import rootfs
+from headfirst.images import rootfs, store
 from headfirst.lab import capabilities, engine, host_settings, packages
+from headfirst.paths import cache_dir
 
 NAME = "headfirst-fresh"
 _INCLUDED = "systemd,systemd-sysv,git,ca-certificates,python3"
@@ -63,8 +64,11 @@ def pristine(checkout: Path, folders: dict[str, Path]) -> Iterator[Pristine]:
     """The machine, with `checkout`'s HEAD as a bundle and `folders` (there -> here), read-only."""
     packages.install(packages.missing((*packages.FOR_LAB, *packages.FOR_IMAGES)), _print)
     client = engine.ensure(_print)
-    _remove(client)
-    with tempfile.TemporaryDirectory(prefix="headfirst-fresh-") as scratch:
+    with (
+        store.only_one(cache_dir("fresh"), NAME),  # another run of this suite waits here
+        tempfile.TemporaryDirectory(prefix="headfirst-fresh-") as scratch,
+    ):
+        _remove(client)
         _import_image(client, Path(scratch))
         bundle = Path(scratch) / "checkout.bundle"
         subprocess.run(["git", "-C", checkout, "bundle", "create", "--quiet", bundle, "HEAD"], check=True)

@@ -136,7 +136,7 @@ def test_sudo_that_does_not_ask_gives_the_password_to_nobody(hidden: HiddenHost,
         (f'ansible_password: !unsafe "{PASSWORD}"\n', "needs a password for sudo"),
         (
             f'ansible_password: !unsafe "{PASSWORD}"\nansible_become_password: wrong\n',
-            "needs a password for sudo",
+            "this one is wrong",
         ),
     ],
 )

@@ -112,6 +112,7 @@ class StandIns:
             # The hosts share one network stack, so they cannot have firewalls of their own.
             "host_tuning_firewall=false",
             "engine_device=cpu",
+            "cpu_cores=0-1",
             "engine_image=stand-in:1",
             "engine_image_source=registry",
             "webui_image_source=registry",

@@ -130,7 +130,7 @@ class Engine:
             "Path": "stand-in",
             "Args": config.get("Cmd") or [],
             "Config": {"Tty": True, "Env": [], "Labels": {}, **config},
-            "HostConfig": {},
+            "HostConfig": config.get("HostConfig", {}),
             "State": {**state, "StartedAt": "0001-01-01T00:00:00Z", "FinishedAt": "0001-01-01T00:00:00Z"},
         }
 
@@ -244,9 +244,9 @@ class _EngineHandler(_Handler):
         elif (called := _called(known, words[1])) == "":
             self.reply(404, {"message": f"No such container: {words[1]}"})
         else:
-            self._container(method, called, words[2] if len(words) > 2 else "", query)
+            self._container(method, called, words[2] if len(words) > 2 else "", query, body)
 
-    def _container(self, method: str, name: str, verb: str, query: dict[str, str]) -> None:
+    def _container(self, method: str, name: str, verb: str, query: dict[str, str], body: Any) -> None:
         engine = self.engine
         if verb == "json":
             self.reply(200, engine.containers[name])
@@ -258,6 +258,9 @@ class _EngineHandler(_Handler):
         elif verb in ("stop", "kill"):
             engine.stop(name)
             self.reply(204, b"")
+        elif verb == "update":
+            engine.containers[name]["HostConfig"]["RestartPolicy"] = body["restart_policy"]
+            self.reply(200, {})
         elif verb == "rename":
             engine.rename(name, query["name"])
             self.reply(204, b"")

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class HostReading:
     values: Mapping[str, Any]
     role_values: Mapping[str, int]  # those of _ROLE_VALUES
     used: frozenset[str]  # names that its templates use
-    login: Mapping[str, Any]  # options of Ansible's ssh and sudo plugins
+    login: Mapping[str, Any] = field(repr=False)  # options of Ansible's ssh and sudo plugins
     urls: tuple[str, ...]  # values, of the roles' variables too, that hold a URL
 
 

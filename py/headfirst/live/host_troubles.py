@@ -43,7 +43,7 @@ UNREACHABLE = (
     _rule(
         r"remote host identification has changed",
         "the host key of {address} is not the one in {known_hosts}",
-        "If the server was installed anew, forget its old key with "
+        "If the server was reinstalled, forget its old key with "
         '`ssh-keygen -f {known_hosts} -R "{key_name}"` and log in once with: {ssh}. '
         "If not, someone else may be answering at this address.",
     ),
@@ -64,17 +64,24 @@ UNREACHABLE = (
     ),
     _rule(
         r"permission denied|too many authentication failures",
-        "{address} refuses the login: wrong user or wrong SSH key",
+        "{address} refuses the login: wrong user or wrong SSH key or password",
         "Name the right ansible_user and ansible_ssh_private_key_file in the inventory "
-        "(a key with a passphrase: ssh-add it first). Try: {ssh}",
+        "(a key with a passphrase: ssh-add it first), or give the password: -k, or ansible_password. "
+        "Try: {ssh}",
     ),
 )
 
 NOT_READY = (
     _rule(
-        r"missing sudo password|a password is required|incorrect sudo password|sorry, try again",
+        r"incorrect (?:sudo|become|password)|incorrect password attempt|sorry, try again",
+        "sudo on {host} refuses the password: the login needs a password for sudo, and this one is wrong",
+        "Correct ansible_become_password in the inventory, or give it with -K.",
+    ),
+    _rule(
+        r"missing sudo password|a password is required",
         "the login on {host} needs a password for sudo",
-        "Allow sudo without one on the host: "
+        "Give it with -K, or as ansible_become_password in a file of Ansible Vault. "
+        "Or allow sudo without one on the host: "
         '`echo "$USER ALL=(ALL) NOPASSWD: ALL" | sudo tee /etc/sudoers.d/$USER`.',
     ),
     _rule(

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleError
 
 from headfirst.errors import InputError, NotReadyError
 
-# Of one host: `up` on a hundred peaked at 20 MiB a host, `ansible -m ping` at 6 (benchmarks/scale.py).
+# Of one host: the first stages of `up` on a hundred peaked at 20 MiB a host, `ansible -m ping` at 6.
 FORK_BYTES = 32 * 2**20
 _CGROUP = Path("/sys/fs/cgroup")
 

@@ -49,6 +49,9 @@ class Container:
         _ask("POST", f"/containers/{quote(self.name)}/rename?name={quote(name)}")
         self.name = name
 
+    def update(self, **changes):
+        _ask("POST", f"/containers/{quote(self.name)}/update", changes)
+
     def remove(self, v=False, force=False):
         _ask("DELETE", f"/containers/{quote(self.name)}")
 
@@ -67,6 +70,7 @@ class _Containers:
 
     def create(self, image, name, labels, environment=None, command=None, **host):
         config = {"Image": image, "Labels": labels, "Cmd": command or []}
+        config["HostConfig"] = {"RestartPolicy": host.get("restart_policy") or {"Name": "no"}}
         config["Env"] = [f"{key}={value}" for key, value in (environment or {}).items()]
         _ask("POST", f"/containers/create?name={quote(name)}", config)
         return Container(name)
