@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Compares docs/zh-CN with docs: headings per level, fenced code blocks, rows of tables. `--check`, for CI, is all it does.
+"""Compares docs/zh-CN with docs: headings per level, fenced code blocks, table rows. It has `--check` only.
 
 docs/inventory.md is generated from the code and has no translation.
 """

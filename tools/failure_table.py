@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the ids of the rules into the tables of docs/diagnose.md, in both languages. `--check` only compares, for CI.
+"""Writes the ids of the rules into docs/diagnose.md and its translation. `--check` only compares, for CI.
 
 A row is `| number | failure | checked | diagnosed | elsewhere, or why not |`; the third and the fourth column
 come from the rules, the others are written by hand.

@@ -29,7 +29,9 @@ $ deploy up
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("docs_translations", ROOT / "tools" / "docs_translations.py")
+    spec = importlib.util.spec_from_file_location(
+        "docs_translations", ROOT / "tools" / "docs_translations.py"
+    )
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

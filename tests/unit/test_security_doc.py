@@ -239,7 +239,7 @@ TESTS: dict[str, tuple[str, ...]] = {
 
 
 def statements(text: str) -> list[str]:
-    """Rows of tables by their first cell, and sentences of paragraphs and lists; no headings, no language link."""
+    """Rows of tables by their first cell, and sentences of text and lists; no heading or language link."""
     found = []
     for block in re.split(r"\n\s*\n|\n(?=[-|])", re.sub(r"(?m)^(#|\[简体中文\]).*$", "\n", text)):
         if block.startswith("|"):
