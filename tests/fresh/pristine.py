@@ -63,13 +63,14 @@ class Pristine:
 def pristine(checkout: Path, folders: dict[str, Path]) -> Iterator[Pristine]:
     """The machine, with `checkout`'s HEAD as a bundle and `folders` (there -> here), read-only."""
     packages.install(packages.missing((*packages.FOR_LAB, *packages.FOR_IMAGES)), _print)
-    client = engine.ensure(_print)
     with (
         store.only_one(cache_dir("fresh"), NAME),  # another run of this suite waits here
         tempfile.TemporaryDirectory(prefix="headfirst-fresh-") as scratch,
     ):
+        root = _make_root(Path(scratch))
+        client = engine.ensure(_print)  # as late as it is needed: another lab's end may stop it until then
         _remove(client)
-        _import_image(client, Path(scratch))
+        client.api.import_image(src=str(root), repository=NAME, tag="latest")
         bundle = Path(scratch) / "checkout.bundle"
         subprocess.run(["git", "-C", checkout, "bundle", "create", "--quiet", bundle, "HEAD"], check=True)
         try:
@@ -88,14 +89,14 @@ def local_folders() -> dict[str, Path]:
     return {str(path): path for path in folders}
 
 
-def _import_image(client: docker.DockerClient, scratch: Path) -> None:
+def _make_root(scratch: Path) -> Path:
     acquire, root = scratch / "apt.conf", scratch / "root.tar"
     acquire.write_text(host_settings.apt_acquire())
     sources = rootfs.sources()
     argv = ["mmdebstrap", "--mode=root", "--variant=minbase", f"--include={_INCLUDED}", f"--aptopt={acquire}"]
     argv += ["--quiet", rootfs.SUITE, str(root), *(["-"] if sources else [])]
     subprocess.run(argv, input=sources, text=True, check=True)
-    client.api.import_image(src=str(root), repository=NAME, tag="latest")
+    return root
 
 
 def _create(client: docker.DockerClient, folders: dict[str, Path]) -> Container:

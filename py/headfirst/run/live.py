@@ -115,7 +115,8 @@ def _long_work(state: Progress) -> tuple[RenderableType, RenderableType]:
         filled = min(_BAR_WIDTH, _BAR_WIDTH * state.done // state.total)
         line.append("━" * filled, style="green")
         line.append("━" * (_BAR_WIDTH - filled) + " ", style="bright_black")
-    line.append(amount(state.done, state.total, state.unit))
+    if state.done or state.total:
+        line.append(amount(state.done, state.total, state.unit))
     if state.note:  # last, because the end is what a narrow terminal cuts
         line.append(f" {state.note}", style="dim")
     times = [speed(state.rate, state.unit)] if state.rate else []

@@ -87,14 +87,14 @@ class PlainReporter:
         finished = event.total > 0 and event.done >= event.total
         if not finished and self._clock() - self._spoke.get(event.host, -PROGRESS_EVERY_S) < PROGRESS_EVERY_S:
             return
-        parts = [f"{event.what}: {amount(event.done, event.total, event.unit)}"]
+        parts = [amount(event.done, event.total, event.unit)] if event.done or event.total else []
         if event.rate:
             parts.append(speed(event.rate, event.unit))
         if event.eta is not None:
             parts.append(f"{duration(event.eta)} left")
         if event.note:
             parts.append(event.note)
-        self._say(event.host, ", ".join(parts))
+        self._say(event.host, f"{event.what}: {', '.join(parts)}".removesuffix(": "))
 
     def _say(self, host: str, text: str) -> None:
         self._spoke[host] = self._clock()
