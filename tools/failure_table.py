@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the ids of the rules into the table of docs/diagnose.md. `--check` only compares, for CI.
+"""Writes the ids of the rules into docs/diagnose.md and its translation. `--check` only compares, for CI.
 
 A row is `| number | failure | checked | diagnosed | elsewhere, or why not |`; the third and the fourth column
 come from the rules, the others are written by hand.
@@ -22,24 +22,29 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
 )
 from headfirst.diagnose import rules
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "diagnose.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGES = (DOCS / "diagnose.md", DOCS / "zh-CN" / "diagnose.md")
 NUMBERS = range(1, 62)
 _ROW = re.compile(r"^\| (\d+) \|(.*\|.*\|.*\|.*)\|$", re.MULTILINE)
 _CHECKED, _DIAGNOSED, _ELSEWHERE = 1, 2, 3
 
 
 def main() -> int:
-    """Write the page, or with --check return 1 when it is not up to date."""
-    page = PAGE.read_text(encoding="utf-8")
+    """Write the pages, or with --check return 1 when one is not up to date."""
+    return max([_page(path) for path in PAGES])
+
+
+def _page(path: Path) -> int:
+    page = path.read_text(encoding="utf-8")
     for problem in (found := problems(page)):
-        print(f"{PAGE}: {problem}", file=sys.stderr)
+        print(f"{path}: {problem}", file=sys.stderr)
     if found:
         return 1
     right = written(page)
     if "--check" not in sys.argv:
-        PAGE.write_text(right, encoding="utf-8")
+        path.write_text(right, encoding="utf-8")
     elif right != page:
-        print(f"{PAGE} is not up to date: run tools/failure_table.py", file=sys.stderr)
+        print(f"{path} is not up to date: run tools/failure_table.py", file=sys.stderr)
         return 1
     return 0
 

@@ -239,9 +239,9 @@ TESTS: dict[str, tuple[str, ...]] = {
 
 
 def statements(text: str) -> list[str]:
-    """Rows of tables by their first cell, and sentences of paragraphs and lists; no headings."""
+    """Rows of tables by their first cell, and sentences of text and lists; no heading or language link."""
     found = []
-    for block in re.split(r"\n\s*\n|\n(?=[-|])", re.sub(r"(?m)^#.*$", "\n", text)):
+    for block in re.split(r"\n\s*\n|\n(?=[-|])", re.sub(r"(?m)^(#|\[简体中文\]).*$", "\n", text)):
         if block.startswith("|"):
             cell = block.split("|")[1].strip()
             if cell not in ("path or name", "port", "from") and not cell.startswith("---"):
