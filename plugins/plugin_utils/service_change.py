@@ -24,8 +24,10 @@ def change(ranks: Ranks) -> dict[str, Any]:
     """
     wanted = _generation(ranks)
     worked = _worked(ranks)
-    others = [generation for generation in worked if generation != wanted]
     currents = [rank["seen"]["current"] for rank in ranks]
+    running = {current["generation"] if current["running"] else "" for current in currents}
+    # What all ranks run now comes first, also where another generation was started after it.
+    others = sorted((one for one in worked if one != wanted), key=lambda one: running != {one})
     restart = any(current["generation"] != wanted or not current["running"] for current in currents)
     # A generation that worked and only has to be started again is no change that could be undone.
     same = wanted in worked and all(current["generation"] in (wanted, "") for current in currents)

@@ -40,6 +40,7 @@ def main() -> None:
     if given.dies == given.rank:
         time.sleep(2)
         os.kill(os.getpid(), 9)
+    wait_for_all(given, peers)
     if given.rank == 0:
         threading.Thread(target=serve, args=[given], daemon=True).start()
     watch(peers)
@@ -55,6 +56,16 @@ def meet(given: argparse.Namespace) -> list[socket.socket]:
                 time.sleep(0.2)
     listener = socket.create_server((given.head, given.port + 1), reuse_port=True)
     return [listener.accept()[0] for _ in range(given.ranks - 1)]
+
+
+def wait_for_all(given: argparse.Namespace, peers: list[socket.socket]) -> None:
+    """Rank 0 serves after every rank has loaded, as an engine does."""
+    if given.rank:
+        peers[0].sendall(b"L")
+        return
+    for peer in peers:
+        if not peer.recv(1):
+            sys.exit("RuntimeError: Connection closed by peer")
 
 
 def watch(peers: list[socket.socket]) -> None:

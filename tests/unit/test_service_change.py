@@ -85,6 +85,13 @@ def test_a_new_host_takes_no_part_in_the_old_version() -> None:
     assert (found["fallback"], found["fallback_hosts"]) == (OLD, ["node0", "node1"])
 
 
+def test_a_change_returns_to_what_runs_also_where_another_version_was_started_after_it() -> None:
+    ranks = [rank(number, OLDER, old=2.0, older=1.0) for number in (0, 1)]
+    assert change(ranks)["fallback"] == OLDER
+    stopped = [rank(number, OLDER, running=False, old=2.0, older=1.0) for number in (0, 1)]
+    assert change(stopped)["fallback"] == OLD
+
+
 def test_rollback_goes_to_the_version_before_and_can_return() -> None:
     found = rollback([rank(n, OLD, **{OLD: 5.0, OLDER: 3.0}) for n in (0, 1)])
     assert (found["generation"], found["fallback"]) == (OLDER, OLD)
