@@ -71,8 +71,7 @@ def pristine(checkout: Path, folders: dict[str, Path]) -> Iterator[Pristine]:
         client = engine.ensure(_print)  # as late as it is needed: another lab's end may stop it until then
         _remove(client)
         client.api.import_image(src=str(root), repository=NAME, tag="latest")
-        bundle = Path(scratch) / "checkout.bundle"
-        subprocess.run(["git", "-C", checkout, "bundle", "create", "--quiet", bundle, "HEAD"], check=True)
+        bundle = _bundle(checkout, Path(scratch))
         try:
             container = _create(client, {**folders, "/srv/checkout.bundle": bundle})
             machine = Pristine(container)
@@ -80,6 +79,23 @@ def pristine(checkout: Path, folders: dict[str, Path]) -> Iterator[Pristine]:
             yield machine
         finally:
             _remove(client)
+
+
+def _bundle(checkout: Path, scratch: Path) -> Path:
+    """What `git clone` of HEAD gives, as one commit: a checkout may have no older ones (a shallow clone)."""
+    copy, tar, bundle = scratch / "checkout", scratch / "checkout.tar", scratch / "checkout.bundle"
+    copy.mkdir()
+    subprocess.run(["git", "-C", checkout, "archive", f"--output={tar}", "HEAD"], check=True)
+    subprocess.run(["tar", "-C", copy, "-xf", tar], check=True)
+    git = ["git", "-C", str(copy), "-c", "user.name=fresh", "-c", "user.email=fresh@localhost"]
+    for command in (
+        ["init", "--quiet"],
+        ["add", "--all", "--force"],
+        ["commit", "--quiet", "--message=checkout"],
+        ["bundle", "create", "--quiet", str(bundle), "HEAD"],
+    ):
+        subprocess.run([*git, *command], check=True)
+    return bundle
 
 
 def local_folders() -> dict[str, Path]:
