@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import configparser
 import os
+import re
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -57,6 +59,15 @@ def of_command(settings: Settings, command: str) -> dict[str, str]:
     for wanted in ("global", command, ENVIRONMENT):
         found |= {option: value for (section, option), value in settings.items() if section == wanted}
     return found
+
+
+def default_index() -> str:
+    """The index of pip where none is set, as its own help names it; "" where this Python has no pip."""
+    environment = {**os.environ, "PIP_CONFIG_FILE": os.devnull, "COLUMNS": "200"}
+    argv = [sys.executable, "-m", "pip", "--isolated", "install", "--help"]
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment, check=False)
+    named = re.search(r"\(default\s+(https?://[^\s)]+)\)", done.stdout)
+    return named[1] if named else ""
 
 
 def config_files(environment: Mapping[str, str]) -> list[Path]:

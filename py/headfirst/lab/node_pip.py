@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass
 
 from headfirst.lab.addresses import is_loopback, without_password
-from headfirst.pip_config import ENVIRONMENT, Settings
+from headfirst.pip_config import ENVIRONMENT, Settings, default_index
 
 FOLDER = "etc/headfirst-lab/pip"
 """Where a node keeps the copies, below its root."""
@@ -169,9 +169,11 @@ class _Translation:
         if certificate and "cert" not in options and (kept := self._certificate("cert", certificate)):
             sections.setdefault("global", {})["cert"] = kept
         proxy = next((variables[name] for name in _PROXY_VARIABLES if variables.get(name)), "")
-        index = sections.get("global", {}).get("index-url") or "https://pypi.org/simple"
+        if not proxy or "proxy" in options:
+            return
+        index = sections.get("global", {}).get("index-url") or default_index()
         excepted = {"no": variables.get("no_proxy") or variables.get("NO_PROXY") or ""}
-        if not proxy or "proxy" in options or proxy_bypass(urlsplit(index).netloc, excepted):
+        if proxy_bypass(urlsplit(index).netloc, excepted):
             return
         if self._reachable("proxy", proxy):
             sections.setdefault("global", {})["proxy"] = proxy
