@@ -21,6 +21,12 @@ def exclusive(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def read_file(path: Path) -> str | None:
+    """The text; None where the file is missing or blank, as an interrupted copy or a full disk leaves it."""
+    text = path.read_text() if path.exists() else ""
+    return text if text.strip("\0 \n") else None
+
+
 def replace_file(path: Path, text: str) -> None:
     """Write `path` with mode 0600 as a whole: a reader, also after a crash, finds the old text or the new."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)

@@ -11,9 +11,10 @@ from functools import partial
 from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from headfirst.untrusted import UntrustedError, device_name, integer, line, product_name, shown
+from headfirst.untrusted_model import validated
 
 _MAX_NIC_NAME = 15  # IFNAMSIZ without its NUL
 
@@ -131,12 +132,4 @@ class HostFacts(NetworkFacts):
 
 def read(facts: Any, *, host: str) -> HostFacts:
     """The facts of module host_facts, proven; UntrustedError naming the host."""
-    try:
-        return HostFacts.model_validate(facts)
-    except UntrustedError as error:
-        raise UntrustedError(f"the facts of the host are refused: {error.what}", where=host) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(shown(str(part), 40) for part in first["loc"])
-        what = f"the facts of the host are refused: {place}: {first['msg']}"
-        raise UntrustedError(what, where=host) from None
+    return validated(HostFacts, facts, what="the facts of the host are", where=host)

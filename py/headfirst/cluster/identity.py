@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headfirst.cluster.types import Cluster
 from headfirst.errors import InputError
 from headfirst.paths import state_dir
-from headfirst.state_files import exclusive, replace_file
+from headfirst.state_files import exclusive, read_file, replace_file
 
 ID = re.compile(r"[0-9a-f]{32}")
 _FILE = "cluster.json"
@@ -67,9 +67,8 @@ def _inventory(cluster: Cluster) -> str:
 
 
 def _read(path: Path) -> Identity | None:
-    """None: the file is missing, or empty as an interrupted copy or a full disk leaves it."""
-    text = path.read_text() if path.exists() else ""
-    if not text.strip("\0 \n"):
+    text = read_file(path)
+    if text is None:
         return None
     try:
         return Identity.model_validate_json(text)

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headfirst.cluster.identity import cluster_folder
 from headfirst.cluster.types import Cluster
 from headfirst.errors import InputError
-from headfirst.state_files import exclusive, replace_file
+from headfirst.state_files import exclusive, read_file, replace_file
 
 # The head's copy becomes Ansible variables here: without braces no value is a template.
 Secret = Annotated[str, Field(pattern=r"^[!#-&(-\[\]-_a-z|~]{8,200}$")]
@@ -65,9 +65,8 @@ def credentials_file(cluster: Cluster) -> Path:
 def existing(cluster: Cluster) -> Secrets | None:
     """The cluster's secrets on this controller, or None where it has none yet."""
     path = credentials_file(cluster)
-    text = path.read_text() if path.exists() else ""
-    # An interrupted copy or a full disk leaves an empty file: it holds nothing to lose.
-    if not text.strip("\0 \n"):
+    text = read_file(path)
+    if text is None:
         return None
     try:
         return Secrets.model_validate_json(text)

@@ -6,10 +6,11 @@ import base64
 import binascii
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from headfirst.diagnose.node_script import EARLIER_LINES, GPU_FIELDS, LINE_CHARS, TAIL_LINES
-from headfirst.untrusted import UntrustedError, for_terminal, inflate, json_document, line, shown
+from headfirst.untrusted import UntrustedError, for_terminal, inflate, json_document, line
+from headfirst.untrusted_model import validated
 
 # Base64 of the compressed answer, and the answer itself: some 10 MB of logs, escaped by JSON.
 MAX_SENT = 32 << 20
@@ -116,12 +117,4 @@ def decode(sent: bytes, *, where: str) -> Any:
 
 def check(document: Any, *, where: str) -> NodeAnswer:
     """The answer with its types proven; UntrustedError naming the node."""
-    try:
-        return NodeAnswer.model_validate(document)
-    except UntrustedError as error:
-        raise UntrustedError(f"the answer of the node is refused: {error.what}", where=where) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        place = ".".join(shown(str(part), 40) for part in first["loc"])
-        what = f"the answer of the node is refused: {place}: {first['msg']}"
-        raise UntrustedError(what, where=where) from None
+    return validated(NodeAnswer, document, what="the answer of the node is", where=where)

@@ -15,10 +15,9 @@ from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
 from headfirst.live.privilege import privileged
-from headfirst.live.ssh import ssh
+from headfirst.live.ssh import AT_ONCE, ssh
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
-_AT_ONCE = 32
 _ANSWER_BYTES = 512 * 1024
 TIMEOUT_S = 60.0
 MEASURE_TIMEOUT_S = 600.0
@@ -68,7 +67,7 @@ def try_all(
         except HeadfirstError as error:
             return error
 
-    with ThreadPoolExecutor(max_workers=min(len(hosts), _AT_ONCE)) as pool:
+    with ThreadPoolExecutor(max_workers=min(len(hosts), AT_ONCE)) as pool:
         return dict(zip([access.host for access in hosts], pool.map(one, hosts), strict=True))
 
 
