@@ -1,7 +1,8 @@
 """Time until all nodes of a shaped LAN have a checkpoint, over the time that one TCP stream needs for it.
 
-Usage: python benchmarks/broadcast.py [--nodes 4 8 16] [--rate 400mbit] [--mib 1024] [--shards 16]
-Needs root and, in --scratch, the size of all copies. Aims at 4, 8, 16 nodes: 1.05, 1.10, 1.15.
+Usage: python benchmarks/broadcast.py [--nodes 4 8 16] [--rate 400mbit|none] [--mib 1024] [--shards 16]
+Needs root and, in --scratch, the size of all copies. Aims at 4, 8, 16 nodes: 1.03, 1.06, 1.10. With
+`--nodes 2 --rate none` the processors are the limit: 1.5 times rsync, 2.0 CPU seconds for a GB and copy.
 CPU seconds are those of all processes, over the GB that were copied. All copies are compared in the end.
 """
 
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "py"), str(ROOT / "tests")]
 
 from broadcast_tools import TOOLS, Broadcast  # noqa: E402
-from headfirst.weights.safetensors_io import layout  # noqa: E402
+from headfirst.safetensors_file import layout  # noqa: E402
 from netns import Lan  # noqa: E402
 
 MIB = 1024 * 1024
@@ -60,18 +61,21 @@ def make_checkpoint(folder: Path, mib: int, shards: int) -> None:
 
 def bandwidth(lan: Lan) -> float:
     """Bytes a second that one TCP stream carries between two nodes: median of three."""
+    count = "64" if lan.rate else "4096"  # MiB
     rates = []
     for _ in range(3):
         receiver = lan.run(1, [sys.executable, "-c", _RECEIVE, lan.addresses[1]])
         time.sleep(0.5)
-        sender = lan.run(0, [sys.executable, "-c", _SEND, lan.addresses[1], "64"], stdout=subprocess.PIPE)
+        sender = lan.run(0, [sys.executable, "-c", _SEND, lan.addresses[1], count], stdout=subprocess.PIPE)
         output, _ = sender.communicate(timeout=120)
         receiver.wait()
         rates.append(float(output))
     return statistics.median(rates)
 
 
-def measure(tool: type[Broadcast], nodes: int, rate: str, source: Path, ideal: float) -> tuple[float, float]:
+def measure(
+    tool: type[Broadcast], nodes: int, rate: str | None, source: Path, ideal: float
+) -> tuple[float, float]:
     """Seconds until all have it, and CPU seconds. ValueError where a copy differs; TimeoutError."""
     folders = [source, *(source.parent / f"node{number}" for number in range(1, nodes))]
     for folder in folders[1:]:
@@ -102,14 +106,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--nodes", type=int, nargs="+", default=[4, 8, 16])
-    parser.add_argument("--rate", default="400mbit", help="of each link, as tc writes it")
+    parser.add_argument("--rate", default="400mbit", help="of each link, as tc writes it; none: unshaped")
     parser.add_argument("--mib", type=int, default=1024)
     parser.add_argument("--shards", type=int, default=16)
     parser.add_argument("--scratch", type=Path, default=Path("/dev/shm"))
     parser.add_argument("--tools", nargs="+", choices=TOOLS, default=list(TOOLS), metavar="TOOL")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that everything is removed
-    with Lan(2, options.rate) as lan:
+    shape = None if options.rate == "none" else options.rate
+    with Lan(2, shape) as lan:
         rate = bandwidth(lan)
     ideal = options.mib * MIB / rate
     print(f"{options.mib} MiB in {options.shards} shards; links of {options.rate}, on which one TCP stream")
@@ -127,7 +132,7 @@ def main() -> None:
                     print(f"{tool.needs} is not installed")
                     continue
                 try:
-                    seconds, cpu = measure(tool, nodes, options.rate, source, ideal)
+                    seconds, cpu = measure(tool, nodes, shape, source, ideal)
                 except TimeoutError:
                     print("gave up")
                     continue

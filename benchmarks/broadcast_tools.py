@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from headfirst.weights.manifest import MANIFEST
+from headfirst.weights.proof.manifest import MANIFEST
 from netns import Lan
 
 PORT = 7600
@@ -59,6 +59,8 @@ class Broadcast:
 class Headfirst(Broadcast):
     """Our pipeline, from the start of the origin until every node has proven its copy and said so on disk."""
 
+    options: tuple[str, ...] = ()
+
     def prepare(self) -> None:
         subprocess.run(
             [*_CLI, "manifest", str(self.folders[0])], env=_ENV, check=True, stdout=subprocess.DEVNULL
@@ -79,8 +81,14 @@ class Headfirst(Broadcast):
 
     def _node(self, index: int) -> subprocess.Popen[bytes]:
         members = [f"--member={address}" for address in self.lan.addresses]
-        own = ["--address", self.lan.addresses[index], "--port", str(PORT)]
+        own = ["--address", self.lan.addresses[index], "--port", str(PORT), *self.options]
         return self.start(index, *_CLI, "pipeline", str(self.folders[index]), *members, *own)
+
+
+class HeadfirstEncrypted(Headfirst):
+    """The same with `weights_encrypt`."""
+
+    options = ("--encrypt",)
 
 
 class RsyncOneByOne(Broadcast):
@@ -147,6 +155,7 @@ class MbufferChain(SocatChain):
 
 TOOLS: dict[str, type[Broadcast]] = {
     "headfirst": Headfirst,
+    "headfirst, encrypted": HeadfirstEncrypted,
     "rsync, one by one": RsyncOneByOne,
     "rsync, all at once": RsyncAllAtOnce,
     "socat chain (unproven)": SocatChain,

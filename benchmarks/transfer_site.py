@@ -1,4 +1,4 @@
-"""Nodes on a shaped LAN whose first has a shaped line to a hub; runs commands there and counts their cost."""
+"""Nodes on a shaped LAN, with shaped lines to a hub; runs commands there and counts their cost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from netns import Lan, _ip
 
-HUB, LARGE_FILES, HEAD = "10.98.0.1", "10.98.0.2", "10.98.0.3"
+HUB, LARGE_FILES, NODES = "10.98.0.1", "10.98.0.2", "10.98.0.{}"
 PORT = 8080
 MODEL = "team/model"
 PACKAGE = str(Path(__file__).parents[1] / "py")
@@ -44,11 +44,24 @@ class Cost:
 
 
 class Site(Lan):
-    """A LAN of `nodes`; node 0 also has the address HEAD on a line of `line_rate` to HUB."""
+    """A LAN of `nodes`; the first `lines` of them have a line of `line_rate` to HUB, or share one."""
 
-    def __init__(self, nodes: int, lan_rate: str, line_rate: str, folder: Path, limit_s: float) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        lan_rate: str,
+        line_rate: str,
+        folder: Path,
+        limit_s: float,
+        *,
+        lines: int = 1,
+        shared: bool = False,
+    ) -> None:
         super().__init__(nodes, lan_rate)
         self._line_rate = line_rate
+        self._lines = lines
+        self._shared = shared
+        self._uplink = f"hf{os.getpid()}-uplink"
         self._hub = f"hf{os.getpid()}-hub"
         self._folder = folder
         self._limit_s = limit_s
@@ -57,7 +70,7 @@ class Site(Lan):
     def __enter__(self) -> Site:
         super().__enter__()
         try:
-            self._add_line()
+            self._add_lines()
         except BaseException:
             self.close()
             raise
@@ -69,7 +82,8 @@ class Site(Lan):
         if self._hub_process and self._hub_process.poll() is None:
             self._hub_process.kill()
             self._hub_process.wait()
-        subprocess.run(["ip", "netns", "delete", self._hub], stderr=subprocess.DEVNULL, check=False)
+        for name in (self._hub, self._uplink):
+            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL, check=False)
 
     def serve(self, folder: Path) -> None:
         """Start the hub and wait until it answers."""
@@ -137,16 +151,26 @@ class Site(Lan):
         lines = subprocess.run(shown, check=True, capture_output=True, text=True).stdout.splitlines()
         return next(int(line.split()[9]) for line in lines if line.strip().startswith("eth0:"))
 
-    def _add_line(self) -> None:
-        _ip("netns", "add", self._hub)
-        _ip("-n", self._hub, "link", "add", "eth0", "type", "veth", "peer", "line", "netns", self._nodes[0])
-        ends = ((self._hub, "eth0", [HUB, LARGE_FILES]), (self._nodes[0], "line", [HEAD]))
-        for namespace, device, addresses in ends:
-            for address in addresses:
-                _ip("-n", namespace, "address", "add", f"{address}/24", "dev", device)
-            _ip("-n", namespace, "link", "set", device, "up")
+    def _add_lines(self) -> None:
+        for namespace in (self._hub, self._uplink):
+            _ip("netns", "add", namespace)
+        _ip("-n", self._uplink, "link", "add", "bridge0", "type", "bridge")
+        _ip("-n", self._uplink, "link", "set", "bridge0", "up")
+        self._add_line(self._hub, "hub", [HUB, LARGE_FILES], shaped=self._shared)
+        for index in range(self._lines):
+            self._add_line(
+                self._nodes[index], f"line{index}", [NODES.format(3 + index)], shaped=not self._shared
+            )
+
+    def _add_line(self, namespace: str, port: str, addresses: Sequence[str], *, shaped: bool) -> None:
+        _ip("-n", self._uplink, "link", "add", port, "type", "veth", "peer", "line", "netns", namespace)
+        _ip("-n", self._uplink, "link", "set", port, "master", "bridge0", "up")
+        for address in addresses:
+            _ip("-n", namespace, "address", "add", f"{address}/24", "dev", "line")
+        _ip("-n", namespace, "link", "set", "line", "up")
+        for place, device in ((namespace, "line"), (self._uplink, port)) if shaped else ():
             shape = ["root", "tbf", "rate", self._line_rate, "burst", "128kb", "latency", "20ms"]
-            subprocess.run(["tc", "-n", namespace, "qdisc", "add", "dev", device, *shape], check=True)
+            subprocess.run(["tc", "-n", place, "qdisc", "add", "dev", device, *shape], check=True)
 
 
 def end_on_sigterm() -> None:

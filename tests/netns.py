@@ -14,12 +14,12 @@ _QUEUE = "20ms"  # what a switch's port holds at most
 
 
 class Lan:
-    """`addresses` of `nodes` namespaces, each with a link of `rate` (as tc writes it, e.g. "400mbit").
+    """`addresses` of `nodes` namespaces, each with a link of `rate` (as tc writes it; None: unshaped).
 
     Leaving the context ends what `run` started and removes everything.
     """
 
-    def __init__(self, nodes: int, rate: str) -> None:
+    def __init__(self, nodes: int, rate: str | None) -> None:
         self.rate = rate
         self.addresses = [f"10.99.0.{number}" for number in range(1, nodes + 1)]
         self._switch = f"hf{os.getpid()}-switch"
@@ -72,7 +72,7 @@ class Lan:
         _ip("-n", node, "link", "set", "lo", "up")
         _ip("-n", node, "address", "add", f"{self.addresses[index]}/24", "dev", "eth0")
         _ip("-n", node, "link", "set", "eth0", "up")
-        for namespace, device in ((node, "eth0"), (self._switch, port)):
+        for namespace, device in ((node, "eth0"), (self._switch, port)) if self.rate else ():
             shape = ["root", "tbf", "rate", self.rate, "burst", _BURST, "latency", _QUEUE]
             subprocess.run(["tc", "-n", namespace, "qdisc", "add", "dev", device, *shape], check=True)
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
+
 ROOT = Path(__file__).resolve().parents[1]
 INVENTORY = ROOT / "inventories" / "lab.ini"
 
@@ -33,34 +35,46 @@ def deploy(
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def bring_up(*options: str) -> Service:
+def bring_up(*options: str, inventory: Path = INVENTORY) -> Service:
     """Run `deploy up`; nothing is changed where the service already runs as planned."""
-    done = deploy("up", options=["--json", *options])
+    done = deploy("up", inventory=inventory, options=["--json", *options])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     summary = json.loads(done.stdout.splitlines()[-1])
     secrets = json.loads(Path(summary["credentials"]).read_text())
+    served = summary["services"][0]
     return Service(
         url=summary["chat_page"],
-        api=summary["api"].removesuffix("/v1"),
+        api=served["api"][0].removesuffix("/v1"),
         api_key=secrets["engine_api_key"],
-        model=summary["model"],
+        model=served["model"],
         email=secrets["webui_admin_email"],
         password=secrets["webui_admin_password"],
         changed=summary["changed"],
     )
 
 
-def on_node(node: str, command: str) -> str:
+def hello(api: str, key: str, model: str = "headfirst-demo") -> str:
+    """What the model at `api` answers to "Hello!"."""
+    body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}], "temperature": 0}
+    headers = {"Authorization": f"Bearer {key}"}
+    response = httpx.post(
+        f"{api}/v1/chat/completions", json=body, headers=headers, timeout=120, trust_env=False
+    )
+    content: str = response.json()["choices"][0]["message"]["content"]
+    return content
+
+
+def on_node(node: str, command: str, inventory: Path = INVENTORY) -> str:
     """Run a shell command as root on a node; return what it printed."""
-    argv = ["docker", "exec", f"headfirst-lab-{node}", "sh", "-c", command]
+    argv = ["docker", "exec", f"headfirst-{inventory.stem}-{node}", "sh", "-c", command]
     return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
 
 
-def started(node: str) -> str:
+def started(node: str, inventory: Path = INVENTORY) -> str:
     """When the rank's container on a node was started last, as Docker writes it."""
-    return on_node(node, "docker inspect --format '{{.State.StartedAt}}' headfirst-engine")
+    return on_node(node, "docker inspect --format '{{.State.StartedAt}}' headfirst-engine", inventory)
 
 
-def running(node: str) -> bool:
+def running(node: str, inventory: Path = INVENTORY) -> bool:
     """Whether the rank's container on a node runs."""
-    return on_node(node, "docker inspect --format '{{.State.Running}}' headfirst-engine") == "true"
+    return on_node(node, "docker inspect --format '{{.State.Running}}' headfirst-engine", inventory) == "true"

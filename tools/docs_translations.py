@@ -1,40 +1,91 @@
 #!/usr/bin/env python3
-"""Compares docs/zh-CN with docs: headings per level, fenced code blocks, table rows. It has `--check` only.
+"""Compares the Chinese pages with the English ones, and finds those that are older than their English page.
 
-docs/inventory.md is generated from the code and has no translation.
+Compared are headings per level, fenced code blocks, table rows, and cells of code. Each Chinese page ends
+with a list of the sections that it translates, each with a hash of its English text. A section whose text has
+changed since is stale: translate it again, then run this tool with the Chinese pages as arguments, which
+writes the list.
+
+Pages that a program writes have no translation.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import re
 import sys
 from collections import Counter
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parent.parent / "docs"
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
 TRANSLATED = DOCS / "zh-CN"
-GENERATED = {"inventory.md"}
+READMES = (ROOT / "README.md", ROOT / "README.zh-CN.md")
+_WRITTEN = re.compile(r"^<!-- Written by ", re.MULTILINE)
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-_HEADING = re.compile(r"^(#+) ", re.MULTILINE)
-_ROW = re.compile(r"^\|", re.MULTILINE)
+_HEADING = re.compile(r"^(#+) (.*)$", re.MULTILINE)
+_ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
+_CODE_CELL = re.compile(r"\s*(?:`[^`]*`(?:[,、]\s*)?)*\s*")
+_GENERATED = re.compile(r"<!-- \w+: written by .*?<!-- end of \w+ -->", re.DOTALL)
+_LIST = re.compile(r"\n<!-- translates:\n(.*?)-->\n\Z", re.DOTALL)
 
 
 def main() -> int:
-    """Print what differs, and return 1 when anything does."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", required=True)
-    parser.parse_args()
-    names = {path.name for path in DOCS.glob("*.md")} - GENERATED
-    translated = {path.name for path in TRANSLATED.glob("*.md")}
-    found = [f"{TRANSLATED / name}: missing" for name in sorted(names - translated)]
-    found += [f"{TRANSLATED / name}: has no page in docs" for name in sorted(translated - names)]
-    for name in sorted(names & translated):
-        pages = ((folder / name).read_text(encoding="utf-8") for folder in (DOCS, TRANSLATED))
-        found += [f"{TRANSLATED / name}: {difference}" for difference in differences(*pages)]
+    """Print what differs and what is stale, and return 1 when anything does; or write the lists of pages."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when a page differs")
+    parser.add_argument("pages", nargs="*", type=Path, help="Chinese pages that have been translated")
+    given = parser.parse_args()
+    if given.check == bool(given.pages):
+        parser.error("either --check, or the Chinese pages that have been translated")
+    known = dict(pairs())
+    found = []
+    for path in given.pages:
+        page = next((page for page, copy in known.items() if copy == path.resolve()), None)
+        if page is None:
+            parser.error(f"{path} translates no page")
+        text = page.read_text("utf-8")
+        translation = path.read_text("utf-8")
+        if difference := _differences(page, text, translation):
+            found += [f"{path}: {one}" for one in difference]
+        else:
+            path.write_text(listed(text, translation), "utf-8")
+    if given.check:
+        found = problems()
     for problem in found:
         print(problem, file=sys.stderr)
     return 1 if found else 0
+
+
+def pairs() -> list[tuple[Path, Path]]:
+    """Every page that has a translation, with where that is."""
+    pages = sorted(path for path in DOCS.rglob("*.md") if not path.is_relative_to(TRANSLATED))
+    by_hand = [path for path in pages if not _WRITTEN.search(path.read_text("utf-8"))]
+    return [READMES, *((path, TRANSLATED / path.relative_to(DOCS)) for path in by_hand)]
+
+
+def problems() -> list[str]:
+    """What is wrong with the translations of this repository, a line each."""
+    known = pairs()
+    translated = {*TRANSLATED.rglob("*.md")}
+    found = [f"{copy}: missing" for _, copy in known if not copy.exists()]
+    found += [f"{one}: has no page in docs" for one in sorted(translated - {copy for _, copy in known})]
+    for page, copy in known:
+        if copy.exists():
+            text, translation = page.read_text("utf-8"), copy.read_text("utf-8")
+            found += [
+                f"{copy}: {one}"
+                for one in [*_differences(page, text, translation), *stale(text, translation)]
+            ]
+    return found
+
+
+def _differences(page: Path, text: str, translation: str) -> list[str]:
+    """The READMEs have a drawing with words in it, and their tables are compared by nobody but a person."""
+    return [] if page in READMES else differences(text, translation)
 
 
 def differences(page: str, translation: str) -> list[str]:
@@ -47,14 +98,72 @@ def differences(page: str, translation: str) -> list[str]:
         if original != copy:
             found.append(f"another code block than in the page:\n{copy}")
     prose = [_FENCED.sub("", text) for text in (page, translation)]
-    levels = [Counter(_HEADING.findall(text)) for text in prose]
+    levels = [Counter(marks for marks, _ in _HEADING.findall(text)) for text in prose]
     for level in sorted(levels[0].keys() | levels[1].keys()):
         if levels[0][level] != levels[1][level]:
             found.append(f"{levels[1][level]} headings of level {len(level)}, not {levels[0][level]}")
-    rows = [len(_ROW.findall(text)) for text in prose]
-    if rows[0] != rows[1]:
-        found.append(f"{rows[1]} rows of tables, not {rows[0]}")
+    rows = [_ROW.findall(text) for text in prose]
+    if len(rows[0]) != len(rows[1]):
+        return [*found, f"{len(rows[1])} rows of tables, not {len(rows[0])}"]
+    for original, copy in zip(*rows, strict=True):
+        if _code_cells(original) != _code_cells(copy):
+            found.append(f"a row whose cells of code differ:\n{original}\n{copy}")
     return found
+
+
+def stale(page: str, translation: str) -> list[str]:
+    """Sections of the page that have changed, come or gone since they were translated."""
+    kept = _LIST.search(translation)
+    if not kept:
+        return ["has no list of the sections that it translates: run tools/docs_translations.py with it"]
+    before = dict(line.split(" ", 1)[::-1] for line in kept[1].splitlines())
+    now = sections(page)
+    changed = [
+        title for title in [*now, *(before.keys() - now.keys())] if now.get(title) != before.get(title)
+    ]
+    return [f'stale: "{title}" of the English page has changed' for title in changed]
+
+
+def listed(page: str, translation: str) -> str:
+    """The translation with the list of the page as it is now."""
+    lines = "".join(f"{digest} {title}\n" for title, digest in sections(page).items())
+    return f"{_LIST.sub('', translation).rstrip()}\n\n<!-- translates:\n{lines}-->\n"
+
+
+def sections(page: str) -> dict[str, str]:
+    """Title of each section → hash of its text, without what is compared otherwise: code, generated tables.
+
+    Spaces and line breaks do not count. A title that comes twice is numbered.
+    """
+    text = _GENERATED.sub("", _FENCED.sub("", page))
+    starts = [*_HEADING.finditer(text)]
+    ends = [one.start() for one in starts[1:]] + [len(text)]
+    found: dict[str, str] = {}
+    for start, end in zip(starts, ends, strict=True):
+        body = _ROW.sub(lambda row: _words(row[0]), text[start.start() : end])
+        title, number = start[2], 2
+        while title in found:
+            title, number = f"{start[2]} ({number})", number + 1
+        found[title] = hashlib.sha256(" ".join(body.split()).encode()).hexdigest()[:8]
+    return found
+
+
+def _code_cells(row: str) -> dict[int, list[str]]:
+    """Number of a cell that has code alone → the names in it, in any order."""
+    return {
+        number: sorted(re.findall(r"`[^`]*`", cell))
+        for number, cell in enumerate(_cells(row))
+        if _CODE_CELL.fullmatch(cell)
+    }
+
+
+def _words(row: str) -> str:
+    """A row without its cells of code."""
+    return "|".join("" if _CODE_CELL.fullmatch(cell) else cell for cell in _cells(row))
+
+
+def _cells(row: str) -> list[str]:
+    return re.split(r"(?<!\\)\|", row)
 
 
 if __name__ == "__main__":

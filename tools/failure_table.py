@@ -19,7 +19,9 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_findings,  # noqa: F401, registers all rules
     check_rules,
     comm_rules,
+    engine_log_rules,
 )
+from headfirst import engines
 from headfirst.diagnose import rules
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -83,16 +85,19 @@ def checked() -> dict[int, list[str]]:
 
 
 def diagnosed() -> dict[int, list[str]]:
-    """Number of a failure → rules of `deploy diagnose`."""
-    known = [*rules.log_rules(), *rules.conditions().values()]
-    return _by_number((rule.id, rule.failures) for rule in known)
+    """Number of a failure → rules of `deploy diagnose`: on logs of all engines, of one engine, on states."""
+    logs = [{}, *(engine.log() for engine in map(engines.get, engines.names()))]
+    lines = [(rule.id, rule.failures) for log in logs for rule in engine_log_rules.profile(log).rules]
+    states = [(rule.id, rule.failures) for rule in rules.conditions().values()]
+    return _by_number([*lines, *states])
 
 
 def _by_number(named: Iterable[tuple[str, Iterable[int]]]) -> dict[int, list[str]]:
     found = defaultdict(list)
     for id, numbers in named:
         for number in numbers:
-            found[number].append(id)
+            if id not in found[number]:
+                found[number].append(id)
     return found
 
 

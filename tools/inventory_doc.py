@@ -15,31 +15,36 @@ HEAD = """\
 
 <!-- Written by tools/inventory_doc.py from py/headfirst/cluster/settings.py. Do not edit. -->
 
-An Ansible inventory in any form that Ansible reads (INI, YAML, a folder, a program, a plugin) with up to
-three groups: `[head]` (exactly one host; it gets rank 0), `[workers]` (ranks 1, 2, …) and `[webui]` (at
-most one host; without it the chat page runs on the head). Ranges (`node[01:16]`), child groups,
+An Ansible inventory in any form that Ansible reads (INI, YAML, a folder, a program, a plugin). For one model
+it has up to three groups: `[head]` (exactly one host; it gets rank 0), `[workers]` (ranks 1, 2, …) and
+`[webui]` (at most one host; without it the chat page runs on the head). For several models each group that
+sets `model=` is a service: see [Services and replicas](services.md). Ranges (`node[01:16]`), child groups,
 `group_vars/`, `host_vars/`, Jinja values and Ansible Vault work as in Ansible, and so do its own variables
 (`ansible_host`, `ansible_user`, …: see [SSH logins](ssh-logins.md)). Workers are ranked in the order in
 which their group lists them: its own hosts first, then those of its child groups, one group after the
 other.
 
+A group `[router]` names the hosts that run [routers](router.md).
+A group `[monitoring]` (at most one host) adds [Prometheus, Grafana and exporters](monitoring.md).
+
 The ranks use IPv4 addresses among themselves: `address`, or else `ansible_host`, or else the host's name. A
-name is looked up in ssh's configuration (`HostName`) and then resolved on this machine; one that does not
+name is read from ssh's configuration (`HostName`) and then resolved on this machine; one that does not
 resolve, resolves to several addresses or to a loopback address is refused: write `address=` then.
 
-Every variable of a role (`docker_engine_*`, `weights_*`, …: see `roles/*/README.md`) passes through to it,
-and is checked against its argument specification first.
+Every variable of a role (`docker_engine_*`, `weights_*`, …: see [Roles](reference/roles.md)) passes through
+to it, and is checked against its argument specification first.
 
 Variables of your own are accepted where a template uses them, where their name starts with `my_` or `x_`,
 and where `own_variables` lists them (names or patterns: `own_variables="site_* rack"`). Another unknown
-name is refused where it resembles one of the names below or starts like one, with the line it stands on and
-the nearest name; where it resembles nothing, `deploy plan` prints a note.
+name is refused where it resembles one of the names below or starts like one, with its line and the nearest
+name; where it resembles nothing, `deploy plan` prints a note.
 """
 
 
 def main() -> int:
     """Write the page, or with --check return 1 when it is not up to date."""
-    page = "\n".join([HEAD, *_table("For the whole cluster, under `[all:vars]`", "cluster"),
+    page = "\n".join([HEAD, *_table("For a service, under `[all:vars]` or the service's group", "service"),
+                      "", *_table("For the whole cluster, under `[all:vars]`", "cluster"),
                       "", *_table("For one host, on its line", "host"), ""])  # fmt: skip
     if "--check" not in sys.argv:
         PAGE.write_text(page)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -29,10 +28,8 @@ TYPES = {
 
 
 def describe(action: argparse.Action) -> dict[str, Any]:
-    """One option: its spellings, what it takes, and the first sentence of its help."""
-    kind = type(action).__name__
+    """One option as headfirst.engines.argument_check reads it: its spellings and what it takes."""
     name = getattr(action.type, "__name__", None) if action.type else "str"
-    text = re.sub(r"\s+", " ", action.help or "").strip()
     option: dict[str, Any] = {"flags": list(action.option_strings), "dest": action.dest}
     if action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction):
         option["type"] = "flag"
@@ -42,17 +39,6 @@ def describe(action: argparse.Action) -> dict[str, Any]:
             option["nargs"] = action.nargs
     if action.choices is not None:
         option["choices"] = sorted(action.choices, key=str)
-    if isinstance(action.default, (bool, int, float, str)):
-        option["default"] = action.default
-    if kind.startswith("Deprecated"):
-        option["deprecated"] = getattr(action, "new_flag", None) or True
-        if kind == "DeprecatedStoreConstAction":
-            option["const"] = action.const_value  # type: ignore[attr-defined]
-    elif re.match(r"\(?deprecated", text, re.IGNORECASE):
-        option["deprecated"] = True
-    if action.required:
-        option["required"] = True
-    option["help"] = re.split(r"(?<=[a-z)\]'\"])\. ", text, maxsplit=1)[0].rstrip(".") + "." if text else ""
     return option
 
 
@@ -64,8 +50,7 @@ def main() -> int:
     target = Path(sys.argv[1]) / f"arguments-{sglang.__version__}.json"
     lines = ",\n".join(f"  {json.dumps(option, ensure_ascii=False)}" for option in options)
     source = "ServerArgs.add_cli_args, by tools/sglang_arguments.py"
-    header = f'"version": "{sglang.__version__}",\n "source": "{source}",\n'
-    target.write_text(f'{{\n {header} "options": [\n{lines}\n ]\n}}\n', encoding="utf-8")
+    target.write_text(f'{{\n "source": "{source}",\n "options": [\n{lines}\n ]\n}}\n', encoding="utf-8")
     print(f"{target}: {len(options)} options")
     return 0
 

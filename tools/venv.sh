@@ -133,7 +133,8 @@ make_venv() {
 uv_install() {
   local what="$1"
   shift
+  # uv has no variable for it: a controller without a network installs from a folder (docs/closed-networks.md).
   step "$what" "$venv/bin/python" -m headfirst.images.pip_settings "$venv/bin/uv" pip install --quiet \
-    --python "$venv/bin/python" "$@" ||
+    ${PIP_NO_INDEX:+--no-index} --python "$venv/bin/python" "$@" ||
     fail "uv could not install packages. Check that this machine reaches its package index (\`pip config list\`), $again"
 }

@@ -1,8 +1,8 @@
 """Put images that need no registry, and the demo model as engines serve it, where the nodes see them.
 
-Usage: images.py FOLDER engine|webui|model...
-Writes FOLDER/engine.tar, FOLDER/webui.tar (Docker archives) and FOLDER/model (BF16). Images are kept with
-those of `deploy up`.
+Usage: images.py FOLDER engine|webui|router|prometheus|proxy|model...
+Writes FOLDER/engine.tar, webui.tar, router.tar, prometheus.tar, proxy.tar (Docker archives) and FOLDER/model
+(BF16). Images are kept with those of `deploy up`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,17 @@ from pathlib import Path
 
 from headfirst import demo
 from headfirst.deployment.lab_nodes import share_dir
-from headfirst.images import cpu_engine, open_webui
-from headfirst.weights.convert import convert
+from headfirst.engines.sglang import cpu_image
+from headfirst.images import haproxy, open_webui, prometheus, router
+from headfirst.weights.convert.convert_folder import convert
 
-BUILDS = {"engine": cpu_engine.build, "webui": open_webui.build}
+BUILDS = {
+    "engine": cpu_image.RECIPE.build,
+    "webui": open_webui.build,
+    "router": router.build,
+    "prometheus": prometheus.RECIPE.build,
+    "proxy": haproxy.RECIPE.build,
+}
 
 
 def progress(done: int, total: int, what: str) -> None:

@@ -10,7 +10,7 @@ import sys
 import zlib
 from pathlib import Path
 
-from headfirst import lab
+from headfirst.lab import lifecycle, types
 
 INVENTORY = """[head]
 {head}
@@ -26,15 +26,15 @@ ansible_python_interpreter=/usr/bin/python3
 """
 
 
-def describe(scenario: str, nodes: int, shared: Path) -> lab.Lab:
+def describe(scenario: str, nodes: int, shared: Path) -> types.Lab:
     """The lab of a scenario, with node1 to node`nodes` in 10.213.100.0/24 to 10.213.199.0/24."""
     name = "molecule-" + scenario.replace("_", "-")
     base = f"10.213.{100 + zlib.crc32(scenario.encode()) % 100}"
-    return lab.Lab(
+    return types.Lab(
         name=name,
         subnet=f"{base}.0/24",
-        nodes=tuple(lab.LabNode(f"node{i}", f"{base}.{10 + i}") for i in range(1, nodes + 1)),
-        state_dir=lab.state_home() / name,
+        nodes=tuple(types.LabNode(f"node{i}", f"{base}.{10 + i}") for i in range(1, nodes + 1)),
+        state_dir=types.state_home() / name,
         shared_dir=shared,
     )
 
@@ -48,12 +48,12 @@ def main() -> None:
     """Carry out the command."""
     command, scenario, *arguments = sys.argv[1:]
     if command == "down":
-        lab.down(describe(scenario, 1, Path(arguments[0])), progress)
+        lifecycle.down(describe(scenario, 1, Path(arguments[0])), progress)
         return
     nodes, shared, inventory = int(arguments[0]), Path(arguments[1]), Path(arguments[2])
     shared.mkdir(parents=True, exist_ok=True)
     wanted = describe(scenario, nodes, shared)
-    access = lab.up(wanted, progress)
+    access = lifecycle.up(wanted, progress)
     rows = [f"{node.name} ansible_host={node.address}" for node in wanted.nodes]
     inventory.parent.mkdir(parents=True, exist_ok=True)
     inventory.write_text(INVENTORY.format(head=rows[0], workers="\n".join(rows[1:]), access=access))

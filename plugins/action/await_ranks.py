@@ -11,7 +11,7 @@ from typing import Any
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
     ALIVE,
@@ -27,16 +27,22 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board impor
 
 # Rank 0 is watched on its node this long at a time, so that its first answer is seen within a second.
 WATCH_S = 4
-# The others are looked at in turns, so that this machine starts at most ten looks a second.
+# The others are read in turns, so that this machine starts at most ten reads a second.
 LOOK_EVERY_S = 4.0
 LOOKS_A_SECOND = 10
-# Between two looks the verdicts on the other ranks are read this often.
+# Between two reads the verdicts on the other ranks are read this often.
 BOARD_EVERY_S = 0.2
 # An engine that has logged its end gets this long to be gone; some never go.
 DYING_GRACE_S = 10.0
-# When all that is known is that a rank lost its peer, the peer gets this long to say why.
+# When all that is known is that a rank lost its peer, the peer gets this long to report why.
 SETTLE_S = 12.0
 KILLED = 137  # 128 + SIGKILL
+_READINESS = {
+    "path": {"type": "str", "required": True},
+    "probe_path": {"type": "str", "required": True},
+    "probe_body": {"type": "dict", "required": True},
+    "answer": {"type": "list", "elements": "str", "required": True},
+}
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -48,7 +54,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return {"changed", "answer"}, or a failure with `failure` (the deciding Verdict) and `ranks`."""
         super().run(tmp, task_vars)
-        _, args = self.validate_argument_spec(
+        _result, args = self.validate_argument_spec(
             {
                 "name": {"type": "str", "required": True},
                 "rank": {"type": "int", "required": True},
@@ -57,6 +63,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "url": {"type": "str", "required": True},
                 "model": {"type": "str", "required": True},
                 "api_key": {"type": "str", "no_log": True},
+                "readiness": {"type": "dict", "required": True, "options": _READINESS},
+                "engine_log": {"type": "dict", "default": {}},
                 "timeout": {"type": "int", "default": 900},
             }
         )
@@ -64,7 +72,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return {"changed": False, "skipped": True, "msg": "Nothing was started in check mode."}
         if context.CLIARGS["forks"] < len(args["hosts"]):
             raise AnsibleActionFail(
-                f"{len(args['hosts'])} ranks are watched at the same time, and Ansible works on "
+                f"{len(args['hosts'])} ranks are watched at the same time, and Ansible runs "
                 f"{context.CLIARGS['forks']} hosts at a time: set ANSIBLE_FORKS={len(args['hosts'])}."
             )
         # Made and removed by this run of Ansible; the task's id is the same on every host.
@@ -80,7 +88,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def _wait(
         self, args: dict[str, Any], host: str, board: RankBoard, task_vars: dict[str, Any] | None
     ) -> Verdict:
-        """Look, post and read until this rank is judged or another one has ended the wait."""
+        """Watch, post and read until this rank is decided or another one has ended the wait."""
+        log = profile(args["engine_log"])
         deadline = time.monotonic() + args["timeout"]
         dying_until = echo_until = float("inf")
         told = ""
@@ -88,10 +97,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         while True:
             seen = self._look(args, host, watch_s, board, task_vars)
             now = time.monotonic()
-            dying = any(engine_log_rules.DYING.search(line) for line in seen["log"])
+            dying = any(log.dying.search(line) for line in seen["log"])
             if dying:
                 dying_until = min(dying_until, now + DYING_GRACE_S)
-            verdict = judge(host, args["rank"], seen, gone_wrong=now > dying_until)
+            verdict = judge(host, args["rank"], seen, log, gone_wrong=now > dying_until)
             if verdict.kind == ALIVE and now > deadline:
                 verdict = _late(verdict, args["timeout"], seen["probe"])
             board.post(verdict)
@@ -112,7 +121,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 return verdict
             now = time.monotonic()
             if ECHO in others.values():
-                # Another rank lost its peer: this one may be about to tell why.
+                # Another rank lost its peer: this one may be about to report why.
                 echo_until = min(echo_until, now + SETTLE_S)
             if now > echo_until:
                 return verdict
@@ -126,19 +135,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         task_vars: dict[str, Any] | None,
     ) -> dict[str, Any]:
         module_args = {"name": args["name"], "seconds": watch_s, "api_key": args["api_key"]}
-        if args["rank"] == 0:  # the others answer 200 from a dummy, whatever their state
-            module_args.update(url=args["url"], path="/health_generate", chat_model=args["model"])
+        if args["rank"] == 0:  # the others do not answer, or they do whatever their state
+            readiness = args["readiness"]
+            probe = {
+                "path": readiness["probe_path"],
+                "body": {**readiness["probe_body"], "model": args["model"]},
+                "answer": readiness["answer"],
+            }
+            module_args.update(url=args["url"], path=readiness["path"], probe=probe)
         try:
             seen: dict[str, Any] = self._execute_module(
                 "headfirst.serving.container_watch", module_args=module_args, task_vars=task_vars
             )
         except AnsibleConnectionFailure as error:
             hint = f"Check the node and its SSH, then run the same command again: ssh {host}"
-            board.post(Verdict(host, args["rank"], UNREACHABLE, f"the node went away ({error})", hint))
+            board.post(
+                Verdict(
+                    host, args["rank"], UNREACHABLE, f"the connection to the node was lost ({error})", hint
+                )
+            )
             raise
         if seen.get("failed"):
             what = f"it cannot be watched: {seen['msg']}"
-            hint = f"Look at Docker on {host}: systemctl status docker"
+            hint = f"Check Docker on {host}: systemctl status docker"
             board.post(Verdict(host, args["rank"], DIED, what, hint))
             raise AnsibleActionFail(what, result=seen)
         return seen
@@ -172,7 +191,7 @@ def _until_news(board: RankBoard, rank: int, seconds: float) -> None:
 
 
 def _settled(kinds: Collection[int], ranks: int) -> bool:
-    """Say whether the board decides: a rank ended for a reason of its own, or all are ready."""
+    """Return whether the board decides: a rank ended for a reason of its own, or all are ready."""
     worst = min(kinds)
     return worst in (DIED, UNREACHABLE, LATE) or (worst == READY and len(kinds) == ranks)
 
@@ -182,24 +201,25 @@ def _not_started(host: str, rank: int, error: str) -> Verdict:
     return Verdict(host, rank, DIED, f"its container did not start: {error.rstrip('.')}", hint)
 
 
-def judge(host: str, rank: int, seen: dict[str, Any], gone_wrong: bool) -> Verdict:
-    """Return what one look at a rank means; `gone_wrong` says that it logged its end a while ago."""
-    doing = engine_log_rules.doing(seen["log"])
+def judge(host: str, rank: int, seen: dict[str, Any], log: Profile, gone_wrong: bool) -> Verdict:
+    """Return what one reading of a rank means; `gone_wrong`: it logged its end a while ago."""
+    doing = log.doing(seen["log"]) or "starting"
     if seen["ready"]:
         return Verdict(host, rank, READY, seen["probe"], doing="ready")
     if not seen["exists"]:
-        hint = "Run the same command again: it makes the container anew."
+        hint = "Run the same command again: it recreates the container."
         return Verdict(host, rank, DIED, "there is no container", hint)
     if seen["running"] and not gone_wrong:
         return Verdict(host, rank, ALIVE, "running", doing=doing)
     how = "hangs after a crash" if seen["running"] else f"ended with exit code {seen['exit_code']}"
-    cause = engine_log_rules.find_cause(seen["log"])
+    cause = log.find_cause(seen["log"])
+    last = [log.shown(line) for line in seen["log"][-3:]]
     if seen["oom_killed"] or (cause is None and seen["exit_code"] == KILLED):
-        hint = "Look for the reason with `dmesg | grep -i oom` on that host; give the engine more memory."
-        return Verdict(host, rank, DIED, f"it was killed ({how})", hint, _tail(seen["log"]), doing)
+        hint = "Find the reason with `dmesg | grep -i oom` on that host; give the engine more memory."
+        return Verdict(host, rank, DIED, f"it was killed ({how})", hint, last, doing)
     if cause is None:
         hint = f"Read its log on {host}: docker logs CONTAINER"
-        return Verdict(host, rank, DIED, f"it {how} and says no reason", hint, _tail(seen["log"]), doing)
+        return Verdict(host, rank, DIED, f"it {how} without a reason", hint, last, doing)
     kind = ECHO if cause.echo else DIED
     return Verdict(host, rank, kind, f"{cause.reason} (it {how})", cause.hint, cause.lines, doing)
 
@@ -210,7 +230,3 @@ def _late(verdict: Verdict, timeout_s: int, probe: str) -> Verdict:
         "Raise ready_timeout if a rank was still busy; a rank that waits shows that another one is missing."
     )
     return replace(verdict, kind=LATE, reason=reason, hint=hint)
-
-
-def _tail(log: list[str]) -> list[str]:
-    return [engine_log_rules.shown(line) for line in log[-3:]]

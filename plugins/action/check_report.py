@@ -16,7 +16,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return {failed, msg, headfirst_findings: [{id, severity, host, what, why, fix}]}."""
-        _, args = self.validate_argument_spec(
+        _result, args = self.validate_argument_spec(
             argument_spec={
                 "results": {"type": "dict", "required": True},
                 "limits": {"type": "dict", "required": True},
@@ -28,7 +28,7 @@ class ActionModule(ActionBase):
         return {
             "changed": False,
             "failed": failed,
-            "msg": _text(findings) or f"All {len(results)} hosts are fit.",
+            "msg": _text(findings) or f"All {len(results)} hosts are ready.",
             "headfirst_findings": findings,
         }
 

@@ -1,4 +1,4 @@
-"""Action: judge what the ranks' meeting and their collectives told."""
+"""Action: evaluate the connections and the collectives of the ranks."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return {report, errors, headfirst_findings: [{id, severity, host, what, why, fix}]}."""
-        _, args = self.validate_argument_spec(argument_spec={"hosts": {"type": "dict", "required": True}})
+        _result, args = self.validate_argument_spec(
+            argument_spec={"hosts": {"type": "dict", "required": True}}
+        )
         findings = comm_rules.findings(args["hosts"])
         return {
             "changed": False,

@@ -28,7 +28,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the program's own result, or a failure with its message or its last log lines."""
         super().run(tmp, task_vars)
-        _, args = self.validate_argument_spec(
+        _result, args = self.validate_argument_spec(
             {
                 "name": {"type": "str", "required": True},
                 "what": {"type": "str"},
@@ -105,7 +105,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             return str(seen.result["msg"])
         log = "\n".join(seen.log)
         if seen.state == "vanished":
-            return f"{self._what} is gone without a word (was {self._host} restarted?). Run again.\n{log}"
+            return (
+                f"{self._what} ended without a result. "
+                f"Check whether {self._host} was restarted, then run again.\n{log}"
+            )
         return f"{self._what} ended with {seen.exit or 'no exit status'}. Its last lines:\n{log}"
 
     def _ask(self, script: str) -> Report:
@@ -121,7 +124,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 if lost_at and time.monotonic() - lost_at > patience:
                     raise
                 lost_at = lost_at or time.monotonic()
-                report(self._host, self._what, note="connection lost; the work goes on; connecting again")
+                report(self._host, self._what, note="connection lost; the job continues; connecting again")
                 self._connection.reset()
                 time.sleep(RECONNECT_PAUSE_S)
         self._connected = True

@@ -22,7 +22,7 @@ class ActionModule(ActionBase):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return {changed, dest, size, sent}, in bytes; AnsibleActionFail when the host cannot take it."""
-        _, args = self.validate_argument_spec(
+        _result, args = self.validate_argument_spec(
             argument_spec={
                 "src": {"type": "path", "required": True},
                 "dest": {"type": "path", "required": True},

@@ -1,4 +1,4 @@
-"""Filters about images that lie on the controller."""
+"""Filters about images on the controller."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Target = t.Tuple[str, int]
 class Meeting:
     """One host's part: listen on `ports`, connect to `targets`, until all have met or the time is up.
 
-    `address` is this host's own, `peers` are those that will connect to each of `ports`; `token` tells our
+    `address` is this host's own, `peers` are those that connect to each of `ports`; `token` distinguishes our
     listeners from others.
     """
 
@@ -75,7 +75,7 @@ class Meeting:
     def _try(self, target: Target, end: float) -> None:
         """Connect until it works, somebody else answers, or the time is up: the peer may come later."""
         while True:
-            self._settled[target] = state, _ = self._connect(target)
+            self._settled[target] = state, _words = self._connect(target)
             if state in ("ok", "stranger") or time.monotonic() + PAUSE_S > end:
                 return
             time.sleep(PAUSE_S)

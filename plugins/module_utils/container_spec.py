@@ -17,6 +17,8 @@ Spec = t.Dict[str, t.Any]
 
 SPEC_OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "image": {"type": "str", "required": True},
+    "user": {"type": "str"},
+    "entrypoint": {"type": "str"},
     "command": {"type": "list", "elements": "str", "default": []},
     "environment": {"type": "dict", "default": {}},
     "env_file": {"type": "path"},
@@ -93,19 +95,45 @@ def create_arguments(spec: Spec, secret_env: t.Dict[str, str]) -> t.Dict[str, t.
         "network_mode": spec["network_mode"],
         "init": spec["init"],
     }
-    for key in ("command", "ipc_mode", "shm_size", "volumes", "devices", "cap_add", "cap_drop"):
+    optional = ("user", "entrypoint", "command", "ipc_mode", "shm_size", "volumes", "devices")
+    for key in (*optional, "cap_add", "cap_drop"):
         if spec.get(key):
             arguments[key] = spec[key]
     return arguments
 
 
-def set_restart_policy(container: t.Any, policy: str, check: bool) -> bool:
-    """Give a container of the docker SDK a restart policy; return whether it had another one."""
-    if container.attrs["HostConfig"]["RestartPolicy"]["Name"] in (policy, "" if policy == "no" else policy):
-        return False
-    if not check:
-        container.update(restart_policy={"Name": policy})
-    return True
+def podman_create(name: str, spec: Spec, secrets: t.List[str], given_labels: t.Dict[str, str]) -> t.List[str]:
+    """Return the `podman create` line of a spec. It takes the values of `secrets` from its environment."""
+    line = ["podman", "create", "--pull=never", "--name=" + name]
+    line += ["--init"] if spec["init"] else []
+    line += ["--network=" + spec["network_mode"]]
+    # Podman refuses a size for memory that is the host's.
+    sized = spec.get("shm_size") and spec.get("ipc_mode") != "host"
+    for option, value in (
+        ("user", spec.get("user")),
+        ("entrypoint", spec.get("entrypoint")),
+        ("ipc", spec.get("ipc_mode")),
+        ("shm-size", spec["shm_size"] if sized else None),
+    ):
+        line += ["--{}={}".format(option, value)] if value else []
+    line += ["--device=" + device for device in [*spec["devices"], *cdi_devices(spec.get("gpus") or "")]]
+    line += ["--cap-drop=" + one for one in spec["cap_drop"]]
+    line += ["--cap-add=" + one for one in spec["cap_add"]]
+    line += ["--ulimit={}={}".format(limit, value) for limit, value in spec["ulimits"].items()]
+    line += ["--label={}={}".format(key, value) for key, value in given_labels.items()]
+    line += ["--env={}={}".format(key, env_value(value)) for key, value in spec["environment"].items()]
+    line += ["--env=" + secret for secret in secrets]
+    line += ["--volume=" + volume for volume in spec["volumes"]]
+    return [*line, spec["image"], *spec["command"]]
+
+
+def cdi_devices(gpus: str) -> t.List[str]:
+    """Return the CDI names of `all`, a number, or `device=0,1`; none for ""."""
+    if gpus.startswith("device="):
+        names = gpus[len("device=") :].split(",")
+    else:
+        names = [str(index) for index in range(int(gpus))] if gpus.isdigit() else [gpus] if gpus else []
+    return ["nvidia.com/gpu=" + name for name in names]
 
 
 def missing_sources(spec: Spec, exists: t.Callable[[str], bool]) -> t.List[str]:

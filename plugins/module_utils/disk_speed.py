@@ -1,4 +1,4 @@
-"""How fast a disk reads what lies on it, measured past the page cache. Writes nothing. Python 3.8+."""
+"""How fast a disk reads what is on it, measured past the page cache. Writes nothing. Python 3.8+."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_rate(path: str) -> int:
         return 0
     try:
         file = os.open(largest, os.O_RDONLY | os.O_DIRECT)
-    except OSError:  # tmpfs and some network filesystems know no direct reads
+    except OSError:  # tmpfs and some network filesystems have no direct reads
         return 0
     try:
         return _rate(file)
@@ -44,7 +44,7 @@ def _rate(file: int) -> int:
 
 
 def _files(path: str) -> t.Iterator[t.Tuple[int, str]]:
-    for folder, _, names in os.walk(path):
+    for folder, _folders, names in os.walk(path):
         for name in names:
             file = os.path.join(folder, name)
             try:

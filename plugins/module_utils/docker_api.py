@@ -32,3 +32,8 @@ def get(path: str) -> t.Dict[str, t.Any]:
         return {}
     finally:
         connection.close()
+
+
+def is_podman(version: t.Dict[str, t.Any]) -> bool:
+    """Whether an answer to GET /version is Podman's."""
+    return any(part.get("Name") == "Podman Engine" for part in version.get("Components") or [])

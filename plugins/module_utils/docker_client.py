@@ -14,6 +14,8 @@ except ImportError as error:
     # Something to catch in `except`; connect() has ended the module before it could be raised.
     DockerException = NotFound = Exception  # type: ignore[assignment,misc]
 
+__all__ = ["DockerException", "NotFound", "connect"]
+
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule
 

@@ -49,7 +49,7 @@ def os_release(text: str) -> t.Dict[str, str]:
 
 
 def cores(source: Source) -> int:
-    """Cores, each once whatever the threads it runs; threads where the kernel does not tell them apart."""
+    """Cores, each once whatever the threads it runs; threads where the kernel does not distinguish them."""
     siblings = {source.read(f"{CPUS}/{name}/topology/thread_siblings_list") for name in source.names(CPUS)}
     return len(siblings - {""}) or os.cpu_count() or 1
 
@@ -79,7 +79,7 @@ def _existing(path: str) -> str:
 
 
 def _sizes(path: str) -> t.Iterator[int]:
-    for folder, _, names in os.walk(path):
+    for folder, _folders, names in os.walk(path):
         for name in names:
             try:
                 yield os.lstat(os.path.join(folder, name)).st_size

@@ -1,4 +1,4 @@
-"""All that lies still on a host, gathered side by side, for commands take their time. Python 3.8+."""
+"""All facts of a host that do not change, gathered in parallel: commands are slow. Python 3.8+."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""GPUs as `nvidia-smi -q -x` tells of them, and the kernel's log of their faults. Python 3.8+."""
+"""GPUs as `nvidia-smi -q -x` reports them, and the kernel's log of their faults. Python 3.8+."""
 
 from __future__ import annotations
 
 import re
 import typing as t
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 

@@ -17,6 +17,7 @@ import typing as t
 
 CONNECT_TIMEOUT_S = 3.0
 ANSWERS = (0, errno.ECONNREFUSED)
+REJECTIONS = (errno.EHOSTUNREACH, errno.EACCES)  # what an ICMP message "administratively prohibited" becomes
 AT_ONCE = 256  # connections; a login may open 1024 files
 ENGINE_TIMEOUT_S = 20.0
 LISTEN = "0A"  # TCP_LISTEN in the kernel's include/net/tcp_states.h
@@ -27,32 +28,38 @@ CONTAINER_ID = re.compile(r"[0-9a-f]{64}")
 
 def unreachable(peers: t.List[str], ports: t.List[int]) -> t.List[str]:
     """Peers none of whose `ports` gave an answer; a refused connection is an answer too."""
-    heard = {peer for peer, _ in _answering([(peer, port) for peer in peers for port in ports])}
-    return [peer for peer in peers if peer not in heard]
+    heard = _outcomes([(peer, port) for peer in peers for port in ports])
+    answering = {peer for (peer, _port), error in heard.items() if error in ANSWERS}
+    return [peer for peer in peers if peer not in answering]
 
 
 def cut_ports(peers: t.List[str], ports: t.List[int]) -> t.List[t.Dict[str, t.Any]]:
-    """{peer, port} of each of `ports`, and of one ephemeral port, that something between the hosts swallows.
+    """{peer, port, rejected} of each of `ports`, and of one ephemeral port, that is closed between the hosts.
 
+    `rejected`: a packet filter answers so, as that of role host_tuning; otherwise nothing answers.
     Nobody need listen there: a host without a firewall refuses, and that is an answer.
     """
     probed = [*ports, random.randint(*EPHEMERAL)]  # noqa: S311, not a secret
     targets = [(peer, port) for peer in peers for port in probed]
-    heard = _answering(targets)
-    return [{"peer": peer, "port": port} for peer, port in targets if (peer, port) not in heard]
+    heard = _outcomes(targets)
+    return [
+        {"peer": peer, "port": port, "rejected": heard.get((peer, port)) in REJECTIONS}
+        for peer, port in targets
+        if heard.get((peer, port)) not in ANSWERS
+    ]
 
 
-def _answering(targets: t.List[Target]) -> t.Set[Target]:
-    """The targets that accept or refuse a connection; many at a time, in one thread."""
-    heard: t.Set[Target] = set()
+def _outcomes(targets: t.List[Target]) -> t.Dict[Target, int]:
+    """What became of a connection to each target, as an errno; many at a time, in one thread."""
+    heard: t.Dict[Target, int] = {}
     for start in range(0, len(targets), AT_ONCE):
         with contextlib.ExitStack() as stack:
-            heard |= _connect(targets[start : start + AT_ONCE], stack)
+            heard.update(_connect(targets[start : start + AT_ONCE], stack))
     return heard
 
 
-def _connect(targets: t.List[Target], stack: contextlib.ExitStack) -> t.Set[Target]:
-    heard: t.Set[Target] = set()
+def _connect(targets: t.List[Target], stack: contextlib.ExitStack) -> t.Dict[Target, int]:
+    heard: t.Dict[Target, int] = {}
     waiting = stack.enter_context(selectors.DefaultSelector())
     for target in targets:
         probe = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
@@ -63,17 +70,17 @@ def _connect(targets: t.List[Target], stack: contextlib.ExitStack) -> t.Set[Targ
             continue
         if begun == errno.EINPROGRESS:
             waiting.register(probe, selectors.EVENT_WRITE, target)
-        elif begun in ANSWERS:
-            heard.add(target)
+        else:
+            heard[target] = begun
     deadline = time.monotonic() + CONNECT_TIMEOUT_S
     while waiting.get_map():
         ready = waiting.select(max(0.0, deadline - time.monotonic()))
         if not ready and time.monotonic() >= deadline:
             break
-        for key, _ in ready:
+        for key, _events in ready:
             waiting.unregister(key.fileobj)
-            if t.cast(socket.socket, key.fileobj).getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) in ANSWERS:
-                heard.add(key.data)
+            error = t.cast(socket.socket, key.fileobj).getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            heard[key.data] = error
     return heard
 
 
@@ -122,7 +129,7 @@ def _listeners() -> t.Dict[int, str]:
 
 
 def _owners(inodes: t.Set[str]) -> t.Dict[str, int]:
-    """Socket inode → pid, for those processes that this user may look into."""
+    """Socket inode → pid, for those processes that this user may read."""
     wanted = {f"socket:[{inode}]": inode for inode in inodes}
     found = {}
     for link in glob.iglob("/proc/[0-9]*/fd/*"):

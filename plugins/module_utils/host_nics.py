@@ -1,4 +1,4 @@
-"""Network interfaces and the kernel's way to each peer, as iproute2 tells them. Python 3.8+."""
+"""Network interfaces and the kernel's way to each peer, as iproute2 reports them. Python 3.8+."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def nics(source: Source) -> t.List[t.Dict[str, t.Any]]:
     """Every interface but loopback: {name, kind, addresses, mtu, state, mbit}.
 
     `kind` is "physical" or what the kernel calls a virtual one (bridge, bond, vlan, veth, tun, vxlan ...);
-    `addresses` are IPv4; `mbit` is 0 where the driver does not tell.
+    `addresses` are IPv4; `mbit` is 0 where the driver does not report it.
     """
     listed = json.loads(source.run("ip", "-j", "-d", "address") or "[]")
     return [_nic(source, one) for one in listed if one.get("link_type") != "loopback"]
@@ -40,5 +40,5 @@ def _nic(source: Source, one: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def _speed(text: str) -> int:
-    """Mbit/s; 0 for an interface that is down or has no driver that tells ("" or -1)."""
+    """Mbit/s; 0 for an interface that is down or has no driver that reports it ("" or -1)."""
     return max(0, int(text)) if text else 0

@@ -18,7 +18,7 @@ ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # Names as `nvidia-smi topo -m` has them, from near to far.
 DISTANCES = ["PIX", "PXB", "PHB", "NODE", "SYS"]
 # PCI Express Base Specification: extended capabilities begin at 0x100; ACS has the ID 0x000D, its control
-# register lies 6 bytes in, and these of its bits make traffic between two devices go up to the CPU.
+# register is 6 bytes in, and these of its bits make traffic between two devices go up to the CPU.
 EXTENDED, ACS_ID, ACS_CONTROL = 0x100, 0x000D, 6
 ACS_REDIRECT = 0x0001 | 0x0004 | 0x0008  # source validation, request redirect, completion redirect
 
@@ -67,7 +67,7 @@ def hcas(found: t.List[Device]) -> t.List[Device]:
 
 
 def distance(one: Device, other: Device) -> str:
-    """Which of DISTANCES lies between two devices."""
+    """Which of DISTANCES is between two devices."""
     here, there = _steps(one.path), _steps(other.path)
     shared = 0
     while shared < min(len(here), len(there)) and here[shared] == there[shared]:

@@ -25,7 +25,7 @@ def units(source: Source, *names: str) -> t.Dict[str, Unit]:
     """systemd's properties of services by their name without the ending."""
     shown = source.run("systemctl", "show", "--property", PROPERTIES, *(f"{name}.service" for name in names))
     blocks = [dict(line.partition("=")[::2] for line in block.splitlines()) for block in shown.split("\n\n")]
-    # An alias has the Id of its target, so blocks are told apart by their order.
+    # An alias has the Id of its target, so blocks are distinguished by their order.
     return {name: blocks[at] if at < len(blocks) else {} for at, name in enumerate(names)}
 
 
@@ -36,7 +36,7 @@ def clock(found: t.Dict[str, Unit]) -> t.Dict[str, t.Any]:
     ]
     running = [name for name, unit in there if unit["ActiveState"] == "active"]
     usable = [name for name, unit in there if unit["LoadState"] == "loaded"]
-    service = (running + usable + [name for name, _ in there] + [""])[0]
+    service = (running + usable + [name for name, _state in there] + [""])[0]
     return {
         "service": service,
         "running": bool(running),

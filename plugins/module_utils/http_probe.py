@@ -7,33 +7,52 @@ import typing as t
 import urllib.error
 import urllib.request
 
-# A node's proxy must not stand between it and its own service.
+# A node's proxy must not be between it and its own service.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def get(url: str, api_key: t.Optional[str], timeout_s: float) -> t.Tuple[bool, str]:
     """Return (the answer is 200, what came back in words)."""
-    status, _, words = ask(url, api_key, None, timeout_s)
+    status, _answer, words = ask(url, api_key, None, timeout_s)
     return status == 200, words
 
 
-def chat(base_url: str, model: str, api_key: t.Optional[str], timeout_s: float) -> t.Tuple[bool, str]:
-    """Ask an OpenAI-compatible server for one token; return (it gave it, the answer or the fault)."""
-    body = {
-        "model": model,
-        "messages": [{"role": "user", "content": "Hello"}],
-        "max_tokens": 1,
-        "temperature": 0,
-    }
-    status, text, words = ask(base_url + "/v1/chat/completions", api_key, body, timeout_s)
+def post(
+    url: str, body: t.Dict[str, t.Any], answer: t.List[str], api_key: t.Optional[str], timeout_s: float
+) -> t.Tuple[bool, str]:
+    """POST `body` as JSON; return (the answer is 200 and has something at the keys `answer`, words).
+
+    The words are the text of a chat's answer, or what is wrong. Null, 0 and what is empty are nothing; 0.0, a
+    score, is something.
+    """
+    status, text, words = ask(url, api_key, body, timeout_s)
     if status != 200:
-        return False, "chat: " + words
-    answer = json.loads(text)
-    if not answer.get("usage", {}).get("completion_tokens"):
-        return False, "chat: the answer holds no token"
-    message = answer["choices"][0]["message"]
-    # A reasoning model's first token is a thought.
-    return True, message.get("content") or message.get("reasoning_content") or ""
+        return False, words
+    document = json.loads(text)
+    if not holds(document, answer):
+        return False, "the answer has nothing at {}".format(".".join(answer))
+    message = value_at(document, ["choices", "0", "message"]) or {}
+    # A reasoning model's first token is a thought; servers name its key differently.
+    found = [message.get(key) for key in ("content", "reasoning_content", "reasoning")]
+    return True, next((text for text in found if text), "")
+
+
+def holds(document: t.Any, keys: t.List[str]) -> bool:
+    """Return whether there is something in a JSON document at these keys and indices."""
+    found = value_at(document, keys)
+    return bool(found) or isinstance(found, float)
+
+
+def value_at(document: t.Any, keys: t.List[str]) -> t.Any:
+    """Return what is in a JSON document at these keys and indices, None where there is nothing."""
+    for key in keys:
+        if isinstance(document, dict):
+            document = document.get(key)
+        elif isinstance(document, list) and key.isdigit() and int(key) < len(document):
+            document = document[int(key)]
+        else:
+            return None
+    return document
 
 
 def ask(

@@ -9,7 +9,7 @@ import typing as t
 
 
 class ArchiveError(Exception):
-    """The file is not an archive that an image can be loaded from; the text says why and what to do."""
+    """The file is not an archive that an image can be loaded from; the text states why and what to do."""
 
 
 def describe(path: str, name: str) -> t.Dict[str, t.Any]:
@@ -31,7 +31,7 @@ def describe(path: str, name: str) -> t.Dict[str, t.Any]:
     except (tarfile.ReadError, KeyError, ValueError) as error:
         raise ArchiveError(
             f"{path} is not an uncompressed archive as docker save writes it ({error})."
-            " Unpack it with gunzip, or make it anew with docker save."
+            " Unpack it with gunzip, or make it again with docker save."
         ) from None
     known = json.loads(config)
     manifests = [entry["digest"] for entry in index.get("manifests", []) if len(images) == 1]

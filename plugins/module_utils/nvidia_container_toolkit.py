@@ -1,4 +1,4 @@
-"""What role nvidia_container_toolkit must know of a host, and what is left to do there. Python 3.8+."""
+"""What role nvidia_container_toolkit needs of a host, and what is left to do there. Python 3.8+."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import typing as t
 
 from ansible_collections.headfirst.serving.plugins.module_utils import (
     apt_sources,
+    docker_api,
     host_driver,
     host_facts,
     host_pci,
@@ -19,7 +20,7 @@ PACKAGES = (
     "libnvidia-container-tools",
     "libnvidia-container1",
 )
-# Written when the package is installed; the engine looks for the package's hook only when it starts.
+# Written when the package is installed; the engine reads the package's hook only when it starts.
 INSTALLED, STARTED = "/var/lib/dpkg/info/nvidia-container-toolkit.list", "/var/run/docker.pid"
 SPECS = ("/etc/cdi/nvidia.yaml", "/var/run/cdi/nvidia.yaml")
 UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
@@ -54,9 +55,9 @@ def packages(source: Source) -> t.Dict[str, str]:
 
 
 def engine(source: Source) -> t.Dict[str, t.Any]:
-    """The Docker Engine: answers, containers, cgroup_driver, live_restore, configured, running, stale.
+    """The engine: answers, podman, containers, cgroup_driver, live_restore, configured, running, stale.
 
-    `configured` and `running` tell of the runtime nvidia in daemon.json and in the process; a stale engine is
+    `configured` and `running` report the runtime nvidia in daemon.json and in the process; a stale engine is
     older than the toolkit and refuses --gpus.
     """
     info = source.docker("/info")
@@ -64,6 +65,7 @@ def engine(source: Source) -> t.Dict[str, t.Any]:
     times = [int(word) for word in source.run("stat", "-c", "%Y", INSTALLED, STARTED).split()]
     return {
         "answers": bool(info),
+        "podman": docker_api.is_podman(source.docker("/version")),
         "containers": info.get("ContainersRunning", 0),
         "cgroup_driver": info.get("CgroupDriver", ""),
         "live_restore": bool(config.get("live-restore")),
@@ -91,8 +93,10 @@ def todo(facts: t.Dict[str, t.Any], version: str) -> t.List[str]:
     left = {
         "packages": not right,
         "hold": len(facts["held"]) < len(PACKAGES),
-        "runtime": not (docker["configured"] and docker["running"]) or docker["stale"],
-        "links": docker["cgroup_driver"] == "systemd" and not facts["links"],
+        # Podman gets the GPUs by CDI alone.
+        "runtime": not docker["podman"]
+        and (not (docker["configured"] and docker["running"]) or docker["stale"]),
+        "links": not docker["podman"] and docker["cgroup_driver"] == "systemd" and not facts["links"],
         # A specification names the driver's libraries; that of another driver is worth nothing.
         "cdi": not facts["cdi"]["enabled"]
         or not facts["driver"]
@@ -107,7 +111,7 @@ def is_version(installed: str, wanted: str) -> bool:
 
 
 def repository_known(source: Source, repository: str, own: str) -> bool:
-    """Whether a file of apt sources that is not ours has the repository, or what lies below it."""
+    """Whether a file of apt sources that is not ours has the repository, or what is below it."""
     below = repository.rstrip("/") + "/"
     return bool(repository) and any(below in line + "/" for line in apt_sources.lines(source, own))
 
@@ -115,5 +119,5 @@ def repository_known(source: Source, repository: str, own: str) -> bool:
 def _config(text: str) -> t.Dict[str, t.Any]:
     try:
         return json.loads(text or "{}")
-    except ValueError:  # nvidia-ctk will say what is wrong with it
+    except ValueError:  # nvidia-ctk will report what is wrong with it
         return {}

@@ -1,4 +1,4 @@
-"""What role nvidia_driver must know of a host: its GPUs, their driver, what is missing. Python 3.8+."""
+"""What role nvidia_driver needs of a host: its GPUs, their driver, what is missing. Python 3.8+."""
 
 from __future__ import annotations
 

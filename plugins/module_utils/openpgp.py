@@ -64,7 +64,7 @@ def _blocks(data: bytes) -> t.List[bytes]:
 
 
 def _unarmoured(block: bytes) -> bytes:
-    _, _, text = block.replace(b"\r", b"").partition(b"\n\n")  # headers end with an empty line
+    _headers, _end, text = block.replace(b"\r", b"").partition(b"\n\n")  # headers end with an empty line
     lines = [line for line in text.split() if not line.startswith(b"=")]  # the last one is a checksum
     try:
         return base64.b64decode(b"".join(lines), validate=True)
@@ -118,7 +118,7 @@ def _crc24(data: bytes) -> int:
     crc = 0xB704CE
     for byte in data:
         crc ^= byte << 16
-        for _ in range(8):
+        for _bit in range(8):
             crc <<= 1
             if crc & 0x1000000:
                 crc ^= 0x1864CFB

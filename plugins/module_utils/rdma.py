@@ -1,4 +1,4 @@
-"""What role rdma must know of a host, what is left to do there, what is wrong with its ports. Python 3.8+."""
+"""What role rdma needs of a host, what is left to do there, what is wrong with its ports. Python 3.8+."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def ports(hcas: t.List[Found], devices: t.List[str]) -> t.Tuple[t.List[str], t.L
     """
     named = {hca["name"]: hca for hca in hcas}
     if not hcas:
-        return ["No driver has taken the RDMA cards (`lspci -k`, `dmesg | grep mlx5`)."], []
+        return ["No driver is bound to the RDMA cards (`lspci -k`, `dmesg | grep mlx5`)."], []
     if not devices:
         wrong = [_port_problems(hca) for hca in hcas]
         said = [problem for problems in wrong for problem in problems]
@@ -151,7 +151,7 @@ def _notes(driver: str, peer_loaded: bool) -> t.List[str]:
         return ["GPUDirect: by nvidia_peermem."]
     return [
         "GPUDirect is off, so every byte passes through the host's memory: the kernel refuses nvidia_peermem."
-        " Its ib_core must know of peer memory, as Ubuntu's and OFED's do; or take NVIDIA's open driver."
+        " Its ib_core must support peer memory, as Ubuntu's and OFED's do; or take NVIDIA's open driver."
     ]
 
 

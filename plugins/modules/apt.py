@@ -10,7 +10,7 @@ version_added: 0.1.0
 description:
   - Runs M(headfirst.serving.dpkg_repair), then M(ansible.builtin.apt) with the same options.
   - Unless they are given, C(lock_timeout) is 300 and C(install_recommends) is false.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: As that of the two modules.

@@ -12,10 +12,10 @@ description:
     subkeys and signatures, and writes a file of this key alone for C(Signed-By). Other keys and other
     content of the fetched file do not reach apt.
   - Needs no gpg. A file that this module has written for the fingerprint is kept, and nothing is fetched.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
-    description: Fetches nothing and says what it would do.
+    description: Fetches nothing and reports what it would do.
     support: full
 options:
   url:

@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 module: await_ranks
 short_description: Wait until a distributed engine serves
 description:
-  - Watches the container of one rank on every host at the same time. Done when rank 0 answers
-    C(/health_generate) with 200 and one chat request with at least one token.
+  - Watches the container of one rank on every host at the same time. Done when rank 0 answers both requests
+    of O(readiness). No request is sent to the other ranks.
   - Fails on all hosts within seconds once any rank dies, with the rank, its host, the log lines that
     decide and a next step. Fails as well when the time is up, with what each rank was doing last.
   - Runs on the controller; needs as many forks as there are ranks.
@@ -35,11 +35,32 @@ options:
     type: str
     required: true
   model:
-    description: Served name of the model that the chat request asks.
+    description: Served name of the model; it is added to the body of the probe.
     type: str
     required: true
+  readiness:
+    description: The requests to rank 0.
+    type: dict
+    required: true
+    suboptions:
+      path: {description: Path that answers 200 when the engine serves., type: str, required: true}
+      probe_path: {description: Path of the POST request., type: str, required: true}
+      probe_body: {description: JSON that is sent there., type: dict, required: true}
+      answer:
+        description: >-
+          Keys and indices of something in the JSON of the answer. Null, 0 and what is empty do not count; a
+          score of 0.0 does.
+        type: list
+        elements: str
+        required: true
+  engine_log:
+    description: >-
+      What the engine's log reports beside the rules that hold for every engine, as the keys of a log profile
+      (plugin_utils/engine_log_rules.py).
+    type: dict
+    default: {}
   api_key:
-    description: The API's key. It is blotted out of every log line.
+    description: The API's key. It is redacted in every log line.
     type: str
   timeout:
     description: The longest wait, in seconds.
@@ -59,10 +80,15 @@ EXAMPLES = r"""
     hosts: "{{ ansible_play_hosts_all }}"
     url: http://127.0.0.1:30000
     model: demo
+    readiness:
+      path: /health
+      probe_path: /v1/chat/completions
+      probe_body: {messages: [{role: user, content: Hello}], max_tokens: 1}
+      answer: [usage, completion_tokens]
 """
 
 RETURN = r"""
-answer: {description: On rank 0 the answer of the chat request., type: str, returned: success}
+answer: {description: On rank 0 the text that a chat probe was answered., type: str, returned: success}
 failure:
   description: The rank that decides, with C(host), C(rank), C(reason), C(lines) and C(hint).
   type: dict

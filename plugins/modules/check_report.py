@@ -7,7 +7,7 @@ version_added: 0.1.0
 description:
   - Applies the rules to each host, compares the hosts with each other, and fails when a finding is an error.
   - Runs on the controller and changes nothing.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.

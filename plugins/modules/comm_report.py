@@ -2,11 +2,11 @@
 
 DOCUMENTATION = r"""
 module: comm_report
-short_description: Judge what the meeting of the ranks and their collectives told
+short_description: Evaluate the connections and the collectives of the ranks
 version_added: 0.1.0
 description:
   - Runs on the controller, changes nothing, and fails for nothing that it finds.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
@@ -34,7 +34,7 @@ report:
   type: dict
   returned: always
 errors:
-  description: A sentence for each finding that stands against serving.
+  description: A sentence for each finding that prevents serving.
   type: list
   elements: str
   returned: always

@@ -1,17 +1,17 @@
 #!/usr/bin/python
-"""One container as its spec says."""
+"""One container as its spec defines it."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: container
-short_description: Keep one container as its spec says
+short_description: Keep one container as its spec defines it
 description:
   - Creates, recreates, starts, stops or removes one container through the docker SDK.
   - A container is recreated when the fingerprint of its spec (which includes the image's ID) differs from
     the one in its label C(headfirst.spec).
   - A container is created and started without its restart policy, so that a crash while it starts is seen.
-    M(headfirst.serving.container_generations) sets the policy when the container has served.
+    V(kept), and M(headfirst.serving.container_generations), set the policy when the container has served.
   - In check mode a node without a Docker Engine counts as a node without the container.
 options:
   name:
@@ -20,15 +20,16 @@ options:
     required: true
   state:
     description:
-      - V(created) makes the container exist as the spec says; a new one does not run yet.
+      - V(created) creates the container of the spec; a new one does not run yet.
       - V(started) starts the container that exists.
+      - V(kept) gives it the restart policy of its spec, now that it has served.
       - V(stopped) stops it if it runs, and keeps it stopped; its logs stay.
       - V(absent) stops and removes it.
     type: str
-    choices: [created, started, stopped, absent]
+    choices: [created, started, kept, stopped, absent]
     required: true
   stop_timeout:
-    description: Seconds between the polite signal and the kill.
+    description: Seconds between SIGTERM and SIGKILL.
     type: int
     default: 30
   spec:
@@ -36,6 +37,8 @@ options:
     type: dict
     suboptions:
       image: {description: Image name or ID; it must be on the node., type: str, required: true}
+      user: {description: User in place of the image's., type: str}
+      entrypoint: {description: Program to start in place of the image's entrypoint., type: str}
       command:
         description: Arguments; none keeps the image's own command.
         type: list
@@ -69,7 +72,7 @@ options:
     type: dict
     default: {}
 attributes:
-  check_mode: {support: full, description: Says what would change.}
+  check_mode: {support: full, description: Reports what would change.}
   diff_mode: {support: full, description: Shows the spec before and after.}
 author: The Headfirst authors (@headfirst)
 """
@@ -87,7 +90,7 @@ EXAMPLES = r"""
 RETURN = r"""
 exists: {description: The container existed before., type: bool, returned: always}
 running: {description: It ran before., type: bool, returned: always}
-differs: {description: It was not what the spec says., type: bool, returned: with spec}
+differs: {description: It differed from the spec., type: bool, returned: with spec}
 fingerprint: {description: Fingerprint of the spec., type: str, returned: with spec}
 image_id: {description: ID of the image that the spec names., type: str, returned: with spec}
 exit_code: {description: Exit code of a container that had ended., type: int, returned: when it did not run}
@@ -100,13 +103,12 @@ import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from ansible_collections.headfirst.serving.plugins.module_utils import container_runtime, container_spec
 from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
 
 # Without the SDK connect() ends the module, or check mode goes on without an engine.
 with contextlib.suppress(ImportError):
     from docker.errors import ImageNotFound, NotFound
-    from docker.types import DeviceRequest, Ulimit
 
 if t.TYPE_CHECKING:
     from docker import DockerClient
@@ -120,7 +122,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "state": {
                 "type": "str",
-                "choices": ["created", "started", "stopped", "absent"],
+                "choices": ["created", "started", "kept", "stopped", "absent"],
                 "required": True,
             },
             "stop_timeout": {"type": "int", "default": 30},
@@ -132,14 +134,16 @@ def main() -> None:
     )
     client = connect(module)
     try:
-        module.exit_json(**_apply(module, client))
+        module.exit_json(**_apply(module, client, container_runtime.of_engine(module, client)))
     except DockerException as error:
         # The engine's own words, where it answered, without the HTTP around them.
         words = getattr(error, "explanation", None) or error
         module.fail_json(msg="Container {}: {}".format(module.params["name"], words))
 
 
-def _apply(module: AnsibleModule, client: t.Optional[DockerClient]) -> t.Dict[str, t.Any]:
+def _apply(
+    module: AnsibleModule, client: t.Optional[DockerClient], runtime: container_runtime.Runtime
+) -> t.Dict[str, t.Any]:
     params = module.params
     found = _find(client, params["name"])
     running = found is not None and found.attrs["State"]["Running"]
@@ -147,25 +151,30 @@ def _apply(module: AnsibleModule, client: t.Optional[DockerClient]) -> t.Dict[st
     if found is not None and not running:
         result["exit_code"] = found.attrs["State"]["ExitCode"]
     if params["state"] == "created":
-        return {**result, **_created(module, client, found)}
+        return {**result, **_created(module, client, runtime, found)}
     if params["state"] == "started":
-        return {**result, **_started(module, found, running)}
+        return {**result, **_started(module, runtime, found, running)}
+    if params["state"] == "kept":
+        return {**result, "changed": found is not None and _kept(runtime, found, module.check_mode)}
     if params["state"] == "stopped":
         if found is not None:
-            # A restart that Docker has planned must not come after the stop.
-            policy = container_spec.set_restart_policy(found, "no", module.check_mode)
+            # A restart that is planned must not come after the stop.
+            policy = runtime.set_restart_policy(found, "no", module.check_mode)
             result["changed"] = running or policy
         if running and not module.check_mode:
             found.stop(timeout=params["stop_timeout"])
         return result
     result["changed"] = found is not None
     if found is not None and not module.check_mode:
-        _remove(found, params["stop_timeout"])
+        _remove(runtime, found, params["stop_timeout"])
     return result
 
 
 def _created(
-    module: AnsibleModule, client: t.Optional[DockerClient], found: t.Optional[Container]
+    module: AnsibleModule,
+    client: t.Optional[DockerClient],
+    runtime: container_runtime.Runtime,
+    found: t.Optional[Container],
 ) -> t.Dict[str, t.Any]:
     spec = module.params["spec"]
     secret_env = _secret_env(module, spec.get("env_file"))
@@ -179,13 +188,9 @@ def _created(
         if missing:
             module.fail_json(msg="{} is not on this node; the container mounts it.".format(missing[0]))
         if found is not None:
-            _remove(found, module.params["stop_timeout"])
-        client.containers.create(
-            name=module.params["name"],
-            labels={**container_spec.labels(wanted), **_texts(module.params["labels"])},
-            **container_spec.create_arguments(spec, secret_env),
-            **_typed_arguments(spec),
-        )
+            _remove(runtime, found, module.params["stop_timeout"])
+        labels = {**container_spec.labels(wanted), **_texts(module.params["labels"])}
+        runtime.create(module.params["name"], spec, secret_env, labels)
     before = json.loads(old_labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
     return {
         "changed": differs,
@@ -196,15 +201,22 @@ def _created(
     }
 
 
-def _started(module: AnsibleModule, found: t.Optional[Container], running: bool) -> t.Dict[str, t.Any]:
+def _started(
+    module: AnsibleModule, runtime: container_runtime.Runtime, found: t.Optional[Container], running: bool
+) -> t.Dict[str, t.Any]:
     if module.check_mode:
         return {"changed": not running}
     if found is None:
         module.fail_json(msg="There is no container {}.".format(module.params["name"]))
-    container_spec.set_restart_policy(found, "no", check=False)
+    runtime.set_restart_policy(found, "no", check=False)
     if not running:
         found.start()
     return {"changed": not running}
+
+
+def _kept(runtime: container_runtime.Runtime, found: Container, check: bool) -> bool:
+    spec = json.loads(found.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
+    return runtime.set_restart_policy(found, spec.get("restart_policy", "no"), check)
 
 
 def _texts(labels: t.Dict[str, t.Any]) -> t.Dict[str, str]:
@@ -220,7 +232,8 @@ def _find(client: t.Optional[DockerClient], name: str) -> t.Optional[Container]:
         return None
 
 
-def _remove(container: Container, stop_timeout: int) -> None:
+def _remove(runtime: container_runtime.Runtime, container: Container, stop_timeout: int) -> None:
+    runtime.set_restart_policy(container, "no", check=False)
     container.stop(timeout=stop_timeout)
     container.remove(v=True, force=True)
 
@@ -252,17 +265,6 @@ def _secret_env(module: AnsibleModule, path: t.Optional[str]) -> t.Dict[str, str
     except ValueError as error:
         module.fail_json(msg="env_file {}: {}".format(path, error))
         raise
-
-
-def _typed_arguments(spec: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
-    arguments: t.Dict[str, t.Any] = {}
-    if spec["ulimits"]:
-        arguments["ulimits"] = [
-            Ulimit(name=name, soft=int(limit), hard=int(limit)) for name, limit in spec["ulimits"].items()
-        ]
-    if spec.get("gpus"):
-        arguments["device_requests"] = [DeviceRequest(**container_spec.gpu_request(spec["gpus"]))]
-    return arguments
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ description:
     C(headfirst.generation). The container of the current generation is called O(name), every other one
     C(NAME.GENERATION).
   - A record of each generation is stored in /etc/headfirst/NAME/GENERATION.json, mode 0600. It has what is
-    needed to start the generation again and to ask whether it serves, and when it served.
+    needed to start the generation again and to check whether it serves, and when it served.
 options:
   name:
     description: Name of the container that serves.
@@ -36,10 +36,14 @@ options:
       url: {description: Address of the service., type: str, required: true}
       model: {description: Name of its model., type: str, default: ""}
       api_key: {description: Key of its API., type: str, default: ""}
+      readiness: {description: The requests that check whether it serves., type: dict, default: {}}
+      engine_log: {description: What its log reports., type: dict, default: {}}
       files: {description: "Content of files on the node, by path; mode 0600.", type: dict, default: {}}
+      supervision: {description: What the supervisor needs to keep the ranks alive., type: dict, default: {}}
   keep: {description: Generations that V(kept) leaves., type: list, elements: str, default: []}
   restarted: {description: The generation was started by this run., type: bool, default: false}
-  stop_timeout: {description: Seconds between the polite signal and the kill., type: int, default: 30}
+  start_seconds: {description: How long its start took; it is kept in the record., type: float}
+  stop_timeout: {description: Seconds between SIGTERM and SIGKILL., type: int, default: 30}
 attributes:
   check_mode: {support: full, description: Reports what would change.}
   diff_mode: {support: none, description: No differences.}
@@ -58,11 +62,17 @@ current:
   type: dict
   returned: with V(read)
 generations:
-  description: Generation to worked_at (time of the node's clock, 0 for never), rank, ranks and container.
+  description:
+    - Generation to worked_at (time of the node's clock, 0 for never), rank, ranks, container, start_seconds.
   type: dict
   returned: with V(read)
+names:
+  description: Names of all containers on the node that have generations, each once, without the generation.
+  type: list
+  elements: str
+  returned: with V(read)
 probes:
-  description: Generation to url, model and api_key of its record.
+  description: Generation to url, model, api_key, readiness and engine_log of its record.
   type: dict
   returned: with V(read)
 """
@@ -75,7 +85,7 @@ import typing as t
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from ansible_collections.headfirst.serving.plugins.module_utils import container_runtime, container_spec
 from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
 
 if t.TYPE_CHECKING:
@@ -83,15 +93,27 @@ if t.TYPE_CHECKING:
     from docker.models.containers import Container
 
 RECORDS = "/etc/headfirst"
+PROBE = ("url", "model", "api_key", "readiness", "engine_log")
 Result = t.Dict[str, t.Any]
 
 
 class Generations:
     """The generations of the container called `name`."""
 
-    def __init__(self, client: t.Optional[DockerClient], name: str, check: bool, records: str) -> None:
-        self._name, self._check, self._folder = name, check, Path(records) / name
+    def __init__(
+        self,
+        client: t.Optional[DockerClient],
+        runtime: container_runtime.Runtime,
+        name: str,
+        *,
+        check: bool,
+        records: str,
+    ) -> None:
+        self._runtime, self._name, self._check, self._folder = runtime, name, check, Path(records) / name
         found = client.containers.list(all=True, filters={"name": name}) if client is not None else []
+        every = {"label": container_spec.GENERATION_LABEL}
+        labelled = client.containers.list(all=True, filters=every) if client is not None else []
+        self._names = sorted({_base_name(container) for container in labelled})
         self._containers: t.Dict[str, Container] = {
             container.name: container
             for container in found
@@ -112,14 +134,22 @@ class Generations:
                 "rank": int(container.labels[container_spec.RANK_LABEL]),
                 "ranks": int(container.labels[container_spec.RANKS_LABEL]),
                 "container": container.name,
+                "start_seconds": record.get("start_seconds", 0),
             }
-            probes[generation] = {key: record.get(key, "") for key in ("url", "model", "api_key")}
-        return {"changed": False, "current": self._current(), "generations": generations, "probes": probes}
+            probes[generation] = {key: record.get(key, "") for key in PROBE}
+        return {
+            "changed": False,
+            "current": self._current(),
+            "generations": generations,
+            "names": self._names,
+            "probes": probes,
+        }
 
     def record(self, generation: str, record: Result) -> Result:
         """Write the record of a generation; files that another generation uses stay as they are."""
         old = self._record(generation)
-        new = {**record, "worked_at": old.get("worked_at", 0)}
+        new = {**{key: old[key] for key in ("start_seconds",) if key in old}, **record}
+        new["worked_at"] = old.get("worked_at", 0)
         changed = new != old
         if changed:
             self._write(self._path(generation), json.dumps(new))
@@ -144,17 +174,20 @@ class Generations:
                 self._write(Path(path), text)
         return {"changed": changed}
 
-    def keep(self, generation: str, keep: t.List[str], restarted: bool) -> Result:
+    def keep(
+        self, generation: str, keep: t.List[str], restarted: bool, start_seconds: t.Optional[float] = None
+    ) -> Result:
         """Record that a generation served, let it restart by itself, and remove what is not kept."""
         record = self._record(generation)
         changed = restarted or not record.get("worked_at")
         if changed:
-            self._write(self._path(generation), json.dumps({**record, "worked_at": time.time()}))
+            took = {} if start_seconds is None else {"start_seconds": start_seconds}
+            self._write(self._path(generation), json.dumps({**record, **took, "worked_at": time.time()}))
         container = self._containers.get(self._name)
         if container is not None:
             spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
             policy = spec.get("restart_policy", "no")
-            changed = container_spec.set_restart_policy(container, policy, self._check) or changed
+            changed = self._runtime.set_restart_policy(container, policy, self._check) or changed
         for other in [one for one in self._containers.values() if one.name != self._name]:
             if _generation(other) not in keep:
                 changed = True
@@ -201,6 +234,7 @@ class Generations:
 
     def _remove(self, container: Container, stop_timeout: int) -> None:
         if not self._check:
+            self._runtime.set_restart_policy(container, "no", check=False)
             container.stop(timeout=stop_timeout)
             container.remove(v=True, force=True)
 
@@ -235,6 +269,13 @@ def _generation(container: Container) -> str:
     return str(container.labels.get(container_spec.GENERATION_LABEL, ""))
 
 
+def _base_name(container: Container) -> str:
+    """The name without the generation: containers that do not serve are called NAME.GENERATION."""
+    end = "." + _generation(container)
+    name = str(container.name)
+    return name[: -len(end)] if name.endswith(end) else name
+
+
 def main() -> None:
     """Run the module."""
     module = AnsibleModule(
@@ -252,11 +293,15 @@ def main() -> None:
                     "url": {"type": "str", "required": True},
                     "model": {"type": "str", "default": ""},
                     "api_key": {"type": "str", "default": "", "no_log": True},
+                    "readiness": {"type": "dict", "default": {}},
+                    "engine_log": {"type": "dict", "default": {}},
                     "files": {"type": "dict", "default": {}, "no_log": True},
+                    "supervision": {"type": "dict", "default": {}, "no_log": True},
                 },
             },
             "keep": {"type": "list", "elements": "str", "default": []},
             "restarted": {"type": "bool", "default": False},
+            "start_seconds": {"type": "float"},
             "stop_timeout": {"type": "int", "default": 30},
         },
         required_if=[
@@ -269,7 +314,8 @@ def main() -> None:
     params = module.params
     client = connect(module)
     try:
-        generations = Generations(client, params["name"], module.check_mode, RECORDS)
+        runtime = container_runtime.of_engine(module, client)
+        generations = Generations(client, runtime, params["name"], check=module.check_mode, records=RECORDS)
         module.exit_json(**_apply(generations, params))
     except DockerException as error:
         module.fail_json(msg="Container {}: {}".format(params["name"], error))
@@ -281,7 +327,9 @@ def _apply(generations: Generations, params: Result) -> Result:
     if params["state"] == "current":
         return generations.make_current(params["generation"])
     if params["state"] == "kept":
-        return generations.keep(params["generation"], params["keep"], params["restarted"])
+        return generations.keep(
+            params["generation"], params["keep"], params["restarted"], params["start_seconds"]
+        )
     if params["state"] == "absent":
         return generations.remove(params["stop_timeout"])
     return generations.read()

@@ -7,9 +7,9 @@ DOCUMENTATION = r"""
 module: container_watch
 short_description: Watch a container until it serves, ends, or the time is up
 description:
-  - Looks at one container every second and returns as soon as its probe answers, or it does not run, or
+  - Checks one container every second and returns as soon as its probes answer, or it does not run, or
     the time is up.
-  - Changes nothing and never fails because of what it sees; the caller judges.
+  - Changes nothing and never fails because of what it finds; the caller decides.
 options:
   name:
     description: Name of the container.
@@ -20,17 +20,27 @@ options:
     type: int
     default: 5
   url:
-    description: Address of the service, asked from the node itself. Without it nothing is probed.
+    description: Address of the service as the node reaches it. Without it nothing is probed.
     type: str
   path:
     description: Path under O(url) that answers 200 when the service is ready.
     type: str
     default: /health
-  chat_model:
-    description: Also ask this model for one token; ready means that it generated it.
-    type: str
+  probe:
+    description: A request that the service must answer as well.
+    type: dict
+    suboptions:
+      path: {description: "Path under O(url) of a POST request.", type: str, required: true}
+      body: {description: JSON that is sent., type: dict, required: true}
+      answer:
+        description: >-
+          Keys and indices of something in the JSON of the answer. Null, 0 and what is empty do not count; a
+          score of 0.0 does.
+        type: list
+        elements: str
+        required: true
   api_key:
-    description: Bearer token of the service. It is blotted out of what is returned.
+    description: Bearer token of the service. It is redacted in what is returned.
     type: str
   lines:
     description: How many of the last log lines to return, counted from the container's last start.
@@ -57,7 +67,10 @@ RETURN = r"""
 exists: {description: There is such a container., type: bool, returned: always}
 running: {description: It runs and was not restarted meanwhile., type: bool, returned: always}
 ready: {description: Its probes answered., type: bool, returned: always}
-probe: {description: What the last probe said., type: str, returned: always}
+probe:
+  description: The text of a chat's answer, or what the last probe found wrong.
+  type: str
+  returned: always
 exit_code: {description: Exit code of a container that has ended., type: int, returned: always}
 oom_killed: {description: The kernel ended it for memory., type: bool, returned: always}
 log:
@@ -95,7 +108,7 @@ ABSENT = {
     "log": [],
 }
 INTERVAL_S = 1.0
-# A generate probe of a busy engine may take this long; SGLang's own limit is 20 s.
+# An engine that is busy may take this long to generate.
 PROBE_TIMEOUT_S = 30.0
 
 
@@ -107,7 +120,14 @@ def main() -> None:
             "seconds": {"type": "int", "default": 5},
             "url": {"type": "str"},
             "path": {"type": "str", "default": "/health"},
-            "chat_model": {"type": "str"},
+            "probe": {
+                "type": "dict",
+                "options": {
+                    "path": {"type": "str", "required": True},
+                    "body": {"type": "dict", "required": True},
+                    "answer": {"type": "list", "elements": "str", "required": True},
+                },
+            },
             "api_key": {"type": "str", "no_log": True},
             "lines": {"type": "int", "default": 500},
         },
@@ -151,10 +171,12 @@ def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Di
 def _probe(params: t.Dict[str, t.Any]) -> t.Tuple[bool, str]:
     if not params["url"]:
         return False, ""
-    ready, words = http_probe.get(params["url"] + params["path"], params["api_key"], PROBE_TIMEOUT_S)
-    if ready and params["chat_model"]:
-        return http_probe.chat(params["url"], params["chat_model"], params["api_key"], PROBE_TIMEOUT_S)
-    return ready, words
+    url, key, probe = params["url"], params["api_key"], params["probe"]
+    ready, words = http_probe.get(url + params["path"], key, PROBE_TIMEOUT_S)
+    if not ready or not probe:
+        return ready, words
+    ready, words = http_probe.post(url + probe["path"], probe["body"], probe["answer"], key, PROBE_TIMEOUT_S)
+    return ready, words if ready else "{}: {}".format(probe["path"], words)
 
 
 def _log(container: Container, started_at: str, lines: int) -> t.List[str]:

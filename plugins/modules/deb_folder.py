@@ -10,10 +10,10 @@ version_added: 0.1.0
 description:
   - Writes an index, and links to the files, into a folder of its own; the files stay where they are.
   - Use it as C(deb [trusted=yes] file:DEST ./). The index holds the SHA-256 of each file.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
-    description: Writes nothing and says what it would do.
+    description: Writes nothing and reports what it would do.
     support: full
 options:
   src:
@@ -41,26 +41,11 @@ packages:
 """
 
 import glob
-import hashlib
 import os
 import subprocess
 
 from ansible.module_utils.basic import AnsibleModule
-
-
-def stanza(path: str) -> str:
-    """A package's entry in the index."""
-    control = subprocess.run(
-        ["dpkg-deb", "--field", path], stdout=subprocess.PIPE, universal_newlines=True, check=True
-    )
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        for chunk in iter(lambda: file.read(1 << 20), b""):
-            digest.update(chunk)
-    place = (
-        f"Filename: ./{os.path.basename(path)}\nSize: {os.path.getsize(path)}\nSHA256: {digest.hexdigest()}"
-    )
-    return f"{control.stdout.strip()}\n{place}\n"
+from ansible_collections.headfirst.serving.plugins.module_utils.deb_index import stanza
 
 
 def main() -> None:
@@ -75,9 +60,9 @@ def main() -> None:
         module.fail_json(msg=f"There is no .deb file in {module.params['src']}.")
     index = os.path.join(dest, "Packages")
     try:
-        text = "\n".join(stanza(path) for path in files)
+        text = "\n".join(stanza(path, os.path.basename(path)) for path in files)
     except subprocess.CalledProcessError as error:
-        module.fail_json(msg=f"{error.cmd[-1]} is no package: dpkg-deb cannot read it.")
+        module.fail_json(msg=f"{error.cmd[-1]} is not a package: dpkg-deb cannot read it.")
     links = {os.path.join(dest, os.path.basename(path)): path for path in files}
     there = {path: os.readlink(path) for path in glob.glob(os.path.join(dest, "*.deb"))}
     old = ""

@@ -12,7 +12,7 @@ description:
     interrupted or reports packages that are not configured. Files of settings that an administrator
     changed are kept.
   - Action M(headfirst.serving.apt) does this before every use of apt.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing and reports whether there is something to finish.
@@ -48,7 +48,7 @@ from ansible.module_utils.basic import AnsibleModule
 DPKG = ["dpkg"]
 ADMIN = "/var/lib/dpkg"
 INTERVAL_S = 1.0
-# What the administrator changed stays; nobody is asked.
+# What the administrator changed stays; there is no prompt.
 CONFIGURE = ["--force-confdef", "--force-confold", "--configure", "--pending"]
 # The lock is held here, so dpkg must not take it.
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "DPKG_FRONTEND_LOCKED": "true", "LC_ALL": "C"}
@@ -91,7 +91,7 @@ def unfinished() -> str:
 
 
 def main() -> None:
-    """Wait, look, repair and exit."""
+    """Wait, check, repair and exit."""
     module = AnsibleModule(
         argument_spec={"seconds": {"type": "int", "default": 300}}, supports_check_mode=True
     )

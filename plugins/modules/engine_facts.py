@@ -1,22 +1,27 @@
-"""Module: what role docker_engine must know of a node before it decides anything. Standard library only."""
+"""Module: what roles docker_engine and podman_engine read before they decide. Standard library only."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: engine_facts
-short_description: Look at the Docker Engine of a node and at its configuration
+short_description: Read which container engine a node has, and its configuration
 version_added: 0.1.0
 description:
   - Reads in one round trip which engine is there, whether it answers, and how it is configured.
   - Changes nothing. Does not need Python's docker SDK.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
     support: full
 options:
+  program:
+    description: The program of the engine.
+    type: str
+    choices: [dockerd, podman]
+    default: dockerd
   config_file:
-    description: The engine's configuration, JSON.
+    description: The configuration of the Docker Engine, JSON.
     type: path
     default: /etc/docker/daemon.json
   files:
@@ -27,7 +32,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at the engine
+- name: Read the engine
   headfirst.serving.engine_facts:
     files: [/etc/systemd/system/docker.service.d/*.conf]
 """
@@ -35,9 +40,10 @@ EXAMPLES = r"""
 RETURN = r"""
 engine:
   description:
-    - Keys installed, snap, sdk and stale (bools; stale means that the engine started before its
-      files were written), os_id, os_codename, config (what config_file holds), files (path to SHA-256), info,
-      the engine's answer to GET /info, empty when it does not answer.
+    - Keys installed (whether the program is there), dockerd, podman_docker (whether Podman's command docker
+      is there), snap, sdk and stale (bools; stale means that the engine started before its files were
+      written), os_id, os_codename, config (what config_file holds), files (path to SHA-256), info, the
+      engine's answer to GET /info, empty when it does not answer.
   type: dict
   returned: always
 """
@@ -56,6 +62,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_facts impor
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
 PID_FILE = "/var/run/docker.pid"
+PODMAN_DOCKER = "/var/lib/dpkg/info/podman-docker.list"
 
 
 def config(module: AnsibleModule, path: str) -> t.Dict[str, t.Any]:
@@ -87,9 +94,10 @@ def stale(paths: t.List[str]) -> bool:
 
 
 def main() -> None:
-    """Look and exit."""
+    """Read the state and exit."""
     module = AnsibleModule(
         argument_spec={
+            "program": {"type": "str", "choices": ["dockerd", "podman"], "default": "dockerd"},
             "config_file": {"type": "path", "default": "/etc/docker/daemon.json"},
             "files": {"type": "list", "elements": "str", "default": []},
         },
@@ -98,7 +106,9 @@ def main() -> None:
     release = os_release(Source().read("/etc/os-release"))
     paths = [path for pattern in module.params["files"] for path in sorted(glob.glob(pattern))]
     engine = {
-        "installed": shutil.which("dockerd") is not None,
+        "installed": shutil.which(module.params["program"]) is not None,
+        "dockerd": shutil.which("dockerd") is not None,
+        "podman_docker": os.path.exists(PODMAN_DOCKER),
         "snap": os.path.exists("/snap/docker"),
         "sdk": importlib.util.find_spec("docker") is not None,
         "os_id": release.get("ID", ""),

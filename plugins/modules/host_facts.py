@@ -8,9 +8,9 @@ module: host_facts
 short_description: Gather a host's GPUs, network, driver, Docker Engine and resources
 version_added: 0.1.0
 description:
-  - Reads sysfs and procfs, asks nvidia-smi, iproute2, dmesg, dpkg and the Docker Engine, all side by side.
-  - Changes nothing and judges nothing. What a host does not have is empty; without root, dmesg may be too.
-author: The Headfirst authors
+  - Reads sysfs, procfs, nvidia-smi, iproute2, dmesg, dpkg and the Docker Engine, all in parallel.
+  - Changes nothing and evaluates nothing. What a host does not have is empty; without root, dmesg may be too.
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
@@ -21,7 +21,7 @@ options:
     type: path
     default: /var/lib/headfirst
   ports:
-    description: TCP ports whose listeners are looked up.
+    description: TCP ports whose listeners are read.
     type: list
     elements: int
     default: []
@@ -36,10 +36,14 @@ options:
     elements: str
     default: []
   open_ports:
-    description: TCP ports to try at open_peers, beside one of the ephemeral range. Nobody need listen there.
+    description: TCP ports to try at open_peers, beside one of the ephemeral range. They need no listener.
     type: list
     elements: int
     default: []
+  model_folder:
+    description: Folder of a model that the host may serve where it is. Empty for none.
+    type: str
+    default: ""
   read_speed:
     description:
       - Measure how fast the largest file below disk_path can be read, past the page cache, for at most
@@ -47,7 +51,7 @@ options:
     type: bool
     default: false
   images:
-    description: Names of container images whose IDs are wanted.
+    description: Names of container images whose IDs are returned.
     type: list
     elements: str
     default: []
@@ -60,7 +64,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Gather what the rules look at
+- name: Gather what the rules check
   headfirst.serving.host_facts:
     disk_path: /var/lib/headfirst
     ports: [30000, 5000]
@@ -72,9 +76,11 @@ host:
   description:
     - Of the system hostname, os (like debian-12), os_name, kernel, cmdline, python, architecture, uid, cores,
       memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, disk_read_rate (bytes a second; 0 where it
-      was not asked for or no large file is there), shm_free_bytes, clock_skew_s.
+      was not requested or no large file is there), shm_free_bytes, clock_skew_s.
+    - Of O(model_folder) model_folder, as module shared_folder_facts returns it; disk_shared, whether
+      disk_path is on a file system that hosts share.
     - Of the network nics (name, kind, addresses, mtu, state, mbit), routes (to each peer its nic and source),
-      busy_ports, unreachable_peers, cut_ports (peer and port of what answers at other ports only).
+      busy_ports, unreachable_peers, cut_ports (peer, port and rejected of what answers at other ports only).
     - Of RDMA hcas (name, firmware, pci, numa, gpu_distances, ports with their GIDs), hcas_on_pci,
       rdma_devices.
     - Of the GPUs gpus (name, bus, memory_bytes, compute_capability, vbios, ecc_uncorrectable, remap_failure,
@@ -83,7 +89,7 @@ host:
     - Of the software driver (running, open, installed, modules, secure_boot, fabric_manager,
       fabric_manager_active, unheld, auto_upgrades) and docker (version, runtimes, cgroup_driver,
       cgroup_version, snap, char_links, images).
-    - stuck lists the commands that did not come to an end.
+    - stuck lists the commands that did not end.
   type: dict
   returned: always
 """
@@ -94,6 +100,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     host_facts,
     host_gather,
     host_network,
+    shared_folder,
 )
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
@@ -107,6 +114,7 @@ def main() -> None:
             "peers": {"type": "list", "elements": "str", "default": []},
             "open_peers": {"type": "list", "elements": "str", "default": []},
             "open_ports": {"type": "list", "elements": "int", "default": []},
+            "model_folder": {"type": "str", "default": ""},
             "read_speed": {"type": "bool", "default": False},
             "images": {"type": "list", "elements": "str", "default": []},
             "controller_time": {"type": "float", "required": True},
@@ -123,6 +131,8 @@ def main() -> None:
         **host_gather.gather(Source(), asked["disk_path"], asked["peers"], asked["images"]),
         **host_facts.disk(asked["disk_path"]),
         **host_facts.shared_memory(),
+        model_folder=shared_folder.model_folder(asked["model_folder"]) if asked["model_folder"] else None,
+        disk_shared=shared_folder.is_shared(asked["disk_path"]),
         busy_ports=host_network.busy_ports(asked["ports"]),
         unreachable_peers=silent,
         cut_ports=host_network.cut_ports(open_peers, asked["open_ports"]),

@@ -1,22 +1,22 @@
 #!/usr/bin/python
-"""Module: what role host_tuning must know of a host before it decides anything. Standard library only."""
+"""Module: the facts of a host that role host_tuning needs first. Standard library only."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: host_tuning_facts
-short_description: Look at a host's limits, clock, names, packet filters and PCI access control
+short_description: Read a host's limits, clock, names, packet filters and PCI access control
 version_added: 0.1.0
 description:
-  - Tells in one round what of the work of role host_tuning is done already. Changes nothing.
-author: The Headfirst authors
+  - Reports in one round which work of role host_tuning is done already. Changes nothing.
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
     support: full
 options:
   files:
-    description: The role's files and the text that each should hold; an empty text stands for no file.
+    description: The role's files and the text that each should hold; an empty text means no file.
     type: dict
     default: {}
   memlock:
@@ -33,7 +33,7 @@ options:
     elements: str
     default: []
   closed_ports:
-    description: TCP ports, like C(30000) or C(32768-60999), that nobody else may reach.
+    description: TCP ports, like C(30000) or C(32768-60999), that no other host may reach.
     type: list
     elements: str
     default: []
@@ -48,7 +48,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at the host
+- name: Read the host
   headfirst.serving.host_tuning_facts:
     peers: [192.0.2.12]
     closed_ports: ["5000", 32768-60999]
@@ -76,7 +76,7 @@ FIREWALL = "headfirst-firewall"
 
 
 def main() -> None:
-    """Look and exit."""
+    """Read the state and exit."""
     module = AnsibleModule(
         argument_spec={
             "files": {"type": "dict", "default": {}},
@@ -100,7 +100,7 @@ def main() -> None:
     if any(low <= asked["open_port"] <= high for low, high in ports):
         module.fail_json(
             msg=f"host_tuning_closed_ports or host_tuning_rendezvous_ports holds port {asked['open_port']}, "
-            "by which Ansible comes in."
+            "which Ansible uses for SSH."
         )
     units = host_tuning.units(source, *host_tuning.CLOCKS, FIREWALL)
     tuning = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: image_info
-short_description: Tell whether the expected image is in the node's Docker Engine
+short_description: Report whether the expected image is in the node's Docker Engine
 version_added: 0.1.0
 description:
   - Compares the image of a name with what is expected of it, and changes nothing.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same; a node without an engine has no image.
@@ -37,7 +37,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look for the image
+- name: Find the image
   headfirst.serving.image_info:
     name: lmsysorg/sglang:v0.5.19-cu129
 """
@@ -70,7 +70,7 @@ def look(client: docker.DockerClient, params: t.Dict[str, t.Any]) -> t.Dict[str,
 
 
 def without_tag(name: str) -> str:
-    """A name with tag and digest loses the tag: the digest says more."""
+    """A name with tag and digest loses the tag: the digest is more exact."""
     repository, at, digest = name.partition("@")
     if at and ":" in repository.rsplit("/", 1)[-1]:
         repository = repository.rsplit(":", 1)[0]
@@ -97,7 +97,7 @@ def mismatch(attributes: t.Dict[str, t.Any], params: t.Dict[str, t.Any]) -> str:
 
 
 def main() -> None:
-    """Look and exit."""
+    """Read the state and exit."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

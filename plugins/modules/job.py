@@ -14,7 +14,7 @@ description:
   - A number C(alive) in that object is not shown; where it changes, the program is not silent for
     O(silence_timeout).
   - Each new progress is appended, as a JSON line, to the controller's file that E(HEADFIRST_PROGRESS) names.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Runs nothing and is skipped.
@@ -57,7 +57,7 @@ options:
     type: int
     default: 600
   timeout:
-    description: Seconds after which systemd ends the program, also when nobody is connected. 0 is no limit.
+    description: Seconds after which systemd ends the program, also without a controller. 0 is no limit.
     type: int
     default: 86400
   silence_timeout:
@@ -78,7 +78,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 exit:
-  description: How the unit ended, as systemd says it (SERVICE_RESULT, EXIT_CODE, EXIT_STATUS).
+  description: How the unit ended, as systemd reports it (SERVICE_RESULT, EXIT_CODE, EXIT_STATUS).
   type: str
   returned: on failure
 """

@@ -1,15 +1,15 @@
 #!/usr/bin/python
-"""Module: what role nvidia_container_toolkit must know of a host, in one round. Standard library only."""
+"""Module: the facts of a host that role nvidia_container_toolkit needs. Standard library only."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_container_toolkit_facts
-short_description: Look at a host's GPUs, its container toolkit, its Docker Engine and its CDI specification
+short_description: Read a host's GPUs, its container toolkit, its Docker Engine and its CDI specification
 version_added: 0.1.0
 description:
   - Reads sysfs, dpkg, apt's sources, daemon.json and the Docker Engine in one round trip. Changes nothing.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
@@ -20,7 +20,7 @@ options:
     type: str
     default: ""
   repository:
-    description: URI of an apt repository; whether another file of apt sources has it is told.
+    description: URI of an apt repository; the result reports whether another file of apt sources has it.
     type: str
     default: ""
   own_source:
@@ -30,7 +30,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Look at the toolkit
+- name: Read the toolkit
   headfirst.serving.nvidia_container_toolkit_facts:
     version: 1.19.1
     own_source: /etc/apt/sources.list.d/headfirst-nvidia-container-toolkit.sources
@@ -56,7 +56,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_source impo
 
 
 def main() -> None:
-    """Look and exit."""
+    """Read the state and exit."""
     module = AnsibleModule(
         argument_spec={
             "version": {"type": "str", "default": ""},

@@ -1,16 +1,16 @@
 #!/usr/bin/python
-"""Module: what role nvidia_driver must know of a host before it decides anything. Standard library only."""
+"""Module: the facts of a host that role nvidia_driver needs first. Standard library only."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: nvidia_driver_facts
-short_description: Look at a host's NVIDIA GPUs, at their driver and at what belongs to it
+short_description: Read a host's NVIDIA GPUs, their driver and what belongs to it
 version_added: 0.1.0
 description:
-  - Reads sysfs and procfs, asks nvidia-smi, modinfo, dkms, dpkg and systemd, in one round trip.
+  - Reads sysfs, procfs, nvidia-smi, modinfo, dkms, dpkg and systemd, in one round trip.
   - Changes nothing, and needs no driver.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
@@ -25,13 +25,13 @@ options:
     type: path
     required: true
   repository:
-    description: URI of a repository; whether another file of apt sources has it is told.
+    description: URI of a repository; the result reports whether another file of apt sources has it.
     type: str
     default: ""
 """
 
 EXAMPLES = r"""
-- name: Look at the driver
+- name: Read the driver
   headfirst.serving.nvidia_driver_facts:
     pin_file: /etc/apt/preferences.d/headfirst-nvidia-driver
     source_file: /etc/apt/sources.list.d/headfirst-nvidia-driver.sources
@@ -67,7 +67,7 @@ def repository_known(source: Source, repository: str, own: str) -> bool:
 
 
 def main() -> None:
-    """Look and exit."""
+    """Read the state and exit."""
     module = AnsibleModule(
         argument_spec={
             "pin_file": {"type": "path", "required": True},

@@ -8,10 +8,10 @@ module: nvidia_driver_packages
 short_description: Choose packages of one driver version out of what apt can give
 version_added: 0.1.0
 description:
-  - Reads the versions that apt knows (C(apt-cache madison)) and chooses the newest of a branch that is there
+  - Reads the versions that apt has (C(apt-cache madison)) and chooses the newest of a branch that is there
     of all packages, the fabric manager included. A package's name is never taken for its version.
-  - Changes nothing. Fails where there is no such version, and says what there is.
-author: The Headfirst authors
+  - Changes nothing. Fails where there is no such version, and reports which ones there are.
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
@@ -28,7 +28,7 @@ options:
     elements: str
     default: []
   branch:
-    description: What the version begins with, like 580, or the whole version.
+    description: Beginning of the version, like 580, or the whole version.
     type: str
     required: true
 """
@@ -84,7 +84,7 @@ def main() -> None:
         module.fail_json(
             msg=f"apt has no {what} {branch} that is complete and of one version. "
             f"Of {', '.join(names)} it has: {nvidia_packages.explain(versions, names)}. "
-            "Choose another nvidia_driver_branch or nvidia_driver_source, or bring its packages up to date."
+            "Choose another nvidia_driver_branch or nvidia_driver_source, or update its packages."
         )
     module.exit_json(changed=False, **chosen)
 

@@ -1,15 +1,15 @@
 #!/usr/bin/python
-"""Module: what role rdma must know of a host, in one round. Standard library only."""
+"""Module: the facts that role rdma needs of a host, in one round. Standard library only."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: rdma_facts
-short_description: Look at a host's RDMA cards, devices, ports and modules
+short_description: Read a host's RDMA cards, devices, ports and modules
 version_added: 0.1.0
 description:
   - Reads PCI, /sys/class/infiniband, the kernel's modules and dpkg in one round trip. Changes nothing.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
@@ -59,7 +59,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_source impo
 
 
 def main() -> None:
-    """Look, again and again while there is something to wait for, and exit."""
+    """Read the state, repeat while there is something to wait for, and exit."""
     module = AnsibleModule(
         argument_spec={
             "packages": {"type": "list", "elements": "str", "default": []},

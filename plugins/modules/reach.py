@@ -13,14 +13,14 @@ description:
   - A connection counts only when a listener of this module has answered it; over a port that a service holds
     nothing is sent.
   - Fails for nothing that it sees; the caller judges.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
     description: Changes nothing, so check mode is the same.
     support: full
 options:
   address:
-    description: This host's own address, by which the others know it.
+    description: This host's own address, at which the others reach it.
     type: str
     required: true
   ports:

@@ -7,10 +7,10 @@ version_added: 0.1.0
 description:
   - Sends the file through the connection straight to its place; a partial file O(dest).part is continued.
   - A file of the same size at O(dest) is taken for the same file, so put something unique into its name.
-author: The Headfirst authors
+author: The Headfirst authors (@headfirst)
 attributes:
   check_mode:
-    description: Tells whether it would send.
+    description: Reports whether it would send.
     support: full
 options:
   src:

@@ -7,7 +7,7 @@ DOCUMENTATION = r"""
 module: webui_check
 short_description: Prove that people can sign in to Open WebUI and choose the model
 description:
-  - Signs in and looks for the model in the list that the page shows.
+  - Signs in and finds the model in the list of the page.
   - Changes nothing, except that an account which O(previous_password) still opens gets O(password).
 options:
   url:
@@ -92,7 +92,9 @@ def main() -> None:
     what = "Open WebUI does not list the model {}, but {} ({}).".format(
         module.params["model"], models or "none", words
     )
-    module.fail_json(msg=what + " Does this host reach the engine, and are its API key and model name right?")
+    module.fail_json(
+        msg=what + " Check that this host reaches the engine, and that its API key and model name are right."
+    )
 
 
 def _sign_in(module: AnsibleModule) -> t.Tuple[str, bool]:
@@ -100,7 +102,7 @@ def _sign_in(module: AnsibleModule) -> t.Tuple[str, bool]:
     params = module.params
     status, token, words = _session(params, params["password"])
     if status in REFUSED and params["previous_password"]:
-        before, token, _ = _session(params, params["previous_password"])
+        before, token, _words = _session(params, params["previous_password"])
         if before == 200:
             _change_password(module, token)
             status, token, words = _session(params, params["password"])

@@ -1,4 +1,4 @@
-"""Rules of role `check` that need more than one host's facts, and what a host that gave none tells us."""
+"""Rules of role `check` that need more than one host's facts, and what a host without facts means."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FAILURES = [
     (
         "host-key",
         r"host key verification failed|remote host identification has changed",
-        "its SSH host key is not the one on record",
+        "its SSH host key is not the recorded one",
         "If the host was reinstalled: ssh-keygen -R ADDRESS, then connect once with ssh.",
     ),
     (
@@ -42,9 +42,9 @@ FAILURES = [
         "Free space; the largest folders: du -xh / | sort -h | tail",
     ),
 ]
-# What `compare` looks at, with the numbers of known failures in docs/diagnose.md.
+# What `compare` reads, with the numbers of known failures in docs/diagnose.md.
 COMPARED: dict[str, tuple[int, ...]] = {"hostname": (), "address-unique": (8,), "architecture": ()}
-UNREACHABLE = "Is it on, and is ansible_host right? Try: ssh USER@ADDRESS true"
+UNREACHABLE = "Check that it is on and that ansible_host is right. Try: ssh USER@ADDRESS true"
 
 
 def silent_host(host: str, result: Mapping[str, Any]) -> Finding:
@@ -57,7 +57,7 @@ def silent_host(host: str, result: Mapping[str, Any]) -> Finding:
     if result.get("unreachable"):
         return finding("reachability", "error", host, "it does not answer on SSH", text, UNREACHABLE)
     return finding(
-        "facts", "error", host, "looking at it failed", text, "Run again with -vvv for the details."
+        "facts", "error", host, "reading its state failed", text, "Run again with -vvv for the details."
     )
 
 
@@ -68,7 +68,7 @@ def compare(facts: Mapping[str, Mapping[str, Any]], addresses: Mapping[str, str]
         *_shared(
             "hostname",
             hostnames,
-            "Names tell hosts apart in logs and certificates.",
+            "Names identify hosts in logs and certificates.",
             "hostnamectl hostname NAME",
         ),
         *_shared("address-unique", addresses, "Two ranks cannot share one.", "Correct the inventory."),
@@ -103,6 +103,6 @@ def _differ(id: str, values: Mapping[str, str]) -> list[Finding]:
     listed = "; ".join(f"{kind}: {some(host for host in values if values[host] == kind)}" for kind in kinds)
     why = "One image serves all ranks."
     return [
-        finding(id, "error", host, f"the hosts differ in {id} ({listed})", why, "Use hosts of one kind.")
+        finding(id, "error", host, f"the hosts differ in {id} ({listed})", why, "Use hosts of one type.")
         for host in values
     ]

@@ -61,7 +61,7 @@ def _odd(one: Difference, values: Mapping[str, str]) -> list[Finding]:
 def _clocks(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> list[Finding]:
     """Clocks that are near the controller's, each on its side, and far from each other.
 
-    One that is far from the controller's is a finding already, and would make its peers look wrong.
+    One that is far from the controller's is a finding already, and would make its peers appear wrong.
     """
     skews = {
         host: known["clock_skew_s"]
@@ -77,7 +77,7 @@ def _clocks(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> list[Fi
             "error",
             host,
             f"its clock is {abs(skew - middle):.0f} s {'ahead of' if skew > middle else 'behind'} its peers'",
-            "Logs of the hosts are read side by side, and what came first decides.",
+            "Logs of the hosts are compared by time, and the first failure decides.",
             "apt-get install systemd-timesyncd && timedatectl set-ntp true, or use your own time server.",
         )
         for host, skew in skews.items()
@@ -133,7 +133,7 @@ DIFFERENCES = [
         (45,),
         "GPUs",
         "Ranks run at the pace and with the memory of the smallest, and are spread evenly.",
-        "List hosts of one kind, or set gpus= to what all have.",
+        "List hosts of one type, or set gpus= to what all have.",
         _gpus,
     ),
     Difference(
@@ -141,7 +141,7 @@ DIFFERENCES = [
         "warning",
         (22,),
         "driver",
-        "NCCL is tested among equal drivers; what fails on one host alone is hard to find.",
+        "NCCL is tested with equal drivers; a failure on one host alone is hard to find.",
         "Install the same driver on all hosts.",
         _driver,
     ),
@@ -150,7 +150,7 @@ DIFFERENCES = [
         "warning",
         (14,),
         "active RDMA ports",
-        "NCCL hangs with all GPUs busy when ranks bring different sets; only ports that all have are used.",
+        "NCCL hangs with all GPUs busy when ranks use different sets; only ports that all have are used.",
         "Bring the missing port up (`ibstat`), or name the same devices with hca= for all.",
         _ports,
     ),
@@ -177,8 +177,8 @@ DIFFERENCES = [
         "warning",
         (22,),
         "engine image",
-        "Ranks of different builds do not understand each other.",
-        "deploy up brings the same image to all.",
+        "Ranks of different builds are not compatible.",
+        "`deploy up` copies the same image to all hosts.",
         _images,
     ),
 ]

@@ -48,7 +48,7 @@ def _nouveau(facts: Facts, limits: Limits) -> Iterator[str]:
     "secure-boot",
     failures=(33,),
     why="With Secure Boot the kernel takes signed modules only.",
-    fix="Sign the module with a key of your own (mokutil --import), or turn Secure Boot off in the firmware.",
+    fix="Sign the module with your own key (mokutil --import), or turn Secure Boot off in the firmware.",
 )
 def _secure_boot(facts: Facts, limits: Limits) -> Iterator[str]:
     driver = facts["driver"]
@@ -84,13 +84,13 @@ def _lost(facts: Facts, limits: Limits) -> Iterator[str]:
     if seen and lost:
         yield f"the driver does not see the GPU at {', '.join(lost)}"
     elif 0 < len(seen) < limits["gpus"]:
-        yield f"it has {len(seen)} GPUs, and {limits['gpus']} shall serve"
+        yield f"it has {len(seen)} GPUs, and {limits['gpus']} are configured"
 
 
 @rule(
     "xid",
     failures=(36,),
-    why="The kernel's log says that a GPU is faulty; it would stop all ranks with it.",
+    why="The kernel's log reports a faulty GPU, which would stop all ranks.",
     fix="Take the host out of the inventory, reset or exchange the GPU: docs.nvidia.com, Xid errors.",
 )
 def _xid(facts: Facts, limits: Limits) -> Iterator[str]:
@@ -103,7 +103,7 @@ def _xid(facts: Facts, limits: Limits) -> Iterator[str]:
     "gpu-memory",
     failures=(36,),
     why="The memory returns wrong values, and the driver stops what reads them.",
-    fix="Reset the GPU (nvidia-smi --gpu-reset) or reboot; exchange it if errors come back.",
+    fix="Reset the GPU (nvidia-smi --gpu-reset) or reboot; exchange it if errors return.",
 )
 def _memory(facts: Facts, limits: Limits) -> Iterator[str]:
     for gpu in facts["gpus"]:
@@ -168,7 +168,7 @@ def _fabric_version(facts: Facts, limits: Limits) -> Iterator[str]:
 def _held(facts: Facts, limits: Limits) -> Iterator[str]:
     driver = facts["driver"]
     if driver["auto_upgrades"] and driver["unheld"]:
-        yield f"upgrades come by themselves, and these are not held: {', '.join(driver['unheld'])}"
+        yield f"automatic upgrades are on, and these packages are not held: {', '.join(driver['unheld'])}"
 
 
 @rule(

@@ -26,13 +26,13 @@ def _nic_kind(facts: Facts, limits: Limits) -> Iterator[str]:
     if limits["address"].startswith("169.254."):
         yield f"{limits['address']} is a link-local address"
     elif nic and nic["kind"] in INSIDE:
-        yield f"{limits['address']} lies on {nic['name']}, which is a {nic['kind']}"
+        yield f"{limits['address']} is on {nic['name']}, which is a {nic['kind']}"
 
 
 @rule(
     "nic-name",
     failures=(7, 1),
-    why="The ranks are told to use this interface, and end or hang where it is missing.",
+    why="The ranks are configured to use this interface, and end or hang where it is missing.",
     fix="Correct nic in the inventory for this host (ip -br address); names differ between hosts.",
 )
 def _nic_name(facts: Facts, limits: Limits) -> Iterator[str]:
@@ -45,25 +45,25 @@ def _nic_name(facts: Facts, limits: Limits) -> Iterator[str]:
     "nic-address",
     failures=(1, 2),
     severity="warning",
-    why="The ranks would meet at one address and talk from another.",
+    why="The ranks would connect to one address and send from another.",
     fix="Take nic out of the inventory, or set it to the interface that holds address.",
 )
 def _nic_address(facts: Facts, limits: Limits) -> Iterator[str]:
     nic = holder(facts, limits["address"])
     if nic and limits["nic"] in [one["name"] for one in facts["nics"]] and limits["nic"] != nic["name"]:
-        yield f"{limits['address']} is on {nic['name']}, and the ranks are told to use {limits['nic']}"
+        yield f"{limits['address']} is on {nic['name']}, and the ranks are configured to use {limits['nic']}"
 
 
 @rule(
     "nic-route",
     failures=(1, 2, 5),
     severity="warning",
-    why="The ranks would offer one address and send from another: they wait for each other for ever.",
+    why="The ranks would offer one address and send from another: they wait for each other without end.",
     fix="Set address in the inventory to one of the network that the hosts share, or correct the routes.",
 )
 def _nic_route(facts: Facts, limits: Limits) -> Iterator[str]:
     if not holder(facts, limits["address"]):
-        return  # rule address says so
+        return  # rule address reports this
     peers = defaultdict(list)
     for peer, way in facts["routes"].items():
         if way["source"] and way["source"] != limits["address"]:
@@ -75,23 +75,44 @@ def _nic_route(facts: Facts, limits: Limits) -> Iterator[str]:
 @rule(
     "firewall",
     failures=(9, 1),
-    why="NCCL and gloo listen at ports of their own choice: the ranks wait for each other for ever.",
-    fix="Let the hosts reach each other at all TCP ports; `deploy up -t tuning` tells ufw and firewalld.",
+    why="NCCL and gloo listen at ports of their own choice: the ranks wait for each other without end.",
+    fix="Let the hosts reach each other at all TCP ports.",
 )
 def _firewall(facts: Facts, limits: Limits) -> Iterator[str]:
+    yield from _closed(facts, rejected=False)
+
+
+@rule(
+    "firewall-rejects",
+    failures=(9, 1),
+    why="NCCL and gloo listen at ports of their own choice: the ranks do not reach each other.",
+    fix="`deploy up -t tuning` admits all hosts of the inventory in nftables, ufw and firewalld.",
+    role="host_tuning",
+)
+def _firewall_rejects(facts: Facts, limits: Limits) -> Iterator[str]:
+    yield from _closed(facts, rejected=True)
+
+
+def _closed(facts: Facts, *, rejected: bool) -> Iterator[str]:
     ports = defaultdict(list)
     for cut in facts["cut_ports"]:
-        ports[cut["port"]].append(cut["peer"])
+        if cut["rejected"] == rejected:
+            ports[cut["port"]].append(cut["peer"])
     for port, peers in ports.items():
-        yield f"{some(peers)} answer{'s' * (len(peers) == 1)}, but not at port {port}"
+        one = len(peers) == 1
+        yield (
+            f"{some(peers)} reject{'s' * one} this host at port {port}"
+            if rejected
+            else f"{some(peers)} answer{'s' * one}, but not at port {port}"
+        )
 
 
 @rule(
     "public-address",
     failures=(11,),
     severity="warning",
-    why="The ranks' queues take objects from whoever connects: code of strangers would run here.",
-    fix="Use addresses of a private network, or let a firewall pass only the peers.",
+    why="The ranks' queues accept objects from every client: foreign code could run here.",
+    fix="Use addresses of a private network, or admit only the peers in a firewall.",
 )
 def _public(facts: Facts, limits: Limits) -> Iterator[str]:
     if limits["address"] and ipaddress.ip_address(limits["address"]).is_global:
@@ -132,7 +153,7 @@ def _subnet_manager(facts: Facts, limits: Limits) -> Iterator[str]:
 @rule(
     "gid",
     failures=(12,),
-    why="With another GID the ranks connect to nobody: error 12, vendor err 129.",
+    why="With another GID the ranks do not connect: error 12, vendor err 129.",
     fix="Take ib_gid_index out of the inventory, or give the port's interface an IPv4 address (show_gids).",
 )
 def _gid(facts: Facts, limits: Limits) -> Iterator[str]:
@@ -152,7 +173,7 @@ def _gid(facts: Facts, limits: Limits) -> Iterator[str]:
     "rdma-devices",
     role="rdma",
     failures=(17,),
-    why="Containers get no RDMA device then, and NCCL uses TCP without a word.",
+    why="Containers get no RDMA device then, and NCCL uses TCP without a warning.",
     fix="modprobe ib_uverbs, and write ib_uverbs to /etc/modules-load.d/rdma.conf; install rdma-core.",
 )
 def _rdma_devices(facts: Facts, limits: Limits) -> Iterator[str]:

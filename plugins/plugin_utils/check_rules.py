@@ -18,7 +18,7 @@ Finding = dict[str, str]
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing to look at. `look` takes a host's facts (module host_facts) and the limits of the role."""
+    """One check. `look` takes a host's facts (module host_facts) and the limits of the role."""
 
     id: str
     severity: str  # error ends the run; warning is only reported
@@ -26,9 +26,9 @@ class Rule:
     fix: str
     look: Callable[[Facts, Limits], Iterator[str]]
     failures: tuple[int, ...]  # numbers of known failures in docs/diagnose.md
-    gpus: bool  # looked at only where GPUs serve
-    role: str  # the role that mends it, where that is applied after the check
-    reboot: bool  # and mends it only by a reboot
+    gpus: bool  # read only where GPUs serve
+    role: str  # the role that fixes it, where that is applied after the check
+    reboot: bool  # and fixes it only by a reboot
 
 
 RULES: list[Rule] = []
@@ -71,7 +71,7 @@ def check_host(host: str, facts: Facts, limits: Limits) -> list[Finding]:
 
 
 def _outlook(rule: Rule, limits: Limits) -> tuple[str, str]:
-    """Severity and fix: what a role is about to mend stops nobody."""
+    """Severity and fix: what a role is about to fix stops nobody."""
     if rule.role not in limits["roles_to_come"]:
         return rule.severity, rule.fix
     if rule.reboot and not limits["may_reboot"]:
@@ -91,8 +91,8 @@ def _sudo(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "os",
-    why="Packages and paths differ between distributions; only these were written for.",
-    fix="Install a supported system, or add yours to check_supported_os and see how far it goes.",
+    why="Packages and paths differ between distributions; only these are supported.",
+    fix="Install a supported system, or add yours to check_supported_os, without support.",
 )
 def _os(facts: Facts, limits: Limits) -> Iterator[str]:
     if facts["os"] not in limits["supported_os"]:
@@ -141,7 +141,7 @@ def _disk(facts: Facts, limits: Limits) -> Iterator[str]:
     if have < need:
         yield (
             f"{facts['disk_free_bytes'] / GB:.1f} GB free for {limits['disk_path']}, where"
-            f" {facts['disk_used_bytes'] / GB:.1f} GB lie already; {need / GB:.1f} GB are needed"
+            f" {facts['disk_used_bytes'] / GB:.1f} GB are stored already; {need / GB:.1f} GB are needed"
         )
 
 
@@ -159,7 +159,8 @@ def _memory(facts: Facts, limits: Limits) -> Iterator[str]:
     "port",
     failures=(10,),
     why="The service cannot listen there.",
-    fix="Stop that process, or choose another port in the inventory (engine_port, dist_port, webui_port).",
+    fix="Stop that process, or choose another port in the inventory (engine_port, dist_port, router_port, "
+    "webui_port, proxy_port).",
 )
 def _port(facts: Facts, limits: Limits) -> Iterator[str]:
     for busy in facts["busy_ports"]:
@@ -169,7 +170,7 @@ def _port(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "clock",
-    why="Sign-in tokens and certificates depend on the time, and logs of hosts are read side by side.",
+    why="Sign-in tokens and certificates depend on the time, and logs of hosts are compared by time.",
     fix="apt-get install systemd-timesyncd && timedatectl set-ntp true, or use your own time server.",
 )
 def _clock(facts: Facts, limits: Limits) -> Iterator[str]:
@@ -181,7 +182,7 @@ def _clock(facts: Facts, limits: Limits) -> Iterator[str]:
 @rule(
     "address",
     failures=(3,),
-    why="The ranks would bind to an address that this host does not have, and wait for ever.",
+    why="The ranks would bind to an address that this host does not have, and wait without end.",
     fix="Set address in the inventory to one of the host's own (ip -4 address).",
 )
 def _address(facts: Facts, limits: Limits) -> Iterator[str]:
@@ -193,7 +194,7 @@ def _address(facts: Facts, limits: Limits) -> Iterator[str]:
 @rule(
     "peer",
     failures=(1, 9),
-    why="The ranks talk to each other on these addresses.",
+    why="The ranks connect to each other at these addresses.",
     fix="Open the firewall between the hosts, or correct address in the inventory.",
 )
 def _peer(facts: Facts, limits: Limits) -> Iterator[str]:

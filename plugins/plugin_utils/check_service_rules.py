@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.headfirst.serving.plugins.module_utils.shared_folder import SHARED_TYPES
 from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import GB, Facts, Limits, rule
-
-REMOTE = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "fuse.sshfs", "fuse.s3fs", "fuse.glusterfs")
 
 
 @rule(
     "docker-snap",
     gpus=True,
     failures=(30,),
-    why="Docker from snap is locked away from the GPUs and from the folders of the weights.",
+    why="Docker from snap has no access to the GPUs and to the folders of the weights.",
     fix="snap remove docker; the role docker_engine then installs the distribution's.",
 )
 def _snap(facts: Facts, limits: Limits) -> Iterator[str]:
@@ -28,12 +27,15 @@ def _snap(facts: Facts, limits: Limits) -> Iterator[str]:
     failures=(30,),
     severity="warning",
     why='Without the NVIDIA Container Toolkit: could not select device driver "" with capabilities: [[gpu]].',
-    fix="Install nvidia-container-toolkit; nvidia-ctk runtime configure --runtime=docker; restart docker.",
+    fix="Install nvidia-container-toolkit; nvidia-ctk runtime configure --runtime=docker; restart docker. "
+    "For Podman: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml.",
 )
 def _toolkit(facts: Facts, limits: Limits) -> Iterator[str]:
     docker = facts["docker"]
-    if docker["version"] and "nvidia" not in docker["runtimes"]:
-        yield f"Docker knows no runtime nvidia (it has {', '.join(docker['runtimes'])})"
+    if docker["podman"] and not docker["cdi"]:
+        yield "Podman has no description of the GPUs for CDI (/etc/cdi/nvidia.yaml)"
+    elif docker["version"] and not docker["podman"] and "nvidia" not in docker["runtimes"]:
+        yield f"Docker has no runtime nvidia (it has {', '.join(docker['runtimes'])})"
 
 
 @rule(
@@ -41,12 +43,13 @@ def _toolkit(facts: Facts, limits: Limits) -> Iterator[str]:
     gpus=True,
     failures=(29,),
     severity="warning",
-    why="A daemon-reload of systemd takes the GPUs away from running containers: NVML: Unknown Error.",
+    why="A daemon-reload of systemd removes the GPUs from running containers: NVML: Unknown Error.",
     fix="nvidia-ctk system create-dev-char-symlinks --create-all, at each boot.",
 )
 def _cgroup(facts: Facts, limits: Limits) -> Iterator[str]:
     docker = facts["docker"]
-    if facts["driver"]["running"] and docker["cgroup_driver"] == "systemd" and not docker["char_links"]:
+    links = docker["char_links"] or docker["podman"]  # what CDI adds is in the container's own rules
+    if facts["driver"]["running"] and docker["cgroup_driver"] == "systemd" and not links:
         yield "Docker uses systemd's cgroups, and /dev/char has no links to the GPUs' devices"
 
 
@@ -58,8 +61,8 @@ def _cgroup(facts: Facts, limits: Limits) -> Iterator[str]:
     fix="Choose a local disk with weights_dir, NVMe if there is one.",
 )
 def _disk_type(facts: Facts, limits: Limits) -> Iterator[str]:
-    if facts["disk_type"] in REMOTE:
-        yield f"{limits['disk_path']} lies on {facts['disk_type']}"
+    if facts["disk_type"] in SHARED_TYPES:
+        yield f"{limits['disk_path']} is on {facts['disk_type']}"
 
 
 @rule(
@@ -67,7 +70,7 @@ def _disk_type(facts: Facts, limits: Limits) -> Iterator[str]:
     failures=(34, 35),
     severity="warning",
     why="NCCL and the ranks of a host share memory there: No space left on device.",
-    fix="Remove what dead processes left (ls -l /dev/shm); mount -o remount,size=64g /dev/shm",
+    fix="Remove the files of ended processes (ls -l /dev/shm); mount -o remount,size=64g /dev/shm",
 )
 def _shared_memory(facts: Facts, limits: Limits) -> Iterator[str]:
     free, need = facts["shm_free_bytes"] / GB, limits["min_shm_gb"]
@@ -81,11 +84,11 @@ def _shared_memory(facts: Facts, limits: Limits) -> Iterator[str]:
     failures=(48,),
     severity="warning",
     why="Compiling large models takes the ranks 20 minutes or more at each start.",
-    fix="Take --enable-torch-compile out of engine_args, or raise ready_timeout.",
+    fix="Take that argument out of engine_args, or raise ready_timeout.",
 )
 def _torch_compile(facts: Facts, limits: Limits) -> Iterator[str]:
-    if "--enable-torch-compile" in limits["engine_args"]:
-        yield "the ranks start with --enable-torch-compile"
+    for argument in limits["slow_start_args"]:
+        yield f"the ranks start with {argument}"
 
 
 @rule(
@@ -97,4 +100,4 @@ def _torch_compile(facts: Facts, limits: Limits) -> Iterator[str]:
 )
 def _stuck(facts: Facts, limits: Limits) -> Iterator[str]:
     for command in facts["stuck"]:
-        yield f"`{command}` did not come to an end"
+        yield f"`{command}` did not end"

@@ -46,7 +46,7 @@ def transport(lines: Iterable[str]) -> dict[str, Any]:
     return {
         "version": versions[0] if versions else "",
         "network": network,
-        "devices": devices.get(network.split("_")[0], []),
+        "devices": devices.get(network.split("_", maxsplit=1)[0], []),
         **{way: count[way] for way in ("rdma", "direct", "socket", "inside")},
         "disabled": sorted(set(disabled)),
     }

@@ -1,4 +1,4 @@
-"""What the ranks' meeting and their all-reduces tell: a report for people and programs, and findings.
+"""What the ranks' meeting and their all-reduces gave: a report for people and programs, and findings.
 
 `hosts` holds for each host rank, address, ports (random ones), rendezvous_port, link_gbit and rdma_gbit (0:
 not known), reach (module `reach`) and, once they have run, run (the program in roles/comm_check/files).
@@ -142,8 +142,8 @@ def _unreached(tried: list[dict[str, Any]], hosts: Hosts) -> Iterator[Finding]:
             f"{source} ({hosts[source]['address']}) does not reach {target} ({hosts[target]['address']}) "
             f"on port {named}: {how}"
             + (f"; {_list([one['port'] for one in other])} can be reached" if other else ""),
-            "The ranks meet on the rendezvous port and then talk over ports that are chosen at run time.",
-            f"Let {target} take all TCP ports from {hosts[source]['address']}, and look between them: "
+            "The ranks meet on the rendezvous port and then connect over ports that are chosen at run time.",
+            f"Open all TCP ports of {target} to {hosts[source]['address']}, and check: "
             "nft list ruleset, iptables -S, firewall-cmd --list-all, the provider's security groups.",
         )
 
@@ -152,7 +152,7 @@ def _failed(found: dict[str, Any]) -> Iterator[Finding]:
     if not found["errors"]:
         return
     first, *others = found["errors"]
-    fix = "Look at the message, and at GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME (deploy plan)."
+    fix = "Read the message, and check GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME (deploy plan)."
     sizes = [row["bytes"] for run in found["runs"] for row in run["rows"]]
     if sizes and max(sizes) <= SMALL:
         fix = "Small messages pass and larger ones do not: compare the MTUs (ping -M do -s 1472 PEER)."
@@ -174,8 +174,9 @@ def _wrong(run: dict[str, Any], hosts: Hosts) -> Iterator[Finding]:
             "comm-sums",
             min(hosts, key=lambda host: hosts[host]["rank"]),
             f"{run['backend']}: {bad[0]['wrong']} of {bad[0]['bytes'] // 4} sums are wrong",
-            "A model that is served over such a link answers nonsense.",
-            "Look for ECC errors (nvidia-smi -q -d ECC) and ACS; compare with engine_env NCCL_P2P_DISABLE=1.",
+            "A model that is served over such a link gives wrong answers.",
+            "Check for ECC errors (nvidia-smi -q -d ECC) and ACS; compare with "
+            "engine_env NCCL_P2P_DISABLE=1.",
         )
 
 
@@ -189,9 +190,9 @@ def _slow(run: dict[str, Any], found: dict[str, Any]) -> Iterator[Finding]:
             "comm-slow",
             "warning",
             slowest["host"],
-            f"{run['backend']} comes to {best:.1f} Gbit/s, and the links can give {limit:.0f} Gbit/s",
+            f"{run['backend']} reaches {best:.1f} Gbit/s, and the links have {limit:.0f} Gbit/s",
             "Every token waits for several all-reduces.",
-            "Look whether it is the fast interface (deploy plan), and for traffic and errors: ip -s link.",
+            "Check that it is the fast interface (deploy plan), and check traffic and errors: ip -s link.",
         )
 
 
@@ -219,7 +220,7 @@ def _way(found: dict[str, Any]) -> Iterator[Finding]:
                 one["host"],
                 f"NCCL uses TCP ({way['socket']} channels NET/Socket), though the host has RDMA devices",
                 "Over TCP a large model may take hours to load and answers at a few tokens a second.",
-                "Look for /dev/infiniband and libibverbs in the container, and at NCCL_IB_HCA (deploy plan).",
+                "Check /dev/infiniband and libibverbs in the container, and NCCL_IB_HCA (deploy plan).",
             )
         elif way["rdma"] and way["direct"] < way["rdma"]:
             why = f" ({way['disabled'][0]})" if way["disabled"] else ""
@@ -227,9 +228,9 @@ def _way(found: dict[str, Any]) -> Iterator[Finding]:
                 "comm-gdr",
                 "warning",
                 one["host"],
-                f"{way['rdma'] - way['direct']} of {way['rdma']} RDMA channels do without GPUDirect{why}",
+                f"{way['rdma'] - way['direct']} of {way['rdma']} RDMA channels do not use GPUDirect{why}",
                 "Without GPUDirect every byte passes through the host's memory on its way to the network.",
-                "modprobe nvidia_peermem, or use the open driver (DMA-BUF); look at the PCIe distances.",
+                "modprobe nvidia_peermem, or use the open driver (DMA-BUF); check the PCIe distances.",
             )
 
 

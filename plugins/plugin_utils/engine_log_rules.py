@@ -1,11 +1,21 @@
-"""What an engine's log says: why a rank died, and what a rank is doing. The rules are in failure_rules/*.yml.
+"""What an engine's log reports: why a rank died, and what a rank is doing.
+
+A log profile is an engine's own data with the generic data of failure_rules/*.yml. Its keys, all optional:
+  any_error  pattern of a line that names an error: the exception that ended a traceback
+  dying      pattern of a line after which the rank ends, though its container may still run
+  arguments  pattern of the part of a line that is never shown: a dump of all arguments, which holds the key
+  ready      pattern of the line that ends the start
+  joining, joined        patterns of the lines around the rendezvous of the ranks
+  capturing, captured    patterns of the lines around the capture of CUDA graphs
+  stages     pairs of a pattern and what a rank does after such a line; {0}, {1} are the groups of the pattern
+  rules      failures. A rule with the id of a generic one replaces the keys that it has
 
 A rule has these keys:
   id, failures   its name, and the numbers of the known failures in docs/diagnose.md
-  pattern        regular expression that is looked for in one line
+  pattern        regular expression that is searched in one line
   weight         cause (default) | general (a cause, where no other rule matches the line) | consequence (how
-                 the death of another rank looks from here) | note (worth a look, kills nothing)
-  standing       true: it holds since the host was booted, so its time says nothing
+                 the death of another rank appears here) | note (worth a check, kills nothing)
+  standing       true: it holds since the host was booted, so its time means nothing
   means, fix     after "rank 1 on node2:" and to be typed or changed by a person
   sample, source a real line, and where it is from; it is the rule's test
   counter        lines that the rule must not match
@@ -14,7 +24,9 @@ A rule has these keys:
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +35,8 @@ import yaml
 _FOLDER = Path(__file__).parent / "failure_rules"
 FAMILIES = ("driver", "rdma", "rendezvous", "weights", "running")
 _LINE_LIMIT = 300
+_PATTERNS = ("any_error", "dying", "arguments", "ready", "joining", "joined", "capturing", "captured")
+_NEVER = "(?!)"
 
 
 @dataclass(frozen=True)
@@ -34,8 +48,8 @@ class Rule:
     pattern: re.Pattern[str]
     means: str
     fix: str
-    sample: str
-    source: str
+    sample: str = ""
+    source: str = ""
     weight: str = "cause"
     standing: bool = False
     counter: list[str] = field(default_factory=list)
@@ -43,9 +57,9 @@ class Rule:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a rank died: in words, what to do next, and the log lines that say so.
+    """Why a rank died: in words, what to do next, and the log lines that show it.
 
-    `echo` says that another rank died before.
+    `echo` states that another rank died before.
     """
 
     reason: str
@@ -54,58 +68,77 @@ class Cause:
     echo: bool
 
 
-def _read(name: str) -> Any:
-    return yaml.safe_load((_FOLDER / f"{name}.yml").read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class Profile:
+    """A log profile, its patterns compiled. The engine's stages and rules come first, general rules last."""
+
+    any_error: re.Pattern[str]
+    dying: re.Pattern[str]
+    arguments: re.Pattern[str]
+    ready: re.Pattern[str]
+    joining: re.Pattern[str]
+    joined: re.Pattern[str]
+    capturing: re.Pattern[str]
+    captured: re.Pattern[str]
+    stages: tuple[tuple[re.Pattern[str], str], ...]
+    rules: tuple[Rule, ...]
+
+    def match(self, line: str) -> Rule | None:
+        """Return the rule for a line; a general one only where no other matches."""
+        return next((rule for rule in self.rules if rule.pattern.search(line)), None)
+
+    def find_cause(self, log: list[str]) -> Cause | None:
+        """Return why the rank of this log died, by the first line of a cause; None where there is none."""
+        for line in log:
+            rule = self.match(line)
+            if rule and rule.weight != "note":
+                return Cause(rule.means, rule.fix, self._decisive(log, line), rule.weight == "consequence")
+        for line in log:
+            if self.any_error.search(line):
+                hint = "Read the whole log on that host, `docker logs`, from this line on."
+                return Cause("the engine failed", hint, self._decisive(log, line), False)
+        return None
+
+    def doing(self, log: Sequence[str]) -> str:
+        """Return in a few words what a rank does, "" where its log does not show it."""
+        for line in reversed(log):
+            for pattern, words in self.stages:
+                found = pattern.search(line)
+                if found:
+                    return words.format(*found.groups())
+        return ""
+
+    def shown(self, line: str) -> str:
+        """Return a log line as it may be shown: short, and without the dump of arguments."""
+        return self.arguments.sub("...", line).strip()[:_LINE_LIMIT]
+
+    def _decisive(self, log: list[str], first: str) -> list[str]:
+        """Return the line of the cause and at most two further ones that name an error."""
+        lines = [first] + [line for line in log if self.any_error.search(line)]
+        return list(dict.fromkeys(self.shown(line) for line in lines))[:3]
 
 
-def _rules() -> tuple[Rule, ...]:
-    entries = [entry for family in FAMILIES for entry in _read(family)]
+def profile(own: Mapping[str, Any]) -> Profile:
+    """Return the profile of an engine, given what its log.yml has; an empty mapping gives the generic one."""
+    generic = _read("engine_log")
+    data = {**generic, **own}
+    patterns = {key: re.compile(data.get(key, _NEVER)) for key in _PATTERNS}
+    stages = [*own.get("stages", ()), *generic["stages"]]
+    return Profile(
+        **patterns,
+        stages=tuple((re.compile(pattern), words) for pattern, words in stages),
+        rules=_rules(own.get("rules", ())),
+    )
+
+
+def _rules(own: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
+    generic = {entry["id"]: entry for family in FAMILIES for entry in _read(family)}
+    first = {entry["id"]: {**generic.get(entry["id"], {}), **entry} for entry in own}
+    entries = [*first.values(), *(entry for id, entry in generic.items() if id not in first)]
     rules = [Rule(**{**entry, "pattern": re.compile(entry["pattern"])}) for entry in entries]
     return tuple(sorted(rules, key=lambda rule: rule.weight == "general"))
 
 
-RULES = _rules()
-_ENGINE_LOG = _read("engine_log")
-ANY_ERROR = re.compile(_ENGINE_LOG["any_error"])
-DYING = re.compile(_ENGINE_LOG["dying"])
-_ARGUMENTS = re.compile(_ENGINE_LOG["arguments"])
-_STAGES = [(re.compile(pattern), words) for pattern, words in _ENGINE_LOG["stages"]]
-
-
-def match(line: str) -> Rule | None:
-    """Return the rule for a line; a general one only where no other matches."""
-    return next((rule for rule in RULES if rule.pattern.search(line)), None)
-
-
-def find_cause(log: list[str]) -> Cause | None:
-    """Return why the rank whose log this is died, by the first line that tells; None when no line does."""
-    for line in log:
-        rule = match(line)
-        if rule and rule.weight != "note":
-            return Cause(rule.means, rule.fix, _decisive(log, line), rule.weight == "consequence")
-    for line in log:
-        if ANY_ERROR.search(line):
-            hint = "Read the whole log on that host, `docker logs`, from this line on."
-            return Cause("the engine failed", hint, _decisive(log, line), False)
-    return None
-
-
-def doing(log: list[str]) -> str:
-    """Return in a few words what a rank is doing, `starting` when its log does not tell."""
-    for line in reversed(log):
-        for pattern, words in _STAGES:
-            found = pattern.search(line)
-            if found:
-                return str(words.format(*found.groups()))
-    return "starting"
-
-
-def shown(line: str) -> str:
-    """Return a log line as it may be shown: short, and without the argument dump that holds the API keys."""
-    return _ARGUMENTS.sub("server_args=...", line).strip()[:_LINE_LIMIT]
-
-
-def _decisive(log: list[str], first: str) -> list[str]:
-    """Return the first line that tells and at most two further ones that name an error."""
-    lines = [first] + [line for line in log if ANY_ERROR.search(line)]
-    return list(dict.fromkeys(shown(line) for line in lines))[:3]
+@cache
+def _read(name: str) -> Any:
+    return yaml.safe_load((_FOLDER / f"{name}.yml").read_text(encoding="utf-8"))

@@ -34,7 +34,7 @@ report() {
     elif running; then
         echo 'state running'
     elif [ -f "$dir/exit" ]; then
-        echo 'state ended'  # between the two looks
+        echo 'state ended'  # between the two reads
     else
         echo 'state vanished'
     fi
@@ -117,7 +117,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Report:
-    """What the node said. `state` is running, ended, vanished (gone without a word), or "" after a stop."""
+    """What the node reported. `state` is running, ended, vanished (no result), or "" after a stop."""
 
     state: str = ""
     attached: bool = False
@@ -158,7 +158,7 @@ def parse(stdout: str) -> Report:
     facts: dict[str, Any] = {}
     log = []
     for line in stdout.splitlines():
-        key, _, value = line.partition(" ")
+        key, _space, value = line.partition(" ")
         if key == "log":
             log.append(_printable(value))
         elif key in ("state", "exit"):
@@ -178,7 +178,7 @@ def _object(text: str) -> dict[str, Any]:
     except RecursionError:
         raise ValueError("JSON that is nested too deep") from None
     if not isinstance(document, dict):
-        raise ValueError("JSON that is no object")
+        raise ValueError("JSON that is not an object")
     return document
 
 
@@ -188,11 +188,11 @@ def _progress(document: Mapping[str, Any]) -> dict[str, Any]:
     for name in document.keys() & {"done", "total", "alive"}:
         value = document[name]
         if not isinstance(value, int) or not 0 <= value < 2**63:
-            raise ValueError(f"a progress whose {name} is no count")
+            raise ValueError(f"a progress whose {name} is not a count")
         progress[name] = value
     for name in document.keys() & {"unit", "note"}:
         if not isinstance(document[name], str):
-            raise ValueError(f"a progress whose {name} is no text")
+            raise ValueError(f"a progress whose {name} is not text")
         progress[name] = _printable(document[name])[:_LONGEST_NOTE]
     return progress
 

@@ -1,4 +1,4 @@
-"""Tells the caller of ansible-playbook how far long work is."""
+"""Reports the progress of long work to the caller of ansible-playbook."""
 
 from __future__ import annotations
 

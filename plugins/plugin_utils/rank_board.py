@@ -1,4 +1,4 @@
-"""Where the ranks' waiters, one process a host on the controller, tell each other what they see."""
+"""Where the ranks' waiters, one process a host on the controller, share what they see."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-# The smaller, the nearer to the reason: a lost peer and a timeout are how other troubles look from afar.
+# The smaller, the nearer to the reason: a lost peer and a timeout are effects of other failures.
 DIED, UNREACHABLE, ECHO, LATE, ALIVE, READY = range(6)
 
 
@@ -51,7 +51,7 @@ class RankBoard:
         """Return the kind of each rank's verdict; no file is opened."""
         found: dict[int, int] = {}
         for file in self._folder.iterdir():
-            rank, _, rest = file.name.partition(".")
+            rank, _dot, rest = file.name.partition(".")
             if rank:  # else it is being written
                 kind = int(rest[0])
                 # Between two verdicts a rank has both files.

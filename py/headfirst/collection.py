@@ -1,9 +1,10 @@
-"""Where the Ansible collection and the data files lie, in a checkout and in a wheel."""
+"""Where the Ansible collection and the data files are, in a checkout and in a wheel."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = Path(__file__).resolve().parent
 _CHECKOUT = _PACKAGE.parent.parent
@@ -23,6 +24,16 @@ def collection_root() -> Path:
     return _PACKAGE.parent / "ansible_collections" / "headfirst" / "serving"
 
 
+@cache
+def role_vars(role: str) -> dict[str, Any]:
+    """A role's vars/main.yml as it is written, templates unrendered."""
+    import yaml
+
+    text = (collection_root() / "roles" / role / "vars" / "main.yml").read_text(encoding="utf-8")
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
 def data_dir(name: str) -> Path:
-    """Folder `templates` or `inventories`."""
+    """Folder `templates` or `inventories`; in a wheel also `locks`."""
     return (_CHECKOUT if is_checkout() else _PACKAGE) / name

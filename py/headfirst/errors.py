@@ -35,3 +35,7 @@ class NotReadyError(HeadfirstError):
     """A host, a service or a file is not in the state that the next step needs."""
 
     exit_code = 3
+
+
+class StoppedError(HeadfirstError):
+    """Somebody stopped the run; what would follow is not begun."""

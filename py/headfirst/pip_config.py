@@ -17,7 +17,7 @@ from pathlib import Path
 from headfirst.errors import NotReadyError
 
 ENVIRONMENT = ":env:"
-# Options that say where packages come from and how they are fetched, not which ones and not where they go.
+# Options that state where packages come from and how they are fetched, not which ones and not where they go.
 _SOURCE_OPTIONS = (
     *("index-url", "extra-index-url", "find-links", "no-index", "trusted-host", "proxy", "cert"),
     *("client-cert", "timeout", "default-timeout", "retries", "keyring-provider", "cache-dir"),

@@ -23,16 +23,17 @@ def exclusive(folder: Path) -> Iterator[None]:
 
 def read_file(path: Path) -> str | None:
     """The text; None where the file is missing or blank, as an interrupted copy or a full disk leaves it."""
-    text = path.read_text() if path.exists() else ""
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
     return text if text.strip("\0 \n") else None
 
 
-def replace_file(path: Path, text: str) -> None:
-    """Write `path` with mode 0600 as a whole: a reader, also after a crash, finds the old text or the new."""
+def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
+    """Write `path` as a whole: a reader, also after a crash, finds the old text or the new."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     part = Path(name)
     try:
-        with os.fdopen(descriptor, "w") as file:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            os.fchmod(file.fileno(), mode)
             file.write(text)
             file.flush()
             os.fsync(file.fileno())

@@ -14,7 +14,7 @@ from headfirst.untrusted import for_terminal
 class Terminal(Console):
     """rich's Console: output keeps the console's own styles and loses the escape sequences of its text.
 
-    `:end:` and the like stay as they are: they stand in users' files and in the messages of programs.
+    `:end:` and the like stay as they are: they occur in users' files and in the messages of programs.
     """
 
     def __init__(self, *, emoji: bool = False, **options: Any) -> None:

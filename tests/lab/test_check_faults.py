@@ -53,12 +53,12 @@ def on_node(node: str, command: str) -> None:
 
 
 @contextmanager
-def broken(node: str, command: str, mend: str) -> Iterator[None]:
+def broken(node: str, command: str, fix: str) -> Iterator[None]:
     on_node(node, command)
     try:
         yield
     finally:
-        on_node(node, mend)
+        on_node(node, fix)
 
 
 @contextmanager
@@ -129,11 +129,12 @@ def test_a_wrong_interface_first_in_the_list(
 ) -> None:
     plan = deploy("plan", inventory=write(nodes, tmp_path), options=["--probe", "--json"])
     assert plan.returncode == 0, plan.stderr
-    assert [node["network"]["nic"] for node in json.loads(plan.stdout)["nodes"]] == ["eth0", "eth0"]
+    found = json.loads(plan.stdout)["services"][0]["replicas"][0]["nodes"]
+    assert [node["network"]["nic"] for node in found] == ["eth0", "eth0"]
 
     code, found, said = check(write(nodes, tmp_path, head_more="nic=eth0", worker_more="nic=aaa0"))
     assert (code, found) == (1, {("node2", "nic-address")})
-    assert "is on eth0, and the ranks are told to use aaa0" in said
+    assert "is on eth0, and the ranks are configured to use aaa0" in said
 
 
 def test_an_interface_that_only_one_node_has(

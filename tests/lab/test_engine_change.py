@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import tarfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 from bare_nodes import BareNodes, bare_nodes
+from stand_in_image import write_image
 
 pytestmark = pytest.mark.lab
 BIN = Path(sys.executable).parent
@@ -116,25 +116,12 @@ class Service:
         return [self.inspect(node, "{{.Id}}") for node in (1, 2)]
 
 
-def image(path: Path) -> None:
-    """An image of links alone: Python and its libraries come from the node, by a mount of /usr."""
-    with tarfile.open(path, "w") as tar:
-        for name in ("bin", "lib", "lib64"):
-            link = tarfile.TarInfo(name)
-            link.type, link.linkname = tarfile.SYMTYPE, f"usr/{name}"
-            tar.addfile(link)
-        for name in ("usr", "sbin", "tmp", "srv/headfirst", "etc/headfirst"):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
-            tar.addfile(folder)
-
-
 @pytest.fixture(scope="module")
 def lab_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("change")
     with bare_nodes("test-change", "10.213.97", 2, folder) as nodes:
-        image(nodes.described.shared_dir / "image.tar")
-        program = Path(__file__).with_name("stand_in_engine.py")
+        write_image(nodes.described.shared_dir / "image.tar")
+        program = Path(__file__).parents[1] / "stand_in_engine.py"
         (nodes.described.shared_dir / program.name).write_bytes(program.read_bytes())
         service = Service(nodes, folder)
         done = service.ansible("site.yml")

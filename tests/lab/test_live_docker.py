@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import socket
@@ -16,9 +17,10 @@ from typing import TYPE_CHECKING
 import docker
 import httpx
 import pytest
+from headfirst import engines
 from headfirst.errors import NotReadyError
-from headfirst.live.logs import stream_logs
-from headfirst.live.status import WebuiTarget, cluster_status
+from headfirst.live.logs import Rank, stream_logs
+from headfirst.live.status import ReplicaTarget, WebuiTarget, cluster_status
 from headfirst.live.transport import docker_over_ssh
 from headfirst.live.tunnel import tunnel
 
@@ -30,6 +32,7 @@ pytestmark = pytest.mark.lab
 pytest_plugins = ["live_sshd"]
 
 BUSYBOX = Path("/bin/busybox")
+READINESS = engines.get("sglang").readiness("chat")
 PAGES = {
     "health_generate": "",
     "ready": "",
@@ -80,7 +83,8 @@ def start(image: str) -> Iterator[Start]:
 
     yield run
     for container in started:
-        container.remove(force=True)
+        with contextlib.suppress(docker.errors.NotFound):
+            container.remove(force=True)
 
 
 @pytest.fixture
@@ -97,18 +101,20 @@ def test_status_of_a_running_cluster(sshd: Sshd, start: Start, port: int) -> Non
     wait_for(port)
     ranks = [sshd.access("node1"), sshd.access("node2", address="127.0.0.2")]
     webui = WebuiTarget(ranks[0], url, container.name)
-    status = cluster_status(ranks, engine_url=url, webui=webui, container=container.name)
+    status = cluster_status(
+        [ReplicaTarget("tiny", 0, ranks, url, READINESS, container=container.name)], webui
+    )
     assert status.ready
-    assert [(rank.rank, rank.host, rank.state) for rank in status.ranks] == [
+    assert [(rank.rank, rank.host, rank.state) for rank in status.replicas[0].ranks] == [
         (0, "node1", "running"),
         (1, "node2", "running"),
     ]
-    head = status.ranks[0]
+    head = status.replicas[0].ranks[0]
     assert head.argv == ["/bin/sh", "-c", command]
     assert head.image_id == container.image.id
     assert head.restarts == 0
     assert head.exit_code is None
-    assert status.engine.models == ["tiny"]
+    assert status.replicas[0].engine.models == ["tiny"]
     assert status.webui is not None
     assert status.webui.ready
     assert json.loads(status.model_dump_json())["ready"] is True
@@ -120,13 +126,15 @@ def test_status_shows_what_is_broken(sshd: Sshd, start: Start, port: int) -> Non
     ranks = [sshd.access("node1"), sshd.access("node2", port=1)]
     url = f"http://127.0.0.1:{port}"
     missing = WebuiTarget(ranks[0], url, "headfirst-test-none")
-    status = cluster_status(ranks, engine_url=url, webui=missing, container=container.name)
+    status = cluster_status(
+        [ReplicaTarget("tiny", 0, ranks, url, READINESS, container=container.name)], missing
+    )
     assert not status.ready
-    assert (status.ranks[0].state, status.ranks[0].exit_code) == ("exited", 7)
-    assert status.ranks[1].state == "unreachable"
-    assert "connection refused" in (status.ranks[1].problem or "")
-    assert not status.engine.ready
-    assert status.engine.problem == "nothing answers at its port"
+    assert (status.replicas[0].ranks[0].state, status.replicas[0].ranks[0].exit_code) == ("exited", 7)
+    assert status.replicas[0].ranks[1].state == "unreachable"
+    assert "connection refused" in (status.replicas[0].ranks[1].problem or "")
+    assert not status.replicas[0].engine.ready
+    assert status.replicas[0].engine.problem == "nothing answers at its port"
     assert status.webui is not None
     assert (status.webui.state, status.webui.ready) == ("missing", False)
 
@@ -134,32 +142,40 @@ def test_status_shows_what_is_broken(sshd: Sshd, start: Start, port: int) -> Non
 def test_history_of_all_ranks_is_merged_by_time(sshd: Sshd, start: Start) -> None:
     container = start("for n in 1 2 3; do echo line $n; sleep 0.2; done; echo 'a\rb\rlast' >&2")
     container.wait()
-    ranks = {0: sshd.access("node1"), 1: sshd.access("node2", address="127.0.0.2")}
-    lines = list(stream_logs(ranks, container=container.name))
+    access = [sshd.access("node1"), sshd.access("node2", address="127.0.0.2")]
+    ranks = [Rank(number, one, container.name) for number, one in enumerate(access)]
+    lines = list(stream_logs(ranks))
     assert [line.text for line in lines] == [
         text for text in ("line 1", "line 2", "line 3", "last") for _ in ranks
     ]
     assert {(line.rank, line.host) for line in lines} == {(0, "node1"), (1, "node2")}
     assert [line.time for line in lines] == sorted(line.time for line in lines)
-    assert [line.text for line in stream_logs({0: ranks[0]}, container=container.name, tail=2)] == [
+    assert [line.text for line in stream_logs(ranks[:1], tail=2)] == [
         "line 3",
         "last",
     ]
 
 
-def test_following_gives_lines_as_they_come_and_ends_with_the_container(sshd: Sshd, start: Start) -> None:
+def test_following_goes_on_over_a_restart_until_the_container_is_removed(sshd: Sshd, start: Start) -> None:
     container = start("echo first; until [ -e /go ]; do sleep 0.1; done; echo second")
-    lines = stream_logs({3: sshd.access()}, container=container.name, follow=True)
-    assert next(lines)[3] == "first"
+    lines = stream_logs([Rank(3, sshd.access(), container.name)], follow=True)
+    assert next(lines).text == "first"
     container.exec_run(["/bin/busybox", "touch", "/go"])
-    assert [(line.rank, line.text) for line in lines] == [(3, "second")]
+    assert next(lines).text == "second"
+    container.wait()
+    container.start()
+    assert [next(lines).text for _ in range(2)] == ["first", "second"]
+    container.wait()
+    container.remove()
+    assert list(lines) == []
 
 
 def test_logs_of_hosts_that_answer_come_before_the_error(sshd: Sshd, start: Start) -> None:
     container = start("echo hello")
     container.wait()
-    ranks = {0: sshd.access("node1", port=1), 1: sshd.access("node2")}
-    lines = stream_logs(ranks, container=container.name, follow=True)
+    access = [sshd.access("node1", port=1), sshd.access("node2")]
+    ranks = [Rank(number, one, container.name) for number, one in enumerate(access)]
+    lines = stream_logs(ranks, follow=True)
     assert next(lines).text == "hello"
     with pytest.raises(NotReadyError) as caught:
         next(lines)

@@ -8,26 +8,25 @@ from pathlib import Path
 
 import docker
 import pytest
-from headfirst import lab
 from headfirst.errors import NotReadyError
-from headfirst.lab import engine, nodes
+from headfirst.lab import engine, lifecycle, nodes, types
 
 pytestmark = pytest.mark.lab
 NODES = (
-    lab.LabNode("node1", "10.213.98.11", memory="512m", cpus=0.5),
-    lab.LabNode("node2", "10.213.98.12"),
+    types.LabNode("node1", "10.213.98.11", memory="512m", cpus=0.5),
+    types.LabNode("node2", "10.213.98.12"),
 )
 
 
 class Bench:
     """The lab under test, and short ways to look at it."""
 
-    def __init__(self, described: lab.Lab) -> None:
+    def __init__(self, described: types.Lab) -> None:
         self.lab = described
         self.up()
 
     def up(self) -> None:
-        self.access = lab.up(self.lab, lambda what, done, total: None)
+        self.access = lifecycle.up(self.lab, lambda what, done, total: None)
 
     def ssh(self, address: str, command: str, **options: str) -> subprocess.CompletedProcess[str]:
         known_hosts = options.get("known_hosts", str(self.access.known_hosts))
@@ -54,13 +53,13 @@ class Bench:
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     shared = tmp_path_factory.mktemp("shared")
     (shared / "weights.txt").write_text("from the host")
-    described = lab.Lab(
+    described = types.Lab(
         "test-nodes", "10.213.98.0/24", NODES, tmp_path_factory.mktemp("state") / "lab", shared
     )
     try:
         yield Bench(described)
     finally:
-        lab.down(described)
+        lifecycle.down(described)
 
 
 def test_a_node_is_a_server_with_systemd_and_its_own_name(bench: Bench) -> None:
@@ -129,7 +128,7 @@ def test_changed_settings_reach_nodes_that_run_and_what_they_cannot_use_is_named
     monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "pins.txt"))
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
     warnings: list[str] = []
-    lab.up(bench.lab, lambda what, done, total: None, warnings.append)
+    lifecycle.up(bench.lab, lambda what, done, total: None, warnings.append)
     assert [text for text in warnings if f"find-links: {tmp_path}" in text]
     for node in NODES:
         assert bench.output(node.address, "sudo cat /etc/headfirst-lab/pip/0-pins.txt") == "six==1.16.0"
@@ -204,15 +203,15 @@ def test_a_subnet_in_use_is_refused(bench: Bench, tmp_path: Path) -> None:
     twin = replace(bench.lab, name="test-twin", state_dir=tmp_path / "twin")
     try:
         with pytest.raises(NotReadyError, match=r"10\.213\.98\.0/24 overlaps"):
-            lab.up(twin, lambda what, done, total: None)
+            lifecycle.up(twin, lambda what, done, total: None)
     finally:
-        lab.down(twin)
+        lifecycle.down(twin)
 
 
 def test_down_leaves_nothing_and_status_says_so(bench: Bench) -> None:
-    assert [(found.state, found.ssh) for found in lab.status(bench.lab)] == [("running", True)] * 2
-    lab.down(bench.lab)
-    assert [(found.state, found.ssh) for found in lab.status(bench.lab)] == [("absent", False)] * 2
+    assert [(found.state, found.ssh) for found in lifecycle.status(bench.lab)] == [("running", True)] * 2
+    lifecycle.down(bench.lab)
+    assert [(found.state, found.ssh) for found in lifecycle.status(bench.lab)] == [("absent", False)] * 2
     client = engine.connect()
     if client is not None:  # it was stopped, if this lab had started it
         assert not bench.containers()
@@ -221,4 +220,4 @@ def test_down_leaves_nothing_and_status_says_so(bench: Bench) -> None:
             found for found in client.volumes.list() if found.name.startswith("headfirst-test-nodes-")
         ]
     assert not bench.lab.state_dir.exists()
-    lab.down(bench.lab)  # once more does no harm
+    lifecycle.down(bench.lab)  # once more does no harm

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from headfirst import demo
+from headfirst import demo, engines
 from headfirst.cluster.asked import ASKED
 from headfirst.cluster.inventory import load
 from headfirst.deployment.access import host_access
@@ -19,14 +19,19 @@ from headfirst.deployment.options import RunOptions
 from headfirst.deployment.probe import probe_hosts
 from headfirst.deployment.stages import run_stages
 from headfirst.diagnose.collect import Target, collect
+from headfirst.diagnose.subject import subject
 from headfirst.errors import NotReadyError
 from headfirst.live.access import HostAccess
-from headfirst.live.logs import stream_logs
+from headfirst.live.logs import Rank, stream_logs
 from headfirst.live.ssh import run, run_privileged, ssh
-from headfirst.live.status import cluster_status
+from headfirst.live.status import ReplicaTarget, cluster_status
+from headfirst.live.status_types import ReplicaStatus
 from headfirst.live.tunnel import tunnel
 from headfirst.run.quiet import QuietReporter
 from hidden_host import HOST, JUMP, PASSWORD, USER
+
+ENGINE = engines.get("sglang")
+READINESS = ENGINE.readiness("chat")
 
 if TYPE_CHECKING:
     from hidden_host import HiddenHost
@@ -93,18 +98,22 @@ def test_ansible_and_paramiko_go_the_same_way(hidden: HiddenHost, tmp_path: Path
     assert hidden.accepted("jump") >= through + 2
 
 
+def status_of(access: HostAccess) -> ReplicaStatus:
+    return cluster_status([ReplicaTarget("demo", 0, [access], f"http://{HOST}:30000", READINESS)]).replicas[0]
+
+
 def test_every_live_verb(hidden: HiddenHost, tmp_path: Path) -> None:
     access = access_of(inventory(hidden, tmp_path, "ProxyJump"))
-    found = cluster_status([access], engine_url=f"http://{HOST}:30000")
+    found = status_of(access)
     assert [(rank.host, rank.state, rank.problem) for rank in found.ranks] == [("hidden", "missing", None)]
     assert found.engine.problem == "nothing answers at its port"
     with pytest.raises(NotReadyError, match="there is no container"):
-        list(stream_logs({0: access}))
+        list(stream_logs([Rank(0, access)]))
     with tunnel(access, f"http://{HOST}:22") as url:  # as chat and the engine's health go
         parts = urlsplit(url)
         with socket.create_connection((parts.hostname or "", parts.port or 0)) as local:
             assert local.recv(7) == b"SSH-2.0"
-    (node,) = collect([Target(access, HOST)], "")
+    (node,) = collect([Target(access, HOST)], "", subject(ENGINE, READINESS))
     assert node.now
     assert "SSH" not in str(node.problem)
     assert "password" not in str(node.problem)
@@ -142,7 +151,7 @@ def test_sudo_that_does_not_ask_gives_the_password_to_nobody(hidden: HiddenHost,
 )
 def test_wrong_and_missing_passwords(hidden: HiddenHost, tmp_path: Path, secrets: str, what: str) -> None:
     access = access_of(inventory(hidden, tmp_path, "ProxyJump", secrets))
-    found = cluster_status([access], engine_url=f"http://{HOST}:30000")
+    found = status_of(access)
     assert what in str(found.ranks[0].problem)
     assert PASSWORD not in repr(found)
     assert PASSWORD not in repr(access)

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from headfirst.errors import NotReadyError
 from headfirst.weights.files import gigabytes, list_files
-from headfirst.weights.hashing import PIECE
+from headfirst.weights.proof.hashing import PIECE
+from headfirst.weights.proof.verify import verify
 from headfirst.weights.space import disk_bytes
-from headfirst.weights.verify import verify
 from lan_members import HEADERS, MB, SHARD, LanMembers, counted, fetching, fill, small_disk
 
 pytestmark = pytest.mark.lab
@@ -65,7 +65,7 @@ def test_a_disk_that_fills_up_stops_one_member_which_goes_on_when_there_is_room(
         errors = members.end(2, 3)
         assert re.search(r"model-\d\d\.safetensors cannot be received: No space left on device", errors)
         members.end_all(but=[2])
-        there = disk_bytes(members.home(2) / "fp8")
+        there = disk_bytes(members.home(2) / "fp8", list_files(source))
         somebody_elses.unlink()
         with counted(members) as wires:
             members.start_all(fetching(source))

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 from fake_hub import MODEL, FakeHub, running
-from headfirst.weights.convert import convert
+from headfirst.weights.convert.convert_folder import convert
 from headfirst.weights.files import list_files
-from headfirst.weights.verify import verify
+from headfirst.weights.proof.verify import verify
 from lan_members import HEADERS, IN_FLIGHT, MB, SHARD, SHARDS, LanMembers, counted, fetching, network_of
 
 pytestmark = pytest.mark.lab

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from headfirst.diagnose.types import Answer, Container, Line, Node
+from headfirst import engines
+from headfirst.diagnose import decide
+from headfirst.diagnose.subject import subject
+from headfirst.diagnose.types import Answer, Container, Diagnosis, Line, Node
 
 START = 1_800_000_000.0
 ARGV = (
@@ -19,7 +23,13 @@ ARGV = (
     "2",
 )
 SERVES = Answer(200, "")
+SGLANG = subject(engines.get("sglang"), engines.get("sglang").readiness("chat"))
 BEGIN = "Init torch distributed begin."
+
+
+def diagnose(nodes: Sequence[Node]) -> Diagnosis:
+    """What is wrong with ranks of SGLang."""
+    return decide.diagnose(nodes, SGLANG)
 
 
 def container(rank: int, log: dict[float, str] | None = None, **changes: Any) -> Container:

@@ -285,6 +285,10 @@ READ: dict[str, Read] = {
     "spaces after commas": Read(ini(TWO, "hca=mlx5_0, mlx5_1\n"), {"head.hca": "mlx5_0,mlx5_1"}),
     "devices with ports": Read(ini(TWO, "hca=mlx5_0:1,mlx5_1:1\n"), {"head.hca": "mlx5_0:1,mlx5_1:1"}),
     "all devices but one": Read(ini(TWO, "hca=^mlx5_0\n"), {"head.hca": "^mlx5_0"}),
+    "addresses for weights": Read(
+        ini("[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n"),
+        {"head.weights_addresses": ("10.1.0.1", "10.2.0.1")},
+    ),
     "memory": setting_is("shm_size=512M", "512M"),
     "a port of the page below 1024": setting_is("webui_port=80", 80),
     "a folder in memory": setting_is("weights_dir=/dev/shm/models", "/dev/shm/models"),
@@ -310,16 +314,16 @@ READ: dict[str, Read] = {
 
 _SETTINGS: dict[str, tuple[str, str, str]] = {
     # Wrong values: the line, a part of the sentence, a part of the hint.
-    "port not a number": ("ansible_port=abc", "ansible_port=abc is no port number", "ansible_port=22"),
-    "port too large": ("ansible_port=65536", "is no port number", "1 to 65535"),
-    "port zero": ("ansible_ssh_port=0", "is no port number", "1 to 65535"),
-    "port negative": ("ansible_port=-22", "is no port number", ""),
+    "port not a number": ("ansible_port=abc", "ansible_port=abc is not a port number", "ansible_port=22"),
+    "port too large": ("ansible_port=65536", "is not a port number", "1 to 65535"),
+    "port zero": ("ansible_ssh_port=0", "is not a port number", "1 to 65535"),
+    "port negative": ("ansible_port=-22", "is not a port number", ""),
     "engine port privileged": ("engine_port=80", "greater than or equal to 1024", "engine_port"),
     "rendezvous privileged": ("dist_port=443", "greater than or equal to 1024", ""),
     "rendezvous on the engine": ("dist_port=30000", "dist_port have the same port 30000", "free port"),
     "page on the engine": ("webui_port=30000", "webui_port and engine_port", "free port"),
-    "engine in the weights' ports": ("engine_port=5011", "engine_port and weights_port", "free port"),
-    "weights on the rendezvous": ("weights_port=4999", "dist_port and weights_port", "free port"),
+    "engine in the weights' ports": ("engine_port=5010", "engine_port and weights_port", "free port"),
+    "weights on the rendezvous": ("weights_port=5000", "dist_port and weights_port", "free port"),
     "page on SSH": ("webui_port=22", "webui_port and SSH", "free port"),
     "memory zero": ("shm_size=0", "less than 1m", "shm_size"),
     "memory without a unit": ("shm_size=32", "less than 1m", ""),
@@ -346,11 +350,10 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "an image with capitals": ("engine_image=Org/Image:1", "image name", ""),
     "devices by semicolons": ("hca=mlx5_0;mlx5_1", "separated by commas", "hca"),
     "an empty device": ("hca=mlx5_0,,mlx5_1", "separated by commas", ""),
-    "a source that does not exist": ("docker_engine_source=alyun", "is no source", "aliyun, "),
+    "a source that does not exist": ("docker_engine_source=alyun", "is not a source", "aliyun, "),
     "a role's choice": ("weights_source=hub", "must be one of", "role weights"),
-    "a role's number": ("weights_sessions=two", "weights_sessions", "role weights"),
+    "a role's number": ("weights_port=two", "weights_port", "role weights"),
     "a rate": ("download_rate=1GB", "a number and a unit", "download_rate"),
-    "an engine": ("engine=vllm", "'sglang'", ""),
     "a truth value": ("keep_fp8=perhaps", "boolean", ""),
     "no value in a pair": ("engine_env=A", "NAME=VALUE", ""),
     "quotes not closed": ("engine_args=--a 'b", "no closing quotation", "engine_args"),
@@ -376,6 +379,24 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
 }
 
 REFUSED: dict[str, Refused] = {
+    "addresses for weights on one host only": Refused(
+        ini(
+            "[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n"
+            "[workers]\nn2 address=192.0.2.2\n"
+        ),
+        "weights_addresses of n2 and n1 differ in number: 0 and 2",
+        "hosts.ini:4",
+        "one address of each interface",
+    ),
+    "the same address for weights twice": Refused(
+        ini(
+            "[head]\nn1 address=192.0.2.1 weights_addresses=10.1.0.1,10.2.0.1\n"
+            "[workers]\nn2 address=192.0.2.2 weights_addresses=10.1.0.2,10.2.0.1\n"
+        ),
+        "n1 and n2 have the same address 10.2.0.1",
+        "hosts.ini:4",
+        "own address",
+    ),
     **{
         name: Refused(setting(line), what, "hosts.ini:9", hint)
         for name, (line, what, hint) in _SETTINGS.items()
@@ -410,7 +431,7 @@ REFUSED: dict[str, Refused] = {
     ),
     "broken YAML": Refused({"hosts.yml": "head:\n  hosts: [\n"}, "YAML", "hosts.yml:3", "brackets"),
     "YAML that is a list": Refused(
-        {"hosts.yml": "- n1\n- n2\n"}, "no mapping of groups", "hosts.yml", "all:"
+        {"hosts.yml": "- n1\n- n2\n"}, "not a mapping of groups", "hosts.yml", "all:"
     ),
     "an unknown plugin": Refused(
         {"hosts.yml": "plugin: no.such.one\n"}, "unknown plugin", "hosts.yml", "collection"
@@ -450,7 +471,7 @@ REFUSED: dict[str, Refused] = {
     ),
     "no model": Refused({"hosts.ini": TWO}, "no model is named", "hosts.ini", "model="),
     "a relative model folder": Refused(
-        ini(TWO, "model_source=path\n"), "no absolute path", "hosts.ini:8", "folder on the head"
+        ini(TWO, "model_source=path\n"), "not an absolute path", "hosts.ini:8", "folder on the head"
     ),
     "a limit of no host": Refused(ini(TWO), "--limit nothing", "", "n1, n2", limit="nothing"),
     "a limit of another group": Refused(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headfirst.model.checkpoint import ELEMENT_BYTES
+from headfirst.safetensors_file import DTYPE_BITS
 
 CONFIG: dict[str, Any] = {
     "architectures": ["DeepseekV3ForCausalLM"],
@@ -38,7 +38,7 @@ def shard(tensors: dict[str, tuple[str, int]]) -> bytes:
     for name, (dtype, size) in tensors.items():
         header[name] = {
             "dtype": dtype,
-            "shape": [size // ELEMENT_BYTES[dtype]],
+            "shape": [size * 8 // DTYPE_BITS[dtype]],
             "data_offsets": [offset, offset + size],
         }
         offset += size

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.action import await_ranks
 from ansible_collections.headfirst.serving.plugins.plugin_utils import rank_board
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
     ALIVE,
     DIED,
@@ -17,7 +18,9 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board impor
     RankBoard,
     Verdict,
 )
+from headfirst import engines
 
+LOG = profile(engines.get("sglang").log())
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory"
 LOST_PEER = "RuntimeError: Connection closed by peer"
 
@@ -50,12 +53,12 @@ def ended(log: list[str], exit_code: int = 1) -> dict[str, Any]:
         (ended([LOST_PEER]), False, ECHO, "lost another rank"),
         (ended(["Load weight begin"], 137), False, DIED, "it was killed"),
         (seen(running=False, oom_killed=True, exit_code=1), False, DIED, "it was killed"),
-        (ended(["bye"], 0), False, DIED, "it ended with exit code 0 and says no reason"),
+        (ended(["bye"], 0), False, DIED, "it ended with exit code 0 without a reason"),
         (seen(log=["Scheduler hit an exception: KeyError: 1"]), True, DIED, "hangs after a crash"),
     ],
 )
 def test_one_look(look: dict[str, Any], gone_wrong: bool, kind: int, words: str) -> None:
-    verdict = await_ranks.judge("node2", 1, look, gone_wrong)
+    verdict = await_ranks.judge("node2", 1, look, LOG, gone_wrong)
     assert verdict.kind == kind
     assert words in verdict.reason
 

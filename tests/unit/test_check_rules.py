@@ -11,9 +11,10 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_cluster_rules,
     check_differences,
     check_findings,
+    check_model_folder,
     check_rules,
 )
-from headfirst.cluster.facts import NetworkFacts
+from headfirst.hardware.facts import NetworkFacts
 from headfirst.plan import rdma
 from recorded_hosts import SHAPES, facts
 
@@ -59,7 +60,7 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
         "hca": "=" + ",".join(ports) if ports else "",
         "ib_gid_index": 3 if roce else -1,
         "nic": "",
-        "engine_args": [],
+        "slow_start_args": [],
         "roles_to_come": [],
         "may_reboot": False,
     }
@@ -189,7 +190,8 @@ def test_ubuntu_is_fit(fit: dict[str, Any], system: str) -> None:
         ({"nics": []}, "address"),
         ({"busy_ports": [{"port": 30000, "process": "nginx (7)", "container": ""}]}, "port"),
         ({"unreachable_peers": ["10.0.0.2"]}, "peer"),
-        ({"cut_ports": [{"peer": "10.0.0.2", "port": 5000}]}, "firewall"),
+        ({"cut_ports": [{"peer": "10.0.0.2", "port": 5000, "rejected": False}]}, "firewall"),
+        ({"cut_ports": [{"peer": "10.0.0.2", "port": 5000, "rejected": True}]}, "firewall-rejects"),
     ],
 )
 def test_each_fault_is_found_alone(fit: dict[str, Any], changed: dict[str, Any], expected: str) -> None:
@@ -257,3 +259,38 @@ def test_a_host_without_facts_is_explained(result: dict[str, Any], expected: str
     found = check_cluster_rules.silent_host("node1", result)
     assert (found["id"], found["severity"], found["host"]) == (expected, "error", "node1")
     assert found["fix"]
+
+
+def seen(**changes: Any) -> dict[str, Any]:
+    folder = {"exists": True, "type": "nfs4", "shared": True, "leads_out": False, "shape": "1"}
+    return folder | {"files": 3, "bytes": 2 * 10**9} | changes
+
+
+@pytest.mark.parametrize("required", [True, False])
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [
+        (
+            seen(exists=False, type="ext4", files=0, bytes=0),
+            "no files in /share/m (ext4); a has them on nfs4",
+        ),
+        (seen(leads_out=True), "symbolic links"),
+        (seen(shape="2", files=2), "2 files of 2.0 GB; a has 3 files"),
+    ],
+)
+def test_a_rank_that_does_not_see_the_model_folder_is_named(
+    folder: dict[str, Any], said: str, required: bool
+) -> None:
+    facts = {"a": {"model_folder": seen()}, "b": {"model_folder": folder}, "c": {"model_folder": seen()}}
+    asked = {host: {"model_folder": "/share/m", "model_folder_required": required} for host in facts}
+    [found] = check_model_folder.model_folder(facts, asked)
+    assert (found["host"], found["severity"]) == ("b", "error" if required else "warning")
+    assert said in found["what"]
+    assert "Mount" in found["fix"]
+
+
+def test_a_folder_of_the_head_alone_is_no_finding() -> None:
+    local = seen(type="ext4", shared=False)
+    facts = {"a": {"model_folder": local}, "b": {"model_folder": local | {"exists": False}}}
+    asked = {host: {"model_folder": "/data/m", "model_folder_required": False} for host in facts}
+    assert check_model_folder.model_folder(facts, asked) == []

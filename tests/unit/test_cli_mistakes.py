@@ -194,7 +194,7 @@ def test_variables_are_listed_with_their_meaning() -> None:
     done = CliRunner().invoke(app, ["variables", "weights_dir", "--json"])
     (found, role) = json.loads(done.output)
     assert found["name"] == role["name"] == "weights_dir"
-    assert (found["scope"], role["scope"]) == ("cluster", "weights")
+    assert (found["scope"], role["scope"]) == ("service", "weights")
     assert "every node" in found["description"]
     assert isinstance(CliRunner().invoke(app, ["variables", "nonsense"]).exception, InputError)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from ansible_collections.headfirst.serving.plugins.module_utils.container_runtime import Docker
 from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
 
 NAME = "headfirst-engine"
@@ -65,7 +66,7 @@ class StandInDocker:
 
 
 def generations(docker: StandInDocker, folder: Path) -> Generations:
-    return Generations(docker, NAME, False, str(folder))
+    return Generations(docker, Docker(docker), NAME, check=False, records=str(folder))
 
 
 def record(folder: Path, text: str) -> dict[str, Any]:
@@ -141,3 +142,19 @@ def test_nothing_is_left_at_the_end(tmp_path: Path) -> None:
     assert docker.found == []
     assert list(tmp_path.iterdir()) == []
     assert not generations(docker, tmp_path).remove(1)["changed"]
+
+
+def test_a_generation_is_probed_as_it_was_recorded(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    readiness = {"path": "/health", "answer": ["usage"]}
+    new = {**record(tmp_path, "key: new"), "readiness": readiness, "engine_log": {"ready": "up"}}
+    generations(docker, tmp_path).record("new", new)
+    probes = generations(docker, tmp_path).read()["probes"]
+    assert probes["new"] == {
+        "url": "http://h",
+        "model": "m",
+        "api_key": "key: new",
+        "readiness": readiness,
+        "engine_log": {"ready": "up"},
+    }
+    assert probes["old"]["readiness"] == ""  # of a release that did not record it

@@ -10,12 +10,13 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from clusters import nodes
 from headfirst.cluster.secrets import Secrets
 from headfirst.containers.spec import Container
 from headfirst.deployment.artifacts import Artifacts
 from headfirst.deployment.comm import _variables
 from headfirst.deployment.prepare import Prepared, prepare
-from headfirst.deployment.role_vars import role_vars
+from headfirst.deployment.role_vars.whole import role_vars
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ["a100x4.ini", "a100x1-70b.ini", "lab.ini"]
@@ -52,8 +53,8 @@ def of_docker(arguments: dict[str, Any], spec: dict[str, Any]) -> Container:
 @pytest.mark.parametrize("inventory", INVENTORIES)
 def test_every_rank_is_created_as_planned(inventory: str) -> None:
     found = prepared(inventory)
-    variables = role_vars(found.cluster, found.plan, Secrets(), Artifacts(None, None, Path("wheel")))
-    for node in found.plan.nodes:
+    variables = role_vars(found.cluster, found.plan, Secrets(), Artifacts({None: None}, None, Path("wheel")))
+    for node in nodes(found.plan):
         spec = role_spec(variables[node.host])
         labels = spec.pop("labels")
         # What the role adds is the digest of the file that a rank reads, and only there.
@@ -66,15 +67,15 @@ def test_every_rank_is_created_as_planned(inventory: str) -> None:
 def test_the_configuration_is_mounted_where_it_is_read(inventory: str) -> None:
     mounts = [
         any("engine.yaml" in volume for volume in node.container.volumes)
-        for node in prepared(inventory).plan.nodes
+        for node in nodes(prepared(inventory).plan)
     ]
     assert mounts == [True] + [False] * (len(mounts) - 1)
 
 
 def test_the_docker_run_line_is_the_specification() -> None:
-    for node in prepared("a100x4.ini").plan.nodes:
+    for node in nodes(prepared("a100x4.ini").plan):
         line = shlex.join(node.docker_run)
-        assert "--restart unless-stopped" in line
+        assert "--restart" not in line
         for volume in node.container.volumes:
             assert f"--volume {volume}" in line
         assert node.docker_run[-len(node.container.command) :] == node.container.command
@@ -82,8 +83,9 @@ def test_the_docker_run_line_is_the_specification() -> None:
 
 def test_the_comm_check_runs_in_the_planned_container() -> None:
     found = prepared("a100x4.ini")
-    variables = _variables(found.cluster, found.plan, ["gloo"])
-    for node in found.plan.nodes:
+    service = found.plan.services[0]
+    variables = _variables(found.cluster, service, service.replicas[0], ["gloo"])
+    for node in nodes(found.plan):
         assert variables[node.host]["comm_check_container"] == node.container.module_spec()
 
 

@@ -28,6 +28,7 @@ def test_same_spec_same_fingerprint_whatever_the_order() -> None:
     "changes",
     [
         {"command": ["serve", "--tp", "2"]},
+        {"entrypoint": "vllm"},
         {"environment": {"A": "2"}},
         {"image_id": "sha256:b"},
         {"secrets": {"KEY": "two"}},

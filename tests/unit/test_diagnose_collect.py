@@ -8,15 +8,19 @@ import subprocess
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from diagnosing import SGLANG
 from headfirst.diagnose import collect
 from headfirst.diagnose.collect import Target
 from headfirst.diagnose.types import Node
+from headfirst.engines.base import Readiness
 from headfirst.errors import NotReadyError
 from headfirst.live.access import HostAccess
+from headfirst.live.clock import Clock
 
 DOCKER = """#!/bin/sh
 case "$*" in
@@ -121,7 +125,7 @@ def command(folder: Path, name: str, text: str) -> None:
 
 def ask(*names: str, secrets: Sequence[str] = (), become: bool = False) -> list[Node]:
     targets = [Target(HostAccess(name, name, become=become), name) for name in names]
-    return collect.collect(targets, "http://127.0.0.1:9", secrets)
+    return collect.collect(targets, "http://127.0.0.1:9", SGLANG, secrets)
 
 
 @pytest.mark.parametrize("become", [False, True])
@@ -197,4 +201,53 @@ def test_one_that_hangs(hosts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Connection, "exec_command", hangs)
     (node,) = ask("node1")
-    assert node.problem == f"it gave no answer within {collect.TIMEOUT_S:.0f} s"
+    assert node.problem == f"it did not answer within {collect.TIMEOUT_S:.0f} s"
+
+
+READINESS = Readiness("/health", "/v1/chat/completions", {"max_tokens": 1}, ("usage", "completion_tokens"))
+PROBED = replace(SGLANG, readiness=READINESS, model="demo", api_key="open-sesame")
+
+
+@pytest.mark.parametrize(
+    ("health", "probe", "status", "says"),
+    [
+        ((200, ""), (200, '{"usage": {"completion_tokens": 1}}'), 200, ""),
+        ((503, "dead"), (0, "refused"), 503, "/health dead"),
+        ((200, ""), (0, "timed out"), 0, "/v1/chat/completions timed out"),
+        ((200, ""), (200, '{"usage": {}}'), 0, "/v1/chat/completions has nothing at usage.completion_tokens"),
+        ((200, ""), None, 200, ""),  # an engine whose health is proof enough
+    ],
+)
+def test_health_is_what_a_probe_finds_too(
+    health: tuple[int, str], probe: tuple[int, str] | None, status: int, says: str
+) -> None:
+    facts = {
+        "engine": None,
+        "kernel": [],
+        "driver": {"said": [], "gpus": [], "packages": []},
+        "hcas": [],
+        "health": {"status": health[0], "text": health[1]},
+        "metrics": None,
+        "probe": probe and {"status": probe[0], "text": probe[1]},
+    }
+    node = collect.parse(0, Target(HostAccess("n", "n"), "n"), Clock(0.0, 0.1), facts, PROBED)
+    assert node.health == (status, says)
+
+
+def test_rank_0_alone_is_asked_and_its_key_is_in_no_argument(
+    hosts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[str] = []
+    real = Connection.exec_command
+
+    def recorded(self: Connection, command: str, timeout: float) -> tuple[Input, Output, Output]:
+        commands.append(command)
+        return real(self, command, timeout)
+
+    monkeypatch.setattr(Connection, "exec_command", recorded)
+    targets = [Target(HostAccess(name, name), name) for name in ("node1", "node2")]
+    head, worker = collect.collect(targets, "http://127.0.0.1:9", PROBED, ["open-sesame"])
+    assert worker.health is None
+    assert head.health is not None and head.health.text.startswith("/health ")
+    assert not any("open-sesame" in command for command in commands)
+    assert sum("/v1/chat/completions" in command for command in commands) == 1

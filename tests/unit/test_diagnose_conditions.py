@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from diagnosing import ARGV, BEGIN, SERVES, START, container, ended, node
-from headfirst.diagnose.decide import diagnose
+from diagnosing import ARGV, BEGIN, SERVES, START, container, diagnose, ended, node
 from headfirst.diagnose.types import Answer, Container, Node
 
 WAITING = {5.0: BEGIN}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from diagnosing import BEGIN, SERVES, START, container, ended, node
-from headfirst.diagnose.decide import diagnose
+from diagnosing import BEGIN, SERVES, START, container, diagnose, ended, node
 from headfirst.diagnose.types import Answer, Event, Line, Node
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"

@@ -53,7 +53,7 @@ def gather(tmp_path: Path) -> Gather:
     (tmp_path / "inspect.json").write_text(json.dumps([INSPECTED]))
     (tmp_path / "log").write_text("")
 
-    def run(**wanted: str) -> dict[str, Any]:
+    def run(key: str = "", **wanted: Any) -> dict[str, Any]:
         for name, text in {
             "docker": DOCKER,
             "dmesg": '#!/bin/sh\ncat "$FIXTURES/kernel.log" 2>/dev/null\n',
@@ -62,11 +62,11 @@ def gather(tmp_path: Path) -> Gather:
             if not command.exists():
                 command.write_text(text)
             command.chmod(0o755)
-        argument = json.dumps({"container": "engine", "health": "", "metrics": "", **wanted})
+        argument = json.dumps({"container": "engine", "health": "", "metrics": "", "probe": "", **wanted})
         environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "FIXTURES": str(tmp_path)}
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, argument],
-            input="time\ntime\ngo\n",
+            input=f"time\ntime\ngo {key}\n",
             env=environment,
             capture_output=True,
             text=True,
@@ -158,10 +158,18 @@ def url() -> Iterator[str]:
             self.send_response(307 if moved else 200)
             if moved:
                 self.send_header("Location", f"http://{self.headers['Host']}/metrics/")
-            body = b"" if moved else b"sglang:token_usage 0.5\n"
+            told = self.headers["Authorization"] or ""
+            body = b"" if moved else f"sglang:token_usage 0.5\n# {told}\n".encode()
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def do_POST(self) -> None:
+            asked = self.rfile.read(int(self.headers["Content-Length"]))
+            told = json.dumps([self.path, self.headers["Authorization"], json.loads(asked)])
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(told.encode())
 
         def log_message(self, *_: object) -> None:
             pass
@@ -173,9 +181,18 @@ def url() -> Iterator[str]:
 
 
 def test_health_and_metrics(gather: Gather, url: str) -> None:
-    told = gather(health=f"{url}/health_generate", metrics=f"{url}/metrics")
+    told = gather("sesame", health=f"{url}/health_generate", metrics=f"{url}/metrics")
     assert told["health"]["status"] == 200
-    assert told["metrics"] == {"status": 200, "text": "sglang:token_usage 0.5\n"}
+    assert told["metrics"] == {"status": 200, "text": "sglang:token_usage 0.5\n# Bearer sesame\n"}
+
+
+@pytest.mark.parametrize(("key", "sent"), [("sesame", "Bearer sesame"), ("", None)])
+def test_a_probe_carries_the_key_that_is_in_no_argument(
+    gather: Gather, url: str, key: str, sent: str | None
+) -> None:
+    told = gather(key, probe=f"{url}/v1/chat/completions", body={"model": "demo"})
+    assert told["probe"]["status"] == 200
+    assert json.loads(told["probe"]["text"]) == ["/v1/chat/completions", sent, {"model": "demo"}]
 
 
 def test_nothing_listens(gather: Gather) -> None:

@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 from diagnosing import ARGV, START, container, node
-from headfirst.cli import diagnose_text
-from headfirst.diagnose.figures import Live, Past, read_live, read_past
-from headfirst.diagnose.tuning import Tuning, advise, tune
-from headfirst.diagnose.types import Answer, Line, Node
+from headfirst import engines
+from headfirst.cli.shown import diagnose as shown
+from headfirst.diagnose import figures, tuning
+from headfirst.diagnose.types import Answer, Line, Live, Node, Tuning
+from headfirst.engines.diagnostics import Diagnostics
+from headfirst.engines.sglang.past import Past, read_past
+from headfirst.engines.sglang.tuning import advise
 from headfirst.errors import NotReadyError
+from headfirst.live.metrics import Metrics, Series
 from rich.console import Console
 
 # What an engine on CPUs gave, abridged: 150 requests at once, nine of them let in.
@@ -31,6 +35,17 @@ RETRACTION = (
 PREFILL_OOM = "[2026-11-21 08:02:01 TP0] Prefill out of memory. Try to lower your batch size."
 DECODE_OOM = "[2026-11-21 08:02:01 TP0] Decode out of memory. Try to lower your batch size."
 DEVICE_OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB"
+
+
+SGLANG = engines.get("sglang")
+
+
+def tune(nodes: list[Node]) -> Tuning:
+    return tuning.tune(nodes, SGLANG)
+
+
+def read_live(text: str) -> Live | None:
+    return figures.read_live(text, SGLANG.metrics())
 
 
 def report(usage: str = "0.20", queued: int = 141, running: int = 9) -> str:
@@ -253,7 +268,7 @@ def test_memory_that_was_used_up_in_the_run_before() -> None:
         (Answer(200, "# nothing\n"), "--enable-metrics"),
         (Answer(0, "Connection refused"), "Connection refused"),
         (Answer(503, "<html>"), "HTTP 503"),
-        (None, "was not asked"),
+        (None, "was not probed"),
     ],
 )
 def test_no_figures_at_all(metrics: Answer | None, what: str) -> None:
@@ -266,7 +281,7 @@ def test_no_figures_at_all(metrics: Answer | None, what: str) -> None:
 def printed(found: Tuning) -> str:
     console = Console(width=200, highlight=False)
     with console.capture() as capture:
-        diagnose_text.print_tuning(found, console)
+        shown.print_tuning(found, console)
     return capture.get()
 
 
@@ -286,3 +301,52 @@ def test_what_a_person_reads_of_an_advice() -> None:
     said = printed(tune([head(*[report()] * 3, metrics=Answer(200, METRICS))]))
     assert "--schedule-conservativeness: lower it to 0.3" in said
     assert "because 141 requests wait" in said
+
+
+class Untuned:
+    """An engine with figures of its own names and without tuning rules."""
+
+    title = "Other"
+
+    def diagnostics(self) -> Diagnostics:
+        return Diagnostics()
+
+    def metrics(self) -> Metrics:
+        return Metrics(
+            running=Series("x:running"),
+            queued=Series("x:waiting"),
+            cache_usage=Series("x:usage"),
+            generated_tokens=Series("x:generated"),
+            prompt_tokens=Series("x:read"),
+            progress=(),
+            first_token=Series("x:first"),
+            output_token=Series("x:next"),
+            request=Series("x:request"),
+        )
+
+
+@pytest.mark.parametrize(("waiting", "says"), [("0", "more load would be served"), ("3", "requests wait")])
+def test_an_engine_without_rules_shows_its_figures(waiting: str, says: str) -> None:
+    text = f'x:running{{model="m"}} 2\nx:waiting {waiting}\nx:usage 0.5\n'
+    found = tuning.tune([head(metrics=Answer(200, text))], Untuned())  # type: ignore[arg-type]
+    assert found.advice is None
+    console = Console(width=200, highlight=False)
+    with console.capture() as capture:
+        shown.print_tuning(found, console)
+    said = capture.get()
+    assert f"running 2, queued {waiting}, token usage 0.50\n" in said
+    assert "There are no tuning rules for Other" in said
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "what"),
+    [
+        (Answer(404, ""), "no metrics at /metrics"),
+        (Answer(0, "Connection refused"), "Connection refused"),
+    ],
+)
+def test_an_engine_without_figures(answer: Answer, what: str) -> None:
+    with pytest.raises(NotReadyError) as raised:
+        tuning.tune([head(metrics=answer)], Untuned())  # type: ignore[arg-type]
+    assert what in raised.value.what

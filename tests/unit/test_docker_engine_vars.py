@@ -22,7 +22,7 @@ def engine(system: str = "debian", codename: str = "bookworm", **facts: Any) -> 
         "files": {},
         "info": {},
     }
-    return {"__docker_engine_look": {"engine": {**known, **facts}}}
+    return {"__docker_engine_state": {"engine": {**known, **facts}}}
 
 
 def templar(look: dict[str, Any], **variables: Any) -> Templar:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
+from headfirst import engines
 
+LOG = profile(engines.get("sglang").log())
+GENERIC = profile({})
 STARTING = [
     "[2026-01-01 10:00:00] server_args={'api_key': 'sesame'}",
     "[2026-01-01 10:00:09] Load weight begin.",
@@ -37,7 +40,7 @@ CRASH = [
     ],
 )
 def test_the_line_that_decides(line: str, reason: str, echo: bool) -> None:
-    cause = engine_log_rules.find_cause([*STARTING, line, *CRASH])
+    cause = LOG.find_cause([*STARTING, line, *CRASH])
     assert cause is not None
     assert reason in cause.reason
     assert cause.lines[0] == line
@@ -46,15 +49,15 @@ def test_the_line_that_decides(line: str, reason: str, echo: bool) -> None:
 
 
 def test_no_reason_is_no_reason() -> None:
-    assert engine_log_rules.find_cause(STARTING) is None
+    assert LOG.find_cause(STARTING) is None
 
 
 def test_no_line_shows_the_arguments_with_the_api_key() -> None:
-    assert all("sesame" not in engine_log_rules.shown(line) for line in STARTING)
+    assert all("sesame" not in LOG.shown(line) for line in STARTING)
 
 
 def test_few_lines_are_shown() -> None:
-    cause = engine_log_rules.find_cause([*CRASH * 50])
+    cause = LOG.find_cause([*CRASH * 50])
     assert cause is not None
     assert len(cause.lines) <= 3
 
@@ -69,9 +72,41 @@ def test_few_lines_are_shown() -> None:
     ],
 )
 def test_what_a_rank_is_doing(line: str, words: str) -> None:
-    assert engine_log_rules.doing([*STARTING, line, "an uninteresting line"]) == words
+    assert LOG.doing([*STARTING, line, "an uninteresting line"]) == words
 
 
 def test_a_crash_shows_before_the_container_ends() -> None:
-    assert any(engine_log_rules.DYING.search(line) for line in CRASH)
-    assert not any(engine_log_rules.DYING.search(line) for line in STARTING)
+    assert any(LOG.dying.search(line) for line in CRASH)
+    assert not any(LOG.dying.search(line) for line in STARTING)
+
+
+def test_without_an_engine_the_generic_rules_hold() -> None:
+    assert GENERIC.find_cause(["OSError: [Errno 98] Address already in use"]) is not None
+    assert (
+        GENERIC.doing(["Init torch distributed begin.", "INFO: Application startup complete."])
+        == "warming up"
+    )
+    assert not any(GENERIC.dying.search(line) for line in CRASH)
+
+
+def test_an_engine_replaces_keys_of_a_generic_rule() -> None:
+    line = "torch.OutOfMemoryError: CUDA out of memory"
+    own = profile({"rules": [{"id": "out-of-memory", "fix": "Set --less."}]})
+    generic, replaced = GENERIC.match(line), own.match(line)
+    assert generic and replaced
+    assert (replaced.means, replaced.failures) == (generic.means, generic.failures)
+    assert (generic.fix != replaced.fix, replaced.fix) == (True, "Set --less.")
+    assert len(own.rules) == len(GENERIC.rules)
+
+
+def test_a_rule_of_the_engine_goes_before_a_generic_one_unless_it_is_general() -> None:
+    rule = {"id": "own", "failures": [], "pattern": "CUDA", "means": "it is special", "fix": "Do that."}
+    line = "torch.OutOfMemoryError: CUDA out of memory"
+    for weight, expected in (("cause", "own"), ("general", "out-of-memory")):
+        found = profile({"rules": [{**rule, "weight": weight}]}).match(line)
+        assert found and found.id == expected
+
+
+def test_a_rule_that_lacks_a_key_is_refused() -> None:
+    with pytest.raises((KeyError, TypeError)):
+        profile({"rules": [{"id": "new", "fix": "Nothing."}]})

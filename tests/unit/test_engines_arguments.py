@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from headfirst import engines
@@ -11,29 +14,46 @@ from headfirst.engines.sglang import specification
 from headfirst.errors import InputError
 
 ENGINE = engines.get("sglang")
+VERSION = ENGINE.version
 
 
-def test_the_specification_is_that_of_the_pinned_version() -> None:
-    spec = specification.load()
-    assert ENGINE.version == "0.5.23"
+@pytest.mark.parametrize("version", engines.versions("sglang"))
+def test_the_specification_is_that_of_the_version(version: str) -> None:
+    spec = specification.load(version)
+    assert spec.engine == f"SGLang {version}"
     assert len({option["dest"] for option in spec.options.values()}) > 500
     assert spec.options["--tp-size"] is spec.options["--tensor-parallel-size"]
 
 
 def test_removed_flags_are_gone_and_their_successors_exist() -> None:
-    spec = specification.load()
-    assert len(spec.removed) == 13
+    spec = specification.load(VERSION)
+    assert len(spec.removed) > 75
     for flag, advice in spec.removed.items():
         assert flag not in spec.options
-        if "write " in advice:
+        if "; write --" in advice:
             successor, *value = shlex.split(advice.partition("write ")[2].rstrip("."))
             option = spec.options[successor]
-            assert not value or value[0] in option["choices"]
+            assert not value or value[0] in option.get("choices", value)
+
+
+# The SGLang argument tables of the notes that this project began with: 0.4.3 (--help and server_args), 0.4.x
+# (a list with explanations) and 0.5.x.
+OLD_TABLES = (Path(__file__).parent / "data" / "sglang-old-flags.txt").read_text().split()
+
+
+@pytest.mark.parametrize("flag", OLD_TABLES)
+def test_a_flag_of_old_tables_is_accepted_or_refused_with_its_reason(flag: str) -> None:
+    spec = specification.load(VERSION)
+    if flag in spec.options and spec.options[flag]["dest"] not in spec.owned:
+        return
+    problem = argument_check.check(spec, [flag, "1"]).problems[0]
+    assert any(words in problem.what for words in ("was removed", "is set by the plan", "is cut short"))
+    assert problem.hint
 
 
 def test_what_the_plan_owns_are_real_options() -> None:
-    dests = {option["dest"] for option in specification.load().options.values()}
-    assert specification.load().owned.keys() <= dests
+    dests = {option["dest"] for option in specification.load(VERSION).options.values()}
+    assert specification.load(VERSION).owned.keys() <= dests
 
 
 def test_values_are_typed_by_destination() -> None:
@@ -69,12 +89,12 @@ def test_values_are_typed_by_destination() -> None:
         ("--attention-backend flashinfr", "cannot be 'flashinfr'", "Did you mean flashinfer?"),
         ("--load-format what", "cannot be 'what'", "Its values are auto,"),
         ("--mem-fraction 0.8", "is cut short", "Write --mem-fraction-static."),
-        ("--enable-metrics yes", "stands where a flag should", "begin with '--'"),
+        ("--enable-metrics yes", "is in the place of a flag", "start with '--'"),
         ("--enable-metrics=yes", "takes no value", ""),
         ("--enable-metrics --enable-metrics", "given twice", "Keep one"),
-        ("stray", "'stray' stands where a flag should", ""),
+        ("stray", "'stray' is in the place of a flag", ""),
         ("--preferred-sampling-params {", "cannot take '{'", "It takes JSON."),
-        ("--enable-ep-moe", "--enable-ep-moe was removed", "between 0.5.2 and 0.5.9; write --ep-size."),
+        ("--enable-ep-moe", "--enable-ep-moe was removed", "between 0.5.2 and 0.5.5; write --ep-size."),
         ("--cuda-graph-max-bs 8", "--cuda-graph-max-bs was removed", "--cuda-graph-max-bs-decode"),
         ("--torchao-config int4wo-128", "--torchao-config was removed", "leave it out"),
         ("--tp 8", "--tp is set by the plan", "tensor_parallel"),
@@ -107,6 +127,56 @@ def test_all_problems_are_told_at_once() -> None:
     assert arguments.values == {"enable_metrics": True}
 
 
+@pytest.mark.parametrize(
+    ("image", "version", "expected", "note"),
+    [
+        (None, None, "0.5.23", None),
+        (None, "0.5.22", "0.5.22", None),
+        ("lmsysorg/sglang:v0.5.22-cu129", None, "0.5.22", None),
+        ("lmsysorg/sglang:v0.5.22@sha256:" + "a" * 64, None, "0.5.22", None),
+        ("registry.example.org:5000/sglang:v0.5.22", "0.5.22", "0.5.22", None),
+        ("registry.example.org:5000/sglang:prod", "0.5.22", "0.5.22", None),
+        ("registry.example.org:5000/sglang:prod", None, "0.5.23", "has a tag without a version"),
+        ("lmsysorg/sglang:v0.5.9", None, "0.5.23", "is of SGLang 0.5.9, which is not supported"),
+        ("lmsysorg/sglang:v0.5.22.post1", None, "0.5.23", "is of SGLang 0.5.22.post1"),
+        ("lmsysorg/sglang:v0.5.23rc0", None, "0.5.23", "is of SGLang 0.5.23rc0"),
+    ],
+)
+def test_the_version_is_that_of_the_image(
+    image: str | None, version: str | None, expected: str, note: str | None
+) -> None:
+    engine, said = engines.of_image("sglang", image, version)
+    assert engine.version == expected
+    assert (note in (said or "")) if note else said is None
+
+
+def test_arguments_are_those_of_the_version() -> None:
+    older, newer = engines.get("sglang", "0.5.22"), engines.get("sglang", "0.5.23")
+    assert older.check_arguments(["--enable-paged-experts"]).problems
+    assert not newer.check_arguments(["--enable-paged-experts"]).problems
+
+
+@pytest.mark.parametrize(
+    ("image", "version", "what", "hint"),
+    [
+        ("lmsysorg/sglang:v0.5.23", "0.5.22", "is of version 0.5.23", "Remove engine_version"),
+        (None, "0.5.9", "SGLang 0.5.9 is not supported", "Supported versions: 0.5.23, 0.5.22."),
+    ],
+)
+def test_a_version_that_cannot_be(image: str | None, version: str, what: str, hint: str) -> None:
+    with pytest.raises(InputError, match=what) as raised:
+        engines.of_image("sglang", image, version, where="a.ini:3")
+    assert hint in (raised.value.hint or "")
+    assert raised.value.where == "a.ini:3"
+
+
+def test_names_are_found_without_loading_an_engine() -> None:
+    program = "import sys; from headfirst import engines; engines.names(); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "sglang" in engines.names()
+    assert "headfirst.engines.sglang.engine" not in loaded.stdout.split()
+
+
 def test_unknown_engine() -> None:
     with pytest.raises(InputError, match="Unknown engine 'sglan'") as raised:
         engines.get("sglan")
@@ -123,5 +193,5 @@ def test_unknown_engine() -> None:
     ],
 )
 def test_one_dash_instead_of_two(word: str, hint: str) -> None:
-    problem = argument_check.check(specification.load(), [word]).problems[0]
+    problem = argument_check.check(specification.load(VERSION), [word]).problems[0]
     assert problem.hint == hint

@@ -11,16 +11,17 @@ from typing import Any
 import pytest
 from headfirst import engines
 from headfirst.engines.base import LaunchRequest
+from headfirst.engines.layout import Layout
+from headfirst.errors import InputError
+from headfirst.hardware.gpus import MIB, Gpu
 from headfirst.model import catalogue
-from headfirst.plan.gpus import MIB, Gpu
-from headfirst.plan.parallel import Parallel
 
 ENGINE = engines.get("sglang")
 
 A100X4 = LaunchRequest(
     model_dir="/data/deepseek-R1-fp16",
     served_name="DeepSeek-R1",
-    parallel=Parallel(32, 1),
+    layout=Layout(32, 1),
     nodes=4,
     rank=0,
     head_address="192.168.5.4",
@@ -34,7 +35,7 @@ A100X4 = LaunchRequest(
 )
 LAB = replace(
     A100X4,
-    parallel=Parallel(2, 1),
+    layout=Layout(2, 1),
     nodes=2,
     device="cpu",
     trust_remote_code=False,
@@ -49,7 +50,7 @@ def pairs(argv: list[str]) -> set[tuple[str, str]]:
 
 
 def test_the_reference_command_of_the_head() -> None:
-    argv = ENGINE.launch_argv(A100X4)
+    argv = ENGINE.launch(A100X4).command
     assert argv[:3] == ["python3", "-m", "sglang.launch_server"]
     assert pairs(argv) >= {
         ("--model-path", "/data/deepseek-R1-fp16"),
@@ -68,14 +69,14 @@ def test_the_reference_command_of_the_head() -> None:
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
 def test_workers_name_the_head_and_their_own_rank(rank: int) -> None:
-    argv = ENGINE.launch_argv(replace(A100X4, rank=rank, address=f"192.168.5.{4 + rank}"))
+    argv = ENGINE.launch(replace(A100X4, rank=rank, address=f"192.168.5.{4 + rank}")).command
     assert pairs(argv) >= {("--dist-init-addr", "192.168.5.4:5000"), ("--node-rank", str(rank))}
     assert "--host" not in argv
     assert "--config" not in argv
 
 
 def test_the_reference_environment() -> None:
-    assert ENGINE.environment(replace(A100X4, rank=1, address="192.168.5.5")) == {
+    assert ENGINE.launch(replace(A100X4, rank=1, address="192.168.5.5")).environment == {
         "NCCL_SOCKET_IFNAME": "eth0",
         "NCCL_NVLS_ENABLE": "0",
         "NCCL_DEBUG": "INFO",
@@ -93,29 +94,34 @@ def test_the_reference_environment() -> None:
 
 
 def test_without_rdma_no_infiniband_settings() -> None:
-    environment = ENGINE.environment(replace(A100X4, hca=None))
+    environment = ENGINE.launch(replace(A100X4, hca=None)).environment
     assert not [name for name in environment if name.startswith("NCCL_IB")]
     assert environment["NCCL_SOCKET_IFNAME"] == "eth0"
 
 
 def test_nvls_asked_for_is_not_switched_off() -> None:
     request = replace(A100X4, extra_args=("--enable-nccl-nvls",))
-    assert "NCCL_NVLS_ENABLE" not in ENGINE.environment(request)
+    assert "NCCL_NVLS_ENABLE" not in ENGINE.launch(request).environment
 
 
 def test_one_node_needs_no_rendezvous_and_no_nccl_settings() -> None:
-    one = replace(A100X4, parallel=Parallel(8, 1), nodes=1)
-    argv = ENGINE.launch_argv(one)
+    one = replace(A100X4, layout=Layout(8, 1), nodes=1)
+    argv = ENGINE.launch(one).command
     assert not {"--nnodes", "--node-rank", "--dist-init-addr"} & set(argv)
-    assert ENGINE.environment(one) == {}
+    assert ENGINE.launch(one).environment == {}
+
+
+def test_another_runtime_is_refused() -> None:
+    with pytest.raises(InputError, match="SGLang has no runtime 'ray'"):
+        ENGINE.launch(replace(A100X4, runtime="ray"))
 
 
 def test_pipeline_parallel() -> None:
-    assert ("--pp-size", "2") in pairs(ENGINE.launch_argv(replace(A100X4, parallel=Parallel(16, 2))))
+    assert ("--pp-size", "2") in pairs(ENGINE.launch(replace(A100X4, layout=Layout(16, 2))).command)
 
 
 def test_cpu_ranks() -> None:
-    argv = ENGINE.launch_argv(LAB)
+    argv = ENGINE.launch(LAB).command
     assert pairs(argv) >= {
         ("--device", "cpu"),
         ("--attention-backend", "torch_native"),
@@ -124,7 +130,7 @@ def test_cpu_ranks() -> None:
         ("--dist-timeout", "120"),
     }
     assert "--trust-remote-code" not in argv
-    assert ENGINE.environment(LAB) == {
+    assert ENGINE.launch(LAB).environment == {
         "SGLANG_HOST_IP": "192.168.5.4",
         "GLOO_SOCKET_IFNAME": "eth1",
         "SGLANG_USE_CPU_ENGINE": "1",
@@ -135,7 +141,7 @@ def test_cpu_ranks() -> None:
 
 def test_two_cpu_ranks_on_one_node_bind_twice() -> None:
     one = replace(LAB, nodes=1, cpu_cores=("0-1", "2-3"))
-    assert ENGINE.environment(one)["SGLANG_CPU_OMP_THREADS_BIND"] == "0-1|2-3"
+    assert ENGINE.launch(one).environment["SGLANG_CPU_OMP_THREADS_BIND"] == "0-1|2-3"
 
 
 def test_the_users_arguments_and_environment_win() -> None:
@@ -145,18 +151,18 @@ def test_the_users_arguments_and_environment_win() -> None:
         extra_env={"NCCL_DEBUG": "WARN", "GLOO_SOCKET_IFNAME": "lo"},
         trust_remote_code=True,
     )
-    argv = ENGINE.launch_argv(request)
+    argv = ENGINE.launch(request).command
     assert argv.count("--max-total-tokens") == argv.count("--trust-remote-code") == 1
     assert "--dist-timeout" not in argv
     assert argv[-4:] == ["--dist-timeout=600", "--max-total-tokens", "100", "--trust-remote-code"]
-    assert ENGINE.environment(request)["GLOO_SOCKET_IFNAME"] == "lo"
-    assert ENGINE.environment(request)["NCCL_DEBUG"] == "WARN"
+    assert ENGINE.launch(request).environment["GLOO_SOCKET_IFNAME"] == "lo"
+    assert ENGINE.launch(request).environment["NCCL_DEBUG"] == "WARN"
 
 
 @pytest.mark.parametrize("request_", [A100X4, LAB, replace(A100X4, rank=3)])
 def test_our_own_command_line_is_one_that_the_engine_accepts(request_: LaunchRequest) -> None:
     """Only what the plan owns may be refused, and only for that reason."""
-    for problem in ENGINE.check_arguments(ENGINE.launch_argv(request_)[3:]).problems:
+    for problem in ENGINE.check_arguments(ENGINE.launch(request_).command[3:]).problems:
         assert "is set by the plan" in problem.what
 
 
@@ -164,7 +170,7 @@ def test_images_and_config_file() -> None:
     assert ENGINE.default_image("cuda") == "lmsysorg/sglang:v0.5.23"
     assert ENGINE.default_image("cpu") != ENGINE.default_image("cuda")
     assert ENGINE.config_file(api_key="k") == {"api-key": "k"}
-    assert ENGINE.readiness.path == "/health_generate"
+    assert ENGINE.readiness("chat").path == "/health_generate"
 
 
 def _measured() -> list[list[Any]]:
@@ -180,5 +186,7 @@ def test_memory_fraction_is_what_the_engine_itself_computes(
     model = catalogue.lookup(id)
     assert model is not None
     values = ENGINE.check_arguments(arguments).require()
-    use = ENGINE.memory_use(model, Gpu("any", memory_mib * MIB, (8, 0)), Parallel(tp, pp), values)
+    use = ENGINE.memory_use(
+        model, Gpu("any", memory_mib * MIB, (8, 0)), ENGINE.layout(tp, pp, values), values
+    )
     assert use.static_fraction == pytest.approx(fraction, abs=1e-9)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from headfirst import engines
-from headfirst.model import Checkpoint, catalogue
-from headfirst.plan import gpus
-from headfirst.plan.fit import fit
-from headfirst.plan.gpus import MIB
-from headfirst.plan.parallel import Parallel
+from headfirst.engines.base import MemoryUse
+from headfirst.engines.layout import Layout
+from headfirst.hardware import gpus
+from headfirst.hardware.gpus import MIB
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.model.parameters import tensors
+from headfirst.plan.fit import fit, weight_bytes_per_rank
 from headfirst.plan.types import Fit
 
 GIB = 1 << 30
@@ -27,7 +31,7 @@ def r1(gpu: str, tensor: int, pipeline: int = 1, *, dtype: str, **arguments: Any
     return fit(
         model("deepseek-ai/DeepSeek-R1"),
         gpus.find(gpu),
-        Parallel(tensor, pipeline),
+        ENGINE.layout(tensor, pipeline, arguments),
         ENGINE,
         dtype=dtype,
         arguments=arguments,
@@ -92,7 +96,7 @@ def test_pipeline_stages_share_layers_and_capture_no_prefill_graphs() -> None:
 def test_users_fraction_replaces_the_formula() -> None:
     llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
     arguments = {"mem_fraction_static": 0.8}
-    result = fit(llama, gpus.find("A100-80G"), Parallel(8, 1), ENGINE, dtype="bf16", arguments=arguments)
+    result = fit(llama, gpus.find("A100-80G"), Layout(8, 1), ENGINE, dtype="bf16", arguments=arguments)
     assert result.static_fraction == 0.8
     assert result.reserved_bytes == 16384 * MIB
     assert result.kv_bytes_per_token == 1 * 2 * 128 * 80 * 2  # 8 KV heads over 8 GPUs
@@ -102,7 +106,7 @@ def test_users_fraction_replaces_the_formula() -> None:
 
 def test_kv_heads_are_copied_when_there_are_fewer_than_gpus() -> None:
     qwen = model("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B")  # 2 KV heads
-    result = fit(qwen, gpus.find("L20"), Parallel(4, 1), ENGINE, dtype="bf16", arguments={})
+    result = fit(qwen, gpus.find("L20"), Layout(4, 1), ENGINE, dtype="bf16", arguments={})
     assert result.kv_bytes_per_token == 1 * 2 * 128 * 28 * 2
     assert result.weight_bytes_per_rank > qwen.total_bytes / 4
 
@@ -126,6 +130,24 @@ def test_arguments_change_the_terms(arguments: dict[str, Any], term: str, mib: i
     assert r1("H20", 16, dtype="fp8", **arguments).terms[term] == mib * MIB
 
 
+@pytest.mark.parametrize(
+    ("role", "captured", "left_out", "activations"),
+    [
+        ("prefill", "prefill_graphs", "decode_graphs", 12288),
+        ("decode", "decode_graphs", "prefill_graphs", 9000),
+    ],
+)
+def test_a_replica_of_prefill_or_decode_captures_its_own_graphs(
+    role: str, captured: str, left_out: str, activations: int
+) -> None:
+    # 1.5 MiB a token: of a chunk of 8192 that is read, or of 3 draft tokens of 2000 requests that generate.
+    arguments = {"disaggregation_mode": role, "max_running_requests": 2000, "speculative_num_draft_tokens": 3}
+    terms = r1("H20", 16, dtype="fp8", **arguments).terms
+    assert captured in terms
+    assert left_out not in terms
+    assert terms["activations"] == activations * MIB
+
+
 def test_without_graphs_the_floor_of_ten_gib_fills_up() -> None:
     result = r1("H20", 8, dtype="fp8", disable_cuda_graph=True, chunked_prefill_size=2048)
     assert result.terms["floor_10_gib"] == (10240 - 512 - 3072 - 1024) * MIB
@@ -134,7 +156,7 @@ def test_without_graphs_the_floor_of_ten_gib_fills_up() -> None:
 
 def test_small_gpus_have_no_floor_and_small_defaults() -> None:
     qwen = model("Qwen/Qwen3-0.6B")
-    result = fit(qwen, gpus.find("T4"), Parallel(1, 1), ENGINE, dtype="bf16", arguments={})
+    result = fit(qwen, gpus.find("T4"), Layout(1, 1), ENGINE, dtype="bf16", arguments={})
     assert result.terms["activations"] == 3072 * MIB
     assert result.terms["decode_graphs"] == 16 * MIB
     assert result.terms["prefill_graphs"] == 8 * 42 * MIB  # 42 sizes up to 2048 tokens
@@ -164,8 +186,102 @@ def test_a_pool_shorter_than_the_context_is_said() -> None:
     assert "at most that long" not in result.reason
 
 
+PLAIN = MemoryUse({}, 1.0, 1, 1, 0, None)
+
+
+def held(checkpoint: Checkpoint, layout: Layout, dtype: str | None = None, **use: Any) -> int:
+    """Bytes of weights on the fullest rank."""
+    return weight_bytes_per_rank(
+        checkpoint,
+        layout,
+        dtype=dtype or checkpoint.dtype,
+        use=replace(PLAIN, attention_tensor=layout.tensor, **use),
+    )
+
+
+@pytest.mark.parametrize(
+    ("id", "gib"),
+    [
+        ("Qwen/Qwen3-32B-AWQ", 18.0),  # BF16 would be 61
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", 38.8),
+        ("RedHatAI/Meta-Llama-3.1-70B-Instruct-quantized.w8a8", 67.7),
+        ("nvidia/Qwen3-235B-A22B-NVFP4", 124),
+        ("openai/gpt-oss-120b", 60.8),
+        ("moonshotai/Kimi-K2.5", 554.3),
+        ("meituan/DeepSeek-R1-Block-INT8", 627.6),  # without the layer of multi-token prediction
+    ],
+)
+def test_quantised_checkpoints_count_with_their_own_bytes(id: str, gib: float) -> None:
+    assert held(model(id), Layout(1)) / GIB == pytest.approx(gib, rel=0.01)
+
+
+def test_an_awq_checkpoint_of_32_billion_serves_on_one_l40s() -> None:
+    awq = model("Qwen/Qwen3-32B-AWQ")
+    result = fit(awq, gpus.find("L40S"), Layout(1), ENGINE, dtype="awq", arguments={})
+    assert result.fits
+    assert result.weight_bytes_per_rank / GIB == pytest.approx(18.0, abs=0.1)
+    assert result.weight_bytes_total == awq.total_bytes
+
+
+@pytest.mark.parametrize("id", catalogue.ids())
+def test_one_rank_holds_all_and_ranks_hold_no_less_than_their_share(id: str) -> None:
+    checkpoint = model(id)
+    unloaded = checkpoint.bytes_by_part.get("head", 0) if checkpoint.tied_embeddings else 0
+    whole = sum(checkpoint.bytes_by_part.values()) - unloaded
+    assert held(checkpoint, Layout(1), draft_layers=1) == pytest.approx(whole, rel=1e-6)
+    for layout in (Layout(4), Layout(4, 2), Layout(8)):
+        share = held(checkpoint, layout, draft_layers=1)
+        assert whole / layout.world * 0.999 <= share < whole / layout.world * 1.5
+
+
+def test_an_unknown_architecture_is_divided_by_its_parts() -> None:
+    checkpoint = model("Qwen/Qwen3-32B").model_copy(
+        update={
+            "architecture": "NobodysForCausalLM",
+            "bytes_by_part": {"embedding": 100, "vision": 40, "attention": 400, "experts": 1600, "head": 60},
+            "tied_embeddings": False,
+        }
+    )
+    assert held(checkpoint, Layout(1)) == 2200
+    assert held(checkpoint, Layout(4)) == 550
+    assert held(checkpoint, Layout(1, 2)) == 1000 + 140  # the first stage has embedding and vision tower
+    tied = checkpoint.model_copy(update={"tied_embeddings": True})
+    assert held(tied, Layout(1)) == 2140  # a head that the file has a second time is not loaded
+    # Experts may be spread over the ranks of several data-parallel groups.
+    assert held(checkpoint, Layout(4, data=2, expert=8)) == 550 - 200
+
+
+def test_a_checkpoint_that_is_quantised_while_it_is_loaded() -> None:
+    plain = model("Qwen/Qwen3-32B")
+    ends = plain.bytes_by_part["embedding"] + plain.bytes_by_part["head"]
+    expected = ends + (plain.total_bytes - ends) / 2
+    assert held(plain, Layout(1), "fp8") == pytest.approx(expected, rel=0.001)
+
+
+def test_conversion_to_bf16_doubles_fp8_and_drops_the_scales() -> None:
+    r1 = model("deepseek-ai/DeepSeek-R1")
+    whole = sum(r1.bf16_bytes_by_part.values())
+    assert held(r1, Layout(1), "bf16", draft_layers=1) == pytest.approx(whole, rel=1e-6)
+    assert whole == pytest.approx(r1.bf16_bytes, rel=1e-4)  # on disk with headers of 163 files
+
+
+@pytest.mark.parametrize(
+    ("id", "growth"),
+    [("openai/gpt-oss-20b", 3.0), ("openai/gpt-oss-120b", 3.5), ("RedHatAI/Qwen3-32B-FP8-dynamic", 1.9)],
+)
+def test_a_converted_checkpoint_takes_what_its_parameters_take_in_bf16(id: str, growth: float) -> None:
+    checkpoint = model(id)
+    plain = 2 * sum(tensor.parameters for tensor in tensors(checkpoint) or [])
+    whole = held(checkpoint, Layout(1), "bf16", draft_layers=1)
+    assert whole == pytest.approx(plain, rel=1e-3)
+    assert whole > growth * checkpoint.total_bytes
+    experts = checkpoint.converted.bytes_by_part.get("experts", 0)
+    assert experts == pytest.approx(4 * checkpoint.bytes_by_part.get("experts", 0) * 16 / 17, rel=0.01)
+    assert held(checkpoint.converted, Layout(4), "bf16") == held(checkpoint, Layout(4), "bf16")
+
+
 def test_unknown_gpu_gives_sizes_only() -> None:
-    result = fit(model("Qwen/Qwen2-7B"), None, Parallel(2, 1), ENGINE, dtype="bf16", arguments={})
+    result = fit(model("Qwen/Qwen2-7B"), None, Layout(2, 1), ENGINE, dtype="bf16", arguments={})
     assert result.fits is None
     assert result.kv_tokens is None
     assert result.weight_bytes_per_rank == pytest.approx(15_231_233_024 / 2, rel=0.001)

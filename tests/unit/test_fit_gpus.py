@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from importlib.resources import files
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
+from headfirst import engines
+from headfirst.engines.base import Engine
 from headfirst.errors import InputError
-from headfirst.model import Checkpoint, catalogue
-from headfirst.plan import gpus, precision
+from headfirst.hardware import gpus
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.model.quantization import read as read_quantization
+from headfirst.plan import precision
 
 
 def model(id: str) -> Checkpoint:
@@ -23,6 +33,20 @@ def model(id: str) -> Checkpoint:
         ("NVIDIA A100 80GB PCIe", "A100-80G"),
         ("NVIDIA A100-PCIE-40GB", "A100-40G"),
         ("NVIDIA A800-SXM4-80GB", "A800-80G"),
+        ("NVIDIA A800-SXM4-40GB", "A800-40G"),
+        ("NVIDIA H100 PCIe", "H100-80G"),
+        ("NVIDIA H100 NVL", "H100-NVL-94G"),
+        ("NVIDIA GH200 480GB", "GH200-96G"),
+        ("NVIDIA GB200", "GB200-186G"),
+        ("NVIDIA B300 SXM6 AC", "B300-288G"),
+        ("NVIDIA GB10", "GB10"),
+        ("NVIDIA H20-3e", "H20-141G"),
+        ("NVIDIA RTX A6000", "RTX-A6000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX-6000-Ada"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000"),
+        ("NVIDIA GeForce RTX 4090 D", "RTX-4090D"),
+        ("4090-48g", "RTX-4090-48G"),
+        ("AMD Instinct MI300X", "MI300X"),
         ("NVIDIA H100 80GB HBM3", "H100-80G"),
         ("NVIDIA H20", "H20-96G"),
         ("NVIDIA H200", "H200-141G"),
@@ -45,8 +69,10 @@ def test_every_name_finds_itself() -> None:
     [
         ("A100", "Did you mean A100-40G or A100-80G?"),
         ("V100", "Did you mean V100-16G or V100-32G?"),
-        ("NVIDIA H100 NVL", "Known: T4"),
-        ("GB200", "Known: T4"),
+        ("A800", "Did you mean A800-40G or A800-80G?"),
+        ("H100-64G", "Known: T4"),
+        ("GB300", "Known: T4"),
+        ("NVIDIA H100 MIG 1g.10gb", "Known: T4"),
         ("zzz", "Known: T4"),
     ],
 )
@@ -55,6 +81,44 @@ def test_unknown_names_get_no_other_card(name: str, hint: str) -> None:
         gpus.find(name, where="x.ini:3")
     assert hint in str(raised.value.hint)
     assert raised.value.where == "x.ini:3"
+
+
+def test_entries_have_a_source_of_their_memory() -> None:
+    data = json.loads(files("headfirst.hardware").joinpath("gpus.json").read_text(encoding="utf-8"))
+    assert {entry["source"] for entry in data["gpus"]} <= data["sources"].keys()
+    # Spellings are unique: an alias of two cards would give the wrong memory.
+    spellings = [gpus._plain(name) for entry in data["gpus"] for name in (entry["name"], *entry["aliases"])]
+    assert sorted(set(spellings)) == sorted(dict.fromkeys(spellings))
+    assert gpus.find("MI355X").vendor == "amd"
+    assert gpus.find("MI355X").architecture == "gfx950"
+    assert gpus.find("L40S").vendor == "nvidia"
+
+
+def test_what_is_reported_wins_over_the_catalogue() -> None:
+    made = gpus.reported("NVIDIA GeForce RTX 4090", 49140 * gpus.MIB, (8, 9))
+    assert (made.name, made.memory_bytes) == ("RTX-4090", 49140 * gpus.MIB)
+
+
+def test_an_unlisted_card_needs_its_memory_only() -> None:
+    made = gpus.reported("NVIDIA H199", 94 << 30, None)
+    assert (made.name, made.memory_bytes, made.compute_capability) == ("H199", 94 << 30, None)
+    assert not made.fp8
+    assert not made.lacks((7, 5))
+    assert not made.reaches((7, 5))
+    with pytest.raises(InputError, match="Unknown GPU"):
+        gpus.reported("NVIDIA H199", None, (9, 0))
+
+
+R1 = "deepseek-ai/DeepSeek-R1"
+
+
+def engine(least: tuple[int, int] | None) -> Engine:
+    """An engine that serves FP8 from this compute capability on."""
+    stub = SimpleNamespace(title="An engine", fp8_capability=lambda checkpoint: least)
+    return cast(Engine, stub)
+
+
+NATIVE, MARLIN, NO_FP8 = engine((8, 9)), engine((8, 0)), engine(None)
 
 
 @pytest.mark.parametrize(
@@ -71,12 +135,107 @@ def test_fp8_is_converted_where_the_hardware_has_none(
     gpu: str | None, device: str, convert: bool, words: str
 ) -> None:
     found = gpus.find(gpu) if gpu else None
-    decided = precision.choose(model("deepseek-ai/DeepSeek-V3"), found, device=device)
+    decided = precision.choose(model(R1), found, NATIVE, device=device)
     assert decided.convert_to_bf16 is convert
     assert decided.dtype == ("bf16" if convert else "fp8")
     assert words in decided.reason
 
 
+def test_the_engine_decides_where_fp8_is_served() -> None:
+    decided = precision.choose(model(R1), gpus.find("A100-80G"), MARLIN, device="cuda")
+    assert (decided.convert_to_bf16, decided.dtype) == (False, "fp8")
+    assert "has no FP8, but An engine reads FP8 weights there" in decided.reason
+    decided = precision.choose(model(R1), gpus.find("H200"), NO_FP8, device="cuda")
+    assert (decided.convert_to_bf16, decided.dtype) == (True, "bf16")
+
+
+def test_an_unknown_capability_converts_nothing() -> None:
+    unlisted = gpus.reported("H199", 94 << 30, None)
+    decided = precision.choose(model(R1), unlisted, NATIVE, device="cuda")
+    assert (decided.convert_to_bf16, decided.dtype) == (False, "fp8")
+    assert "gpu_capability=" in decided.reason
+
+
+@pytest.mark.parametrize(
+    ("gpu", "device", "hint"),
+    [
+        ("A100-80G", "cuda", "compute capability 8.9 or higher, or a checkpoint in BF16"),
+        (None, "cpu", "BF16"),
+    ],
+)
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        {"quant_method": "modelopt", "quant_algo": "FP8"},
+        {"quant_method": "fp8", "fmt": "e5m2", "weight_block_size": [128, 128]},
+        {
+            "quant_method": "compressed-tensors",
+            "format": "float-quantized",
+            "config_groups": {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "group"}}},
+        },
+    ],
+    ids=["modelopt", "e5m2", "groups"],
+)
+def test_fp8_that_the_converter_does_not_read_is_refused(
+    quantization: dict[str, Any], gpu: str | None, device: str, hint: str
+) -> None:
+    found = model(R1)
+    other = found.model_copy(
+        update={"quantization": read_quantization(quantization, "x"), "weight_block_size": None}
+    )
+    assert not other.convertible
+    with pytest.raises(InputError, match=r"cannot be converted to BF16 here: .* is not understood") as raised:
+        precision.choose(other, gpus.find(gpu) if gpu else None, NATIVE, device=device, where="a.ini")
+    assert hint in str(raised.value.hint)
+    assert raised.value.where == "a.ini"
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        *("RedHatAI/Qwen3-32B-FP8-dynamic", "RedHatAI/Meta-Llama-3.1-405B-Instruct-FP8"),
+        *("deepseek-ai/DeepSeek-V3.2", "moonshotai/Kimi-K2-Instruct", "Qwen/Qwen3-235B-A22B-FP8"),
+    ],
+)
+def test_fp8_of_every_layout_is_converted_where_the_hardware_has_none(id: str) -> None:
+    decided = precision.choose(model(id), gpus.find("A100-80G"), NATIVE, device="cuda")
+    assert decided.convert_to_bf16
+    plain = model(id).converted
+    assert (plain.dtype, plain.quantization, plain.convertible) == ("bf16", None, False)
+    assert plain.total_bytes == pytest.approx(2 * model(id).total_bytes, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "missing", "in_bf16", "converts"),
+    [
+        ("A100-80G", [], [], False),
+        ("A100-80G", ["no MXFP4 here"], [], True),
+        ("V100-32G", ["no MXFP4 here"], [], False),  # nor BF16
+        ("A100-80G", ["no such model"], ["no such model"], False),
+    ],
+)
+def test_mxfp4_is_converted_where_that_lets_the_engine_serve_it(
+    gpu: str, missing: list[str], in_bf16: list[str], converts: bool
+) -> None:
+    def problems(checkpoint: Checkpoint, *_more: object) -> list[str]:
+        return in_bf16 if checkpoint.dtype == "bf16" else missing
+
+    engine = cast(Engine, SimpleNamespace(title="An engine", support_problems=problems))
+    decided = precision.choose(model("openai/gpt-oss-20b"), gpus.find(gpu), engine, device="cuda")
+    assert decided.convert_to_bf16 is converts
+    assert decided.dtype == ("bf16" if converts else "mxfp4")
+    assert ("no MXFP4 here" in decided.reason) is converts
+
+
+def test_the_back_end_that_the_user_chose_decides_about_mxfp4() -> None:
+    checkpoint, gpu = model("openai/gpt-oss-20b"), gpus.find("A100-80G")
+    lmdeploy = engines.get("lmdeploy")
+    decided = precision.choose(checkpoint, gpu, lmdeploy, device="cuda", arguments={"backend": "pytorch"})
+    assert (decided.convert_to_bf16, decided.dtype) == (True, "bf16")
+    assert "quantised as mxfp4" in decided.reason
+    assert not precision.choose(checkpoint, gpu, lmdeploy, device="cuda").convert_to_bf16
+
+
 def test_bf16_stays() -> None:
-    decided = precision.choose(model("Qwen/QwQ-32B"), gpus.find("A100-80G"), device="cuda")
+    decided = precision.choose(model("Qwen/QwQ-32B"), gpus.find("A100-80G"), NATIVE, device="cuda")
     assert (decided.convert_to_bf16, decided.dtype) == (False, "bf16")

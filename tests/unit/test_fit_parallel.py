@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
+from headfirst import engines
+from headfirst.engines.layout import Layout, Machines
 from headfirst.errors import InputError
-from headfirst.model import Checkpoint, catalogue
-from headfirst.plan.parallel import Machines, Parallel, choose, valid_tensor_sizes
+from headfirst.hardware import gpus
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.plan.fit import kv_tokens
+from headfirst.plan.parallel import Tokens, choose, fewer_nodes, replicas_hint, valid_tensor_sizes
 
 
 def model(id: str) -> Checkpoint:
@@ -14,37 +21,36 @@ def model(id: str) -> Checkpoint:
     return found
 
 
+ENGINE = engines.get("sglang")
 R1 = model("deepseek-ai/DeepSeek-R1")
 
 
 @pytest.mark.parametrize(
     ("id", "machines", "dtype", "expected"),
     [
-        ("deepseek-ai/DeepSeek-R1", Machines(4, 8), "bf16", Parallel(32, 1)),
-        ("deepseek-ai/DeepSeek-R1", Machines(2, 8), "fp8", Parallel(16, 1)),
-        ("deepseek-ai/DeepSeek-R1", Machines(1, 8), "fp8", Parallel(8, 1)),
+        ("deepseek-ai/DeepSeek-R1", Machines(4, 8), "bf16", Layout(32, 1)),
+        ("deepseek-ai/DeepSeek-R1", Machines(2, 8), "fp8", Layout(16, 1)),
+        ("deepseek-ai/DeepSeek-R1", Machines(1, 8), "fp8", Layout(8, 1)),
         # FP8 blocks forbid TP 32: 2048 / 32 = 64
-        ("deepseek-ai/DeepSeek-R1", Machines(4, 8), "fp8", Parallel(16, 2)),
+        ("deepseek-ai/DeepSeek-R1", Machines(4, 8), "fp8", Layout(16, 2)),
         # 128 heads cannot be divided by 24: three stages of eight
-        ("deepseek-ai/DeepSeek-R1", Machines(3, 8), "bf16", Parallel(8, 3)),
-        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", Machines(1, 8), "bf16", Parallel(8, 1)),
+        ("deepseek-ai/DeepSeek-R1", Machines(3, 8), "bf16", Layout(8, 3)),
+        ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", Machines(1, 8), "bf16", Layout(8, 1)),
         # 40 heads and 8 KV heads on 16 GPUs: 40 % 16 != 0
-        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", Machines(2, 8), "bf16", Parallel(8, 2)),
-        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", Machines(1, 8), "bf16", Parallel(4, 2)),
-        ("Qwen/Qwen3-0.6B", Machines(2, None), "bf16", Parallel(2, 1)),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", Machines(2, 8), "bf16", Layout(8, 2)),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", Machines(1, 8), "bf16", Layout(4, 2)),
+        ("Qwen/Qwen3-0.6B", Machines(2, None), "bf16", Layout(2, 1)),
     ],
 )
-def test_sizes_are_chosen_for_the_machines(
-    id: str, machines: Machines, dtype: str, expected: Parallel
-) -> None:
-    assert choose(model(id), machines, dtype=dtype) == expected
+def test_sizes_are_chosen_for_the_machines(id: str, machines: Machines, dtype: str, expected: Layout) -> None:
+    assert choose(model(id), machines, ENGINE, {}, dtype=dtype) == expected
 
 
 def test_wishes_are_kept() -> None:
-    assert choose(R1, Machines(4, 8), dtype="bf16", tensor=8, pipeline=4) == Parallel(8, 4)
-    assert choose(R1, Machines(4, 8), dtype="bf16", pipeline=2) == Parallel(16, 2)
+    assert choose(R1, Machines(4, 8), ENGINE, {}, dtype="bf16", tensor=8, pipeline=4) == Layout(8, 4)
+    assert choose(R1, Machines(4, 8), ENGINE, {}, dtype="bf16", pipeline=2) == Layout(16, 2)
     # fewer GPUs than there are, evenly
-    assert choose(R1, Machines(4, 8), dtype="bf16", tensor=16) == Parallel(16, 1)
+    assert choose(R1, Machines(4, 8), ENGINE, {}, dtype="bf16", tensor=16) == Layout(16, 1)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +69,7 @@ def test_impossible_wishes_are_refused_with_the_reason(
     machines: Machines, dtype: str, tensor: int, pipeline: int | None, words: str
 ) -> None:
     with pytest.raises(InputError) as raised:
-        choose(R1, machines, dtype=dtype, tensor=tensor, pipeline=pipeline, where="a.ini:7")
+        choose(R1, machines, ENGINE, {}, dtype=dtype, tensor=tensor, pipeline=pipeline, where="a.ini:7")
     assert words in raised.value.what
     assert raised.value.where == "a.ini:7"
     assert raised.value.hint
@@ -71,7 +77,7 @@ def test_impossible_wishes_are_refused_with_the_reason(
 
 def test_the_refusal_names_valid_values() -> None:
     with pytest.raises(InputError) as raised:
-        choose(R1, Machines(4, 8), dtype="fp8", tensor=32)
+        choose(R1, Machines(4, 8), ENGINE, {}, dtype="fp8", tensor=32)
     assert (
         raised.value.hint == "On 4 nodes × 8 GPUs, with pipeline_parallel=1, tensor_parallel can be 4, 8, 16."
     )
@@ -79,10 +85,18 @@ def test_the_refusal_names_valid_values() -> None:
 
 def test_kv_heads_divide_or_are_copied() -> None:
     llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")  # 64 heads, 8 KV heads
-    assert valid_tensor_sizes(llama, Machines(1, 64), pipeline=1, dtype="bf16") == [1, 2, 4, 8, 16, 32, 64]
+    assert valid_tensor_sizes(llama, Machines(1, 64), ENGINE, {}, pipeline=1, dtype="bf16") == [
+        1,
+        2,
+        4,
+        8,
+        16,
+        32,
+        64,
+    ]
     qwen = model("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B")  # 28 heads, 4 KV heads
     with pytest.raises(InputError, match="4 KV heads can neither be divided by 7"):
-        choose(qwen, Machines(1, 8), dtype="bf16", tensor=7)
+        choose(qwen, Machines(1, 8), ENGINE, {}, dtype="bf16", tensor=7)
 
 
 @pytest.mark.parametrize(
@@ -95,5 +109,81 @@ def test_kv_heads_divide_or_are_copied() -> None:
 )
 def test_gpus_are_not_left_idle_unasked(machines: Machines, pipeline: int | None, hint: str) -> None:
     with pytest.raises(InputError, match="cannot be spread evenly over all of") as raised:
-        choose(R1, machines, dtype="bf16", pipeline=pipeline)
+        choose(R1, machines, ENGINE, {}, dtype="bf16", pipeline=pipeline)
     assert hint in str(raised.value.hint)
+
+
+def room(id: str, gpu: str, dtype: str) -> Tokens:
+    """KV tokens of a layout on this GPU."""
+    return partial(kv_tokens, model(id), gpus.find(gpu), engine=ENGINE, dtype=dtype, arguments={})
+
+
+@pytest.mark.parametrize(("nodes", "copies"), [(21, "20 of these 21 nodes, with replicas=10"), (100, "=50")])
+def test_dozens_of_stages_are_not_chosen_but_replicas_proposed(nodes: int, copies: str) -> None:
+    with pytest.raises(InputError, match="cannot be spread evenly") as raised:
+        choose(R1, Machines(nodes, 8), ENGINE, {}, dtype="fp8", tokens=room(R1.id, "H100-80G", "fp8"))
+    assert "The model fits on 2 nodes" in str(raised.value.hint)
+    assert copies in str(raised.value.hint)
+
+
+def test_a_wish_for_many_stages_is_kept() -> None:
+    assert choose(R1, Machines(16, 8), ENGINE, {}, dtype="fp8", tensor=8, pipeline=16) == Layout(8, 16)
+    assert choose(R1, Machines(16, 8), ENGINE, {}, dtype="fp8", pipeline=16) == Layout(8, 16)
+
+
+def test_stages_are_added_where_the_kv_cache_would_be_short() -> None:
+    tokens = room(R1.id, "A100-40G", "bf16")
+    assert tokens(Layout(64, 1)) < 32768
+    chosen = choose(R1, Machines(8, 8), ENGINE, {}, dtype="bf16", tokens=tokens)
+    assert chosen == Layout(32, 2)
+    assert tokens(chosen) > 32768
+
+
+@pytest.mark.parametrize(
+    ("whole", "staged", "expected"), [(10, 20, (8, 2)), (20, 10, (16, 1)), (0, 0, (16, 1))]
+)
+def test_the_layout_with_the_most_room_where_none_has_enough(
+    whole: int, staged: int, expected: tuple[int, int]
+) -> None:
+    llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
+    tokens = {Layout(16, 1): whole, Layout(8, 2): staged}
+    chosen = choose(llama, Machines(2, 8), ENGINE, {}, dtype="bf16", tokens=tokens.__getitem__)
+    assert (chosen.tensor, chosen.pipeline) == expected
+
+
+@pytest.mark.parametrize(
+    ("rdma", "expected"), [(True, Layout(16, 1)), (None, Layout(16, 1)), (False, Layout(8, 2))]
+)
+def test_without_rdma_stages_and_not_tensor_ranks_cross_nodes(rdma: bool | None, expected: Layout) -> None:
+    tokens = room(R1.id, "H100-80G", "fp8")
+    assert choose(R1, Machines(2, 8), ENGINE, {}, dtype="fp8", rdma=rdma, tokens=tokens) == expected
+
+
+def test_without_rdma_cpu_ranks_stay_as_they_are() -> None:
+    qwen = model("Qwen/Qwen3-0.6B")
+    assert choose(qwen, Machines(2, None), ENGINE, {}, dtype="bf16", rdma=False) == Layout(2, 1)
+
+
+def test_copies_of_a_replica_within_a_node_are_counted() -> None:
+    llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
+    values = {"dp_size": 2}
+    assert choose(llama, Machines(1, 8), ENGINE, values, dtype="bf16") == Layout(4, 1, data=2)
+    with pytest.raises(InputError):  # eight GPUs are all in use by one copy
+        choose(llama, Machines(1, 8), ENGINE, values, dtype="bf16", tensor=8)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "dtype", "nodes", "expected"),
+    [("H200", "fp8", 4, 1), ("H100-80G", "fp8", 4, 2), ("A100-80G", "bf16", 4, None)],
+)
+def test_the_fewest_nodes_that_serve_the_model(
+    gpu: str, dtype: str, nodes: int, expected: int | None
+) -> None:
+    tokens = room(R1.id, gpu, dtype)
+    assert fewer_nodes(R1, Machines(nodes, 8), ENGINE, {}, dtype=dtype, tokens=tokens) == expected
+
+
+def test_how_many_replicas_the_nodes_make() -> None:
+    whole = "The model fits on 1 node: replicas=4 serves 4 copies of it."
+    assert replicas_hint(Machines(4, 8), 1) == whole
+    assert "4 of these 5 nodes, with replicas=2" in replicas_hint(Machines(5, 8), 2)

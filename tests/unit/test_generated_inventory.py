@@ -14,6 +14,7 @@ import yaml
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
 from headfirst.deployment import inventory
+from headfirst.lab.types import LabAccess
 
 INVENTORY = """
 [head]
@@ -134,9 +135,9 @@ def test_the_same_text_unmarked_runs(tmp_path: Path, cluster: Cluster) -> None:
     assert (tmp_path / "mark").exists()
 
 
-def test_every_text_of_the_file_is_marked(tmp_path: Path, cluster: Cluster) -> None:
+def test_every_text_that_may_be_a_template_is_marked(tmp_path: Path, cluster: Cluster) -> None:
     planned = tmp_path / "plan.yml"
-    value = {"name": ["a", {"b": ("c",)}], "number": 1, "none": None, "on": True, "lines": "x\ny: '\"z"}
+    value = {"{name}": ["{a", {"b": ("{c}",)}], "number": 1, "lines": "x\ny: '\"{z", "own": "#jinja2:x"}
     inventory.write(planned, cluster, {"node1": {"value": value}}, None)
 
     class Reader(yaml.SafeLoader):
@@ -145,10 +146,32 @@ def test_every_text_of_the_file_is_marked(tmp_path: Path, cluster: Cluster) -> N
     Reader.add_constructor("!unsafe", lambda loader, node: f"!{loader.construct_scalar(node)}")
     read = yaml.load(planned.read_text(), Reader)["all"]["hosts"]["node1"]["value"]
     assert read == {
-        "!name": ["!a", {"!b": ["!c"]}],
-        "!number": 1,
-        "!none": None,
-        "!on": True,
-        "!lines": "!x\ny: '\"z",
+        "!{name}": ["!{a", {"b": ["!{c}"]}],
+        "number": 1,
+        "lines": "!x\ny: '\"{z",
+        "own": "!#jinja2:x",
     }
     assert planned.stat().st_mode & 0o777 == 0o600
+
+
+def test_ansible_reads_what_was_written(tmp_path: Path, cluster: Cluster) -> None:
+    """With a mark on each of them Ansible made null, a number and a boolean of these texts."""
+    planned = tmp_path / "plan.yml"
+    texts = ["", "true", "yes", "null", "~", "010", "1e3", "0x1f", "2026-11-22", "1_000", "=", "a: b", "é\n"]
+    value = {"texts": texts, "others": [None, True, 10, 1.5], **dict.fromkeys(texts, "key")}
+    inventory.write(planned, cluster, {"node1": {"value": value}}, None)
+    argv = [Path(sys.executable).with_name("ansible-inventory"), "-i", planned, "--host", "node1"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["value"] == value
+
+
+def test_a_run_on_some_hosts_has_the_logins_of_all_lab_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "lab.ini"
+    path.write_text(f"{INVENTORY}lab=true\n[workers]\nnode2 ansible_host=192.0.2.2\n")
+    planned = tmp_path / "plan.yml"
+    access = LabAccess("admin", tmp_path / "key", tmp_path / "known_hosts")
+    inventory.write(planned, load([path]), {"node2": {"value": "x"}}, access)
+    loader = type("Loader", (yaml.SafeLoader,), {})
+    loader.add_constructor("!unsafe", lambda made, node: node.value)
+    hosts = yaml.load(planned.read_text(), loader)["all"]["hosts"]
+    assert {name: own["ansible_user"] for name, own in hosts.items()} == {"node1": "admin", "node2": "admin"}

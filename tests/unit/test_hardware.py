@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import yaml
+from clusters import planned, with_hosts
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
 from headfirst.deployment import hardware, inventory
 from headfirst.deployment.probe import with_facts
-from headfirst.deployment.role_vars import check_vars
+from headfirst.deployment.role_vars.hosts import check_vars
 from headfirst.model import catalogue
-from headfirst.plan.build import build
 from recorded_hosts import facts
 
 INVENTORY = """
@@ -38,10 +38,9 @@ def cluster(tmp_path: Path, changes: dict[str, Any] | None, more: str = "") -> C
     path = folder / "cluster.ini"
     path.write_text(INVENTORY + more)
     made = load([path])
-    head, worker = (
-        with_facts(host, facts("hgx-a100-roce", folder / host.name, changes=changes)) for host in made.ranks
+    return made.replaced(
+        lambda host: with_facts(host, facts("hgx-a100-roce", folder / host.name, changes=changes))
     )
-    return replace(made, head=head, webui=head, workers=(worker,))
 
 
 def without_rdma(made: Cluster) -> Cluster:
@@ -51,7 +50,7 @@ def without_rdma(made: Cluster) -> Cluster:
         for host in made.ranks
         if host.network
     ]
-    return replace(made, head=bare[0], webui=bare[0], workers=tuple(bare[1:]))
+    return with_hosts(made, bare)
 
 
 def groups(made: Cluster, tmp_path: Path) -> dict[str, list[str]]:
@@ -75,7 +74,7 @@ def test_drivers_can_wait_where_the_inventory_says_what_they_would(tmp_path: Pat
 def test_rdma_that_no_module_knows_comes_first_too(tmp_path: Path) -> None:
     made = without_rdma(cluster(tmp_path, None))
     assert hardware.comes_first(made)
-    assert not hardware.comes_first(replace(made, workers=()))
+    assert not hardware.comes_first(with_hosts(made, made.ranks[:1]))
     assert not hardware.comes_first(without_rdma(cluster(tmp_path, None, "hca=none\n")))
 
 
@@ -103,15 +102,42 @@ def test_roles_for_devices_go_to_the_hosts_that_have_them(
 
 def test_a_plan_can_be_made_before_the_driver_so_that_the_check_can_run(tmp_path: Path) -> None:
     made = cluster(tmp_path, NO_GPU_DRIVER)
-    plan = build(made, _described())
-    assert plan.fit.fits is None
+    plan = planned(made, _described())
+    assert plan.services[0].fit.fits is None
     asked = check_vars(made, plan)["node2"]
     assert asked["check_roles_to_come"] == [
+        "host_tuning",
         "nvidia_driver",
         "rdma",
         "nvidia_container_toolkit",
     ]
     assert asked["check_gpus"] == 8
+
+
+@pytest.mark.parametrize(
+    ("written", "convert", "memory"),
+    [
+        ("gpu=H199 gpu_memory=94g gpu_capability=9.0", False, 94 << 30),
+        ("gpu=A99 gpu_memory=80g gpu_capability=8.0", True, 80 << 30),
+        ("gpu=X1 gpu_memory=80g", False, 80 << 30),  # nothing is known: nothing is converted
+        ("gpu_memory=80g", False, 80 << 30),
+        ("gpu=H100-80G gpu_memory=79g", False, 79 << 30),
+    ],
+)
+def test_a_plan_without_ssh_for_any_gpu(tmp_path: Path, written: str, convert: bool, memory: int) -> None:
+    path = tmp_path / "any.ini"
+    path.write_text(INVENTORY + "gpus=8\n" + written.replace(" ", "\n") + "\n")
+    [service] = planned(load([path]), _described()).services
+    assert service.convert_to_bf16 is convert
+    assert service.fit.gpu_memory_bytes == memory
+
+
+def test_what_the_host_reports_wins_over_the_inventory(tmp_path: Path) -> None:
+    made = cluster(tmp_path, None, "gpu_memory=94g\ngpu_capability=9.0\n")
+    # The recorded driver reports no capability: the inventory's stays.
+    assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (81920 << 20, (9, 0))
+    made = cluster(tmp_path, NO_GPU_DRIVER, "gpu_memory=94g\ngpu_capability=9.0\n")
+    assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (94 << 30, (9, 0))
 
 
 def _described() -> Any:

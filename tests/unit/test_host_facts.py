@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster import facts as host_facts
+from clusters import planned
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
 from headfirst.deployment.probe import lacks_facts, with_facts
 from headfirst.errors import InputError
+from headfirst.hardware import facts as host_facts
 from headfirst.model import catalogue
-from headfirst.plan.build import build
 from headfirst.untrusted import UntrustedError
 from recorded_hosts import SHAPES, facts
 
@@ -122,33 +122,33 @@ def probed(cluster: Cluster, recorded: dict[str, Any], gpu: dict[str, Any]) -> C
     """The cluster whose only host reports eight of this GPU."""
     told = copy.deepcopy(recorded)
     told["gpus"] = [one | gpu for one in told["gpus"]]
-    head = with_facts(cluster.head, told)
-    return replace(cluster, head=head, webui=head)
+    return cluster.replaced(lambda host: with_facts(host, told))
 
 
 @pytest.mark.parametrize(
-    ("name", "mib", "capability", "planned"),
+    ("name", "mib", "capability", "shown"),
     [
-        ("NVIDIA H100 NVL", 95830, "9.0", "H100 NVL"),
+        ("NVIDIA H100 NVL", 95830, "9.0", "H100-NVL-94G"),
         ("NVIDIA GB200", 189471, "10.0", "GB200"),
-        ("NVIDIA B300 SXM6 AC", 275040, "10.3", "B300 SXM6 AC"),
+        ("NVIDIA B300 SXM6 AC", 275040, "10.3", "B300-288G"),
         (
             "NVIDIA RTX PRO 6000 Blackwell Server Edition",
             97887,
             "12.0",
-            "RTX PRO 6000 Blackwell Server Edition",
+            "RTX-PRO-6000",
         ),
+        ("NVIDIA X1 SXM9", 95830, "9.0", "X1 SXM9"),
         ("NVIDIA A100-SXM4-80GB", 81920, "8.0", "A100-80G"),
         ("NVIDIA H100 80GB HBM3", 40000, "", "H100-80G"),
     ],
 )
 def test_the_memory_that_the_host_reports_is_planned_with(
-    cluster: Cluster, recorded: dict[str, Any], name: str, mib: int, capability: str, planned: str
+    cluster: Cluster, recorded: dict[str, Any], name: str, mib: int, capability: str, shown: str
 ) -> None:
     gpu = {"name": name, "memory_bytes": mib << 20, "compute_capability": capability}
-    made = build(probed(cluster, recorded, gpu), model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B"))
-    assert made.fit.gpu_memory_bytes == mib << 20
-    assert planned in made.fit.reason
+    made = planned(probed(cluster, recorded, gpu), model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B"))
+    assert made.services[0].fit.gpu_memory_bytes == mib << 20
+    assert shown in made.services[0].fit.reason
 
 
 def test_the_smallest_of_several_counts(cluster: Cluster, recorded: dict[str, Any]) -> None:
@@ -163,20 +163,20 @@ def test_the_capability_that_the_host_reports_decides_over_fp8(
     cluster: Cluster, recorded: dict[str, Any], capability: str, convert: bool
 ) -> None:
     gpu = {"name": "NVIDIA X1", "memory_bytes": 400 * GIB, "compute_capability": capability}
-    made = build(probed(cluster, recorded, gpu), model("deepseek-ai/DeepSeek-R1"))
-    assert made.convert_to_bf16 is convert
+    made = planned(probed(cluster, recorded, gpu), model("deepseek-ai/DeepSeek-R1"))
+    assert made.services[0].convert_to_bf16 is convert
 
 
 def test_an_unlisted_gpu_without_a_report_is_refused(cluster: Cluster, recorded: dict[str, Any]) -> None:
-    gpu = {"name": "NVIDIA X1", "memory_bytes": 400 * GIB, "compute_capability": ""}
+    gpu = {"name": "NVIDIA X1", "memory_bytes": 0, "compute_capability": ""}
     with pytest.raises(InputError, match="Unknown GPU 'NVIDIA X1'") as raised:
-        build(probed(cluster, recorded, gpu), model("Qwen/QwQ-32B"))
+        planned(probed(cluster, recorded, gpu), model("Qwen/QwQ-32B"))
     assert raised.value.where == "node1"
 
 
-@pytest.mark.parametrize(("gpu", "lacks"), [("H100 NVL", True), ("H100-80G", False)])
+@pytest.mark.parametrize(("gpu", "lacks"), [("X1", True), ("H100-80G", False)])
 def test_a_host_whose_gpu_is_not_in_the_catalogue_is_asked(cluster: Cluster, gpu: str, lacks: bool) -> None:
-    assert lacks_facts(replace(cluster, head=replace(cluster.head, gpus=8, gpu=gpu))) is lacks
+    assert lacks_facts(cluster.replaced(lambda host: replace(host, gpus=8, gpu=gpu))) is lacks
 
 
 def test_the_driver_reports_capabilities_by_bus(tmp_path: Path) -> None:

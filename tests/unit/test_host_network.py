@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Iterator
@@ -56,7 +57,7 @@ def test_a_refused_connection_is_an_answer() -> None:
 
 
 def test_a_silent_peer_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host_network, "_answering", lambda targets: {("10.0.0.1", 30000)})
+    monkeypatch.setattr(host_network, "_outcomes", lambda targets: {("10.0.0.1", 30000): 0})
     assert host_network.unreachable(["10.0.0.1", "10.0.0.2"], [22, 30000]) == ["10.0.0.2"]
 
 
@@ -70,15 +71,19 @@ def test_more_peers_than_connections_at_a_time_are_all_heard() -> None:
     assert host_network.unreachable(peers, [free_port()]) == []
 
 
-def test_a_port_that_is_swallowed_is_named_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_that_is_closed_is_named_with_its_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     probed: list[tuple[str, int]] = []
 
-    def answering(targets: list[tuple[str, int]]) -> set[tuple[str, int]]:
+    def outcomes(targets: list[tuple[str, int]]) -> dict[tuple[str, int], int]:
         probed.extend(targets)
-        return set(targets) - {("10.0.0.2", 5000)}
+        others = {target: errno.ECONNREFUSED for target in targets if target != ("10.0.0.2", 5000)}
+        return others | {("10.0.0.1", 5001): errno.EHOSTUNREACH}
 
-    monkeypatch.setattr(host_network, "_answering", answering)
-    cut = host_network.cut_ports(["10.0.0.1", "10.0.0.2"], [5000])
-    assert cut == [{"peer": "10.0.0.2", "port": 5000}]
-    (ephemeral,) = {port for _, port in probed} - {5000}
+    monkeypatch.setattr(host_network, "_outcomes", outcomes)
+    cut = host_network.cut_ports(["10.0.0.1", "10.0.0.2"], [5000, 5001])
+    assert cut == [
+        {"peer": "10.0.0.1", "port": 5001, "rejected": True},
+        {"peer": "10.0.0.2", "port": 5000, "rejected": False},
+    ]
+    (ephemeral,) = {port for _, port in probed} - {5000, 5001}
     assert 32768 <= ephemeral <= 60999

@@ -207,7 +207,7 @@ def templar(look: dict[str, Any], **variables: Any) -> Templar:
     loader = DataLoader()
     own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    known = {"__host_tuning_look": {"tuning": {**LOOK, **look}}, "ansible_managed": "Ansible managed"}
+    known = {"__host_tuning_state": {"tuning": {**LOOK, **look}}, "ansible_managed": "Ansible managed"}
     return Templar(loader, variables={**defaults, **own, **known, **variables})
 
 
@@ -217,7 +217,7 @@ def notes(look: dict[str, Any], **variables: Any) -> list[str]:
 
 def sources(*addresses: str) -> dict[str, Any]:
     """What a host found out about where its connections to node1 (10.0.0.1) come from."""
-    return {"__host_tuning_look": {"tuning": {"sources": dict(zip(["10.0.0.1"], addresses, strict=False))}}}
+    return {"__host_tuning_state": {"tuning": {"sources": dict(zip(["10.0.0.1"], addresses, strict=False))}}}
 
 
 @pytest.mark.parametrize(

@@ -73,28 +73,65 @@ def test_a_proxy_in_the_environment_is_not_asked(server: Server, monkeypatch: py
     assert http_probe.get(url(server) + "/health", None, 5)[0]
 
 
-def test_chat_returns_the_answer(server: Server) -> None:
+CHAT = ["usage", "completion_tokens"]
+
+
+def probe(server: Server, *keys: str) -> tuple[bool, str]:
+    body = {"model": "demo", "max_tokens": 1}
+    return http_probe.post(url(server) + "/v1/x", body, list(keys), "sesame", 5)
+
+
+def test_a_probe_returns_the_text_of_a_chat(server: Server) -> None:
     server.answer = reply("Hi there", 2)
-    assert http_probe.chat(url(server), "demo", "sesame", 5) == (True, "Hi there")
-    path, authorization, body = server.asked
-    assert (path, authorization) == ("/v1/chat/completions", "Bearer sesame")
-    assert isinstance(body, dict)
-    assert body["model"] == "demo"
+    assert probe(server, *CHAT) == (True, "Hi there")
+    assert server.asked == ("/v1/x", "Bearer sesame", {"model": "demo", "max_tokens": 1})
 
 
-def test_a_model_that_still_thinks_has_answered(server: Server) -> None:
-    server.answer = reply(None, 8, reasoning_content="Well,")
-    assert http_probe.chat(url(server), "demo", None, 5) == (True, "Well,")
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
+def test_a_model_that_still_thinks_has_answered(server: Server, key: str) -> None:
+    server.answer = reply(None, 8, **{key: "Well,"})
+    assert probe(server, *CHAT) == (True, "Well,")
 
 
-def test_an_answer_without_a_token_is_no_answer(server: Server) -> None:
-    server.answer = reply("", 0)
-    assert http_probe.chat(url(server), "demo", None, 5)[0] is False
+@pytest.mark.parametrize(
+    ("answer", "keys"),
+    [
+        ({"data": [{"embedding": [0.1, 0.0]}]}, ["data", "0", "embedding"]),
+        ([{"score": 0.5, "index": 0}], ["0"]),  # SGLang's rerank is a list
+        ({"results": [{"relevance_score": 0.0}]}, ["results", "0", "relevance_score"]),
+    ],
+)
+def test_a_probe_of_another_task(server: Server, answer: object, keys: list[str]) -> None:
+    server.answer = answer
+    assert probe(server, *keys) == (True, "")
 
 
-def test_a_refused_chat_says_why(server: Server) -> None:
+@pytest.mark.parametrize(
+    "answer",
+    [
+        reply("", 0),
+        {"usage": None},
+        {"usage": []},
+        {},
+        [],
+        None,
+        "text",
+        {"usage": {"completion_tokens": None}},
+    ],
+)
+def test_an_answer_that_lacks_what_is_asked_for(server: Server, answer: object) -> None:
+    server.answer = answer
+    assert probe(server, *CHAT) == (False, "the answer has nothing at usage.completion_tokens")
+
+
+def test_a_list_that_is_shorter_than_the_index(server: Server) -> None:
+    server.answer = {"data": []}
+    assert not probe(server, "data", "0", "embedding")[0]
+
+
+def test_a_refused_probe_says_why(server: Server) -> None:
     server.status, server.answer = 401, {"error": "Unauthorized"}
-    ready, words = http_probe.chat(url(server), "demo", None, 5)
+    ready, words = probe(server, *CHAT)
     assert not ready
     assert "401" in words
     assert "Unauthorized" in words

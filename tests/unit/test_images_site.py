@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from headfirst.errors import NotReadyError
 from headfirst.images import commands, elf, site
 
 _IMAGES = Path(site.__file__).parent
+_SGLANG = _IMAGES.parent / "engines" / "sglang" / "cpu"
+_VLLM = _IMAGES.parent / "engines" / "vllm" / "cpu"
 
 
 def test_members_leave_out_scripts_and_patterns_and_mend_the_record(tmp_path: Path) -> None:
@@ -34,14 +37,22 @@ def test_files_laid_over_a_site_do_not_change_the_download(tmp_path: Path) -> No
     download.write_text("original")
     target.parent.mkdir(parents=True)
     target.hardlink_to(download)
-    site.add("cpu_shims", tmp_path / "site")
-    assert target.read_text() == (_IMAGES / "cpu_shims" / name).read_text()
+    site.add(_SGLANG / "shims", tmp_path / "site")
+    assert target.read_text() == (_SGLANG / "shims" / name).read_text()
     assert download.read_text() == "original"
 
 
-def test_the_command_of_the_chat_page_can_be_executed(tmp_path: Path) -> None:
-    site.add("webui_files", tmp_path)
-    assert (tmp_path / "commands" / "open-webui").stat().st_mode & 0o111 == 0o111
+@pytest.mark.parametrize(
+    ("files", "command"), [(_IMAGES / "webui_files", "open-webui"), (_VLLM / "shims", "vllm")]
+)
+def test_a_command_can_be_executed(tmp_path: Path, files: Path, command: str) -> None:
+    site.add(files, tmp_path)
+    assert (tmp_path / "commands" / command).stat().st_mode & 0o111 == 0o111
+
+
+def test_the_distribution_is_found_under_the_names_that_vllm_asks_for() -> None:
+    found = {one.name: one.version for one in metadata.distributions(path=[str(_VLLM / "shims")])}
+    assert found == {"vllm": "0.32.0+cpu"}
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc to make a library with symbols")
@@ -67,9 +78,17 @@ def test_what_is_no_library_or_gains_little_is_left_alone(tmp_path: Path) -> Non
     assert elf.stripped(tmp_path / "absent.so", 1000) is None
 
 
-@pytest.mark.parametrize("lock", ["sglang-cpu.lock", "torch-cpu.lock", "open-webui.lock"])
-def test_locks_pin_one_file_per_package(lock: str) -> None:
-    lines = [line for line in (_IMAGES / lock).read_text().splitlines() if not line.startswith("#")]
+@pytest.mark.parametrize(
+    "lock",
+    [
+        _SGLANG / "packages.lock",
+        _VLLM / "packages.lock",
+        _IMAGES / "torch-cpu.lock",
+        _IMAGES / "open-webui.lock",
+    ],
+)
+def test_locks_pin_one_file_per_package(lock: Path) -> None:
+    lines = [line for line in lock.read_text().splitlines() if not line.startswith("#")]
     assert lines
     for line in lines:
         assert re.fullmatch(r"[a-z0-9-]+==\S+ --hash=sha256:[0-9a-f]{64}", line), line
@@ -78,7 +97,7 @@ def test_locks_pin_one_file_per_package(lock: str) -> None:
 
 def test_the_lock_of_torch_accepts_the_cpu_build_only() -> None:
     assert re.search(r"^torch==[0-9.]+\+cpu ", (_IMAGES / "torch-cpu.lock").read_text(), re.MULTILINE)
-    assert not re.search(r"^(torch|nvidia-\S+)==", (_IMAGES / "sglang-cpu.lock").read_text(), re.MULTILINE)
+    assert not re.search(r"^(torch|nvidia-\S+)==", (_SGLANG / "packages.lock").read_text(), re.MULTILINE)
 
 
 def test_a_failed_command_says_its_last_lines_and_the_next_step() -> None:

@@ -65,8 +65,8 @@ def test_the_key_follows_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     (tmp_path / "shims").mkdir()
     (tmp_path / "shims" / "a.py").write_text("1")
     (tmp_path / "other.lock").write_text("1")
-    before = store.recipe_key("shims")
+    before = store.recipe_key(tmp_path / "shims")
     (tmp_path / "other.lock").write_text("2")
-    assert store.recipe_key("shims") == before
+    assert store.recipe_key(tmp_path / "shims") == before
     (tmp_path / "shims" / "a.py").write_text("2")
-    assert store.recipe_key("shims") != before
+    assert store.recipe_key(tmp_path / "shims") != before

@@ -31,7 +31,7 @@ def test_flags_alone_are_enough(tmp_path: Path) -> None:
     ]
     assert (cluster.head.gpus, cluster.head.gpu, cluster.head.nic) == (8, "A100-80G", "eth0")
     assert cluster.head.hca is None
-    assert cluster.settings.model == "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
+    assert cluster.services[0].settings.model == "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
     assert cluster.head.login.user == "ubuntu"
 
 

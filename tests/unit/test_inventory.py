@@ -45,8 +45,8 @@ def test_ranks_are_the_head_then_the_workers_in_inventory_order(tmp_path: Path) 
     assert cluster.name == "mine"
     assert cluster.webui == cluster.head
     assert cluster.head.login.user == "ubuntu"
-    assert cluster.settings.engine_args == ["--mem-fraction-static", "0.8"]
-    assert cluster.settings.engine_env == {"NCCL_DEBUG": "INFO", "NCCL_IB_TIMEOUT": "22"}
+    assert cluster.services[0].settings.engine_args == ["--mem-fraction-static", "0.8"]
+    assert cluster.services[0].settings.engine_env == {"NCCL_DEBUG": "INFO", "NCCL_IB_TIMEOUT": "22"}
 
 
 def test_options_of_ssh_are_part_of_the_login(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_options_of_ssh_are_part_of_the_login(tmp_path: Path) -> None:
 
 def test_extra_variables_win(tmp_path: Path) -> None:
     cluster = load([write(tmp_path, GOOD)], ["engine_port=31000", "@" + str(_extra_file(tmp_path))])
-    assert cluster.settings.engine_port == 31000
+    assert cluster.services[0].settings.engine_port == 31000
     assert cluster.settings.webui_port == 9090
 
 
@@ -145,7 +145,6 @@ def test_an_unquoted_value_with_spaces(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("engine_port=99999", "less than or equal to 65535"),
-        ("engine=vlm", "'sglang'"),
         ("tensor_parallel=zero", "valid integer"),
         ("engine_env=NCCL_DEBUG", "'NCCL_DEBUG' is not of the form NAME=VALUE"),
         ("shm_size=lots", "such as 32g"),
@@ -189,3 +188,29 @@ def test_passwords_in_urls_of_any_variable_are_known(tmp_path: Path) -> None:
         "docker_engine_https_proxy=http://me:{{ proxy_word }}@proxy:3128\nproxy_word=proxy-secret\n"
     )
     assert load([path]).url_credentials == {"index-token", "proxy-secret"}
+
+
+def test_memory_of_an_unlisted_gpu(tmp_path: Path) -> None:
+    line = "node1 ansible_host=192.0.2.11 gpus=8"
+    text = GOOD.replace(line, f"{line} gpu=H199 gpu_memory=94g gpu_capability=9.0")
+    head = load([write(tmp_path, text)]).head
+    assert (head.gpu, head.gpu_memory_bytes, head.gpu_capability) == ("H199", 94 << 30, (9, 0))
+    head = load([write(tmp_path, text.replace("94g", "95830m").replace("gpu_capability=9.0", ""))]).head
+    assert (head.gpu_memory_bytes, head.gpu_capability) == (95830 << 20, None)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("gpu_memory=94", "less than 1m"),
+        ("gpu_memory=94GB", "write 94g"),
+        ("gpu_memory=much", "such as 32g"),
+        ("gpu_capability=hopper", "pattern"),
+        ("gpu_capability=90", "pattern"),
+    ],
+)
+def test_memory_and_capability_that_nobody_can_mean(tmp_path: Path, setting: str, words: str) -> None:
+    line = "node1 ansible_host=192.0.2.11 gpus=8"
+    error = refusal(write(tmp_path, GOOD.replace(line, f"{line} {setting}")))
+    assert words in str(error)
+    assert str(error.where).endswith("mine.ini:2")

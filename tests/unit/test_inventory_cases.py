@@ -24,10 +24,13 @@ def found(cluster: Cluster, path: str) -> Any:
     if path == "notes":
         return len(cluster.notes)
     if path == "served":
-        return cluster.served_model_name
+        return cluster.services[0].served_model_name
     first, *rest = path.split(".")
     if first == "worker":
-        return reduce(getattr, rest[1:], cluster.workers[int(rest[0])])
+        return reduce(getattr, rest[1:], cluster.ranks[1 + int(rest[0])])
+    if first == "settings":
+        service = cluster.services[0].settings
+        return getattr(service if hasattr(service, rest[0]) else cluster.settings, rest[0])
     return reduce(getattr, rest, getattr(cluster, first))
 
 

@@ -64,7 +64,7 @@ def test_a_vaulted_file(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert str(caught.value.where).endswith(("sealed.yml", "hosts.ini", "sealed.yml:1"))
     monkeypatch.setenv("ANSIBLE_VAULT_PASSWORD_FILE", str(folder / "password"))
     cluster = load([inventory])
-    assert cluster.settings.engine_port == 31000
+    assert cluster.services[0].settings.engine_port == 31000
     assert cluster.head.login.become
     assert cluster.head.login.become.password == "other"
 
@@ -121,6 +121,8 @@ def plan(inventory: Path, *words: str, typed: str = "") -> subprocess.CompletedP
     settings = [
         "-e",
         "model_source=demo",
+        "-e",
+        "model=headfirst-demo",
         "-e",
         "engine_device=cpu",
         "-e",

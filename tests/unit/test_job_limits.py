@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.headfirst.serving.plugins.action import job as job_action
 from ansible_collections.headfirst.serving.plugins.action.job import ActionModule
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report, stop
-from headfirst.weights.board import Board, Member, Overview
 from headfirst.weights.stages import Stages
+from headfirst.weights.transfer.board import Board, Member, Overview
 
 JOB = Job("test", ["true"], time_limit_s=90)
 ENDED = Report("ended", exit="success exited 0")
@@ -77,6 +77,6 @@ def test_who_waits_for_others_is_alive_as_long_as_these_move() -> None:
     seen = []
     for received in (1, 2, 2):
         board.hear({0: Member(beat=board.member(0).beat + 1, received=received)})
-        stages.update(0, 0)
+        stages.update({"a": 10}, 0, 0, received)
         seen.append(stages._progress.alive)
     assert seen == [1, 2, 2]

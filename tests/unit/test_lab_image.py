@@ -1,4 +1,4 @@
-"""The node image is made anew when, and only when, its recipe changes."""
+"""The node image is made again when, and only when, its recipe changes."""
 
 import shutil
 from pathlib import Path

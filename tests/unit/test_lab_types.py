@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.errors import InputError
-from headfirst.lab import Lab, LabNode
+from headfirst.lab.types import Lab, LabNode
 
 
 def lab(*nodes: LabNode, name: str = "demo", subnet: str = "10.9.8.0/24") -> Lab:

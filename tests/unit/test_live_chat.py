@@ -92,7 +92,7 @@ def test_answers_come_in_pieces_and_are_remembered(url: str) -> None:
     [
         ("tiny", "wrong", "refuses the API key"),
         ("unknown", KEY, "404: no such model"),
-        ("broken", KEY, "broke off: out of memory"),
+        ("broken", KEY, "stopped the answer: out of memory"),
     ],
 )
 def test_refusals_say_why(url: str, model: str, key: str, what: str) -> None:
@@ -133,16 +133,17 @@ def test_since() -> None:
 
 def test_log_lines_for_people() -> None:
     lines = [
-        LogLine(0, "node1", "2026-01-01T00:00:00.1Z", "[bold]not markup"),
-        LogLine(1, "node2", "2026-01-01T00:00:00.2Z", "\x1b[31mred\x1b[0m"),
+        LogLine("", 0, "node1", "2026-01-01T00:00:00.1Z", "[bold]not markup"),
+        LogLine("chat/1", 1, "node2", "2026-01-01T00:00:00.2Z", "\x1b[31mred\x1b[0m"),
     ]
     plain = io.StringIO()
     print_logs(lines, Console(file=plain, width=20), timestamps=True)
-    assert plain.getvalue() == (
-        "[rank 0 node1] 2026-01-01T00:00:00.1Z [bold]not markup\n[rank 1 node2] 2026-01-01T00:00:00.2Z red\n"
-    )
+    assert plain.getvalue().splitlines() == [
+        "[rank 0 node1] 2026-01-01T00:00:00.1Z [bold]not markup",
+        "[chat/1 rank 1 node2] 2026-01-01T00:00:00.2Z red",
+    ]
     coloured = io.StringIO()
     print_logs(lines, Console(file=coloured, width=80, force_terminal=True, color_system="standard"))
     assert "\x1b[36m[rank 0 node1]" in coloured.getvalue()
-    assert "\x1b[35m[rank 1 node2]" in coloured.getvalue()
+    assert "\x1b[35m[chat/1 rank 1 node2]" in coloured.getvalue()
     assert "\x1b[31mred" in coloured.getvalue()

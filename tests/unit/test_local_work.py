@@ -13,6 +13,7 @@ from headfirst.deployment import artifacts, local_work, up
 from headfirst.deployment.local_work import Advance, run_jobs
 from headfirst.deployment.options import RunOptions
 from headfirst.errors import NotReadyError
+from headfirst.images.recipe import Recipe
 from headfirst.lab import packages
 from headfirst.run.events import Event, FindingsReported, HostFailed, Progress, StageStarted, TaskStarted
 
@@ -106,10 +107,10 @@ def test_packages_of_all_jobs_are_installed_in_one_step_before_any_job_starts(
 
     monkeypatch.setattr(packages, "missing", lambda wanted: sorted({package.name for package in wanted}))
     monkeypatch.setattr(packages, "install", install)
-    monkeypatch.setattr(artifacts.cpu_engine, "build", job("engine"))
+    monkeypatch.setattr(Recipe, "build", job("engine"))
     monkeypatch.setattr(artifacts.open_webui, "build", job("webui"))
     monkeypatch.setattr(up, "lab_up", job("lab"))
-    monkeypatch.setattr(up, "share_demo_checkpoint", lambda: None)
+    monkeypatch.setattr(up, "share_demo_checkpoint", lambda model: None)
     reporter = Recorder()
     options = RunOptions(
         inventories=[LAB], extra_vars=[], limit=None, tags=[], check=False, diff=False, verbosity=0

@@ -76,9 +76,8 @@ def test_a_program_that_the_login_needs(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(InputError, match="sshpass is not installed") as caught:
         access.refuse_missing_tools(cluster)
     assert caught.value.where == "n1"
-    head = replace(cluster.head, login=replace(cluster.head.login, needs_sshpass=False))
-    worker = replace(cluster.workers[0], login=head.login)
-    access.refuse_missing_tools(replace(cluster, head=head, webui=head, workers=(worker,)))
+    login = replace(cluster.head.login, needs_sshpass=False)
+    access.refuse_missing_tools(cluster.replaced(lambda host: replace(host, login=login)))
 
 
 def test_names_are_resolved_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

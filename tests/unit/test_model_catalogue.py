@@ -4,41 +4,100 @@ from __future__ import annotations
 
 import pytest
 from headfirst.model import catalogue
-from headfirst.model.checkpoint import ELEMENT_BYTES
-from headfirst.model.parameters import parameters_by_dtype
+from headfirst.model.parameters import tensors
 
-# One weight file more than the architecture needs: this model stores its tied head a second time.
-TIED_HEAD_STORED = {"Qwen/Qwen3-0.6B"}
+MODELS = {id: model for id in catalogue.ids() if (model := catalogue.lookup(id))}
+WEIGHTS = {id: catalogue._entry(id)["weights"] for id in MODELS}
+LISTED = [id for id, weights in WEIGHTS.items() if "parameters" in weights]
+STATED = [id for id, weights in WEIGHTS.items() if "published_parameters" in weights]
+
+
+@pytest.mark.parametrize("id", LISTED)
+def test_published_parameters_by_dtype_follow_from_the_dimensions(id: str) -> None:
+    _, computed, _ = catalogue._computed(MODELS[id], WEIGHTS[id])
+    assert computed == MODELS[id].bytes_by_dtype
+
+
+@pytest.mark.parametrize("id", STATED)
+def test_published_totals_follow_from_the_dimensions(id: str) -> None:
+    model = MODELS[id]
+    counted = sum(tensor.parameters for tensor in tensors(model) or [])
+    if WEIGHTS[id].get("tied_head_stored"):
+        counted += model.vocab_size * model.hidden_size
+    assert counted == WEIGHTS[id]["published_parameters"]
 
 
 @pytest.mark.parametrize("id", catalogue.ids())
-def test_parameters_follow_from_the_dimensions(id: str) -> None:
-    model = catalogue.lookup(id)
-    assert model is not None
-    counted = parameters_by_dtype(model)
-    assert counted is not None
-    if id in TIED_HEAD_STORED:
-        counted["BF16"] += model.vocab_size * model.hidden_size
-    assert {name: count * ELEMENT_BYTES[name] for name, count in counted.items()} == model.bytes_by_dtype
-
-
-@pytest.mark.parametrize("id", catalogue.ids())
-def test_files_are_the_tensors_and_small_headers(id: str) -> None:
-    model = catalogue.lookup(id)
-    assert model is not None
+def test_sizes_agree_with_each_other(id: str) -> None:
+    model = MODELS[id]
     headers = model.total_bytes - sum(model.bytes_by_dtype.values())
     assert 0 <= headers < 20_000_000
-    assert len({shard.name for shard in model.shards}) == len(model.shards)
+    assert sum(model.bytes_by_part.values()) == sum(model.bytes_by_dtype.values())
+    assert len({shard.name for shard in model.shards}) == len(model.shards) > 0
+    assert WEIGHTS[id]["total_bytes_are"].startswith(("published", "computed"))
+
+
+@pytest.mark.parametrize(
+    ("id", "gigabytes"),
+    [
+        # Sizes of the repositories: what the formula for each format is compared with.
+        ("Qwen/Qwen3-32B-AWQ", 19.3),
+        ("Qwen/Qwen2.5-72B-Instruct-AWQ", 41.6),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", 41.6),
+        ("openai/gpt-oss-20b", 13.8),
+        ("openai/gpt-oss-120b", 65.2),
+        ("moonshotai/Kimi-K2.5", 595.2),
+        ("Qwen/Qwen3-235B-A22B-FP8", 236.4),
+        ("MiniMaxAI/MiniMax-M2", 230.0),
+    ],
+)
+def test_quantised_checkpoints_have_their_own_size(id: str, gigabytes: float) -> None:
+    assert MODELS[id].total_bytes / 1e9 == pytest.approx(gigabytes, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("id", "dtype", "scheme"),
+    [
+        ("Qwen/Qwen3-32B-AWQ", "awq", "int4"),
+        ("Qwen/Qwen2.5-32B-Instruct-GPTQ-Int4", "gptq", "int4"),
+        ("Qwen/Qwen3-32B-FP8", "fp8", "fp8"),
+        ("RedHatAI/Meta-Llama-3.1-70B-Instruct-quantized.w8a8", "compressed-tensors", "int8"),
+        ("RedHatAI/Qwen3-32B-quantized.w4a16", "compressed-tensors", "int4"),
+        ("RedHatAI/Meta-Llama-3.1-405B-Instruct-FP8", "fp8", "fp8"),
+        ("nvidia/Qwen3-235B-A22B-NVFP4", "modelopt", "nvfp4"),
+        ("openai/gpt-oss-120b", "mxfp4", "mxfp4"),
+        ("meituan/DeepSeek-R1-Block-INT8", "blockwise_int8", "int8"),
+    ],
+)
+def test_quantisations_are_described(id: str, dtype: str, scheme: str) -> None:
+    model = MODELS[id]
+    assert model.quantization is not None
+    assert (model.dtype, model.quantization.scheme) == (dtype, scheme)
+
+
+def test_variants_differ_from_their_base_in_what_they_change_only() -> None:
+    base, awq = MODELS["Qwen/Qwen3-32B"], MODELS["Qwen/Qwen3-32B-AWQ"]
+    assert (awq.layers, awq.head_dim, awq.vocab_size) == (base.layers, base.head_dim, base.vocab_size)
+    assert base.quantization is None
+    assert not MODELS["deepseek-ai/DeepSeek-V3-0324"].note
+    # A commit was read for one model: it says nothing of another one.
+    assert catalogue.trusted_commit("deepseek-ai/DeepSeek-V3", "huggingface")
+    assert catalogue.trusted_commit("deepseek-ai/DeepSeek-V3-0324", "huggingface") is None
+
+
+def test_tasks() -> None:
+    assert MODELS["Qwen/Qwen3-Embedding-8B"].tasks == ("embedding",)
+    assert MODELS["Qwen/Qwen3-VL-8B-Instruct"].tasks == ("chat", "vision")
+    assert MODELS["Qwen/Qwen3-8B"].tasks == ("chat",)
 
 
 def test_deepseek_r1_as_published() -> None:
     model = catalogue.lookup("deepseek-ai/DeepSeek-R1")
     assert model is not None
-    assert model.fp8_bytes == 680_571_043_840
+    assert model.bytes_by_dtype["F8_E4M3"] == 680_571_043_840
     assert model.total_bytes == 688_586_727_753
     assert len(model.shards) == 163
     assert model.shards[-1].name == "model-00163-of-000163.safetensors"
-    assert model.scale_bytes == 166_161_984
     # "more than 1.3 TB" in BF16
     assert 1.368e12 < model.bf16_bytes < 1.370e12
     assert model.remote_code

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import httpx
 import pytest
 from headfirst.errors import InputError, NotReadyError
-from headfirst.model import describe, safetensors
+from headfirst.model.describe import describe
 from headfirst.untrusted import UntrustedError
 from model_files import CONFIG, INDEX, SHARDS
 
@@ -84,7 +84,7 @@ def test_a_hub_model_is_described_without_its_weights(
     assert [shard.name for shard in model.shards] == sorted(SHARDS)
     assert model.total_bytes == sum(map(len, SHARDS.values()))
     assert model.bytes_by_dtype == {"BF16": 128, "F8_E4M3": 1024, "F32": 24}
-    assert model.scale_bytes == 16
+    assert model.bf16_bytes == model.total_bytes + 1024 - 16
     assert model.note is None
     assert len([path for path in handler.requests if ".safetensors" in path and "index" not in path]) == 4
 
@@ -302,81 +302,57 @@ def test_a_config_of_wrong_types_or_sizes(change: dict[str, Any]) -> None:
         ask(answering(files={"config.json": config}))
 
 
-def header(**tensors: Any) -> bytes:
-    return json.dumps(tensors).encode()
+PLAIN = json.dumps({**CONFIG, "quantization_config": None}).encode()
 
 
-def tensor(begin: int, end: int, shape: Any = None, dtype: Any = "U8", **more: Any) -> dict[str, Any]:
-    shape = [end - begin] if shape is None else shape
-    return {"dtype": dtype, "shape": shape, "data_offsets": [begin, end], **more}
+def whole_files_only(files: dict[str, bytes]) -> Any:
+    """A hub that answers a request for a part with the whole file."""
+    parts = answering(files=files)
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        request.headers.pop("Range", None)
+        found: httpx.Response = parts.handler(request)
+        return found
+
+    return httpx.MockTransport(answer)
 
 
-def test_headers_that_the_format_allows() -> None:
-    found = safetensors.parse(
-        header(
-            a=tensor(0, 4), e=tensor(4, 4, [0]), b=tensor(4, 12, [1, 2, 2], "F16"), __metadata__={"k": "v"}
-        )
-        + b"  ",
-        where="x",
-    )
-    assert found.bytes_by_dtype == {"U8": 4, "F16": 8}
-    assert safetensors.parse(b"{}", where="x").file_bytes == 10
+def test_headers_are_read_of_every_checkpoint() -> None:
+    assert ask(answering(files={"config.json": PLAIN})).bytes_by_part == {
+        "embedding": 64,
+        "dense": 1048,
+        "head": 64,
+    }
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b" {}",
-        b"[]",
-        b"{}x",
-        b"\xff\xfe{\x00}\x00",
-        b'{"a": 1e',
-        b"{" * 100_000,
-        b'{"a":' * 50_000,
-        b'{"a": {"dtype": "U8", "shape": [[[[1]]]], "data_offsets": [0, 1]}}',
-        header(a=tensor(0, 1))[:-1] + b", " + header(a=tensor(1, 2))[1:],
-        header(a=5),
-        header(a=[]),
-        header(a={}),
-        header(a=tensor(0, 1, extra=1)),
-        header(a=tensor(0, 1, dtype=["U8"])),
-        header(a=tensor(0, 1, dtype="F4_X")),
-        header(a=tensor(0, 1, [1.0])),
-        header(a=tensor(0, 1, [True])),
-        header(a=tensor(0, 1, ["1"])),
-        header(a=tensor(0, 1, "1")),
-        header(a=tensor(0, 1, [-1, -1])),
-        header(a=tensor(0, 1, [1] * 1000)),
-        header(a=tensor(0, 1, [2])),
-        header(a=tensor(0, 4, [2**62, 2**62])),
-        header(a={"dtype": "U8", "shape": [1], "data_offsets": [0, 1, 2]}),
-        header(a={"dtype": "U8", "shape": [1], "data_offsets": ["0", "1"]}),
-        header(a={"dtype": "U8", "shape": [1], "data_offsets": [1, 0]}),
-        header(a={"dtype": "U8", "shape": [1], "data_offsets": [-1, 0]}),
-        header(a={"dtype": "U8", "shape": [1], "data_offsets": [0, 10**30]}),
-        header(a=tensor(0, 4), b=tensor(2, 6)),
-        header(a=tensor(0, 4), b=tensor(0, 4)),
-        header(a=tensor(0, 4), b=tensor(6, 8)),
-        header(a=tensor(2, 4)),
-        header(__metadata__={"a": 1}),
-        header(__metadata__=["a"]),
-        header(__metadata__=[]),
-        header(__metadata__=0),
-        header(__metadata__=""),
-        header(**{"a\nb": tensor(0, 1)}),
-        header(**{"a" * 5000: tensor(0, 1)}),
-    ],
-    ids=lambda text: repr(text[:60]),
-)
-def test_headers_that_the_format_refuses(text: bytes) -> None:
-    with pytest.raises(NotReadyError) as raised:
-        safetensors.parse(text, where="model.safetensors")
-    assert raised.value.where == "model.safetensors"
-    assert len(str(raised.value)) < 600
+def test_a_mirror_without_parts_serves_checkpoints_that_are_not_quantised() -> None:
+    model = ask(whole_files_only({"config.json": PLAIN}))
+    assert (model.dtype, model.total_bytes) == ("bf16", sum(map(len, SHARDS.values())))
+    assert model.bytes_by_part == {}
+    with pytest.raises(NotReadyError, match="does not support range requests"):
+        ask(whole_files_only({}))
+
+
+def test_modelopts_file_and_modules_json_are_read() -> None:
+    quantization = {"quantization": {"quant_algo": "FP8", "kv_cache_quant_algo": "FP8"}}
+    files = {
+        "config.json": PLAIN,
+        "hf_quant_config.json": json.dumps(quantization).encode(),
+        "modules.json": b"[]",
+    }
+    model = ask(answering(files=files))
+    assert model.quantization_name == "modelopt fp8"
+    assert model.tasks == ("embedding",)
 
 
 @pytest.mark.parametrize("length", [0, 1, 100_000_001, 2**63, 2**64 - 1])
-def test_lengths_of_a_header_that_the_format_refuses(length: int) -> None:
-    with pytest.raises(NotReadyError):
-        safetensors.header_length(length.to_bytes(8, "little"), where="x")
+def test_a_shard_with_a_header_of_a_wrong_length(length: int) -> None:
+    name = next(iter(SHARDS))
+    with pytest.raises(NotReadyError, match=f"header of the shard {name}"):
+        ask(answering(files={name: length.to_bytes(8, "little") + bytes(64)}))
+
+
+def test_a_shard_with_a_damaged_header() -> None:
+    name = next(iter(SHARDS))
+    with pytest.raises(NotReadyError, match="does not start with"):
+        ask(answering(files={name: (2).to_bytes(8, "little") + b"[]"}))

@@ -15,15 +15,17 @@ from typing import Any
 
 import httpx
 import pytest
+from diagnosing import SGLANG
 from headfirst.deployment import comm, head_folder
 from headfirst.diagnose import collect, node_answer
-from headfirst.diagnose.clock import Clock, measure
 from headfirst.diagnose.collect import Target
-from headfirst.diagnose.figures import read_live, read_past
+from headfirst.diagnose.figures import read_live
 from headfirst.diagnose.types import Line
-from headfirst.live import chat, logs, status
+from headfirst.engines.sglang.past import read_past
+from headfirst.live import chat, http_answer, logs, status
 from headfirst.live import ssh as live_ssh
 from headfirst.live.access import HostAccess
+from headfirst.live.clock import Clock, measure
 from headfirst.live.ssh import Answer
 from headfirst.untrusted import UntrustedError
 from model_files import CONFIG, INDEX, SHARDS
@@ -65,6 +67,7 @@ GOOD: dict[str, Any] = {
     "hcas": ["mlx5_0"],
     "health": {"status": 200, "text": ""},
     "metrics": None,
+    "probe": None,
 }
 
 
@@ -73,7 +76,7 @@ def packed(value: Any) -> bytes:
 
 
 def test_a_good_answer() -> None:
-    node = collect.parse(0, TARGET, Clock(0.0, 0.1), node_answer.decode(packed(GOOD), where="node1"))
+    node = collect.parse(0, TARGET, Clock(0.0, 0.1), node_answer.decode(packed(GOOD), where="node1"), SGLANG)
     assert node.container is not None
     assert node.container.log[0].text == "hello"
     assert node.gpus[0]["index"] == "0"
@@ -146,7 +149,7 @@ def test_an_answer_of_wrong_types_names_its_node(change: Change) -> None:
     hostile = copy.deepcopy(GOOD)
     change(hostile)
     with pytest.raises(UntrustedError, match="the answer of the node is refused") as raised:
-        collect.parse(0, TARGET, Clock(0.0, 0.1), hostile)
+        collect.parse(0, TARGET, Clock(0.0, 0.1), hostile, SGLANG)
     assert raised.value.where == "node1"
     assert len(str(raised.value)) < 400
 
@@ -154,7 +157,7 @@ def test_an_answer_of_wrong_types_names_its_node(change: Change) -> None:
 @pytest.mark.parametrize("answer", [None, [], "x", 5])
 def test_an_answer_that_is_no_object(answer: Any) -> None:
     with pytest.raises(UntrustedError):
-        collect.parse(0, TARGET, Clock(0.0, 0.1), answer)
+        collect.parse(0, TARGET, Clock(0.0, 0.1), answer, SGLANG)
 
 
 def test_no_text_of_a_node_controls_a_terminal() -> None:
@@ -162,7 +165,7 @@ def test_no_text_of_a_node_controls_a_terminal() -> None:
     evil = "\x1b]52;c;cm0=\x07\x9b2J"
     hostile["engine"]["log"] = [f"2026-01-01T10:00:01Z a{evil}b"]
     hostile["engine"]["error"] = hostile["driver"]["said"][0] = hostile["health"]["text"] = evil
-    node = collect.parse(0, TARGET, Clock(0.0, 0.1), hostile)
+    node = collect.parse(0, TARGET, Clock(0.0, 0.1), hostile, SGLANG)
     for char in ("\x1b", "\x07", "\x9b"):
         assert char not in repr(node).encode().decode("unicode_escape")
 
@@ -200,7 +203,7 @@ def test_a_node_that_answers_wrongly_is_a_node_with_its_problem(monkeypatch: pyt
 
     monkeypatch.setattr(collect, "ssh", ssh)
     monkeypatch.setattr(collect, "measure", lambda *_: Clock(0.0, 0.1))
-    (node,) = collect.collect([TARGET], "http://127.0.0.1:9")
+    (node,) = collect.collect([TARGET], "http://127.0.0.1:9", SGLANG)
     assert "refused" in str(node.problem)
 
 
@@ -212,7 +215,7 @@ def test_a_clock_that_is_none(told: str) -> None:
 
 def test_figures_that_are_no_numbers() -> None:
     text = "sglang:num_running_reqs 1\nsglang:token_usage e\nsglang:gen_throughput 1.2.3\n"
-    live = read_live(text)
+    live = read_live(text, SGLANG.metrics)
     assert live is not None
     assert (live.running, live.token_usage, live.gen_throughput) == (1.0, 0.0, 0.0)
     line = "Decode batch. #running-req: 1, #token: 2, token usage: .....5, #queue-req: 0"
@@ -342,7 +345,7 @@ CONTAINER = {
 
 
 def test_a_container_as_the_engine_describes_it() -> None:
-    assert status._container(Docker(CONTAINER), "node1", "x")["state"] == "running"  # type: ignore[arg-type]
+    assert status.container_fields(Docker(CONTAINER), "node1", "x")["state"] == "running"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -351,7 +354,7 @@ def test_a_container_as_the_engine_describes_it() -> None:
 )
 def test_a_container_as_no_engine_describes_it(attrs: Any) -> None:
     with pytest.raises(UntrustedError) as raised:
-        status._container(Docker(attrs), "node1", "x")  # type: ignore[arg-type]
+        status.container_fields(Docker(attrs), "node1", "x")  # type: ignore[arg-type]
     assert raised.value.where == "node1"
 
 
@@ -367,7 +370,7 @@ def test_answers_of_an_engine_have_a_limit() -> None:
         httpx.Client(base_url="http://x", transport=endless) as client,
         pytest.raises(UntrustedError, match="larger than"),
     ):
-        status._get(client, "/v1/models")
+        http_answer.ask(client, "GET", "/v1/models")
 
 
 def test_a_line_of_an_answer_has_a_limit() -> None:

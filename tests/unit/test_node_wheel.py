@@ -123,7 +123,17 @@ def test_pip_refuses_files_with_other_content(tmp_path: Path, monkeypatch: pytes
 def test_it_holds_only_what_a_node_needs(tmp_path: Path) -> None:
     with zipfile.ZipFile(build_node_wheel(tmp_path)) as archive:
         folders = {name.split("/")[1] for name in archive.namelist() if name.startswith("headfirst/")}
-    assert folders == {"__init__.py", "errors.py", "untrusted.py", "weights"}
+        plugins = {name for name in archive.namelist() if name.startswith("ansible_collections/")}
+    modules = {
+        "__init__.py",
+        "convertible.py",
+        "errors.py",
+        "safetensors_file.py",
+        "state_files.py",
+        "untrusted.py",
+    }
+    assert folders == {*modules, "live", "peers", "supervisor", "weights"}
+    assert {name.rpartition("/")[2] for name in plugins} == {"container_spec.py", "http_probe.py"}
 
 
 def test_it_installs_and_its_command_says_its_version(tmp_path: Path) -> None:

@@ -35,12 +35,18 @@ READY_FILES = {"/etc/docker/daemon.json": RUNTIME, "/var/run/cdi/nvidia.yaml": f
 
 
 def look(
-    folder: Path, version: str = "", *, files: Any = None, commands: Any = None, info: Any = None
+    folder: Path,
+    version: str = "",
+    *,
+    files: Any = None,
+    commands: Any = None,
+    info: Any = None,
+    version_answer: Any = None,
 ) -> dict[str, Any]:
     changes = {
         "files": {**READY_FILES, **(files or {})},
         "commands": {**READY_COMMANDS, **(commands or {})},
-        "docker": {"/info": {**INFO, **(info or {})}},
+        "docker": {"/info": {**INFO, **(info or {})}, "/version": version_answer or {}},
     }
     source = RecordedSource("pcie-a100", folder, changes)
     return dict(
@@ -82,6 +88,18 @@ def test_what_is_left_to_do(tmp_path: Path, changes: dict[str, Any], todo: list[
     assert look(tmp_path, **changes)["todo"] == todo
 
 
+def test_podman_gets_the_gpus_by_cdi_alone(tmp_path: Path) -> None:
+    podman = {
+        "version_answer": {"Components": [{"Name": "Podman Engine"}]},
+        "info": {"Runtimes": {"crun": {}}, "CgroupDriver": "systemd"},
+        "files": {"/etc/docker/daemon.json": ""},
+    }
+    found = look(tmp_path / "with", **podman)  # type: ignore[arg-type]
+    assert found["engine"]["podman"] and found["todo"] == []
+    podman["files"] = {"/var/run/cdi/nvidia.yaml": ""}
+    assert look(tmp_path / "without", **podman)["todo"] == ["cdi"]  # type: ignore[arg-type]
+
+
 def test_a_toolkit_without_units_of_its_own(tmp_path: Path) -> None:
     none = dict.fromkeys(UNITS, "not-found\n")
     found = look(tmp_path, commands=none)
@@ -107,7 +125,7 @@ def value(expression: str, installed: dict[str, str] | None = None, **variables:
     loader = DataLoader()
     own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    facts = {"__nvidia_container_toolkit_look": {"host": {"packages": installed or {}}}}
+    facts = {"__nvidia_container_toolkit_state": {"host": {"packages": installed or {}}}}
     known = {**defaults, **own, **facts, **variables, "ansible_managed": "Ansible managed"}
     return Templar(loader, variables=known).template(trust_as_template(expression))
 

@@ -156,7 +156,7 @@ def value(name: str, system: str = "ubuntu", version: str = "22.04", **variables
     loader = DataLoader()
     own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    look = {"__nvidia_driver_look": {"host": host}}
+    look = {"__nvidia_driver_state": {"host": host}}
     return Templar(loader, variables={**defaults, **own, **look, **variables}).template(
         trust_as_template("{{ " + name + " }}")
     )

@@ -13,6 +13,7 @@ from headfirst.cluster.types import Cluster
 from headfirst.plan import webui
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "open_webui"
+ENGINE = "http://192.0.2.7:30000"
 OWN = ["http://192.0.2.7:8080", "http://localhost:8080", "http://127.0.0.1:8080"]
 
 
@@ -45,13 +46,13 @@ def role_spec(container: dict[str, Any]) -> dict[str, Any]:
 def test_only_the_pages_own_addresses_are_allowed(
     tmp_path: Path, settings: list[str], expected: list[str]
 ) -> None:
-    planned = webui.plan(cluster(tmp_path, *settings)).container
+    planned = webui.plan(cluster(tmp_path, *settings), [ENGINE], ["key"]).container
     assert planned.environment["CORS_ALLOW_ORIGIN"].split(";") == expected
 
 
 def test_the_role_creates_what_the_plan_shows(tmp_path: Path) -> None:
     more = ["webui_env='AUDIO_STT_ENGINE=openai'", "webui_data_dir=/data/webui"]
-    planned = webui.plan(cluster(tmp_path, *more)).container
+    planned = webui.plan(cluster(tmp_path, *more), [ENGINE], ["key"]).container
     assert planned.environment["AUDIO_STT_ENGINE"] == "openai"
     assert planned.volumes == ["/data/webui:/app/backend/data"]
     assert role_spec(planned.module_spec()) == planned.module_spec()
@@ -65,3 +66,15 @@ def test_the_role_alone_is_closed_to_strangers() -> None:
     assert found["cap_drop"] == ["ALL"]
     # A header that signs its sender in is off unless it is named.
     assert not [name for name in found["environment"] if "TRUSTED" in name]
+
+
+@pytest.mark.parametrize(
+    ("before", "other"),
+    [({}, False), ({"image_id": "sha256:new"}, False), ({"image_id": "sha256:old"}, True)],
+)
+def test_data_are_backed_up_before_another_image_opens_them(before: dict[str, str], other: bool) -> None:
+    loader = DataLoader()
+    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    compared = {"diff": {"before": before, "after": {"image_id": "sha256:new"}}}
+    templar = Templar(loader, variables={**own, "__open_webui_compared": compared})
+    assert templar.template(trust_as_template("{{ __open_webui_other_image }}")) is other

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cli.plan_table import print_plan
-from headfirst.cluster.facts import NetworkFacts
+from clusters import nodes, planned, with_hosts, with_settings
+from headfirst.cli.shown.plan import print_plan
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.probe import lacks_facts
+from headfirst.hardware.facts import NetworkFacts
 from headfirst.model import catalogue
-from headfirst.plan.build import build
 from headfirst.plan.network import choose
 from recorded_hosts import facts
 
@@ -39,10 +39,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     return load([inventory])
 
 
-def with_hosts(made: Cluster, **said: Any) -> Cluster:
+def changed(made: Cluster, **said: Any) -> Cluster:
     """The inventory's hosts with more said of each."""
-    head, worker = (replace(host, **said) for host in made.ranks)
-    return replace(made, head=head, webui=head, workers=(worker,))
+    return made.replaced(lambda host: replace(host, **said))
 
 
 @pytest.fixture
@@ -56,7 +55,7 @@ def ranks(tmp_path: Path, cluster: Cluster) -> Ranks:
         peer: str = "10.255.0.2",
         **said: Any,
     ) -> list[Host]:
-        hosts = with_hosts(cluster, **said).ranks
+        hosts = changed(cluster, **said).ranks
         known = [
             NetworkFacts.model_validate(facts(shape, tmp_path / name, peers=(peer,), changes=changes))
             for name, changes in (("first", first), ("second", second))
@@ -136,7 +135,7 @@ def test_the_inventory_wins(ranks: Ranks) -> None:
         5,
         "192.168.5.4",
     )
-    assert all(reason.endswith("the inventory says so") for reason in chosen.reasons)
+    assert all(reason.endswith("set in the inventory") for reason in chosen.reasons)
 
 
 def test_the_gid_of_devices_that_the_inventory_names_is_looked_up(ranks: Ranks) -> None:
@@ -182,8 +181,7 @@ def test_a_port_without_a_roce_v2_address_is_no_rdma(ranks: Ranks) -> None:
 def test_hosts_are_asked_for_what_the_inventory_omits(
     cluster: Cluster, said: dict[str, Any], device: str, lacks: bool
 ) -> None:
-    settings = cluster.settings.model_copy(update={"engine_device": device})
-    assert lacks_facts(with_hosts(replace(cluster, settings=settings), **said)) is lacks
+    assert lacks_facts(changed(with_settings(cluster, engine_device=device), **said)) is lacks
 
 
 def test_the_ranks_get_it_and_the_person_reads_it(
@@ -193,12 +191,12 @@ def test_the_ranks_get_it_and_the_person_reads_it(
     hosts += [replace(hosts[1], name=f"node{n}") for n in (3, 4)]
     described = catalogue.lookup("deepseek-ai/DeepSeek-R1")
     assert described is not None
-    whole = build(replace(cluster, head=hosts[0], workers=tuple(hosts[1:])), described)
-    env = whole.nodes[0].container.environment
+    whole = planned(with_hosts(cluster, hosts), described)
+    env = nodes(whole)[0].container.environment
     assert env["NCCL_SOCKET_IFNAME"] == env["GLOO_SOCKET_IFNAME"] == "eth0"
     assert (env["NCCL_IB_HCA"], env["NCCL_IB_GID_INDEX"]) == ("=mlx5_1,mlx5_2,mlx5_3,mlx5_4", "3")
     assert env["SGLANG_HOST_IP"] == "192.168.5.4"
-    assert "/dev/infiniband" in whole.nodes[0].container.devices
+    assert "/dev/infiniband" in nodes(whole)[0].container.devices
     print_plan(whole)
     out = capsys.readouterr().out
     assert "node1: interface eth0: it holds 192.168.5.4" in out

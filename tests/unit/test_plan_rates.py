@@ -12,17 +12,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headfirst.cli.plan_table import print_plan
+from clusters import planned, with_hosts
+from headfirst.cli.shown.plan import print_plan
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
 from headfirst.deployment import probe
 from headfirst.deployment.artifacts import Artifacts
-from headfirst.deployment.role_vars import check_vars, role_vars
+from headfirst.deployment.role_vars.hosts import check_vars
+from headfirst.deployment.role_vars.whole import role_vars
 from headfirst.errors import InputError
 from headfirst.model import catalogue
-from headfirst.plan.build import build
-from headfirst.plan.rates import GBIT, rates, sessions
+from headfirst.plan.rates import GBIT, connections, rates
 from headfirst.plan.types import Plan, Rate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,11 +37,14 @@ def cluster(*extra: str, inventory: str = "a100x4.ini") -> Cluster:
 def plan(made: Cluster) -> Plan:
     described = catalogue.lookup("deepseek-ai/DeepSeek-R1")
     assert described is not None
-    return build(made, described)
+    return planned(made, described)
 
 
 def known(made: Cluster) -> dict[str, tuple[str, str]]:
-    return {rate.what: (rate.text, rate.known) for rate in rates(made, from_hub=True, convert=True)}
+    return {
+        rate.what: (rate.text, rate.known)
+        for rate in rates(made.ranks, made.settings.download_rate, from_hub=True, convert=True)
+    }
 
 
 def test_rates_are_assumed_where_nobody_says() -> None:
@@ -57,13 +61,13 @@ def test_rates_that_are_given_win_over_facts_and_the_slowest_host_counts() -> No
     hosts = [replace(host, link_rate=100 * GBIT, cores=64) for host in made.ranks]
     hosts[1] = replace(hosts[1], link_rate=25 * GBIT)
     hosts[2] = replace(hosts[2], network_rate=GBIT // 4)
-    assert known(replace(made, head=hosts[0], workers=tuple(hosts[1:]))) == {
+    assert known(with_hosts(made, hosts)) == {
         "download": ("500 Mbit/s", "given"),
         "network": ("250 Mbit/s at node03", "given"),
         "disk": ("2.5 GB/s", "given"),
         "processor": ("64 cores", "measured"),
     }
-    assert known(replace(made, head=hosts[0], workers=tuple(hosts[1:2])))["network"] == (
+    assert known(with_hosts(made, hosts[:2]))["network"] == (
         "25 Gbit/s at node02",
         "measured",
     )
@@ -73,13 +77,13 @@ def test_processors_do_less_with_each_byte_where_less_is_to_be_done() -> None:
     made = cluster()
 
     def processor(made: Cluster, *, from_hub: bool, convert: bool) -> float:
-        found = rates(made, from_hub=from_hub, convert=convert)
+        found = rates(made.ranks, None, from_hub=from_hub, convert=convert)
         return next(rate.bytes_per_second for rate in found if rate.what == "processor")
 
     all_of_it = processor(made, from_hub=True, convert=True)
     assert processor(made, from_hub=False, convert=True) > all_of_it
     assert processor(made, from_hub=True, convert=False) > all_of_it
-    assert processor(replace(made, workers=()), from_hub=True, convert=True) > all_of_it
+    assert processor(with_hosts(made, made.ranks[:1]), from_hub=True, convert=True) > all_of_it
 
 
 @pytest.mark.parametrize(
@@ -92,7 +96,9 @@ def test_a_rate_without_a_clear_unit_is_refused(text: str) -> None:
 
 
 def test_the_plan_carries_the_time() -> None:
-    weights = plan(cluster("download_rate=10gbit", "network_rate=25gbit", "disk_rate=3gbyte")).weights
+    weights = (
+        plan(cluster("download_rate=10gbit", "network_rate=25gbit", "disk_rate=3gbyte")).services[0].weights
+    )
     assert weights.time.bottleneck == "disk"
     assert weights.time.seconds == pytest.approx(12.2 * 60, rel=0.01)
     assert weights.time.documented_seconds > 3 * weights.time.seconds
@@ -121,14 +127,15 @@ def test_the_fp8_copy_takes_space_only_while_it_passes(keep: str, needed: int) -
     made = cluster(f"keep_fp8={keep}")
     whole = plan(made)
     assert check_vars(made, whole)["node02"]["check_min_disk_gb"] == pytest.approx(needed * 1.1, rel=1e-3)
-    variables = role_vars(made, whole, Secrets(), Artifacts(None, None, Path("/none")))
+    variables = role_vars(made, whole, Secrets(), Artifacts({None: None}, None, Path("/none")))
     assert [found["weights_keep_fp8"] for found in variables.values()] == [keep == "yes"] * 4
 
 
 def test_nothing_but_the_checkpoint_takes_space_where_nothing_is_converted() -> None:
     whole = plan(cluster("keep_fp8=yes", inventory="h100x2.ini"))
-    assert whole.weights.disk_bytes == whole.weights.source_bytes
-    assert not whole.weights.keep_fp8
+    weights = whole.services[0].weights
+    assert weights.disk_bytes == weights.source_bytes
+    assert not weights.keep_fp8
 
 
 def test_facts_of_the_hosts_become_rates(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +157,9 @@ def test_facts_of_the_hosts_become_rates(monkeypatch: pytest.MonkeyPatch) -> Non
     assert known(probed)["processor"] == ("48 cores", "measured")
     assert probed.head.link_rate == 200 * GBIT
     # Eight shards of R1 need 34 GB: its disks read again what such nodes cannot keep.
-    assert plan(probed).weights.time.stages["disk"] == pytest.approx((689 * 3 + 1369) / 2, rel=1e-3)
+    assert plan(probed).services[0].weights.time.stages["disk"] == pytest.approx(
+        (689 * 3 + 1369) / 2, rel=1e-3
+    )
 
 
 def test_the_module_looks_at_this_machine_in_seconds() -> None:
@@ -169,8 +178,8 @@ def test_the_module_looks_at_this_machine_in_seconds() -> None:
     assert facts["memory_bytes"] > GB // 2
 
 
-@pytest.mark.parametrize(("gbit", "connections"), [(1, 1), (10, 1), (25, 3), (100, 8), (400, 8)])
-def test_fast_links_get_several_connections(gbit: int, connections: int) -> None:
+@pytest.mark.parametrize(("gbit", "expected"), [(1, 2), (10, 2), (25, 4), (100, 13), (400, 16)])
+def test_fast_links_get_several_connections(gbit: int, expected: int) -> None:
     rate = Rate(what="network", bytes_per_second=gbit * GBIT, text="", known="given")
-    assert sessions([rate]) == connections
-    assert sessions([]) == 1
+    assert connections([rate]) == expected
+    assert connections([]) == 2

@@ -7,6 +7,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from clusters import nodes
 from headfirst.cli.app import app
 from headfirst.plan.types import Node, Plan
 from typer.testing import CliRunner
@@ -45,7 +46,7 @@ def assert_carries(node: Node, name: str, safer: dict[str, str | None]) -> None:
 
 @pytest.mark.parametrize("rank", [0, 1, 2, 3])
 def test_a100x4_carries_the_published_commands(rank: int) -> None:
-    node = plan("a100x4.ini").nodes[rank]
+    node = nodes(plan("a100x4.ini"))[rank]
     # The name of the converted weights says BF16, not FP16; the API listens where the ranks are only.
     safer: dict[str, str | None] = {"--model-path": "/data/DeepSeek-R1-bf16", "--node-rank": str(rank)}
     if rank == 0:
@@ -64,29 +65,32 @@ def test_a100x4_carries_the_published_commands(rank: int) -> None:
 
 def test_a100x4_as_a_whole() -> None:
     whole = plan("a100x4.ini")
-    assert (whole.tensor_parallel, whole.pipeline_parallel, whole.world_size) == (32, 1, 32)
-    assert [node.rank for node in whole.nodes] == [0, 1, 2, 3]
-    assert [node.address for node in whole.nodes] == [f"192.168.5.{n}" for n in (4, 5, 6, 7)]
-    assert whole.convert_to_bf16
-    assert "A100" in whole.convert_reason
-    assert whole.fit.fits
+    service = whole.services[0]
+    assert (service.tensor_parallel, service.pipeline_parallel, service.world_size) == (32, 1, 32)
+    assert [node.rank for node in nodes(whole)] == [0, 1, 2, 3]
+    assert [node.address for node in nodes(whole)] == [f"192.168.5.{n}" for n in (4, 5, 6, 7)]
+    assert whole.services[0].convert_to_bf16
+    assert "A100" in whole.services[0].convert_reason
+    assert whole.services[0].fit.fits
+    assert whole.webui is not None
     assert whole.webui.host == "node01"
 
 
 @pytest.mark.parametrize(
-    ("inventory", "tensor", "nodes"), [("h20x2.ini", 16, 2), ("h100x2.ini", 16, 2), ("h200x1.ini", 8, 1)]
+    ("inventory", "tensor", "count"), [("h20x2.ini", 16, 2), ("h100x2.ini", 16, 2), ("h200x1.ini", 8, 1)]
 )
-def test_fp8_is_served_as_it_is_where_the_gpus_have_it(inventory: str, tensor: int, nodes: int) -> None:
+def test_fp8_is_served_as_it_is_where_the_gpus_have_it(inventory: str, tensor: int, count: int) -> None:
     whole = plan(inventory)
-    assert (whole.tensor_parallel, len(whole.nodes)) == (tensor, nodes)
-    assert not whole.convert_to_bf16
-    assert whole.fit.fits
-    assert "--quantization" not in whole.nodes[0].container.command  # an FP8 checkpoint says so itself
+    found = nodes(whole)
+    assert (whole.services[0].tensor_parallel, len(found)) == (tensor, count)
+    assert not whole.services[0].convert_to_bf16
+    assert whole.services[0].fit.fits
+    assert "--quantization" not in nodes(whole)[0].container.command  # an FP8 checkpoint says so itself
 
 
 def test_a100x1_70b_carries_the_published_command_without_the_key_in_sight() -> None:
     whole = plan("a100x1-70b.ini")
-    node = whole.nodes[0]
+    node = nodes(whole)[0]
     _, wanted = reference("a100x1-70b.txt")
     for flag in ("--model", "--api-key", "--host", "--trust-remote-code"):
         del wanted[flag]  # below, in safer form; and this Llama brings no code of its own to trust
@@ -97,7 +101,7 @@ def test_a100x1_70b_carries_the_published_command_without_the_key_in_sight() -> 
     assert given["--config"] == "/etc/headfirst/engine.yaml"
     assert "/etc/headfirst/engine.yaml:/etc/headfirst/engine.yaml:ro" in node.docker_run
     assert "--api-key" not in node.docker_run
-    assert not whole.convert_to_bf16
+    assert not whole.services[0].convert_to_bf16
 
 
 @pytest.mark.parametrize(
@@ -118,3 +122,61 @@ def test_what_cannot_work_is_refused_before_any_ssh(extra: str, message: str) ->
     assert result.exception is not None
     assert getattr(result.exception, "exit_code", None) == 2
     assert message in str(result.exception)
+
+
+def test_arguments_are_checked_against_the_version_of_the_image() -> None:
+    words = ["-e", "engine_image=lmsysorg/sglang:v0.5.22"]
+    (whole,) = plan("h200x1.ini", *words).services
+    assert whole.engine_version == "0.5.22"
+    assert whole.notes == []
+    refused = CliRunner().invoke(
+        app,
+        [
+            "plan",
+            str(ROOT / "inventories" / "h200x1.ini"),
+            *words,
+            "-e",
+            "engine_args=--enable-paged-experts",
+        ],
+    )
+    assert "SGLang 0.5.22 has no --enable-paged-experts" in str(refused.exception)
+
+
+def test_an_image_of_another_version_is_a_note() -> None:
+    assert (
+        "0.5.9, which is not supported"
+        in plan("h200x1.ini", "-e", "engine_image=lmsysorg/sglang:v0.5.9").services[0].notes[0]
+    )
+
+
+def test_nodes_that_the_model_does_not_need_are_a_note() -> None:
+    assert plan("h100x2.ini", "-e", "gpu=H200").services[0].notes == [
+        "The model fits on 1 node: replicas=2 serves 2 copies of it."
+    ]
+
+
+@pytest.mark.parametrize(("hca", "sizes"), [("none", (8, 2)), ("mlx5_0", (16, 1))])
+def test_the_inventory_tells_whether_there_is_rdma(hca: str, sizes: tuple[int, int]) -> None:
+    (whole,) = plan("h100x2.ini", "-e", f"hca={hca}").services
+    assert (whole.tensor_parallel, whole.pipeline_parallel) == sizes
+
+
+@pytest.mark.parametrize(
+    ("extra", "message"),
+    [
+        ("gpu=V100-32G", "compute capability 7.5"),
+        ('engine_args="--context-length 1000000"', "more than the model's"),
+        ('engine_args="--quantization awq"', "quantised with fp8, not with awq"),
+        ('engine_args="--attn-dp-size 3"', "not divisible by --attn-dp-size 3"),
+    ],
+)
+def test_what_the_engine_would_refuse_is_refused_before(extra: str, message: str) -> None:
+    result = CliRunner().invoke(app, ["plan", str(ROOT / "inventories" / "h100x2.ini"), "-e", extra])
+    assert getattr(result.exception, "exit_code", None) == 2
+    assert message in str(result.exception)
+
+
+def test_a_folder_for_compiled_code_is_mounted_and_named_to_the_engine() -> None:
+    for node in nodes(plan("h100x2.ini", "-e", "engine_cache_dir=/data/cache")):
+        assert "/data/cache:/data/cache" in node.container.volumes
+        assert node.container.environment["TORCHINDUCTOR_CACHE_DIR"] == "/data/cache/inductor"

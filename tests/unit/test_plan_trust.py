@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import clusters
 import pytest
 from headfirst.cli.app import app
-from headfirst.cli.plan_table import print_plan
+from headfirst.cli.shown.plan import print_plan
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
 from headfirst.errors import InputError
-from headfirst.model import Checkpoint, catalogue
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint
 from headfirst.plan import trust
-from headfirst.plan.build import build
 from headfirst.plan.types import Plan
 from typer.testing import CliRunner
 
@@ -39,17 +39,16 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
 
 
 def planned(cluster: Cluster, checkpoint: Checkpoint | None = None, **settings: Any) -> Plan:
-    changed = replace(cluster, settings=cluster.settings.model_copy(update=settings))
     found = checkpoint or catalogue.lookup(R1)
     assert found is not None
-    return build(changed, found)
+    return clusters.planned(clusters.with_settings(cluster, **settings), found)
 
 
 def has_flag(plan: Plan) -> bool:
-    flags = {"--trust-remote-code" in node.container.command for node in plan.nodes}
+    flags = {"--trust-remote-code" in node.container.command for node in clusters.nodes(plan)}
     assert len(flags) == 1
-    assert flags == {plan.trust_remote_code}
-    return plan.trust_remote_code
+    assert flags == {plan.services[0].trust_remote_code}
+    return plan.services[0].trust_remote_code
 
 
 def test_the_catalogue_names_whole_commits() -> None:
@@ -59,15 +58,15 @@ def test_the_catalogue_names_whole_commits() -> None:
     for id in catalogue.ids():
         model = catalogue.lookup(id)
         assert model is not None
-        assert bool(catalogue.trusted_commit(id, "huggingface")) == model.remote_code
+        assert model.remote_code or catalogue.trusted_commit(id, "huggingface") is None
         assert catalogue.trusted_commit(id, "modelscope") is None
 
 
 def test_a_listed_commit_is_trusted_and_fetched(cluster: Cluster) -> None:
     plan = planned(cluster)
     assert has_flag(plan)
-    assert plan.weights.revision == catalogue.trusted_commit(R1, "huggingface")
-    assert str(plan.weights.revision) in plan.trust_reason
+    assert plan.services[0].weights.revision == catalogue.trusted_commit(R1, "huggingface")
+    assert str(plan.services[0].weights.revision) in plan.services[0].trust_reason
 
 
 @pytest.mark.parametrize(
@@ -77,7 +76,7 @@ def test_a_listed_commit_is_trusted_and_fetched(cluster: Cluster) -> None:
         ({"model_source": "modelscope"}, False, "no commit of it on this source (modelscope)"),
         ({"model": "someone/else"}, False, "no commit of it"),
         ({"model": "/data/DeepSeek-R1", "model_source": "path"}, False, "no commit of it"),
-        ({"trust_remote_code": False}, False, "the inventory says so"),
+        ({"trust_remote_code": False}, False, "set in the inventory"),
         ({"trust_remote_code": True, "model_revision": "main"}, True, "the inventory sets"),
         ({"trust_remote_code": True, "model_source": "modelscope"}, True, "the inventory sets"),
         ({"engine_args": ["--trust-remote-code"], "model_revision": "main"}, True, "engine_args"),
@@ -86,15 +85,15 @@ def test_a_listed_commit_is_trusted_and_fetched(cluster: Cluster) -> None:
 def test_who_decides(cluster: Cluster, settings: dict[str, Any], flag: bool, words: str) -> None:
     plan = planned(cluster, **settings)
     assert has_flag(plan) is flag
-    assert words in plan.trust_reason
+    assert words in plan.services[0].trust_reason
     if not flag:
-        assert "`trust_remote_code=true`" in plan.trust_reason
-        assert "auto_map" in plan.trust_reason
+        assert "`trust_remote_code=true`" in plan.services[0].trust_reason
+        assert "auto_map" in plan.services[0].trust_reason
 
 
 def test_a_revision_of_the_inventory_is_kept(cluster: Cluster) -> None:
-    assert planned(cluster, model_revision="v2").weights.revision == "v2"
-    assert planned(cluster, model_source="modelscope").weights.revision is None
+    assert planned(cluster, model_revision="v2").services[0].weights.revision == "v2"
+    assert planned(cluster, model_source="modelscope").services[0].weights.revision is None
 
 
 def test_a_commit_that_is_named_is_the_same(cluster: Cluster) -> None:
@@ -106,13 +105,13 @@ def test_any_other_model_with_code_is_not_trusted(cluster: Cluster) -> None:
     assert found is not None
     plan = planned(cluster, found.model_copy(update={"remote_code": True}), model="Qwen/QwQ-32B")
     assert not has_flag(plan)
-    assert "stops while loading" in plan.trust_reason
+    assert "stops while loading" in plan.services[0].trust_reason
 
 
 def test_a_model_without_code(cluster: Cluster) -> None:
     plan = planned(cluster, catalogue.lookup("Qwen/QwQ-32B"), model="Qwen/QwQ-32B")
     assert not has_flag(plan)
-    assert plan.trust_reason == "The model brings no code of its own."
+    assert plan.services[0].trust_reason == "The model contains no code."
 
 
 def test_settings_that_contradict_each_other(cluster: Cluster) -> None:
@@ -121,7 +120,7 @@ def test_settings_that_contradict_each_other(cluster: Cluster) -> None:
 
 
 def test_the_description_comes_from_the_same_commit(cluster: Cluster) -> None:
-    assert trust.revision(cluster.settings) == catalogue.trusted_commit(R1, "huggingface")
+    assert trust.revision(cluster.services[0].settings) == catalogue.trusted_commit(R1, "huggingface")
 
 
 def test_the_table_shows_the_decision(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:

@@ -35,7 +35,7 @@ def test_cards_that_no_driver_has_taken(tmp_path: Path) -> None:
     found = look(tmp_path, "pcie-a100", files={"/sys/class/infiniband/mlx5_0": None})
     assert found["todo"] == ["packages", "modules", "peer_memory"]
     assert found["modules"] == ["ib_uverbs", "rdma_ucm", "ib_umad", "mlx5_ib"]
-    assert "No driver has taken the RDMA cards" in found["problems"][0]
+    assert "No driver is bound to the RDMA cards" in found["problems"][0]
 
 
 def test_nothing_is_left_where_all_is_there(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -50,24 +51,26 @@ class Site:
         self.options = RunOptions([path])
         self.runs: list[tuple[tuple[str, ...], secrets.Secrets]] = []
         self.before_it_ends: Callable[[], None] = lambda: None
-        plan = SimpleNamespace(fit=SimpleNamespace(fits=True), weights=SimpleNamespace(source="demo"))
-        prepared: Any = SimpleNamespace(cluster=self.cluster, plan=plan)
+        service = SimpleNamespace(fit=SimpleNamespace(fits=True), weights=SimpleNamespace(source="demo"))
+        plan = SimpleNamespace(services=[service])
+        prepared: Any = SimpleNamespace(cluster=self.cluster, plan=plan, bundle=None)
         monkeypatch.setattr(verb, "prepare", lambda *_, **__: prepared)
-        monkeypatch.setattr(verb, "_prepare_here", lambda *_: ({}, []))
+        monkeypatch.setattr(verb, "_prepare_here", lambda *_, **__: ({}, []))
+        monkeypatch.setattr(verb, "recorded", lambda *given: nullcontext(given[3]))
         monkeypatch.setattr(verb.artifacts, "collect", lambda *_: None)
         monkeypatch.setattr(verb.hardware, "comes_first", lambda *_: False)
-        monkeypatch.setattr(verb, "role_vars", lambda cluster, plan, secrets, files: secrets)
-        monkeypatch.setattr(verb, "run_stages", self.run_stages)
+        monkeypatch.setattr(verb, "of_up", lambda cluster, plan, secrets, files: secrets)
+        monkeypatch.setattr(verb, "run_phases", self.run_phases)
 
-    def run_stages(
+    def run_phases(
         self,
-        playbook: str,
+        variables: Any,
         options: RunOptions,
         cluster: Cluster,
-        variables: Any,
         reporter: Any,
         *,
         secrets: list[str],
+        sources: Any,
     ) -> RunResult:
         assert all(value in secrets for value in variables.values())  # masked in the log
         assert all(self.hosts.record(host, "/run/headfirst/lock.json") for host in "ab")
@@ -101,7 +104,7 @@ def test_a_rotation_restarts_the_service_with_new_secrets(site: Site) -> None:
     old = site.up()
     new = site.rotate()
     tags, used = site.runs[-1]
-    assert tags == ("serve", "webui")
+    assert tags == ("router", "serve", "webui", "proxy", "monitoring")
     assert used.webui_admin_password_before == old.webui_admin_password
     assert new == used.applied()
     assert not set(new.values()) & set(old.values())
@@ -141,7 +144,7 @@ def test_there_is_nothing_to_rotate_before_up(site: Site) -> None:
 def test_check_mode_changes_no_host_and_makes_no_credentials(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verb, "run_stages", lambda *_, **__: DONE)
+    monkeypatch.setattr(verb, "run_phases", lambda *_, **__: DONE)
     verb.up(RunOptions(site.options.inventories, check=True), QUIET)
     assert site.hosts.record("a") is None
     assert secrets.existing(site.cluster) is None

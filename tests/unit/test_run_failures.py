@@ -79,7 +79,7 @@ def failure(result: dict[str, Any], host: str = "node1", unreachable: bool = Fal
             {"headfirst_findings": [{"severity": "error"}, {"severity": "warning"}], "msg": "very long"},
             "1 not ready",
         ),
-        ({}, "the task failed and gave no reason"),
+        ({}, "the task failed without a reason"),
     ],
 )
 def test_message_says_why(result: dict[str, Any], message: str) -> None:

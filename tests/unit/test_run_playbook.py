@@ -96,11 +96,11 @@ def test_stages_changes_and_secrets(tmp_path: Path, scratch: Path, monkeypatch: 
           tasks:
             - name: Change
               ansible.builtin.command: {cmd: "true"}
-            - name: Fail and be mended
+            - name: Fail and be fixed
               block:
                 - ansible.builtin.command: {cmd: "false"}
               rescue:
-                - ansible.builtin.debug: {msg: mended}
+                - ansible.builtin.debug: {msg: fixed}
         - name: host | Second
           hosts: node1
           gather_facts: false
@@ -311,7 +311,7 @@ def test_progress_lines_become_events(tmp_path: Path) -> None:
     ]
     assert states[-1].rate is not None
     assert states[-1].rate > 0
-    assert "not a line of progress: broken" in result.log_file.read_text()
+    assert "not a progress line: broken" in result.log_file.read_text()
 
 
 def test_reporter_that_breaks_stops_ansible(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def test_board_lets_a_rescued_host_go_on() -> None:
     for event in (StageStarted("host", "x"), HostFailed("host", "node1", "Try", "no", False, {})):
         board.apply(event)
     assert board.rows["node1"].state is State.FAILED
-    board.apply(TaskStarted("host", "node1", "Mend"))
+    board.apply(TaskStarted("host", "node1", "Fix"))
     assert board.rows["node1"].state is State.WORKING
 
 

@@ -17,13 +17,32 @@ TESTS: dict[str, tuple[str, ...]] = {
     "`/etc/headfirst/engine.yaml`": (
         "engine: Check that the container may not do more than it must, and shows no key",
     ),
+    "`/var/lib/headfirst/bundle`": ("long/test_bundle.py::test_what_is_on_the_hosts_is_roots",),
     "`/etc/headfirst/webui.env`": (
         "open_webui: Check that the container may not do more than it must, "
         "and that no secret is in an argument or a label",
     ),
+    "`/etc/headfirst/router.env`": (
+        "router: Check that both replicas answered, and that no key is in an argument or a label",
+    ),
+    "`/etc/headfirst/proxy`": ("proxy: Check that they show names, and no keys",),
+    "`/var/lib/headfirst/proxy`": ("proxy: Check that they show names, and no keys",),
+    "`/var/lib/headfirst/webui-backups`": ("unit/test_page_backup.py::test_only_the_owner_may_read_it",),
+    "443 or 80 (`proxy_port`)": ("long/test_tls.py::test_a_key_opens_the_api_until_it_is_revoked",),
+    "9101, with `tls`": (
+        "unit/test_proxy_plan.py::test_it_is_in_front_of_engine_and_page_and_closes_their_ports",
+    ),
+    "`/etc/headfirst/prometheus`": (
+        "unit/test_monitoring.py::test_a_key_is_given_where_the_engine_asks_for_it",
+    ),
+    "`/etc/headfirst/prometheus-keys`": ("monitoring: Check what they may do",),
+    "`/var/lib/headfirst/prometheus`": ("monitoring: Check what they may do",),
+    "9090 (`prometheus_port`)": ("browser/test_monitoring.py::test_prometheus_listens_on_loopback_alone",),
+    "3000 (`grafana_port`)": ("unit/test_monitoring.py::test_nothing_listens_wider_than_it_must",),
+    "9100 (`node_exporter_port`)": ("unit/test_monitoring.py::test_nothing_listens_wider_than_it_must",),
     "`/opt/headfirst`": ("node_tools: Check that it is the wheel's and works",),
     "`/var/lib/headfirst/models` (or `weights_dir`)": ("weights: What the hosts serve",),
-    "`/var/lib/headfirst/webui`": ("open_webui: Look at the chats",),
+    "`/var/lib/headfirst/webui`": ("open_webui: Inspect the chats",),
     "`/var/lib/headfirst/jobs`": (
         "unit/test_job_script.py::test_a_secret_is_in_a_private_file_and_nowhere_else",
     ),
@@ -75,6 +94,13 @@ TESTS: dict[str, tuple[str, ...]] = {
         "unit/test_rendezvous_ports.py::test_the_kernels_ports_stay_open_unless_they_are_named",
     ),
     "with one rank: one port": ("unit/test_rendezvous_ports.py::test_a_rank_alone_meets_nobody",),
+    "8000 (`router_port`)": (
+        "unit/test_supervisor_routers.py::test_the_key_of_the_service_does_not_open_the_list_of_replicas",
+        "unit/test_supervisor_routers.py::test_names_of_models_and_states_need_no_key",
+    ),
+    "29000 (`router_metrics_port`)": (
+        "unit/test_routers.py::test_only_the_clusters_hosts_reach_the_routers_metrics",
+    ),
     "8080 (`webui_port`)": (
         "open_webui: Try to sign up",
         "browser/test_chat_page.py::test_nobody_can_sign_up",
@@ -99,43 +125,73 @@ TESTS: dict[str, tuple[str, ...]] = {
         "unit/test_rendezvous_ports.py::test_the_kernels_ports_stay_open_unless_they_are_named",
     ),
     "On a host whose ufw or firewalld is active": ("host_tuning: A node with ufw",),
-    "On 5010 the nodes": (
+    "On 5010 the nodes exchange news": (
         "unit/test_weights_board.py::test_only_members_with_the_token_are_answered",
-        "unit/test_weights_board.py::test_an_answer_without_the_token_is_not_taken",
-    ),
-    "The ports after it are BitTorrent's": (
-        "unit/test_weights_swarm.py::test_who_is_no_peer_gets_nothing",
-        "unit/test_weights_hashing.py::test_the_info_hash_needs_the_secret_and_the_path",
-    ),
-    "What arrives is proven": (
-        "unit/test_weights_swarm_faults.py::test_only_pieces_with_flipped_bytes_are_fetched",
+        "unit/test_weights_transport.py::test_a_chain_copies_everything_and_the_head_sends_each_byte_once",
     ),
     "A connection from an address that is no rank's": (
         "unit/test_weights_strangers.py::test_an_address_that_is_no_member_is_refused_before_it_sends_anything",
+        "unit/test_weights_transport.py::test_who_is_no_member_gets_nothing",
     ),
-    "Request and answer carry an HMAC": (
-        "unit/test_weights_board.py::test_only_members_with_the_token_are_answered",
+    "Every request carries an HMAC": (
+        "unit/test_weights_transport.py::test_who_does_not_have_the_token_gets_nothing",
         "unit/test_weights_strangers.py::test_a_body_is_read_only_after_its_sender_is_proven",
+        "unit/test_weights_transport_wire.py::test_in_clear_the_wire_shows_names_and_payload_and_no_token",
     ),
-    "It covers the listener's session": (
-        "unit/test_weights_strangers.py::test_a_recorded_request_is_answered_by_nobody",
+    "The answer to news carries one too": (
+        "unit/test_weights_board.py::test_an_answer_without_the_token_is_not_taken",
         "unit/test_weights_strangers.py::test_a_recorded_answer_is_not_taken",
     ),
-    "A rank's address gets 6 connections": (
+    "The HMAC covers what is asked for": (
+        "unit/test_weights_strangers.py::test_a_recorded_request_is_answered_by_nobody",
+        "unit/test_weights_transport_strangers.py::test_a_recorded_request_for_bytes_is_answered_by_nobody",
+    ),
+    "Only a file that the transfer offers": (
+        "unit/test_weights_transport_strangers.py::test_only_names_of_offered_files_are_found",
+        "unit/test_weights_transport_strangers.py::test_a_range_that_is_none_is_refused",
+        "unit/test_weights_transport.py::test_a_file_of_another_version_is_not_sent",
+    ),
+    "A rank's address gets 24 connections": (
         "unit/test_weights_strangers.py::test_300_silent_connections_hold_few_threads_and_nobody_up",
         "unit/test_weights_strangers.py::test_who_sends_slowly_is_cut_off",
+        "unit/test_weights_transport_wire.py::test_a_silent_connection_holds_nobody_up",
     ),
-    "The messages themselves": (
-        "unit/test_weights_strangers.py::test_a_real_message_with_a_tree_of_many_pieces_is_read",
+    "An answer that breaks the protocol": (
+        "unit/test_weights_transport_strangers.py::test_an_answer_that_is_none_is_refused_in_bounded_time",
+        "unit/test_weights_transport_strangers.py::test_bytes_that_come_too_slowly_are_not_waited_for",
+        "unit/test_weights_strangers.py::test_an_endless_answer_is_not_read",
     ),
-    "The whole connection is encrypted": (
-        "unit/test_weights_swarm_wire.py::test_the_wire_shows_neither_the_info_hash_nor_the_payload",
-        "unit/test_weights_swarm_wire.py::test_recorded_bytes_admit_nobody",
-        "unit/test_weights_swarm_wire.py::test_a_peer_that_speaks_in_clear_is_not_admitted",
+    "What arrives is proven by BLAKE3": (
+        "unit/test_weights_transport_faults.py::test_only_pieces_with_flipped_bytes_are_fetched",
+        "unit/test_weights_transport_faults.py::test_a_source_that_was_changed_is_named",
+        "unit/test_weights_strangers.py::test_a_real_message_with_many_pieces_is_read",
     ),
-    "RC4 with a 768-bit key exchange": (
-        "unit/test_weights_swarm_wire.py::test_the_wire_shows_neither_the_info_hash_nor_the_payload",
+    "File names, sizes, hashes, progress and the bytes": (
+        "unit/test_weights_transport_wire.py::test_in_clear_the_wire_shows_names_and_payload_and_no_token",
     ),
+    "Every connection is then encrypted by TLS 1.3": (
+        "unit/test_weights_transport_wire.py::test_encrypted_the_wire_shows_neither",
+        "unit/test_weights_transport_wire.py::test_older_versions_of_tls_are_refused",
+        "unit/test_weights_transport_wire.py::test_the_key_is_of_the_token_alone",
+    ),
+    "A program without the secret cannot connect": (
+        "unit/test_weights_transport_wire.py::test_who_connects_without_the_tokens_key_gets_nothing",
+        "unit/test_weights_transport_wire.py::test_recorded_bytes_of_a_connection_admit_nobody",
+        "unit/test_weights_transport_wire.py::test_older_versions_of_tls_are_refused",
+    ),
+    "Not protected: who takes": (
+        "unit/test_weights_transport_strangers.py::test_wrong_bytes_of_an_impostor_are_not_kept",
+    ),
+    "With `weights_carrier=rdma` the bytes": (
+        "unit/test_plan_carrier.py::test_what_cannot_be_is_refused_with_the_line",
+        "unit/test_weights_carrier.py::test_rdma_is_not_together_with_encryption",
+    ),
+    "An adapter answers only reads": (
+        "unit/test_weights_rdma.py::test_what_is_not_lent_by_this_lender_cannot_be_read",
+        "unit/test_weights_rdma.py::test_a_stranger_can_neither_read_nor_connect",
+        "unit/test_weights_carrier.py::test_an_offer_that_the_request_does_not_prove_is_refused",
+    ),
+    "Nobody can write": ("unit/test_weights_rdma.py::test_nobody_can_write",),
     # Data from outside
     "It is data, validated before it is used": (
         "unit/test_weights_hostile_listing.py::test_one_bad_entry_refuses_the_whole_list",
@@ -232,7 +288,11 @@ TESTS: dict[str, tuple[str, ...]] = {
         "open_webui: Check that browsers let only the page itself read the answers",
     ),
     "Sign-up is closed": ("open_webui: Try to sign up",),
-    "The API and the chat page use plain HTTP": (
+    "Behind the proxy, between the hosts": (
+        "unit/test_proxy_plan.py::test_it_is_in_front_of_engine_and_page_and_closes_their_ports",
+    ),
+    "A key with a name is printed once": ("unit/test_keys.py::test_of_a_key_only_a_hash_is_kept",),
+    "Without `tls` the API and the chat page use plain HTTP": (
         "lab/test_live_docker.py::test_tunnel_carries_many_requests_at_once_and_closes",
     ),
 }
@@ -272,7 +332,7 @@ def test_no_entry_is_left_over(start: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({name for names in TESTS.values() for name in names}))
 def test_the_named_test_exists(name: str) -> None:
-    if name.startswith(("unit/", "lab/", "browser/")):
+    if name.startswith(("unit/", "lab/", "browser/", "long/")):
         path, _, function = name.partition("::")
         assert f"def {function or 'test_'}" in (ROOT / "tests" / path).read_text()
         return

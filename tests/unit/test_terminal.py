@@ -13,8 +13,8 @@ import headfirst
 import pytest
 from headfirst.cli import app as commands
 from headfirst.cli import main, status
-from headfirst.cli.comm_table import print_comm
-from headfirst.cli.diagnose_text import print_diagnosis
+from headfirst.cli.shown.comm import print_comm
+from headfirst.cli.shown.diagnose import print_diagnosis
 from headfirst.deployment.comm_types import Comm
 from headfirst.diagnose.types import Diagnosis, Event, NodeState
 from headfirst.errors import HeadfirstError
@@ -22,7 +22,7 @@ from headfirst.live.chat import Piece
 from headfirst.live.chat_terminal import print_answer
 from headfirst.live.log_printer import print_logs
 from headfirst.live.logs import LogLine
-from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, WebuiStatus
+from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, ReplicaStatus, WebuiStatus
 from headfirst.run.events import Finding, FindingsReported, HostFailed, Progress, StageStarted, TaskStarted
 from headfirst.run.json_events import JsonReporter
 from headfirst.run.live import LiveReporter
@@ -82,7 +82,9 @@ def plain() -> tuple[Console, io.StringIO]:
 def test_log_lines_keep_their_colours_only() -> None:
     console, out = plain()
     coloured = Console(file=out, force_terminal=True, width=500, color_system="standard")
-    line = LogLine(0, "node1", f"2026{HOSTILE}", f"\x1b[31mred\x1b[0m {HOSTILE}\x1b]8;;http://y\x1b\\link")
+    line = LogLine(
+        "", 0, "node1", f"2026{HOSTILE}", f"\x1b[31mred\x1b[0m {HOSTILE}\x1b]8;;http://y\x1b\\link"
+    )
     print_logs([line], console, timestamps=True)
     print_logs([line], coloured)
     assert_harmless(out.getvalue())
@@ -148,11 +150,20 @@ def test_lines_of_progress_that_are_none(tmp_path: Path, line: bytes) -> None:
 def test_status() -> None:
     console, out = terminal()
     rank = RankStatus(
-        rank=0, host="node1", state=HOSTILE, problem=HOSTILE, image=HOSTILE, started_at="words" + HOSTILE
+        rank=0,
+        host="node1",
+        state=HOSTILE,
+        problem=HOSTILE,
+        image=HOSTILE,
+        started_at="words" + HOSTILE,
+        argv=[HOSTILE],
     )
     page = WebuiStatus(url="http://x", ready=False, host="node1", state=HOSTILE)
     engine = EngineStatus(url="http://x", ready=True, models=[HOSTILE])
-    status._print(ClusterStatus(ready=False, ranks=[rank], engine=engine, webui=page), "x.ini", console)
+    replica = ReplicaStatus(service=HOSTILE, index=0, ready=False, ranks=[rank], engine=engine)
+    status._print(
+        ClusterStatus(ready=False, replicas=[replica] * 2, webui=page), "x.ini", console, arguments=True
+    )
     assert_harmless(out.getvalue())
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import httpx
+import http.client
+import os
+
 import pytest
 from headfirst.errors import NotReadyError
+from headfirst.peers.membership import Admission
 from headfirst.untrusted import UntrustedError
-from headfirst.weights.board import Board, Member, Overview, mask, unmask
-from headfirst.weights.exchange import Caller, Listener, Refused
-from headfirst.weights.hashing import Hasher
-from headfirst.weights.manifest import check_names
-from headfirst.weights.messages import absorb, compose
+from headfirst.weights.proof.hashing import Hasher
+from headfirst.weights.proof.manifest import check_names
+from headfirst.weights.transfer.board import Board, Member, Overview, mask, unmask
+from headfirst.weights.transfer.link import Refused
+from headfirst.weights.transfer.messages import absorb, compose
+from transfer_hosts import exchange_news, listening
 
-PORT = 23_917
+PORT = 24_000 + os.getpid() % 900
+HEAD, MEMBER = "127.0.6.1", "127.0.6.2"
 
 
 def proof(data: bytes):  # type: ignore[no-untyped-def]
@@ -103,43 +108,50 @@ def test_no_file_outside_the_folder_can_be_named(name: str) -> None:
 def test_a_peer_that_names_such_a_file_is_not_obeyed() -> None:
     origin, member = Board(0, 2), Board(1, 2)
     origin.describe(Overview(1, {}, {"../../etc/passwd": 3}))
-    with Listener(origin, "127.0.6.1", PORT, ["127.0.6.2"], "t0ken"):
-        caller = Caller(member, "127.0.6.2", PORT, "t0ken")
-        with pytest.raises(Refused, match="does not stay inside its folder"):
-            caller.exchange("127.0.6.1", wait=False)
+    with (
+        listening(origin, HEAD, [MEMBER], port=PORT),
+        pytest.raises(Refused, match="does not stay inside its folder"),
+    ):
+        exchange_news(member, MEMBER, HEAD, port=PORT)
     assert member.overview is None
 
 
 def test_only_members_with_the_token_are_answered() -> None:
     board = Board(0, 2)
     board.describe(overview(1, a=1))
-    with Listener(board, "127.0.6.1", PORT, ["127.0.6.2"], "t0ken"):
+    with listening(board, HEAD, [MEMBER], port=PORT):
         member = Board(1, 2)
-        Caller(member, "127.0.6.2", PORT, "t0ken").exchange("127.0.6.1", wait=False)
+        exchange_news(member, MEMBER, HEAD, port=PORT)
         assert member.overview == board.overview
-        with pytest.raises(Refused, match="its token is another one"):
-            Caller(Board(1, 2), "127.0.6.2", PORT, "guess").exchange("127.0.6.1", wait=False)
-        with pytest.raises(Refused, match="does not know this host's address"):
-            Caller(Board(1, 2), "127.0.6.3", PORT, "t0ken").exchange("127.0.6.1", wait=False)
-        assert httpx.get(f"http://127.0.6.1:{PORT}/").status_code == 403
+        with pytest.raises(Refused, match="its token differs"):
+            exchange_news(Board(1, 2), MEMBER, HEAD, "guess", port=PORT)
+        with pytest.raises(Refused, match="does not list this host's address"):
+            exchange_news(Board(1, 2), "127.0.6.3", HEAD, port=PORT)
+        stranger = http.client.HTTPConnection(HEAD, PORT)
+        stranger.request("GET", "/")
+        assert stranger.getresponse().status == 403
+        stranger.close()
 
 
-def test_an_answer_without_the_token_is_not_taken() -> None:
+def test_an_answer_without_the_token_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     impostor, member = Board(0, 2), Board(1, 2)
     impostor.describe(overview(9, a=1))
-    with Listener(impostor, "127.0.6.1", PORT, ["127.0.6.2"], "t0ken") as listener:
-        caller = Caller(member, "127.0.6.2", PORT, "t0ken")
-        listener._server.token = "t0ken"
-        caller.exchange("127.0.6.1", wait=False)
+    monkeypatch.setattr(Admission, "refusal", lambda *_: None)
+    with (
+        listening(impostor, HEAD, [MEMBER], "guess", port=PORT),
+        pytest.raises(Refused, match="does not have the transfer's token"),
+    ):
+        exchange_news(member, MEMBER, HEAD, port=PORT)
+    assert member.overview is None
     assert member.member(0) == Member(beat=member.member(0).beat)
 
 
 def test_a_port_that_is_taken_is_named() -> None:
     with (
-        Listener(Board(0, 2), "127.0.6.1", PORT, [], "t"),
-        pytest.raises(NotReadyError, match=f"cannot listen on 127.0.6.1 port {PORT}"),
+        listening(Board(0, 2), HEAD, [], port=PORT),
+        pytest.raises(NotReadyError, match=f"cannot listen on {HEAD} port {PORT}"),
     ):
-        Listener(Board(0, 2), "127.0.6.1", PORT, [], "t")
+        listening(Board(0, 2), HEAD, [], port=PORT)
 
 
 def test_an_origin_whose_clock_went_back_is_believed() -> None:

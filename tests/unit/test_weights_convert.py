@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from headfirst.errors import InputError, NotReadyError
-from headfirst.weights.convert import convert
+from headfirst.weights.convert.convert_folder import convert
 from safetensors.numpy import save_file
 from weights_checkpoints import (
     BF16,
@@ -82,7 +82,8 @@ def test_a_nested_quantization_config_is_read_and_stripped(tmp_path: Path) -> No
     tensors = {"a.weight": weight, "a.weight_scale_inv": scale}
     write_checkpoint(tmp_path / "fp8", {"model.safetensors": tensors}, config)
     convert(tmp_path / "fp8", tmp_path / "bf16")
-    assert json.loads((tmp_path / "bf16" / "config.json").read_text()) == {"text_config": {"hidden_size": 8}}
+    written = json.loads((tmp_path / "bf16" / "config.json").read_text())
+    assert written == {"text_config": {"hidden_size": 8}, "torch_dtype": "bfloat16"}
     ours = load(tmp_path / "bf16" / "model.safetensors")["a.weight"].view(np.uint16)
     assert bits_equal(ours, reference(weight, scale, (64, 16)))
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import xxhash
 from headfirst.errors import NotReadyError
-from headfirst.weights.convert import convert
-from headfirst.weights.shard_writer import ShardWriter
+from headfirst.weights.convert.convert_folder import convert
+from headfirst.weights.convert.shard_writer import ShardWriter
 from weights_checkpoints import load, two_shards, write_checkpoint
 
 
@@ -42,7 +42,7 @@ def test_where_direct_writes_are_refused_the_bytes_are_the_same(
 ) -> None:
     write_checkpoint(tmp_path / "fp8", two_shards())
     first, _ = convert(tmp_path / "fp8", tmp_path / "direct")
-    monkeypatch.setattr(f"headfirst.weights.shard_writer.os.{call}", REFUSALS[call])
+    monkeypatch.setattr(f"headfirst.weights.convert.shard_writer.os.{call}", REFUSALS[call])
     second, _ = convert(tmp_path / "fp8", tmp_path / "through_cache")
     assert first == second
 
@@ -56,7 +56,7 @@ def test_a_disk_that_fills_leaves_no_part_and_the_next_run_goes_on(
 
     write_checkpoint(tmp_path / "fp8", two_shards())
     with monkeypatch.context() as patch:
-        patch.setattr(f"headfirst.weights.shard_writer.os.{call}", full)
+        patch.setattr(f"headfirst.weights.convert.shard_writer.os.{call}", full)
         with pytest.raises(OSError, match="No space left"):
             convert(tmp_path / "fp8", tmp_path / "bf16")
     assert [path.name for path in (tmp_path / "bf16").iterdir()] == [".headfirst"]
@@ -70,7 +70,7 @@ def test_a_filesystem_that_cannot_reserve_space_is_written_all_the_same(
     def unsupported(*_arguments: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
-    monkeypatch.setattr("headfirst.weights.shard_writer.os.posix_fallocate", unsupported)
+    monkeypatch.setattr("headfirst.weights.convert.shard_writer.os.posix_fallocate", unsupported)
     write_checkpoint(tmp_path / "fp8", two_shards())
     convert(tmp_path / "fp8", tmp_path / "bf16")
     assert load(next((tmp_path / "bf16").glob("*.safetensors")))

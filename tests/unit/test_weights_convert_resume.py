@@ -11,13 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from headfirst.convertible import read_format
 from headfirst.errors import NotReadyError
-from headfirst.weights import convert as convert_module
-from headfirst.weights.convert import convert
-from headfirst.weights.convert_shard import STRIP, Stopped, convert_shard
-from headfirst.weights.recipe import make_recipe
-from headfirst.weights.safetensors_io import read_shard
-from headfirst.weights.verify import verify
+from headfirst.safetensors_file import read_shard
+from headfirst.weights.convert import convert_folder as convert_module
+from headfirst.weights.convert.convert_folder import convert
+from headfirst.weights.convert.convert_shard import STRIP, Stopped, convert_shard
+from headfirst.weights.convert.recipe import make_recipe
+from headfirst.weights.proof.verify import verify
 from weights_checkpoints import (
     SHARD_1,
     SHARD_2,
@@ -31,6 +32,7 @@ from weights_checkpoints import (
     write_checkpoint,
 )
 
+BLOCKS = read_format({"quant_method": "fp8", "weight_block_size": [128, 128]})
 MANIFEST = "headfirst-manifest.json"
 
 
@@ -113,7 +115,7 @@ def test_a_stopped_run_is_not_complete_and_goes_on_with_the_shard_in_flight(
 
 def test_a_shard_that_is_told_to_stop_leaves_nothing(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "fp8", large_shards(1, 3 * STRIP // 2048))
-    recipe = make_recipe(read_shard(tmp_path / "fp8" / "model-00000.safetensors"), [], (128, 128))
+    recipe = make_recipe(read_shard(tmp_path / "fp8" / "model-00000.safetensors"), [], BLOCKS)
     assert recipe is not None
     told: list[int] = []
     with pytest.raises(Stopped):
@@ -126,7 +128,7 @@ def test_a_source_that_shrinks_meanwhile_is_named(tmp_path: Path) -> None:
     path = tmp_path / "fp8" / SHARD_1
     tensors = {"a.weight": fp8_weight(128, 128), "a.weight_scale_inv": scales(128, 128)}
     write_checkpoint(tmp_path / "fp8", {SHARD_1: tensors})
-    recipe = make_recipe(read_shard(path), [], (128, 128))
+    recipe = make_recipe(read_shard(path), [], BLOCKS)
     assert recipe is not None
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size - 10)
@@ -185,7 +187,7 @@ def test_the_source_goes_shard_by_shard_and_the_result_stands(
     again, changed = convert(source, target, keep_source=False)
     assert (again, changed) == (whole, False)
     (target / SHARD_2).unlink()
-    with pytest.raises(NotReadyError, match=f"1 FP8 shard.*gone.*{SHARD_2}"):
+    with pytest.raises(NotReadyError, match=f"1 source shard.*gone.*{SHARD_2}"):
         convert(source, target)
 
 

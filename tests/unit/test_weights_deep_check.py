@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from headfirst.weights.convert import convert
-from headfirst.weights.deep_check import check_samples, equal_bits, expected_bits
-from headfirst.weights.safetensors_io import read_shard
-from headfirst.weights.samples import load_samples
+from headfirst.safetensors_file import read_shard
+from headfirst.weights.convert.convert_folder import convert
+from headfirst.weights.proof.deep_check import check_samples, equal_bits, expected_bits
+from headfirst.weights.proof.samples import load_samples
 from weights_checkpoints import (
     BF16,
     FP8,

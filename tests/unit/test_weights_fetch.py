@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from fetching import SHARD_1, SHARD_2, write_source
 from headfirst.errors import InputError, NotReadyError
-from headfirst.weights.fetch import Fetching, Request, fetch
-from headfirst.weights.fetch_file import bring_file
+from headfirst.weights.fetch.fetch_file import bring_file
+from headfirst.weights.fetch.fetching import Fetching, Request, fetch
+from headfirst.weights.fetch.partial_file import PartialFile
+from headfirst.weights.fetch.path_source import PathSource
+from headfirst.weights.fetch.source import Listing, RemoteFile, SourceBusyError, client_failed
 from headfirst.weights.files import list_files
-from headfirst.weights.hashing import FileHash, hash_file
-from headfirst.weights.manifest import Manifest
-from headfirst.weights.partial_file import PartialFile
-from headfirst.weights.path_source import PathSource
-from headfirst.weights.proofs import Proofs
-from headfirst.weights.source import Listing, RemoteFile, SourceBusyError, client_failed
+from headfirst.weights.proof.hashing import FileHash, hash_file
+from headfirst.weights.proof.manifest import Manifest
+from headfirst.weights.proof.proofs import Proofs
 
 
 @pytest.fixture
@@ -34,12 +34,14 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source lies on another disk."""
-    monkeypatch.setattr("headfirst.weights.path_source._link", lambda *_: False)
+    monkeypatch.setattr("headfirst.weights.fetch.path_source._link", lambda *_: False)
     monkeypatch.setattr(PathSource, "links_into", lambda *_: False)
 
 
-def bring(source: Path, target: Path, **options: Any) -> tuple[Manifest, bool]:
-    return Fetching(Request("path", str(source)), target).bring(Proofs(target), **options)
+def bring(source: Path, target: Path, threads: int = 8, **options: Any) -> tuple[Manifest, bool]:
+    fetching = Fetching(Request("path", str(source)), target)
+    run = fetching.begin(Proofs(target), **options)
+    return Manifest(run.bring_all(threads), fetching.made_from), run.changed
 
 
 class Arrivals(dict[str, FileHash]):
@@ -86,7 +88,7 @@ def test_every_file_arrives_once_with_its_proof_in_an_order_to_plan_by(source: P
 @pytest.mark.usefixtures("copies")
 def test_a_second_run_reads_no_weights(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetch(Request("path", str(source)), tmp_path / "got")
-    monkeypatch.setattr("headfirst.weights.fetch_run.hash_file", None)
+    monkeypatch.setattr("headfirst.weights.fetch.fetch_run.hash_file", None)
     monkeypatch.setattr(PathSource, "pull", None)
     assert fetch(Request("path", str(source)), tmp_path / "got")[1] is False
 
@@ -197,11 +199,12 @@ def test_an_original_that_changes_while_it_is_read_is_refused(
 def test_it_can_be_stopped(source: Path, tmp_path: Path) -> None:
     stopped = Event()
     fetching = Fetching(Request("path", str(source)), tmp_path / "got", stopped)
+    run = fetching.begin(
+        Proofs(tmp_path / "got"),
+        arrived=lambda name, _proof: name == "model.safetensors.index.json" and stopped.set(),
+    )
     with pytest.raises(NotReadyError, match="the fetch was stopped"):
-        fetching.bring(
-            Proofs(tmp_path / "got"),
-            arrived=lambda name, _proof: name == "model.safetensors.index.json" and stopped.set(),
-        )
+        run.bring_all(8)
     assert not list((tmp_path / "got").glob("*.safetensors"))
 
 
@@ -268,3 +271,23 @@ def test_what_a_hub_answers_is_tried_again_where_that_may_help(status: int, busy
     assert isinstance(told, SourceBusyError) == busy
     assert not busy or told.retry_after == 7
     assert "no: https://hub/file for you" in str(told)
+
+
+def test_a_shard_that_goes_while_it_is_looked_at_is_not_missed(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, copies: None
+) -> None:
+    """The node's own thread removes it once it is converted and everybody has it."""
+    request, target = Request("path", str(source)), tmp_path / "target"
+    fetch(request, target)
+    get, fetching = Proofs.get, Fetching(request, target)
+
+    def goes(self: Proofs, name: str) -> FileHash | None:
+        if name == SHARD_1 and (target / name).exists():
+            (target / name).unlink()
+            raise FileNotFoundError(name)
+        return get(self, name)
+
+    monkeypatch.setattr(Proofs, "get", goes)
+    known = fetching.known[SHARD_1]
+    assert fetching.begin(Proofs(target), without={SHARD_1}).bring(SHARD_1) == known
+    assert not (target / SHARD_1).exists(), "it is not fetched again"

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, GATED, MODEL, SIGNATURE, FakeHub, running
 from fetching import FETCH, SHARD_1, SHARD_2, environment, run_fetch, write_source
-from headfirst.weights.fetch_file import part_path
+from headfirst.weights.fetch.fetch_file import part_path
+from headfirst.weights.fetch.source import Listing, RemoteFile
 from headfirst.weights.files import list_files
-from headfirst.weights.source import Listing, RemoteFile
 
 HUBS = ("huggingface", "modelscope")
 MEGABYTES = 24
@@ -87,7 +87,9 @@ def test_bytes_that_stay_wrong_are_refused_with_the_file(name: str, hub: FakeHub
     hub.wrong[SHARD_2] = 99
     done, result = run_fetch(hub, tmp_path / "got", source=name)
     assert done.returncode == 3, done.stderr
-    assert f"{SHARD_2} came wrong twice: what came has another sha256" in str(result["msg"])
+    assert f"{SHARD_2} was received with errors twice: the received file does not have the sha256" in str(
+        result["msg"]
+    )
     assert not (tmp_path / "got" / "headfirst-manifest.json").exists()
     assert not (tmp_path / "got" / SHARD_2).exists()
     assert hub.wrong[SHARD_2] == 97

@@ -13,7 +13,7 @@ import headfirst
 import numpy as np
 import numpy.typing as npt
 import pytest
-from headfirst.weights.fp8 import BF16_NAN, dequantise, e4m3fn_values, from_bf16
+from headfirst.weights.convert.fp8 import BF16_NAN, dequantise, e4m3fn_values, from_bf16
 from weights_checkpoints import BF16, FP8, bits_equal, fp8_weight, reference, scales
 
 CODES = np.arange(256, dtype=np.uint8)
@@ -113,19 +113,28 @@ def test_the_kernel_releases_the_gil() -> None:
     assert ticks > 10
 
 
+MODULE = "weights/convert/fp8"
+
+
 def test_it_works_where_nothing_can_be_cached(tmp_path: Path) -> None:
-    """A package folder and a home that cannot be written: numba compiles anew and does not give up."""
+    """A package folder and a home that cannot be written: numba compiles again and does not give up."""
     package = Path(headfirst.__file__).parent
-    for name in ("__init__.py", "errors.py", "weights/__init__.py", "weights/fp8.py"):
+    for name in (
+        "__init__.py",
+        "errors.py",
+        "weights/__init__.py",
+        "weights/convert/__init__.py",
+        f"{MODULE}.py",
+    ):
         copy = tmp_path / "headfirst" / name
-        copy.parent.mkdir(exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes((package / name).read_bytes())
-    (tmp_path / "headfirst" / "weights" / "__pycache__").write_text("no folder, even for root")
-    code = "import headfirst.weights.fp8 as m; print(m.__file__)"
+    (tmp_path / "headfirst" / "weights" / "convert" / "__pycache__").write_text("no folder, even for root")
+    code = "import headfirst.weights.convert.fp8 as m; print(m.__file__)"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG"))},
         "HOME": "/dev/null",
         "PYTHONPATH": str(tmp_path),
     }
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
-    assert done.stdout.strip() == str(tmp_path / "headfirst" / "weights" / "fp8.py"), done.stderr
+    assert done.stdout.strip() == str(tmp_path / "headfirst" / f"{MODULE}.py"), done.stderr

@@ -12,16 +12,16 @@ from fake_hub import FakeHub, running
 from fetching import run_fetch, write_source
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.untrusted import UntrustedError
-from headfirst.weights import manifest as manifests
-from headfirst.weights.checkpoint_check import CONFIG, INDEX, read_index
-from headfirst.weights.fetch import Request, fetch
+from headfirst.weights.fetch.fetching import Request, fetch
+from headfirst.weights.fetch.hub_answers import ANSWER_LIMIT
+from headfirst.weights.fetch.source import checked_listing, client_failed
 from headfirst.weights.files import STATE_FOLDER, list_files
-from headfirst.weights.hub_answers import ANSWER_LIMIT
-from headfirst.weights.manifest import MANIFEST, Manifest
 from headfirst.weights.progress import Progress
-from headfirst.weights.proofs import Proofs
-from headfirst.weights.source import checked_listing, client_failed
-from headfirst.weights.verify import changed_files, faults, verify
+from headfirst.weights.proof import manifest as manifests
+from headfirst.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
+from headfirst.weights.proof.manifest import MANIFEST, Manifest
+from headfirst.weights.proof.proofs import Proofs
+from headfirst.weights.proof.verify import changed_files, faults, verify
 
 SHA = "0" * 64
 HUBS = ("huggingface", "modelscope")
@@ -185,8 +185,8 @@ def test_caches_that_are_malformed_count_as_empty(text: str, source: Path, tmp_p
     manifest, _ = fetch(Request("path", str(source)), tmp_path / "got")
     state = tmp_path / "got" / STATE_FOLDER
     (state / "hashes.json").write_text(text)
-    for tree in (state / "trees").rglob("*.json"):
-        tree.write_text(text)
+    for pieces in (state / "pieces").rglob("*.json"):
+        pieces.write_text(text)
     assert changed_files(tmp_path / "got", manifest)
     assert Proofs(tmp_path / "got").remembered(CONFIG) is None
     assert fetch(Request("path", str(source)), tmp_path / "got")[0] == manifest
@@ -247,7 +247,7 @@ def test_links_inside_the_source_and_into_a_hubs_cache_are_followed(tmp_path: Pa
 def test_what_is_no_regular_file_is_refused_and_not_waited_for(tmp_path: Path) -> None:
     write_source(tmp_path / "model")
     os.mkfifo(tmp_path / "model" / "pipe.json")
-    with pytest.raises(NotReadyError, match="no regular file"):
+    with pytest.raises(NotReadyError, match="not a regular file"):
         fetch(Request("path", str(tmp_path / "model")), tmp_path / "got")
 
 

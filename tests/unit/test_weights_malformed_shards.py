@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.errors import NotReadyError
-from headfirst.weights.safetensors_io import read_shard
+from headfirst.safetensors_file import read_shard
 from safetensors import SafetensorError, deserialize
 
 A = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
@@ -180,7 +180,7 @@ _READ = """
 import sys
 from pathlib import Path
 from headfirst.errors import HeadfirstError
-from headfirst.weights.safetensors_io import read_shard
+from headfirst.safetensors_file import read_shard
 try:
     read_shard(Path(sys.argv[1]))
 except HeadfirstError as error:

@@ -6,9 +6,9 @@ import time
 
 import pytest
 from headfirst.errors import NotReadyError
-from headfirst.weights.board import Board, Member, Overview
-from headfirst.weights.exchange import Refused
 from headfirst.weights.outlook import Outlook
+from headfirst.weights.transfer.board import Board, Member, Overview
+from headfirst.weights.transfer.exchange import Refused
 
 LONG, NO_TIME = 60.0, -1.0
 GONE = NotReadyError("no node before this one answers")
@@ -60,7 +60,7 @@ def test_one_that_is_refused_does_not_wait() -> None:
 def test_an_origin_that_has_no_more_to_bring_or_is_silent_is_not_waited_for_forever(
     origin: dict[str, object],
 ) -> None:
-    with pytest.raises(NotReadyError, match="nothing came for"):
+    with pytest.raises(NotReadyError, match="nothing was received for"):
         Outlook(board(**origin), NO_TIME).check({"a"}, 1, None)
 
 
@@ -71,3 +71,11 @@ def test_an_origin_that_still_brings_is_waited_for() -> None:
     time.sleep(0.2)
     heard.hear({0: Member(beat=2)})
     outlook.check({"a"}, 1, None)
+
+
+def test_the_origin_does_not_wait_for_a_member_that_lent_it_a_file_and_is_gone() -> None:
+    origin = Board(0, 2)
+    origin.describe(Overview(1, {}, {"a": 1}))
+    Outlook(origin, LONG).check({"a"}, 0, None)
+    with pytest.raises(NotReadyError, match="nothing was received for"):
+        Outlook(origin, NO_TIME).check({"a"}, 0, None)

@@ -1,4 +1,4 @@
-"""A model comes to all members: fetched once, passed on, converted everywhere; resumed, mended, refused."""
+"""A model comes to all members: fetched once, passed on, converted everywhere; resumed, fixed, refused."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from headfirst.weights import manifest as manifests
 from headfirst.weights.files import list_files
-from headfirst.weights.hashing import PIECE
-from headfirst.weights.verify import verify
+from headfirst.weights.proof import manifest as manifests
+from headfirst.weights.proof.hashing import PIECE
+from headfirst.weights.proof.verify import verify
 from transfers import LIMIT_S, Members, ended
 from weights_checkpoints import SHARD_1, SHARD_2, fp8_weight, scales, two_shards, write_checkpoint
 
@@ -149,7 +149,7 @@ def test_another_token_is_refused_and_said(source: Path, tmp_path: Path) -> None
     with ended(iter([origin, stranger])):
         _, errors = stranger.communicate(timeout=LIMIT_S)
     assert stranger.returncode == 3
-    assert "its token is another one" in errors
+    assert "its token differs" in errors
     assert list_files(members.home(1) / "fp8") == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
@@ -10,27 +11,27 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import httpx
 import pytest
+from headfirst.peers import bounded_server, membership
+from headfirst.peers.bounded_server import PER_PEER
 from headfirst.untrusted import UntrustedError
-from headfirst.weights import bounded_server, exchange
-from headfirst.weights.board import Board, Overview
-from headfirst.weights.bounded_server import PER_PEER
-from headfirst.weights.exchange import Caller, Listener, Refused
-from headfirst.weights.hashing import PIECE, hash_file
-from headfirst.weights.messages import compose, parse, speak
+from headfirst.weights.proof.hashing import PIECE, hash_file
+from headfirst.weights.transfer import link
+from headfirst.weights.transfer.board import Board, Overview
+from headfirst.weights.transfer.link import Refused, Unreachable
+from headfirst.weights.transfer.messages import compose, parse, speak
+from transfer_hosts import TOKEN, exchange_news, listening
 from wire_tap import tapped
 
-PORT = 23_919
+PORT = 23_000 + os.getpid() % 900
 HEAD, MEMBER, STRANGER, TAP = (f"127.0.7.{number}" for number in range(1, 5))
-TOKEN = "t0ken"
 
 
 @pytest.fixture
 def head() -> Iterator[Board]:
     board = Board(0, 3)
     board.describe(Overview(1, {"model": "m"}, {"a": 1}))
-    with Listener(board, HEAD, PORT, [MEMBER, TAP], TOKEN):
+    with listening(board, HEAD, [MEMBER, TAP], port=PORT):
         yield board
 
 
@@ -52,12 +53,11 @@ def status(answer: bytes) -> int:
 def is_served() -> bool:
     """Whether a member is answered, as it would be: it tries again when it is cut off."""
     member = Board(1, 3)
-    caller = Caller(member, MEMBER, PORT, TOKEN)
     for _ in range(20):
         try:
-            caller.exchange(HEAD, wait=False)
+            exchange_news(member, MEMBER, HEAD, port=PORT)
             break
-        except httpx.TransportError:
+        except Unreachable:
             time.sleep(0.25)
     return member.overview is not None
 
@@ -127,12 +127,11 @@ def test_who_sends_slowly_is_cut_off(head: Board, monkeypatch: pytest.MonkeyPatc
 
 def test_a_recorded_request_is_answered_by_nobody(head: Board) -> None:
     with tapped(TAP, HEAD, PORT) as tap:
-        caller = Caller(Board(1, 3), MEMBER, PORT, TOKEN)
-        caller.exchange(TAP, wait=False)
+        exchange_news(Board(1, 3), MEMBER, TAP, port=PORT)
         first, good = (bytes(data) for data in tap.asked)
     assert status(send(first)) == 409
     assert status(send(good)) == 401, "the same request again"
-    with Listener(Board(0, 3), STRANGER, PORT, [MEMBER], TOKEN):
+    with listening(Board(0, 3), STRANGER, [MEMBER], port=PORT):
         assert status(send(good, target=STRANGER)) == 409, "the same request to another member"
     for changed in (
         good.replace(b"-2\r\n", b"-3\r\n"),
@@ -146,23 +145,23 @@ def test_a_recorded_request_is_answered_by_nobody(head: Board) -> None:
 
 def test_a_recorded_answer_is_not_taken(head: Board) -> None:
     with tapped(TAP, HEAD, PORT) as tap:
-        Caller(Board(1, 3), MEMBER, PORT, TOKEN).exchange(TAP, wait=False)
+        exchange_news(Board(1, 3), MEMBER, TAP, port=PORT)
         answer = bytes(tap.answered[1])
     board = Board(1, 3)
     with socket.create_server((STRANGER, PORT)) as impostor:
         threading.Thread(target=_answer_once, args=(impostor, answer), daemon=True).start()
-        with pytest.raises(Refused, match="has not the transfer's token"):
-            Caller(board, MEMBER, PORT, TOKEN).exchange(STRANGER, wait=False)
+        with pytest.raises(Refused, match="does not have the transfer's token"):
+            exchange_news(board, MEMBER, STRANGER, port=PORT)
     assert board.overview is None
 
 
 def test_an_endless_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "LONGEST", 1 << 20)
+    monkeypatch.setattr(link, "LONGEST", 1 << 20)
     endless = b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n" + bytes(4 << 20)
     with socket.create_server((STRANGER, PORT)) as impostor:
         threading.Thread(target=_answer_once, args=(impostor, endless), daemon=True).start()
         with pytest.raises(Refused, match="more than 1048576 bytes"):
-            Caller(Board(1, 3), MEMBER, PORT, TOKEN).exchange(STRANGER, wait=False)
+            exchange_news(Board(1, 3), MEMBER, STRANGER, port=PORT)
 
 
 def _answer_once(server: socket.socket, answer: bytes) -> None:
@@ -176,9 +175,9 @@ def _answer_once(server: socket.socket, answer: bytes) -> None:
 def test_when_many_callers_were_heard_what_was_recorded_stays_void(
     head: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_MOST_CALLERS", 2)
+    monkeypatch.setattr(membership, "_MOST_CALLERS", 2)
     with tapped(TAP, HEAD, PORT) as tap:
-        Caller(Board(1, 3), MEMBER, PORT, TOKEN).exchange(TAP, wait=False)
+        exchange_news(Board(1, 3), MEMBER, TAP, port=PORT)
         good = bytes(tap.asked[1])
     for _ in range(4):
         assert is_served()
@@ -186,8 +185,8 @@ def test_when_many_callers_were_heard_what_was_recorded_stays_void(
 
 
 MEMBERS = {"0": {"beat": 1, "ready": True, "have": "1", "wants": "0", "received": 1, "converted": 0,
-                 "done": False, "error": ""}}  # fmt: skip
-PROOF = {"size": 1, "xxh3": "0" * 32, "sha256": None, "root": "00" * 32, "layer": ""}
+                 "done": False, "error": "", "fetches": False, "fetched": 0, "given": ["1"]}}  # fmt: skip
+PROOF = {"size": 1, "xxh3": "0" * 32, "sha256": None, "pieces": "A" * 43 + "="}
 OVERVIEW = {"epoch": 2, "made_from": {}, "sizes": {"a": 1}, "known": {"a": "0" * 32}}
 GOOD = {"epoch": 2, "known": "1", "members": MEMBERS, "files": {"a": PROOF}, "overview": OVERVIEW}
 
@@ -219,14 +218,22 @@ MALFORMED = {
     "negative received": with_member(received=-1),
     "ready as text": with_member(ready="yes"),
     "error as a list": with_member(error=["x"]),
+    "fetches as a number": with_member(fetches=1),
+    "fetched as text": with_member(fetched="1"),
+    "given as a mask": with_member(given="1"),
+    "given to more members than there are": with_member(given=["1"] * 4),
+    "given that is no mask": with_member(given=["x"]),
+    "given that is nested": with_member(given=[["1"]]),
     "proof with an absolute name": {**GOOD, "files": {"/etc/passwd": PROOF}},
     "proof with a negative size": with_proof(size=-1),
     "xxh3 that is short": with_proof(xxh3="00"),
     "sha256 that is none": with_proof(sha256="x" * 64),
-    "root that is short": with_proof(root="00"),
-    "layer for one piece": with_proof(layer="A" * 44),
-    "layer that is not the root's": with_proof(size=2 * PIECE, layer="AAAA" * 21 + "AA=="),
-    "layer as a number": with_proof(layer=1),
+    "a digest that is short": with_proof(pieces="AAAA"),
+    "digests of more pieces": with_proof(pieces="A" * 86 + "=="),
+    "digests of fewer pieces": with_proof(size=2 * PIECE),
+    "digests that are no base64": with_proof(pieces="A" * 42 + "\u00e9="),
+    "digests as a number": with_proof(pieces=1),
+    "no digests": with_proof(pieces=None),
     "too many proofs": {**GOOD, "files": {str(number): PROOF for number in range(9)}},
     "name with ..": with_overview(sizes={"../a": 1}, known={}),
     "hidden name": with_overview(sizes={".ssh/x": 1}, known={}),
@@ -260,7 +267,7 @@ def test_an_error_of_a_member_reaches_no_terminal_as_a_command() -> None:
     assert message.members[0].error == "bad"
 
 
-def test_a_real_message_with_a_tree_of_many_pieces_is_read(tmp_path: Path) -> None:
+def test_a_real_message_with_many_pieces_is_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * (5 * PIECE + 1))
     proof = hash_file(tmp_path / "a", with_sha256=True)
     board, member = Board(0, 3), Board(1, 3)

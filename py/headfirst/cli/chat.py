@@ -16,20 +16,21 @@ EXAMPLE = "Example: deploy chat cluster.ini 'What is tensor parallelism?'"
 def run(
     inventory: options.InventoryArgument = None,
     prompt: Annotated[
-        str | None, typer.Argument(help="One question; without it, a conversation.", show_default=False)
+        str | None, typer.Argument(help="One question. Without it, start a conversation.", show_default=False)
     ] = None,
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
+    service: options.Service = None,
     system: Annotated[str | None, typer.Option("--system", help="System prompt.", show_default=False)] = None,
 ) -> None:
-    """Ask the model, from here, through SSH."""
+    """Send a question to the model, from this machine through SSH."""
     from headfirst.cluster.inventory import load
     from headfirst.deployment.service import open_chat
     from headfirst.live.chat_terminal import converse, print_answer
 
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
     console = Terminal()
-    with open_chat(cluster, system) as chat:
+    with open_chat(cluster, system, service) as chat:
         if prompt is None:
             converse(chat, console)
         else:

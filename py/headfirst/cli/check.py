@@ -22,7 +22,10 @@ def run(
     extra_vars: options.ExtraVars = None,
     limit: options.Limit = None,
     comm: Annotated[
-        bool, typer.Option("--comm", help="Instead, let the ranks talk to each other in the engine's image.")
+        bool,
+        typer.Option(
+            "--comm", help="Instead, test the communication between the ranks in the engine's image."
+        ),
     ] = False,
     backend: Annotated[
         Backend | None,
@@ -32,12 +35,13 @@ def run(
             show_default=False,
         ),
     ] = None,
+    service: options.Service = None,
     wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Look at every host before anything is changed; findings come with what to do about them.
+    """Check every host before anything is changed; each finding has its fix.
 
     Exit code 0: ready; 1: ready, with warnings; 3: not ready.
     """
@@ -48,9 +52,12 @@ def run(
         options.inventories(inventory, inventory_option),
         extra_vars or [],
         limit,
+        service=service,
         verbosity=verbose,
         wait_s=wait,
     )
+    if service and not comm:
+        raise InputError("--service is for --comm", hint="Without it, deploy check reads every host.")
     if backend and not comm:
         raise InputError("--backend is for --comm", hint="deploy check INVENTORY --comm --backend gloo")
     if comm:
@@ -63,8 +70,8 @@ def run(
 
 
 def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, plain: bool) -> None:
-    from headfirst.cli.comm_table import print_comm
     from headfirst.cli.reporting import choose_reporter
+    from headfirst.cli.shown.comm import print_comm
     from headfirst.deployment.comm import comm
 
     with choose_reporter(as_json=as_json, plain=plain) as reporter:

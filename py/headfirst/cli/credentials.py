@@ -21,7 +21,7 @@ def run(
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
     rotate: Annotated[
-        bool, typer.Option("--rotate", help="Make new ones and apply them: the service restarts once.")
+        bool, typer.Option("--rotate", help="Create new ones and apply them: the service restarts once.")
     ] = False,
     wait: options.Wait = 0.0,
     as_json: options.Json = False,
@@ -29,6 +29,7 @@ def run(
 ) -> None:
     """Show the API key and the administrator's password, as every controller of the cluster has them."""
     from headfirst.cli.reporting import choose_reporter, print_summary
+    from headfirst.deployment.certificate import keep_ca
     from headfirst.deployment.credentials import rotate as rotate_credentials
     from headfirst.deployment.credentials import show
 
@@ -45,11 +46,23 @@ def run(
         )
     cluster, found = show(run_options)
     if as_json:
-        typer.echo(found.applied().model_dump_json(exclude_none=True))
+        typer.echo(found.applied().model_dump_json(exclude_none=True, exclude={"named_keys", "local_ca"}))
         return
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
-    console.print(f"API key    {found.engine_api_key}")
-    console.print(f"API        {cluster.engine_url}/v1   model {cluster.served_model_name}")
-    console.print(f"Chat page  {cluster.webui_url}")
+    if cluster.has_proxy:
+        console.print(
+            "The proxy accepts the keys of `deploy keys`; the following ones are between the hosts."
+        )
+    for service in cluster.services:
+        console.print(f"API key    {found.api_key(service.name)}")
+        urls = ", ".join(f"{url}/v1" for url in service.urls)
+        console.print(f"API        {urls}   model {service.served_model_name}")
+    if ca := keep_ca(cluster, found):
+        console.print(f"Trust      {ca}")
+    console.print(f"Chat page  {cluster.proxy_url if cluster.has_proxy else cluster.webui_url}")
     console.print(f"  sign in  {found.webui_admin_email}")
     console.print(f"  password {found.webui_admin_password}")
+    if cluster.monitoring and found.grafana_admin_password:
+        console.print(f"Grafana    http://{cluster.monitoring.address}:{cluster.settings.grafana_port}")
+        console.print("  sign in  admin")
+        console.print(f"  password {found.grafana_admin_password}")

@@ -28,7 +28,7 @@ def run(
     data: Annotated[
         bool, typer.Option("--data", help="Also remove /var/lib/headfirst: weights and chats.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --data: do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --data: do not prompt.")] = False,
     check: options.Check = False,
     wait: options.Wait = 0.0,
     as_json: options.Json = False,
@@ -73,7 +73,7 @@ def _confirm(found: Target, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise InputError(
-            "--data deletes weights and chats, and there is no terminal to ask on",
+            "--data deletes weights and chats, and there is no terminal for a prompt",
             hint="Add --yes to confirm.",
         )
     if (

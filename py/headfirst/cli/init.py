@@ -33,6 +33,15 @@ def run(
         ),
     ] = None,
     user: Annotated[str | None, typer.Option("--user", "-u", help="SSH user.", show_default=False)] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            "--hosts",
+            metavar="HOST,HOST,…",
+            help="Servers to probe over SSH for GPUs, network and RDMA, the head first.",
+            show_default=False,
+        ),
+    ] = None,
     private_key: Annotated[
         str | None, typer.Option("--private-key", help="SSH key file.", show_default=False)
     ] = None,
@@ -57,9 +66,9 @@ def run(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
-    """Write a commented inventory that `deploy plan` accepts; ask for what no flag gives."""
+    """Write a commented inventory that `deploy plan` accepts; prompt for what no flag sets."""
     from headfirst.cluster.template import Answers
-    from headfirst.deployment.new_inventory import copy_example, write_inventory
+    from headfirst.deployment.new_inventory import copy_example, write_found, write_inventory
 
     if path.exists() and not force:
         raise InputError(f"{path} exists", hint="Choose another name, or add --force to overwrite it.")
@@ -67,28 +76,40 @@ def run(
         copy_example(example, path)
         typer.echo(f"Wrote {path}. Next: deploy plan {path}")
         return
+    if hosts:
+        if host:
+            raise InputError("--host and --hosts are both given", hint="Keep --hosts: it probes the servers.")
+        given = {"gpus": str(gpus) if gpus else None, "gpu": gpu, "nic": nic, "hca": hca}
+        answers = Answers(
+            hosts=_asked_hosts(hosts),
+            user=_word(user) if user else None,
+            private_key=_word(private_key) if private_key else None,
+            model=_word(model) if model else None,
+            model_source=_word(model_source),
+            weights_dir=_word(weights_dir),
+            common={name: _word(value.replace(" ", "")) for name, value in given.items() if value},
+        )
+        _report(path, write_found(answers, path), model)
+        return
     asks = None in (host or None, user, gpus, gpu, model)
     earlier: Answers | None = None
     while True:
         answers = Answers(
             hosts=_hosts(host, earlier),
-            user=_answer("--user", "SSH user", user, earlier.user if earlier else "ubuntu", _word),
-            private_key=_word(private_key) if private_key else None,
-            gpus=_answer(
-                "--gpus",
-                "GPUs per server",
-                str(gpus) if gpus else None,
-                str(earlier.gpus if earlier else 8),
-                _count,
+            user=_answer(
+                "--user", "SSH user", user, earlier.user if earlier and earlier.user else "ubuntu", _word
             ),
-            gpu=_answer("--gpu", "GPU model", gpu, earlier.gpu if earlier else "A100-80G", _gpu),
+            private_key=_word(private_key) if private_key else None,
+            common=_common(gpus, gpu, nic, hca, earlier),
             model=_answer(
-                "--model", "Model", model, earlier.model if earlier else "deepseek-ai/DeepSeek-R1", _word
+                "--model",
+                "Model",
+                model,
+                earlier.model if earlier and earlier.model else "deepseek-ai/DeepSeek-R1",
+                _word,
             ),
             model_source=_word(model_source),
             weights_dir=_word(weights_dir),
-            nic=_word(nic) if nic else None,
-            hca=_word(hca.replace(" ", "")) if hca else None,
         )
         try:
             note = write_inventory(answers, path)
@@ -98,9 +119,40 @@ def run(
                 raise
             typer.echo(f"`deploy plan` refuses these answers: {error}", err=True)
             earlier = answers
-    typer.echo(f"Wrote {path}. Next: deploy plan {path}")
+    _report(path, note, answers.model)
+
+
+def _report(path: Path, note: str | None, model: str | None) -> None:
+    typer.echo(f"Wrote {path}. Next: deploy {'plan' if model else 'models'} {path}")
     if note:
         typer.echo(f"The plan was not checked: {note}", err=True)
+
+
+def _common(
+    gpus: int | None, gpu: str | None, nic: str | None, hca: str | None, earlier: Answers | None
+) -> dict[str, str]:
+    """The variables of all hosts, from flags or answers."""
+    before = earlier.common if earlier else {}
+    count = _answer("--gpus", "GPUs per server", str(gpus) if gpus else None, before.get("gpus", "8"), _count)
+    found = {
+        "gpus": str(count),
+        "gpu": _answer("--gpu", "GPU model", gpu, before.get("gpu", "A100-80G"), _gpu),
+    }
+    found |= {"nic": _word(nic)} if nic else {}
+    return found | ({"hca": _word(hca.replace(" ", ""))} if hca else {})
+
+
+def _asked_hosts(text: str) -> list[HostAddress]:
+    from headfirst.cluster.template import HostAddress
+
+    words = [word for word in text.replace(",", " ").split() if word]
+    found = [HostAddress.named(word, index) for index, word in enumerate(words, start=1)]
+    names = [host.name for host in found]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(f"two servers are called {repeated}", hint="Name them: a=192.0.2.1,b=192.0.2.2")
+    if not found:
+        raise InputError("--hosts names no server", hint=EXAMPLE)
+    return found
 
 
 def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress]:
@@ -122,7 +174,7 @@ def _answer(flag: str, question: str, given: object, default: str | None, check:
     if given is not None:
         return check(str(given))
     if not sys.stdin.isatty():
-        raise InputError(f"{flag} is missing, and there is no terminal to ask on", hint=EXAMPLE)
+        raise InputError(f"{flag} is missing, and there is no terminal for a prompt", hint=EXAMPLE)
     while True:
         try:
             return check((Prompt.ask(question, default=default) if default else Prompt.ask(question)) or "")
@@ -143,6 +195,6 @@ def _count(text: str) -> int:
 
 
 def _gpu(text: str) -> str:
-    from headfirst.plan import gpus
+    from headfirst.hardware import gpus
 
     return gpus.find(text).name

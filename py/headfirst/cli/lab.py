@@ -28,10 +28,10 @@ def up(
     as_json: options.Json = False,
     plain: options.Plain = False,
 ) -> None:
-    """Start the lab nodes of an inventory, and say how they are reached."""
-    from headfirst import lab as nodes
+    """Start the lab nodes of an inventory, and print how to reach them."""
     from headfirst.cli.reporting import choose_reporter
     from headfirst.deployment.local_work import ask_for_root, run_jobs
+    from headfirst.lab import lifecycle as nodes
 
     lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
@@ -60,7 +60,7 @@ def status(
     as_json: options.Json = False,
 ) -> None:
     """Show the lab nodes of an inventory."""
-    from headfirst import lab as nodes
+    from headfirst.lab import lifecycle as nodes
 
     found = nodes.status(_lab(options.inventories(inventory, inventory_option), extra_vars or []))
     if as_json:
@@ -81,10 +81,10 @@ def down(
     as_json: options.Json = False,
     plain: options.Plain = False,
 ) -> None:
-    """Remove the lab nodes of an inventory: containers, volumes, network, keys. Nothing of them stays."""
-    from headfirst import lab as nodes
+    """Remove the lab nodes of an inventory: containers, volumes, network, keys."""
     from headfirst.cli.reporting import choose_reporter
     from headfirst.deployment.local_work import run_jobs
+    from headfirst.lab import lifecycle as nodes
 
     lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
     with choose_reporter(as_json=as_json, plain=plain) as reporter:

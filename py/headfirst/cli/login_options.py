@@ -45,16 +45,16 @@ _OPTIONS: dict[str, Any] = {
             "-J",
             "--ask-vault-pass",
             "--ask-vault-password",
-            help="Ask for the password of Ansible Vault.",
+            help="Prompt for the password of Ansible Vault.",
             rich_help_panel=_PANEL,
         ),
     ],
     "ask_pass": Annotated[
-        bool, typer.Option("-k", "--ask-pass", help="Ask for the SSH password.", rich_help_panel=_PANEL)
+        bool, typer.Option("-k", "--ask-pass", help="Prompt for the SSH password.", rich_help_panel=_PANEL)
     ],
     "ask_become_pass": Annotated[
         bool,
-        typer.Option("-K", "--ask-become-pass", help="Ask for sudo's password.", rich_help_panel=_PANEL),
+        typer.Option("-K", "--ask-become-pass", help="Prompt for sudo's password.", rich_help_panel=_PANEL),
     ],
 }
 
@@ -119,7 +119,7 @@ def _kept(password: str) -> str:
 def _ask(question: str) -> str:
     if not sys.stdin.isatty():
         raise InputError(
-            f"there is no terminal to ask on: {question.rstrip(': ')}",
+            f"there is no terminal for a prompt: {question.rstrip(': ')}",
             hint="Use --vault-password-file, and passwords as vaulted variables.",
         )
     return getpass.getpass(question)

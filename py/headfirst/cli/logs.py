@@ -17,10 +17,11 @@ def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
+    service: options.Service = None,
     rank: Annotated[
-        str | None, typer.Option("--rank", metavar="RANK|HOST", help="Only this rank.", show_default=False)
+        str | None, typer.Option("--rank", metavar="RANK|HOST|router", help="Only this rank, or the routers.")
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as lines come.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they arrive.")] = False,
     tail: Annotated[
         int | None, typer.Option("--tail", min=0, help="Last lines per rank.", show_default=False)
     ] = None,
@@ -32,12 +33,15 @@ def run(
 ) -> None:
     """Show the logs of all ranks, or of one."""
     from headfirst.cluster.inventory import load
-    from headfirst.deployment.service import rank_access, without_secrets
+    from headfirst.deployment.service import rank_logs, without_secrets
     from headfirst.live.log_printer import print_logs
     from headfirst.live.logs import parse_since, stream_logs
 
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
     lines = stream_logs(
-        rank_access(cluster, rank), follow=follow, tail=tail, since=parse_since(since) if since else None
+        rank_logs(cluster, service, rank),
+        follow=follow,
+        tail=tail,
+        since=parse_since(since) if since else None,
     )
     print_logs(without_secrets(cluster, lines), Terminal(), timestamps=timestamps)

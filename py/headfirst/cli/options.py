@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headfirst.errors import InputError
+
+if TYPE_CHECKING:
+    from headfirst.deployment.bundled import BundleRequest
 
 InventoryArgument = Annotated[
     Path | None, typer.Argument(metavar="INVENTORY", help="Inventory file or folder.", show_default=False)
@@ -27,14 +30,26 @@ Limit = Annotated[
     typer.Option(
         "-l",
         "--limit",
-        help="Only these hosts; for stages that prepare hosts: check, host, webui.",
+        help="Only these hosts; for stages that prepare hosts: check, host, webui, monitoring.",
         show_default=False,
     ),
 ]
 Tags = Annotated[
     list[str] | None,
     typer.Option(
-        "-t", "--tags", help="Only these stages: check, host, weights, serve, webui.", show_default=False
+        "-t",
+        "--tags",
+        help="Only these stages: check, host, weights, serve, webui, monitoring.",
+        show_default=False,
+    ),
+]
+Service = Annotated[
+    str | None,
+    typer.Option(
+        "--service",
+        metavar="NAME[/REPLICA]",
+        help="Only this service, or this replica of it.",
+        show_default=False,
     ),
 ]
 Wait = Annotated[
@@ -43,11 +58,47 @@ Wait = Annotated[
         "--wait", metavar="SECONDS", min=0, help="Wait this long for another run on the same hosts."
     ),
 ]
-Check = Annotated[bool, typer.Option("--check", help="Change nothing; say what would change.")]
+Check = Annotated[bool, typer.Option("--check", help="Change nothing; report what would change.")]
 Diff = Annotated[bool, typer.Option("--diff", help="Show the differences of changed files in the log.")]
+Probe = Annotated[
+    bool, typer.Option("--probe", help="Probe the hosts over SSH for what the inventory omits.")
+]
 Json = Annotated[bool, typer.Option("--json", help="JSON for machines.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live display.")]
 Verbose = Annotated[int, typer.Option("-v", "--verbose", count=True, help="More of Ansible in the log.")]
+
+
+Bundle = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--bundle",
+        metavar="FILE",
+        help="Use this bundle as the only source; the older ones first where it contains a difference.",
+        show_default=False,
+    ),
+]
+Signers = Annotated[
+    Path | None,
+    typer.Option(
+        "--signers", metavar="FILE", help="Allowed signers of the bundle (ssh-keygen).", show_default=False
+    ),
+]
+Unsigned = Annotated[
+    bool, typer.Option("--unsigned", help="Accept a bundle without a signature of an allowed signer.")
+]
+
+
+def bundle_request(paths: list[Path] | None, signers: Path | None, *, unsigned: bool) -> BundleRequest | None:
+    """What --bundle, --signers and --unsigned ask for. InputError where they contradict each other."""
+    if not paths:
+        if signers or unsigned:
+            raise InputError("--signers and --unsigned need --bundle", hint="Name it: --bundle FILE")
+        return None
+    if signers and unsigned:
+        raise InputError("--signers and --unsigned exclude each other", hint="Keep one of them.")
+    from headfirst.deployment.bundled import BundleRequest
+
+    return BundleRequest(paths, signers, unsigned)
 
 
 def inventories(argument: Path | None, options: list[Path] | None) -> list[Path]:
@@ -56,3 +107,11 @@ def inventories(argument: Path | None, options: list[Path] | None) -> list[Path]
     if not found:
         raise InputError("no inventory is named", hint="For example: deploy plan cluster.ini")
     return found
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write what the user asked for with -o. InputError where that is not possible."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"the file cannot be written: {error.strerror}", where=str(path)) from None

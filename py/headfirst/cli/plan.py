@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from headfirst.cli import login_options, options
 from headfirst.errors import InputError
+
+if TYPE_CHECKING:
+    from headfirst.plan.types import Plan
 
 EXAMPLE = "Example: deploy plan cluster.ini --json"
 
@@ -17,25 +22,61 @@ def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
-    probe: Annotated[
-        bool, typer.Option("--probe", help="Ask the hosts over SSH for what the inventory omits.")
+    probe: options.Probe = False,
+    as_svg: Annotated[
+        bool, typer.Option("--svg", help="Draw hosts, ranks and their connections as an SVG file.")
     ] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="With --svg: write the drawing there.", show_default=False
+        ),
+    ] = None,
+    bundle: options.Bundle = None,
+    signers: options.Signers = None,
+    unsigned: options.Unsigned = False,
     as_json: options.Json = False,
 ) -> None:
     """Show ranks, memory, environment and the docker run line of every node. Needs no SSH.
 
     Exit code 2: the model does not fit into the memory of the GPUs.
     """
-    from headfirst.cli.plan_table import print_plan
+    from headfirst.cli.shown.plan import print_plan
     from headfirst.deployment.prepare import prepare
 
+    if as_svg and as_json:
+        raise InputError("--svg and --json exclude each other", hint="Leave one of them out.")
+    if output and not as_svg:
+        raise InputError("--output is for --svg", hint="deploy plan INVENTORY --svg -o plan.svg")
     inventories = options.inventories(inventory, inventory_option)
-    prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe)
+    request = options.bundle_request(bundle, signers, unsigned=unsigned)
+    prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe, bundle=request)
+    if prepared.bundle:
+        from headfirst.cli.shown.bundle import print_sources, sources
+
+        prepared.bundle.refuse(prepared.cluster, prepared.plan)
     for note in prepared.cluster.notes:
         typer.echo(f"note: {note}", err=True)
-    if as_json:
+    if as_svg:
+        _draw(prepared.plan, output)
+    elif as_json and prepared.bundle:
+        document = prepared.plan.model_dump(mode="json") | {"bundle": sources(prepared.bundle)}
+        typer.echo(json.dumps(document, indent=2))
+    elif as_json:
         typer.echo(prepared.plan.model_dump_json(indent=2, ensure_ascii=True))
     else:
         print_plan(prepared.plan)
-    if prepared.plan.fit.fits is False:
+        if prepared.bundle:
+            print_sources(prepared.bundle)
+    if any(service.fit.fits is False for service in prepared.plan.services):
         raise typer.Exit(InputError.exit_code)
+
+
+def _draw(plan: Plan, output: Path | None) -> None:
+    from headfirst.report.drawing import svg
+
+    if output is None:
+        typer.echo(svg(plan), nl=False)
+        return
+    options.write_file(output, svg(plan))
+    typer.echo(f"Written to {output}", err=True)

@@ -6,10 +6,12 @@ import json
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from rich.markup import escape
 
 from headfirst.deployment.up import Outcome
+from headfirst.plan.proxy import service_name
 from headfirst.run.json_events import JsonReporter
 from headfirst.run.live import LiveReporter
 from headfirst.run.plain import PlainReporter
@@ -32,7 +34,18 @@ def choose_reporter(*, as_json: bool, plain: bool) -> AbstractContextManager[Rep
 def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     """Address, model, credentials, how to stop; and where the time went."""
     plan, changed = outcome.plan, outcome.result.changed_total
-    page = f"http://{plan.webui.address}:{plan.webui.port}"
+    page = (plan.proxy.url if plan.proxy else plan.webui.url) if plan.webui else None
+    paths = {service.name: service.path for service in plan.proxy.services} if plan.proxy else {}
+    services: list[dict[str, Any]] = [
+        {
+            "service": service.name,
+            "api": [f"{plan.proxy.url}{paths[service_name(service.name)]}"]
+            if plan.proxy
+            else [f"{url}/v1" for url in service.urls],
+            "model": service.served_model_name,
+        }
+        for service in plan.services
+    ]
     served = "engine" in {stage.stage for stage in outcome.result.stages}  # -t may leave it out
     if as_json:
         print(
@@ -42,9 +55,9 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
                     "changed": changed,
                     "served": served and not outcome.check,
                     "chat_page": page,
-                    "api": f"{plan.engine_url}/v1",
-                    "model": plan.served_model_name,
+                    "services": services,
                     "credentials": str(outcome.credentials),
+                    **({"ca": str(outcome.ca)} if outcome.ca else {}),
                     "stages": {stage.stage: round(stage.seconds, 1) for stage in outcome.result.stages},
                 }
             )
@@ -64,8 +77,18 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
         return
     made = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
     console.print(f"[bold green]The service is up.[/] {made}")
-    console.print(f"  Chat page    {page}")
-    console.print(f"  API          {plan.engine_url}/v1   model {plan.served_model_name}")
+    if page:
+        console.print(f"  Chat page    {page}")
+    if plan.monitoring:
+        console.print(f"  Prometheus   {plan.monitoring.prometheus_url} on {plan.monitoring.host}")
+    if plan.monitoring and plan.monitoring.grafana_url:
+        console.print(f"  Grafana      {plan.monitoring.grafana_url}   user admin")
+    for service in services:
+        console.print(f"  API          {', '.join(service['api'])}   model {service['model']}")
+    if plan.proxy:
+        console.print(f"  API keys     deploy keys list {outcome.inventory}")
+    if outcome.ca:
+        console.print(f"  Trust        {outcome.ca}")
     console.print(f"  Credentials  {outcome.credentials}")
     console.print(f"  Ask it       deploy chat {outcome.inventory} 'Hello'")
     console.print(f"  Stop it      deploy down {outcome.inventory}")

@@ -13,6 +13,7 @@ def run(
     inventory: options.InventoryArgument = None,
     inventory_option: options.InventoryOption = None,
     extra_vars: options.ExtraVars = None,
+    service: options.Service = None,
     wait: options.Wait = 0.0,
     as_json: options.Json = False,
     plain: options.Plain = False,
@@ -20,13 +21,17 @@ def run(
 ) -> None:
     """Start the ranks' previous version, the last one that served. A second rollback undoes the first.
 
-    Exit code 2: there is none. The inventory stays as it is, and the next `up` follows the inventory.
+    Exit code 2: there is none. The inventory is not changed, and the next `up` follows the inventory.
     """
     from headfirst.cli.reporting import choose_reporter, print_rollback
     from headfirst.deployment.rollback import rollback
 
     run_options = RunOptions(
-        options.inventories(inventory, inventory_option), extra_vars or [], verbosity=verbose, wait_s=wait
+        options.inventories(inventory, inventory_option),
+        extra_vars or [],
+        service=service,
+        verbosity=verbose,
+        wait_s=wait,
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         result = rollback(run_options, reporter)

@@ -18,11 +18,14 @@ def run(
     check: options.Check = False,
     diff: options.Diff = False,
     wait: options.Wait = 0.0,
+    bundle: options.Bundle = None,
+    signers: options.Signers = None,
+    unsigned: options.Unsigned = False,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Bring the cluster up: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
+    """Start the cluster: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
     from headfirst.cli.reporting import choose_reporter, print_summary
     from headfirst.deployment.up import up
 
@@ -35,6 +38,7 @@ def run(
         diff=diff,
         verbosity=verbose,
         wait_s=wait,
+        bundle=options.bundle_request(bundle, signers, unsigned=unsigned),
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         outcome = up(run_options, reporter)

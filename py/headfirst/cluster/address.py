@@ -31,14 +31,14 @@ def address_of(name: str, login: Login, where: str | None) -> str:
         raise InputError(
             f"{name} has no address: {target} does not resolve to an IPv4 address on this machine",
             where=where,
-            hint=f"{hint} Or make the name known here (/etc/hosts, DNS).",
+            hint=f"{hint} Or add the name on this machine (/etc/hosts, DNS).",
         ) from None
     addresses = sorted({str(answer[4][0]) for answer in answers})
     if len(addresses) > 1:
         raise InputError(f"{target} resolves to {', '.join(addresses)}", where=where, hint=hint)
     if ipaddress.IPv4Address(addresses[0]).is_loopback:
         raise InputError(
-            f"{target} resolves to {addresses[0]} on this machine: no other node reaches that",
+            f"{target} resolves to {addresses[0]} on this machine: no other node reaches this address",
             where=where,
             hint=hint,
         )

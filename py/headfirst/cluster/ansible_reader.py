@@ -29,16 +29,17 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import AnsibleVaultError, EncryptedString
 from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader, inventory_loader
 from ansible.template import Templar
-from ansible.utils.vars import load_extra_vars
+from ansible.utils.vars import combine_vars, load_extra_vars
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
+from ansible.vars.plugins import get_vars_from_inventory_sources
 
-GROUPS = ("head", "workers", "webui")
+GROUPS = ("head", "workers", "webui", "router", "spares", "monitoring")
 # Set by Ansible on every host.
 _MAGIC = C.INTERNAL_STATIC_VARS | {"environment", "omit", "vars"}
 _EXTRA = "extra variables (-e)"
 _VAULT_HINT = (
-    "Give --vault-password-file FILE or --ask-vault-pass, or set ANSIBLE_VAULT_PASSWORD_FILE, as for Ansible."
+    "Use --vault-password-file FILE or --ask-vault-pass, or set ANSIBLE_VAULT_PASSWORD_FILE, as for Ansible."
 )
 _EXPRESSION = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -119,6 +120,43 @@ class _Reader:
         """Hosts of our groups, with those of child groups, in the order in which they are written."""
         found = self._inventory.groups
         return {name: _hosts_of(found[name]) if name in found else [] for name in GROUPS}
+
+    def services(self, wanted: set[str]) -> dict[str, dict[str, Any]]:
+        """Groups that set `model` of their own: hosts in order, and the wanted values as the group has them.
+
+        A host may be in several: its own variables do not distinguish them. Where there is a head, the
+        inventory is one service and has none of these.
+        """
+        if "head" in self._inventory.groups and _hosts_of(self._inventory.groups["head"]):
+            return {}
+        found = {}
+        for name, group in self._inventory.groups.items():
+            if name in ("all", "ungrouped", *GROUPS) or "model" not in self._of_group(group):
+                continue
+            if hosts := _hosts_of(group):
+                found[str(name)] = self._service(group, hosts, wanted)
+        order = {place[0]: number for number, place in reversed(list(enumerate(self.host_lines())))}
+        return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+
+    def _service(self, group: Group, hosts: list[str], wanted: set[str]) -> dict[str, Any]:
+        own: dict[str, Any] = {}
+        for one in sorted([*group.get_ancestors(), group], key=lambda one: (one.depth, one.priority)):
+            own = combine_vars(own, self._of_group(one))
+        own = combine_vars(own, self._extra)
+        where = {str(key): self._where(key, value) for key, value in own.items()}
+        host = self._inventory.get_host(hosts[0])
+        templar = Templar(loader=self._loader, variables=self._variables.get_vars(host=host) | own)
+        values = {key: _value(templar, key, own[key], where[key]) for key in sorted(wanted & own.keys())}
+        alone = sorted(
+            {key for name in hosts for key in self._inventory.get_host(name).get_vars() if key in wanted}
+        )
+        return {"hosts": hosts, "values": values, "where": where, "on_hosts": alone}
+
+    def _of_group(self, group: Group) -> dict[str, Any]:
+        """Variables of the group itself, from the inventory and from group_vars."""
+        files = get_vars_from_inventory_sources(self._loader, self._sources, [group], "all")
+        found: dict[str, Any] = combine_vars(group.get_vars(), files)
+        return found
 
     def host(self, name: str, wanted: set[str], role_options: Mapping[str, Any]) -> dict[str, Any]:
         """Variables of a host: names and places of all, values of the wanted ones, and its login."""
@@ -235,7 +273,7 @@ def _role_variable(
     sources = option.get("sources")
     if sources and str(given) not in sources and "/" not in str(given):
         raise Refusal(
-            f"{key}={given} is no source of packages",
+            f"{key}={given} is not a source of packages",
             where,
             f"It is one of {', '.join(sources)}, or the URL of a mirror.",
         )
@@ -256,7 +294,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _names_in(values: Iterable[Any]) -> set[str]:
-    """Names that stand in templates: a variable that another one uses is no misspelt setting."""
+    """Names that are in templates: a variable that another one uses is not a misspelt setting."""
     found: set[str] = set()
     for value in values:
         if isinstance(value, EncryptedString):
@@ -320,7 +358,7 @@ def _options(
     for key in ("ansible_port", "ansible_ssh_port"):
         if key in given and not _is_port(given[key]):
             raise Refusal(
-                f"{key}={given[key]} is no port number",
+                f"{key}={given[key]} is not a port number",
                 where.get(key),
                 f"Write a number from 1 to 65535, for example {key}=22, or remove it.",
             )
@@ -349,7 +387,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _place(error: BaseException) -> str | None:
-    """`file:line` of an error of Ansible's: the innermost cause that has a line knows best."""
+    """`file:line` of an error of Ansible's: that of the innermost cause that has a line."""
     found = None
     for cause in _chain(error):
         obj = getattr(cause, "obj", None)
@@ -422,10 +460,13 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     init_plugin_loader()
     reader = _Reader(request["inventories"], request["extra_vars"])
     groups = reader.groups()
-    names = list(dict.fromkeys(name for members in groups.values() for name in members))
+    services = reader.services(set(request["service_names"]))
+    listed = [*groups.values(), *(service["hosts"] for service in services.values())]
+    names = list(dict.fromkeys(name for members in listed for name in members))
     wanted = set(request["wanted"])
     return {
         "groups": groups,
+        "services": services,
         "lines": reader.host_lines(),
         "hosts": {name: reader.host(name, wanted, request["role_options"]) for name in names},
         "limited": None if request["limit"] is None else reader.limited(request["limit"]),

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from headfirst import demo
 from headfirst.cluster import ports
 from headfirst.cluster.address import address_of
+from headfirst.cluster.division import Members, divide
 from headfirst.cluster.login import login_of
 from headfirst.cluster.names import refuse_unknown
-from headfirst.cluster.reading import HostReading, Reading, read
-from headfirst.cluster.settings import CLUSTER_NAMES, HOST_NAMES, ClusterSettings, HostSettings
+from headfirst.cluster.reading import Reading, read
+from headfirst.cluster.routers import with_routers
+from headfirst.cluster.settings import (
+    CLUSTER_NAMES,
+    HOST_NAMES,
+    SERVICE_NAMES,
+    ClusterSettings,
+    HostSettings,
+    ServiceSettings,
+)
 from headfirst.cluster.types import Cluster, Host
 from headfirst.errors import InputError
+from headfirst.hardware import gpus
 from headfirst.run.scrub import url_credentials
 
+_SERVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _EXAMPLE = (
     "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n"
     "`deploy init` writes one."
@@ -35,10 +48,9 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
             raise InputError(f"no such inventory: {path}", hint=_suggest_inventory(path))
     reading = read(paths, extra_vars, limit)
     _refuse_repeats(reading)
-    head, workers, webui = (reading.groups[name] for name in ("head", "workers", "webui"))
     _refuse_groups(reading, paths)
-    names = list(dict.fromkeys([*head, *workers, *webui]))
-    settings = _cluster_settings(names, reading, paths)
+    names = _names(reading)
+    settings = _cluster_settings(names, reading)
     given = {key: place for name in names for key, place in reading.hosts[name].where.items()}
     notes = refuse_unknown(
         given,
@@ -47,25 +59,69 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
     )
     hosts = {name: _host(name, reading, paths) for name in names}
     _refuse_shared_addresses([hosts[name] for name in names], reading, paths)
+    routers = [hosts[name] for name in reading.groups["router"]]
+    services = with_routers(divide(_members(reading, hosts, paths)), routers)
+    webui, monitoring = reading.groups["webui"], reading.groups["monitoring"]
     cluster = Cluster(
         name=settings.cluster_name or _name_of(paths[0]),
         inventories=paths,
         settings=settings,
-        head=hosts[head[0]],
-        workers=tuple(hosts[name] for name in workers),
-        webui=hosts[(webui or head)[0]],
+        services=services,
+        webui=hosts[webui[0]] if webui else services[0].replicas[0].head,
+        monitoring=hosts[monitoring[0]] if monitoring else None,
+        spares=tuple(hosts[name] for name in reading.groups["spares"]),
         notes=notes,
         url_credentials=url_credentials([reading.hosts[name].urls for name in names]),
         given=given,
     )
+    _refuse_unequal_links(cluster.nodes, reading, paths)
+    _refuse_busy_spares(cluster, reading, paths)
+    _refuse_same_names(cluster, paths)
     _refuse_ports(cluster, reading)
     _refuse_empty_limit(cluster, reading, limit)
     return cluster
 
 
+def _names(reading: Reading) -> list[str]:
+    """Every host of the cluster once, ranks first."""
+    groups = [reading.groups["head"], reading.groups["workers"]]
+    groups += [service.hosts for service in reading.services.values()]
+    groups += [reading.groups[name] for name in ("spares", "webui", "router", "monitoring")]
+    return list(dict.fromkeys(name for group in groups for name in group))
+
+
+def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...]) -> list[Members]:
+    """The services as the inventory lists them."""
+    if not reading.services:
+        names = [*reading.groups["head"], *reading.groups["workers"]]
+        places = reading.hosts[names[0]].where
+        settings = _service_settings(_common(names, reading, SERVICE_NAMES), places, paths)
+        ranks = tuple(hosts[name] for name in names)
+        return [Members(None, settings, ranks, places.get("replicas") or str(paths[0]))]
+    found = []
+    for name, group in reading.services.items():
+        if not _SERVICE_NAME.fullmatch(name):
+            raise InputError(
+                f"{name} cannot be the name of a service",
+                where=str(paths[0]),
+                hint="The name of a group that sets model= has lower-case letters, digits and _, "
+                "such as chat or embedding_2.",
+            )
+        if group.on_hosts:
+            raise InputError(
+                f"{group.on_hosts[0]} is a setting of a service, and a host of [{name}] sets it",
+                where=str(paths[0]),
+                hint=f"Write it under [{name}:vars].",
+            )
+        settings = _service_settings(group.values, group.where, paths)
+        where = group.where.get("model")
+        found.append(Members(name, settings, tuple(hosts[host] for host in group.hosts), where))
+    return found
+
+
 def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
-    head, workers, webui = (reading.groups[name] for name in ("head", "workers", "webui"))
-    if not head:
+    head, workers = reading.groups["head"], reading.groups["workers"]
+    if not head and (workers or not reading.services):
         raise InputError(
             "the inventory has no head: group [head] is missing or empty", where=str(paths[0]), hint=_EXAMPLE
         )
@@ -75,12 +131,13 @@ def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
             where=_where_host(head[1], reading, paths),
             hint="Keep one host in [head] (it gets rank 0) and move the others to [workers].",
         )
-    if len(webui) > 1:
-        raise InputError(
-            f"group [webui] has {len(webui)} hosts",
-            where=_where_host(webui[1], reading, paths),
-            hint="Keep one.",
-        )
+    for group in ("webui", "monitoring"):
+        if len(reading.groups[group]) > 1:
+            raise InputError(
+                f"group [{group}] has {len(reading.groups[group])} hosts",
+                where=_where_host(reading.groups[group][1], reading, paths),
+                hint="Keep one.",
+            )
     both = [name for name in workers if name in head]
     if both:
         raise InputError(
@@ -111,18 +168,18 @@ def _refuse_repeats(reading: Reading) -> None:
             raise InputError(
                 f"{line.host} is listed twice in [{line.group}] (first at {first})",
                 where=line.where,
-                hint="Each host runs one rank: remove a line, or give the second host a name of its own.",
+                hint="Each host runs one rank: remove a line, or give the second host another name.",
             )
         seen[line.group, line.host] = line.where
 
 
-def _cluster_settings(names: list[str], reading: Reading, paths: tuple[Path, ...]) -> ClusterSettings:
-    """Settings as the head sees them; another host that sees other values is a mistake."""
+def _common(names: list[str], reading: Reading, wanted: frozenset[str]) -> dict[str, Any]:
+    """Settings as the first host has them; another host that has other values is a mistake."""
     head = reading.hosts[names[0]]
-    first = {key: value for key, value in head.values.items() if key in CLUSTER_NAMES}
+    first = {key: value for key, value in head.values.items() if key in wanted}
     for name in names[1:]:
         other = reading.hosts[name]
-        for key in sorted(CLUSTER_NAMES & other.values.keys()):
+        for key in sorted(wanted & other.values.keys()):
             value = other.values[key]
             if key not in first or first[key] != value:
                 raise InputError(
@@ -131,26 +188,45 @@ def _cluster_settings(names: list[str], reading: Reading, paths: tuple[Path, ...
                     where=other.where[key],
                     hint="Write it once, under [all:vars].",
                 )
+    return first
+
+
+def _cluster_settings(names: list[str], reading: Reading) -> ClusterSettings:
     try:
-        settings = ClusterSettings.model_validate(first)
+        return ClusterSettings.model_validate(_common(names, reading, CLUSTER_NAMES))
     except ValidationError as error:
-        raise _invalid(error, head) from None
+        raise _invalid(error, reading.hosts[names[0]].where) from None
+
+
+def _service_settings(
+    values: Mapping[str, Any], where: Mapping[str, str | None], paths: tuple[Path, ...]
+) -> ServiceSettings:
+    try:
+        settings = ServiceSettings.model_validate(values)
+    except ValidationError as error:
+        raise _invalid(error, where) from None
     if not settings.model and settings.model_source != "demo":
         raise InputError(
             "no model is named",
             where=str(paths[0]),
             hint="Add `model=deepseek-ai/DeepSeek-R1` under [all:vars], or give `-e model=…`.",
         )
+    if settings.model_source == "demo" and settings.model not in ("", *demo.MODELS):
+        raise InputError(
+            f"model_source=demo has no model {settings.model}",
+            where=where.get("model"),
+            hint=f"Its models are {' and '.join(demo.MODELS)}; without model= it is the first.",
+        )
     if settings.model_source == "path" and not settings.model.startswith("/"):
         raise InputError(
-            f"model={settings.model} is no absolute path",
-            where=head.where.get("model"),
+            f"model={settings.model} is not an absolute path",
+            where=where.get("model"),
             hint="With model_source=path, model is a folder on the head, e.g. /data/DeepSeek-R1.",
         )
     if settings.engine_image_source == "tarball" and not settings.engine_image_tarball:
         raise InputError(
             "engine_image_source=tarball needs engine_image_tarball",
-            where=head.where.get("engine_image_source"),
+            where=where.get("engine_image_source"),
             hint="Give the file made by `docker save IMAGE -o FILE`.",
         )
     return settings
@@ -163,7 +239,7 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
             {key: value for key, value in host.values.items() if key in HOST_NAMES}
         )
     except ValidationError as error:
-        raise _invalid(error, host) from None
+        raise _invalid(error, host.where) from None
     login = login_of(host.login, host.where)
     where = host.where.get("ansible_host") or _where_host(name, reading, paths)
     return Host(
@@ -172,6 +248,8 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
         login=login,
         gpus=own.gpus,
         gpu=own.gpu,
+        gpu_memory_bytes=own.gpu_memory,
+        gpu_capability=gpus.capability(own.gpu_capability) if own.gpu_capability else None,
         nic=own.nic,
         hca=own.hca,
         ib_gid_index=own.ib_gid_index,
@@ -181,6 +259,7 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
         lab=own.lab,
         lab_memory=own.lab_memory,
         lab_cpus=own.lab_cpus,
+        weights_addresses=tuple(str(address) for address in own.weights_addresses),
     )
 
 
@@ -191,9 +270,58 @@ def _refuse_shared_addresses(hosts: list[Host], reading: Reading, paths: tuple[P
             raise InputError(
                 f"{first} and {host.name} have the same address {host.address}",
                 where=_where_host(host.name, reading, paths),
-                hint="Each rank needs a host of its own.",
+                hint="Each rank needs its own host.",
             )
         seen[host.address] = host.name
+
+
+def _refuse_unequal_links(nodes: Sequence[Host], reading: Reading, paths: tuple[Path, ...]) -> None:
+    """Every host with weights has as many addresses for them, and none has another's."""
+    seen: dict[str, str] = {}
+    first = nodes[0]
+    for host in nodes:
+        where = reading.hosts[host.name].where.get("weights_addresses") or _where_host(
+            host.name, reading, paths
+        )
+        own = host.weights_addresses
+        if len(own) != len(first.weights_addresses):
+            raise InputError(
+                f"weights_addresses of {host.name} and {first.name} differ in number: "
+                f"{len(own)} and {len(first.weights_addresses)}",
+                where=where,
+                hint="Name one address of each interface on every host, in the same order.",
+            )
+        for address in own:
+            if address in seen:
+                raise InputError(
+                    f"weights_addresses: {seen[address]} and {host.name} have the same address {address}",
+                    where=where,
+                    hint="Name each interface's own address.",
+                )
+            seen[address] = host.name
+
+
+def _refuse_busy_spares(cluster: Cluster, reading: Reading, paths: tuple[Path, ...]) -> None:
+    for host in cluster.spares:
+        if host in cluster.ranks:
+            raise InputError(
+                f"{host.name} is a spare and runs a rank",
+                where=_where_host(host.name, reading, paths),
+                hint="List it in [spares], or where it runs a rank.",
+            )
+
+
+def _refuse_same_names(cluster: Cluster, paths: tuple[Path, ...]) -> None:
+    seen: dict[str, str] = {}
+    for service in cluster.services:
+        name = service.served_model_name
+        if name in seen:
+            raise InputError(
+                f"services {seen[name]} and {service} are both served as {name}",
+                where=str(paths[0]),
+                hint=f"Give one another name: served_model_name={name}-2 under [{service}:vars].",
+            )
+        seen[name] = str(service)
 
 
 def _refuse_ports(cluster: Cluster, reading: Reading) -> None:
@@ -202,11 +330,12 @@ def _refuse_ports(cluster: Cluster, reading: Reading) -> None:
         wanted = ports.services(cluster, host, found.role_values)
         if taken := ports.clash(host.login.port, wanted):
             name, other, port = taken
-            place = next((found.where[key] for key in (name, other) if found.where.get(key)), None)
+            variables = [text.partition(" ")[0] for text in (name, other)]
+            place = next((found.where[key] for key in variables if found.where.get(key)), None)
             raise InputError(
                 f"{name} and {other} have the same port {port} on {host.name}",
                 where=place,
-                hint=f"Give {name} a free port, for example {name}={port + 100}.",
+                hint=f"Give {name} a free port, for example {variables[0]}={port + 150}.",
             )
 
 
@@ -220,14 +349,14 @@ def _refuse_empty_limit(cluster: Cluster, reading: Reading, limit: str | None) -
         )
 
 
-def _invalid(error: ValidationError, host: HostReading) -> InputError:
+def _invalid(error: ValidationError, where: Mapping[str, str | None]) -> InputError:
     first = error.errors()[0]
     name = str(first["loc"][0])
     message = first["msg"].removeprefix("Value error, ")
     return InputError(
         f"{name}={_shown(first['input'])}: {message[0].lower()}{message[1:]}",
-        where=host.where.get(name),
-        hint=f"Its meaning: deploy variables {name}",
+        where=where.get(name),
+        hint=f"Its description: deploy variables {name}",
     )
 
 

@@ -35,7 +35,7 @@ def login_of(options: Mapping[str, Any], where: Mapping[str, str | None]) -> Log
 
 
 def _become(options: Mapping[str, Any]) -> Become | None:
-    """None where the login is that user already, or the inventory says ansible_become=false."""
+    """None where the login is that user already, or the inventory states ansible_become=false."""
     user = str(options["become_user"] or "root")
     if not options["become"] or options["user"] == user:
         return None

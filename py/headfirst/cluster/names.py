@@ -1,13 +1,14 @@
-"""Which variable names may stand in an inventory. Ansible ignores a misspelled one; we do not."""
+"""Which variable names an inventory may have. Ansible ignores a misspelled one; we do not."""
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Collection, Container, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 
-from headfirst.cluster.settings import CLUSTER_NAMES, HOST_NAMES
+from headfirst.cluster.settings import SETTING_NAMES
 from headfirst.cluster.variables import role_options
 from headfirst.errors import InputError
 
@@ -46,15 +47,27 @@ _ELSEWHERE = {
 }
 
 
+# Names of settings and options of roles whose values are secrets, or may have them inside.
+_SECRET = re.compile(r"(_env|_key|_keys|_proxy|_url|password|secret|token)$")
+
+
+def without_secrets(given: str) -> str:
+    """A value of -e to be shown in a command: as it was typed where it is one setting that is no secret."""
+    name, _, _ = given.partition("=")
+    known = name in SETTING_NAMES or name in role_options()
+    public = known and not _SECRET.search(name) and not any(sign.isspace() for sign in given)
+    return given if public or given.startswith("@") else f"{name}=…" if name.isidentifier() else "…"
+
+
 def refuse_unknown(
     names: Mapping[str, str | None], used: Container[str], own: Sequence[str]
 ) -> tuple[str, ...]:
-    """Raise for the first name that looks like one of ours and is not; `names` has the place of each.
+    """Raise for the first name that resembles one of ours and is not; `names` has the place of each.
 
     A user's own variables pass: those that a template uses (`used`), those that match a pattern of `own` or
     start with a prefix for that, and those that resemble no name of ours; each of the last gets a note.
     """
-    known = CLUSTER_NAMES | HOST_NAMES | role_options().keys()
+    known = SETTING_NAMES | role_options().keys()
     notes = []
     for name, where in sorted(names.items()):
         if name == "_raw_params":  # where Ansible puts the words of -e that are no KEY=VALUE
@@ -71,7 +84,7 @@ def refuse_unknown(
             raise InputError(
                 f"unknown variable {name}",
                 where=where or "extra variables (-e)",
-                hint=f"{meant} A variable of your own: start its name with {OWN_PREFIXES[0]}, "
+                hint=f"{meant} For your own variable: start its name with {OWN_PREFIXES[0]}, "
                 "or list it in own_variables.",
             )
         notes.append(f"{where or 'extra variables (-e)'}: Headfirst does not use {name}")
@@ -100,5 +113,5 @@ def _prefixes() -> tuple[str, ...]:
 
 def setting_of(name: str) -> str | None:
     """The setting that a role's variable follows: open_webui_port has webui_port, weights_model has model."""
-    found = [setting for setting in CLUSTER_NAMES | HOST_NAMES if name.endswith(f"_{setting}")]
+    found = [setting for setting in SETTING_NAMES if name.endswith(f"_{setting}")]
     return max(found, key=len, default=None)

@@ -7,20 +7,39 @@ from collections.abc import Mapping
 from headfirst.cluster.types import Cluster, Host
 
 SSH_PORT = 22
+PROXY_METRICS_PORT = 9101
 
 
 def services(cluster: Cluster, host: Host, role_values: Mapping[str, int]) -> dict[str, range]:
     """Ports of a host by the variable that names them; `role_values` has those of the role weights."""
-    settings, found = cluster.settings, {}
-    if host in cluster.ranks:
-        first = role_values["weights_port"]
-        # The data goes over the ports after the first.
-        found["weights_port"] = range(first, first + role_values["weights_sessions"] + 1)
-    if host is cluster.head:
-        found["dist_port"] = _single(settings.dist_port)
-        found["engine_port"] = _single(settings.engine_port)
+    found: dict[str, range] = {}
+    if host in cluster.nodes:
+        found["weights_port"] = _single(role_values["weights_port"])
+        found["supervisor_port"] = _single(cluster.settings.supervisor_port)
+    for service in cluster.services:
+        of = f" of {service.name}" if service.name else ""
+        for replica in service.replicas:
+            if host is replica.head:
+                number = f" (replica {replica.index})" if replica.index else ""
+                found[f"dist_port{of}{number}"] = _single(replica.dist_port)
+                found[f"engine_port{of}{number}"] = _single(replica.engine_port)
+        for router in service.routers:
+            if host is router.host:
+                found[f"router_port{of}"] = _single(router.port)
+                found[f"router_metrics_port{of}"] = _single(router.metrics_port)
+    settings = cluster.settings
     if host is cluster.webui:
         found["webui_port"] = _single(settings.webui_port)
+        if cluster.has_proxy:
+            found["proxy_port"] = _single(cluster.proxy_port)
+            found["proxy_metrics_port"] = _single(PROXY_METRICS_PORT)
+    if host is cluster.monitoring:
+        found["prometheus_port"] = _single(settings.prometheus_port)
+        if settings.grafana:
+            found["grafana_port"] = _single(settings.grafana_port)
+    if cluster.monitoring and host in cluster.nodes:
+        found["node_exporter_port"] = _single(settings.node_exporter_port)
+        found["dcgm_exporter_port"] = _single(settings.dcgm_exporter_port)
     return found
 
 

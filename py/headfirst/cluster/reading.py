@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headfirst.cluster.settings import CLUSTER_NAMES, HOST_NAMES
+from headfirst.cluster.settings import SERVICE_NAMES, SETTING_NAMES
 from headfirst.cluster.source import HostLine
 from headfirst.cluster.variables import role_options
 from headfirst.errors import InputError
 
 # Variables of roles that the plan's checks compare with others.
-_ROLE_VALUES = ("weights_port", "weights_sessions")
+_ROLE_VALUES = ("weights_port",)
 READER = Path(__file__).with_name("ansible_reader.py")
 
 
@@ -37,10 +37,24 @@ class HostReading:
 
 
 @dataclass(frozen=True)
+class ServiceReading:
+    """A group that sets `model`: its hosts in order, and the values of a service's settings as it has them.
+
+    `on_hosts`: settings of a service that a host's own line sets.
+    """
+
+    hosts: list[str]
+    values: Mapping[str, Any]
+    where: Mapping[str, str | None]
+    on_hosts: list[str]
+
+
+@dataclass(frozen=True)
 class Reading:
-    """What Ansible reads. `limited` are the hosts that --limit leaves, None without it."""
+    """What Ansible reads. `services` are by group. `limited`: hosts that --limit leaves; None without it."""
 
     groups: Mapping[str, list[str]]
+    services: Mapping[str, ServiceReading]
     hosts: Mapping[str, HostReading]
     lines: tuple[HostLine, ...]
     limited: list[str] | None
@@ -55,13 +69,15 @@ def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) ->
             raise InputError(
                 f"no such file: {item[1:]}", where=f"-e {item}", hint="-e @FILE reads variables from FILE."
             )
-    settings = CLUSTER_NAMES | HOST_NAMES
     answer = _ask(
         {
             "inventories": [str(path) for path in paths],
             "extra_vars": list(extra_vars),
-            "wanted": sorted({*settings, *_ROLE_VALUES}),
-            "role_options": {key: option for key, option in role_options().items() if key not in settings},
+            "wanted": sorted({*SETTING_NAMES, *_ROLE_VALUES}),
+            "service_names": sorted(SERVICE_NAMES),
+            "role_options": {
+                key: option for key, option in role_options().items() if key not in SETTING_NAMES
+            },
             "limit": limit,
         }
     )
@@ -69,7 +85,28 @@ def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) ->
         raise _explained(error)
     hosts = {name: _host(host) for name, host in answer["hosts"].items()}
     lines = tuple(HostLine(*line) for line in answer["lines"])
-    return Reading(answer["groups"], hosts, lines, answer["limited"])
+    services = {name: ServiceReading(**own) for name, own in answer["services"].items()}
+    return Reading(answer["groups"], services, hosts, lines, answer["limited"])
+
+
+def role_values(
+    paths: Sequence[Path], extra_vars: Sequence[str], names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Values of these variables of roles by host; the role's default where the inventory has none."""
+    answer = _ask(
+        {
+            "inventories": [str(path) for path in paths],
+            "extra_vars": list(extra_vars),
+            "wanted": sorted(names),
+            "service_names": [],
+            "role_options": {},
+            "limit": None,
+        }
+    )
+    if error := answer.get("error"):
+        raise _explained(error)
+    defaults = {name: role_options()[name]["default"] for name in names}
+    return {host: defaults | own["values"] for host, own in answer["hosts"].items()}
 
 
 def _host(answer: Mapping[str, Any]) -> HostReading:
@@ -87,7 +124,7 @@ def _host(answer: Mapping[str, Any]) -> HostReading:
 
 def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="headfirst-") as scratch:
-        # -P: the folder of the program is no place to import from; types.py stands in it.
+        # -P: the folder of the program is no place to import from; types.py is in it.
         command = [sys.executable, "-P", str(READER)]
         done = subprocess.run(
             command,
@@ -195,8 +232,12 @@ _COMPLAINTS = (
         "Write a section as [head], and a range of hosts as node[01:16].",
     ),
     ("undefined group", None, "Write the group with its hosts, or correct its name."),
-    ("section", None, "A section is [head], [workers], [webui], [GROUP:vars] or [GROUP:children]."),
-    ("should be a dictionary", "the file is no mapping of groups", "Begin with `all:` or `head:`."),
+    (
+        "section",
+        None,
+        "A section is [GROUP], such as [head], [workers] or [spares], [GROUP:vars] or [GROUP:children].",
+    ),
+    ("should be a dictionary", "the file is not a mapping of groups", "Start with `all:` or `head:`."),
     ("unknown plugin", None, "Install the collection that has this inventory plugin."),
     ("inventory script", None, "Run the script by hand with --list: it must print JSON."),
     ("yaml", None, "Check the indentation, quotes and brackets of this line and the one before it."),

@@ -1,4 +1,4 @@
-"""Where something stands in the inventory's files: Ansible's parser forgets lines, people need them."""
+"""Where something is in the inventory's files: Ansible's parser forgets lines, people need them."""
 
 from __future__ import annotations
 

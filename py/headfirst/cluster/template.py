@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -18,16 +19,28 @@ _NUMERIC = re.compile(r"[0-9.]+")
 
 @dataclass(frozen=True)
 class HostAddress:
-    """A server to list."""
+    """A server to list; `found` is a comment about it, `variables` are on its line."""
 
     name: str
     address: str
+    found: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str, number: int) -> HostAddress:
         """`192.0.2.11`, `name=192.0.2.11` or a DNS name; without a name it is `node<number>`."""
         name, _, address = text.rpartition("=")
-        name = name or f"node{number}"
+        return cls._checked(name or f"node{number}", address, text)
+
+    @classmethod
+    def named(cls, text: str, number: int) -> HostAddress:
+        """As `parse`, and a DNS name without a name of its own is called by its first label."""
+        name, _, address = text.rpartition("=")
+        label = "" if _NUMERIC.fullmatch(address) else address.partition(".")[0]
+        return cls._checked(name or label or f"node{number}", address, text)
+
+    @classmethod
+    def _checked(cls, name: str, address: str, text: str) -> HostAddress:
         for part in (name, address):
             if not _HOST_NAME.fullmatch(part):
                 raise InputError(
@@ -48,15 +61,13 @@ class Answers:
     """What `deploy init` asks for."""
 
     hosts: list[HostAddress]
-    user: str
+    user: str | None
     private_key: str | None
-    gpus: int
-    gpu: str
-    model: str
+    model: str | None
     model_source: str
     weights_dir: str
-    nic: str | None
-    hca: str | None
+    # Variables of all hosts: gpus, gpu, nic, hca, ib_gid_index, engine_device.
+    common: Mapping[str, str] = field(default_factory=dict)
 
 
 def render_inventory(answers: Answers, path: Path) -> str:

@@ -21,6 +21,12 @@ _IMAGE = re.compile(
     r"(?:[A-Za-z0-9.-]+(?::\d+)?/)?[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*(?:/[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*)*"
     r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
 )
+_ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
+# A name of DNS, with * for its first part, or the text of an IPv4 address.
+_HOST_NAME = re.compile(
+    r"(?:\*\.)?[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
+)
 _HCA = re.compile(r"[A-Za-z0-9_.-]+(?::\d+)?")
 
 
@@ -42,6 +48,12 @@ def memory(text: str) -> str:
     return text
 
 
+def memory_bytes(text: str) -> int:
+    """An amount of memory in bytes: 94g, 95830m."""
+    number, unit = _MEMORY.fullmatch(memory(text)).groups()  # type: ignore[union-attr]  # memory() checks it
+    return int(float(number) * _UNIT[unit.lower()])
+
+
 def data_folder(text: str) -> str:
     """An absolute folder for large files, which `deploy` may fill and empty."""
     path = PurePosixPath(text)
@@ -61,9 +73,20 @@ def image(text: str) -> str:
     """A container image with a tag or a digest: without one the registry decides what runs."""
     match = _IMAGE.fullmatch(text)
     if match is None:
-        raise ValueError("it must be an image name such as lmsysorg/sglang:v0.5.3")
+        raise ValueError("it must be an image name such as registry.example.org/engine:v1.0")
     if not match["tag"] and not match["digest"]:
         raise ValueError(f"the image has no tag; write {text}:TAG, for example {text}:v1.0")
+    return text
+
+
+def volume(text: str) -> str:
+    """A folder of the host in every rank: SOURCE:TARGET or SOURCE:TARGET:ro, absolute paths."""
+    source, _, rest = text.partition(":")
+    target, _, mode = rest.partition(":")
+    if not (source.startswith("/") and target.startswith("/") and mode in ("", "ro", "rw")):
+        raise ValueError("write SOURCE:TARGET with absolute paths, such as /data/templates:/templates:ro")
+    if not text.isprintable() or ".." in (*PurePosixPath(source).parts, *PurePosixPath(target).parts):
+        raise ValueError("it must be paths without `..` and control characters")
     return text
 
 
@@ -73,4 +96,31 @@ def hcas(text: str) -> str:
     listed = names.removeprefix("^").removeprefix("=").split(",")
     if not all(_HCA.fullmatch(name) for name in listed):
         raise ValueError("it must be device names separated by commas, such as mlx5_0,mlx5_1, or none")
+    return names
+
+
+def adapters(given: dict[str, str]) -> dict[str, str]:
+    """LoRA adapters: a name in the API, and a hub id or an absolute folder."""
+    for name, source in given.items():
+        if not _ADAPTER.fullmatch(name):
+            raise ValueError(
+                f"{name!r} cannot be an adapter's name: write at most 64 letters, digits, dots, dashes and "
+                "underscores, such as support-v2"
+            )
+        if source.startswith("/"):
+            data_folder(source)
+        elif not _HUB_ID.fullmatch(source):
+            raise ValueError(
+                f"{source!r} is neither a hub id (org/repository) nor an absolute folder of adapter {name}"
+            )
+    return given
+
+
+def host_names(names: list[str]) -> list[str]:
+    """Names and IPv4 addresses for a certificate; a name that browsers can open is first."""
+    for name in names:
+        if not _HOST_NAME.fullmatch(name) or len(name) > 253:
+            raise ValueError(f"{name!r} is not a name in lower case, such as llm.example.org, or an address")
+    if names and names[0].startswith("*"):
+        raise ValueError(f"{names[0]!r} is a pattern: write a name that browsers can open before it")
     return names

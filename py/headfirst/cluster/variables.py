@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 from pydantic import BaseModel
 
-from headfirst.cluster.settings import ClusterSettings, HostSettings
+from headfirst.cluster.settings import ClusterSettings, HostSettings, ServiceSettings
 from headfirst.collection import collection_root
 
 # libyaml where it is there: without it these files are half of the time that a plan takes.
@@ -19,7 +19,7 @@ _CHECKED = ("type", "elements", "choices", "options")
 
 
 class Variable(NamedTuple):
-    """`scope` is `cluster`, `host`, or the name of the role that reads the variable."""
+    """`scope` is `service`, `cluster`, `host`, or the name of the role that reads the variable."""
 
     name: str
     scope: str
@@ -28,8 +28,12 @@ class Variable(NamedTuple):
 
 
 def settings_variables() -> tuple[Variable, ...]:
-    """The settings of the cluster and of a host."""
-    return (*_settings("cluster", ClusterSettings), *_settings("host", HostSettings))
+    """The settings of a service, of the cluster and of a host."""
+    return (
+        *_settings("service", ServiceSettings),
+        *_settings("cluster", ClusterSettings),
+        *_settings("host", HostSettings),
+    )
 
 
 @cache

@@ -5,14 +5,21 @@ from __future__ import annotations
 from headfirst.containers.spec import Container
 
 
-def docker_run(container: Container) -> list[str]:
-    """The argument list; it never has `--privileged`, and no `-p`, because the network is the host's."""
-    line = ["docker", "run", "--detach", "--name", container.name]
+def docker_run(container: Container, program: str = "docker") -> list[str]:
+    """The argument list; it never has `--privileged`, and no `-p`, because the network is the host's.
+
+    `program`: docker, or one that takes its options, such as nerdctl or podman.
+    """
+    line = [program, "run", "--detach", "--name", container.name]
     line += ["--init"] if container.init else []
+    line += ["--user", container.user] if container.user else []
+    line += ["--entrypoint", container.entrypoint] if container.entrypoint else []
     line += ["--network", container.network_mode]
     line += ["--ipc", container.ipc_mode] if container.ipc_mode else []
-    line += ["--shm-size", container.shm_size] if container.shm_size else []
-    line += ["--gpus", container.gpus] if container.gpus else []
+    # Podman refuses a size for memory that is the host's; the others ignore it.
+    sized = container.shm_size and not (program == "podman" and container.ipc_mode == "host")
+    line += ["--shm-size", str(container.shm_size)] if sized else []
+    line += ["--gpus", _one_csv_field(container.gpus)] if container.gpus else []
     line += ["--restart", container.restart_policy] if container.restart_policy != "no" else []
     for capability in container.cap_drop:
         line += ["--cap-drop", capability]
@@ -30,3 +37,8 @@ def docker_run(container: Container) -> list[str]:
     for volume in container.volumes:
         line += ["--volume", volume]
     return [*line, container.image, *container.command]
+
+
+def _one_csv_field(gpus: str) -> str:
+    """The program reads the option as CSV: a comma between devices must be inside quotes."""
+    return f'"{gpus}"' if "," in gpus else gpus

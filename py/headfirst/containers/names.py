@@ -1,4 +1,29 @@
-"""Names of the containers that serve: the plan gives them, the live verbs look for them."""
+"""Names of the containers that serve: the plan gives them, the live verbs read them."""
+
+from __future__ import annotations
 
 ENGINE = "headfirst-engine"
 WEBUI = "headfirst-webui"
+PROXY = "headfirst-proxy"
+ROUTER = "headfirst-router"
+
+
+def engine(service: str | None, replica: int) -> str:
+    """The container of each rank of a replica; a service that has no name is the only one of its cluster."""
+    name = f"{ENGINE}-{service}" if service else ENGINE
+    return f"{name}-{replica}" if replica else name
+
+
+def router(service: str | None) -> str:
+    """The container of each router of a service."""
+    return f"{ROUTER}-{service}" if service else ROUTER
+
+
+def router_env(container: str) -> str:
+    """The file with the keys that the router in this container gets."""
+    return f"/etc/headfirst/{container.removeprefix('headfirst-')}.env"
+
+
+def engine_config(container: str) -> str:
+    """The file with the API key that rank 0 in this container reads."""
+    return f"/etc/headfirst/{container.removeprefix('headfirst-')}.yaml"

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
+from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import cdi_devices
 from pydantic import BaseModel, ConfigDict
+
+Runtime = Literal["docker", "podman"]
 
 
 class Container(BaseModel):
@@ -14,6 +18,8 @@ class Container(BaseModel):
 
     name: str
     image: str
+    user: str | None = None  # None keeps the image's
+    entrypoint: str | None = None  # a program; None keeps the image's
     command: list[str] = []
     environment: dict[str, str] = {}
     env_file: str | None = None  # on the host; secrets come from it, so that the plan has none
@@ -33,3 +39,9 @@ class Container(BaseModel):
     def module_spec(self) -> dict[str, Any]:
         """`spec` of the module `container`."""
         return self.model_dump(exclude={"name"}, exclude_none=True)
+
+
+def gpu_options(runtime: Runtime, devices: Sequence[str] | None) -> dict[str, Any]:
+    """Fields of a container that gets GPUs by index or UUID, None for all; Podman has them by CDI."""
+    gpus = "all" if devices is None else f"device={','.join(devices)}"
+    return {"devices": cdi_devices(gpus)} if runtime == "podman" else {"gpus": gpus}

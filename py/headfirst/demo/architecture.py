@@ -6,8 +6,8 @@ from typing import Any
 
 BLOCK = 128  # edge of the square that shares one FP8 scale
 
-# 24 heads and widths of 48·n divide by 2, 3, 4, 6 and 8 ranks; 144 = kv_lora_rank + qk_rope_head_dim is, like
-# the real model's 576, no multiple of the block.
+# 24 heads and widths of 48·n divide by 2, 3, 4, 6 and 8 ranks; kv_lora_rank and qk_rope_head_dim are the real
+# model's, the only sizes that vLLM's attention on CPUs has, and 576, their sum, is no multiple of the block.
 CONFIG: dict[str, Any] = {
     "architectures": ["DeepseekV3ForCausalLM"],
     "attention_bias": False,
@@ -21,7 +21,7 @@ CONFIG: dict[str, Any] = {
     "hidden_size": 192,
     "initializer_range": 0.02,
     "intermediate_size": 384,
-    "kv_lora_rank": 128,
+    "kv_lora_rank": 512,
     "max_position_embeddings": 4096,
     "model_type": "deepseek_v3",
     "moe_intermediate_size": 48,
@@ -37,7 +37,7 @@ CONFIG: dict[str, Any] = {
     "num_nextn_predict_layers": 0,
     "q_lora_rank": 96,
     "qk_nope_head_dim": 8,
-    "qk_rope_head_dim": 16,
+    "qk_rope_head_dim": 64,
     "quantization_config": {
         "activation_scheme": "dynamic",
         "fmt": "e4m3",
@@ -46,8 +46,8 @@ CONFIG: dict[str, Any] = {
     },
     "rms_norm_eps": 1e-06,
     "rope_scaling": {
-        "beta_fast": 32,
-        "beta_slow": 1,
+        "beta_fast": 45,  # with these, a frequency in four is one of TRAINED
+        "beta_slow": 0.6,
         "factor": 4,
         "mscale": 1.0,
         "mscale_all_dim": 1.0,
@@ -64,6 +64,14 @@ CONFIG: dict[str, Any] = {
     "use_cache": True,
     "v_head_dim": 24,
     "vocab_size": 768,
+}
+
+# What is trained: a quarter of the latent and of the rotary dimensions; widening.py makes the rest.
+TRAINED: dict[str, Any] = {
+    **{key: value for key, value in CONFIG.items() if key != "quantization_config"},
+    "kv_lora_rank": 128,
+    "qk_rope_head_dim": 16,
+    "rope_scaling": CONFIG["rope_scaling"] | {"beta_fast": 32, "beta_slow": 1},
 }
 
 # The engine takes its sampling defaults from this file; temperature 0 keeps the answers the same every time.

@@ -35,7 +35,7 @@ class Corpus:
 
     @classmethod
     def load(cls) -> Corpus:
-        """Read the corpus that lies next to this file."""
+        """Read the corpus that is next to this file."""
         return cls(**json.loads((Path(__file__).parent / "corpus.json").read_text(encoding="utf-8")))
 
     def answers(self) -> dict[str, str]:
@@ -43,7 +43,7 @@ class Corpus:
         return {ask: topic["answer"] for topic in self.topics + self.unknown for ask in topic["ask"]}
 
     def texts(self) -> list[str]:
-        """Return every text a tokenizer should know."""
+        """Return every text that a tokenizer is trained on."""
         known = self.answers()
         return [*self.systems, *known, *known.values()]
 

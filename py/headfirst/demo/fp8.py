@@ -15,7 +15,7 @@ LARGEST = 448.0  # the largest finite e4m3fn number
 
 
 def is_stored_as_fp8(name: str) -> bool:
-    """Tell whether the real model keeps this tensor in FP8: all linear layers of attention and experts."""
+    """Return whether the real model keeps this tensor in FP8: all linear layers of attention and experts."""
     return name.endswith(("_proj.weight", "_proj_with_mqa.weight"))
 
 

@@ -1,4 +1,4 @@
-"""Makes the demo checkpoint anew: `python -m headfirst.demo.make_checkpoint OUT`.
+"""Makes the demo checkpoint again: `python -m headfirst.demo.make_checkpoint OUT`.
 
 Writes OUT/checkpoint and OUT/answers.json; to renew those in the repository, OUT is py/headfirst/demo.
 Needs torch 2.13, transformers 5.19 (with tokenizers and safetensors) and numpy; Headfirst itself does not.
@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headfirst.demo import shards, tokenizer, training, verification
+from headfirst.demo import shards, tokenizer, training, verification, widening
 from headfirst.demo.architecture import CONFIG
 from headfirst.demo.corpus import Conversation, Corpus, Sampler
 
@@ -26,7 +26,7 @@ def make(out: Path) -> bool:
     words = tokenizer.train(corpus.texts(), CONFIG["vocab_size"])
     tokenizer.save(words, folder, CONFIG["max_position_embeddings"])
     model = training.train(corpus, words, SEED)
-    shards.write(training.hub_tensors(model), folder)
+    shards.write(widening.widened(training.hub_tensors(model)), folder)
     shards.write_json(out / "answers.json", corpus.answers())
     return check(corpus, folder)
 

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
 from headfirst.demo import fp8
-from headfirst.demo.architecture import without_quantization
+from headfirst.demo.architecture import TRAINED
 from headfirst.demo.corpus import Conversation, Corpus, Sampler
 from headfirst.demo.tokenizer import ASSISTANT, BOS, EOS, PAD, USER
 
@@ -29,7 +29,7 @@ Batch = tuple[torch.Tensor, torch.Tensor]  # token ids and labels, both int64 [c
 def train(corpus: Corpus, tokenizer: Tokenizer, seed: int) -> DeepseekV3ForCausalLM:
     """Return the trained model in float32; prints the loss every 50 steps."""
     torch.manual_seed(seed)
-    config = DeepseekV3Config(**without_quantization())
+    config = DeepseekV3Config(**TRAINED)
     model = DeepseekV3ForCausalLM._from_config(config, dtype=torch.float32, experts_implementation="eager")
     _initialise(model)
     optimiser = torch.optim.AdamW(model.parameters(), lr=PEAK_RATE, betas=(0.9, 0.95), weight_decay=0.01)
@@ -90,7 +90,7 @@ def rounded(model: DeepseekV3ForCausalLM) -> Iterator[None]:
 
 
 def batches(corpus: Corpus, tokenizer: Tokenizer, seed: int) -> Iterator[Batch]:
-    """Yield batches of conversations of similar length, about TOKENS_PER_STEP tokens each, for ever."""
+    """Yield batches of conversations of similar length, about TOKENS_PER_STEP tokens each, without end."""
     sampler = Sampler(corpus, seed)
     while True:
         drawn = sorted((encode(sampler.draw(), tokenizer) for _ in range(512)), key=lambda pair: len(pair[0]))

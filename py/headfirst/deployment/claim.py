@@ -187,7 +187,7 @@ def _record(cluster: Cluster, held: Held, id: str, wanted: Secrets) -> None:
     owner = {
         "id": id,
         "cluster": cluster.name,
-        "service": cluster.served_model_name,
+        "service": ", ".join(service.served_model_name for service in cluster.services),
         "who": who(),
         "head": cluster.head.address,
     }

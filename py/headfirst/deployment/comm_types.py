@@ -108,5 +108,5 @@ class Comm(_Frozen):
 
     @property
     def failed(self) -> bool:
-        """Whether something stands against serving."""
+        """Whether something prevents serving."""
         return any(finding.severity == "error" for finding in self.findings)

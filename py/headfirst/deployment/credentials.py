@@ -15,6 +15,9 @@ from headfirst.errors import NotReadyError
 from headfirst.ownership.lease import look
 from headfirst.run.reporter import Reporter
 
+# Stages that take a key or a password.
+_TAGS = ("router", "serve", "webui", "proxy", "monitoring")
+
 
 def show(options: RunOptions) -> tuple[Cluster, Secrets]:
     """The cluster, and the credentials that its service has now."""
@@ -22,7 +25,7 @@ def show(options: RunOptions) -> tuple[Cluster, Secrets]:
     found = current_credentials(cluster)
     if found is None:
         raise _not_up(cluster)
-    return cluster, found
+    return cluster, found.with_keys(service.name for service in cluster.services)
 
 
 def rotate(options: RunOptions, reporter: Reporter) -> Outcome:
@@ -32,7 +35,7 @@ def rotate(options: RunOptions, reporter: Reporter) -> Outcome:
     refuse_foreign(cluster, states)
     if states[cluster.head.name].owner is None:
         raise _not_up(cluster)
-    return up(replace(options, tags=("serve", "webui")), reporter, rotate=True)
+    return up(replace(options, tags=_TAGS), reporter, rotate=True)
 
 
 def _not_up(cluster: Cluster) -> NotReadyError:

@@ -11,8 +11,8 @@ from headfirst.deployment.access import host_access
 from headfirst.deployment.claim import foreign, refuse_foreign, run_lock
 from headfirst.deployment.limit import limited_hosts
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.role_vars import stop_vars
-from headfirst.deployment.stages import run_stages
+from headfirst.deployment.phases import of_down, run_phases
+from headfirst.deployment.recorded import recorded
 from headfirst.ownership import hosts as requests
 from headfirst.ownership.lease import look
 from headfirst.ownership.records import Owner
@@ -56,11 +56,11 @@ def data_bytes(found: Target) -> dict[str, int]:
 def down(found: Target, reporter: Reporter, *, data: bool) -> RunResult:
     """Stop Open WebUI and the ranks and remove our files; with `data`, weights and chats too."""
     extra = ["headfirst_down_data=true"] if data else []
+    phases = of_down(found.cluster)
     if found.options.check:
-        return run_stages(
-            "down.yml", found.options, found.cluster, stop_vars(found.cluster), reporter, extra=extra
-        )
-    with run_lock(found.cluster, found.options, "down", reporter):
-        return run_stages(
-            "down.yml", found.options, found.cluster, stop_vars(found.cluster), reporter, extra=extra
-        )
+        return run_phases(phases, found.options, found.cluster, reporter, extra=extra)
+    with (
+        recorded(found.cluster, found.options, "down --data" if data else "down", reporter) as shown,
+        run_lock(found.cluster, found.options, "down", shown),
+    ):
+        return run_phases(phases, found.options, found.cluster, shown, extra=extra)

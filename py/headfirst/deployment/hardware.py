@@ -1,10 +1,12 @@
-"""Servers as they come: their drivers first, for only with them do they know their GPUs and RDMA devices."""
+"""Servers as they come: their drivers first, for only drivers report their GPUs and RDMA devices."""
 
 from __future__ import annotations
 
 from headfirst.cluster.types import Cluster, Host
+from headfirst.deployment.inventory import meets, on_gpus
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.role_vars import hardware_vars
+from headfirst.deployment.role_vars.host_vars import HostVars, with_sources
+from headfirst.deployment.role_vars.hosts import hardware_vars
 from headfirst.deployment.stages import run_stages
 from headfirst.plan.types import Plan
 from headfirst.run.reporter import Reporter
@@ -12,11 +14,10 @@ from headfirst.run.result import RunResult
 
 
 def comes_first(cluster: Cluster) -> bool:
-    """Whether the plan waits for what only a driver will tell."""
-    settings = cluster.settings
-    if settings.drivers == "keep" or settings.engine_device == "cpu":
+    """Whether the plan waits for what only a driver will report."""
+    if cluster.settings.drivers == "keep":
         return False
-    return any(_unknown(host, alone=len(cluster.ranks) == 1) for host in cluster.ranks)
+    return any(_unknown(host, alone=not meets(cluster, host)) for host in on_gpus(cluster))
 
 
 def _unknown(host: Host, *, alone: bool) -> bool:
@@ -25,6 +26,9 @@ def _unknown(host: Host, *, alone: bool) -> bool:
     )
 
 
-def make_ready(options: RunOptions, cluster: Cluster, plan: Plan, reporter: Reporter) -> RunResult:
-    """Check the hosts and install drivers. `plan` is what is known so far."""
-    return run_stages("hardware.yml", options, cluster, hardware_vars(cluster, plan), reporter)
+def make_ready(
+    options: RunOptions, cluster: Cluster, plan: Plan, reporter: Reporter, sources: HostVars
+) -> RunResult:
+    """Check the hosts and install drivers. `plan` is what is known so far; `sources` is as in run_phases."""
+    variables = with_sources(hardware_vars(cluster, plan), sources)
+    return run_stages("hardware.yml", options, cluster, variables, reporter)

@@ -11,7 +11,8 @@ from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live.access import HostAccess
 from headfirst.live.ssh import run_privileged, ssh
 from headfirst.model.checkpoint import Checkpoint
-from headfirst.model.folder import INDEX, describe_folder
+from headfirst.model.folder import INDEX, MODULES, QUANTIZATION, describe_folder
+from headfirst.safetensors_file import HEADER_LIMIT
 from headfirst.untrusted import UntrustedError, file_listing, integer, json_document, shown
 
 # Headers of a large model's shards on a slow share take a while.
@@ -20,20 +21,20 @@ _TIMEOUT_S = 300.0
 # Headers of the largest models are some 30 MB together.
 _MAX_ANSWER = 128 << 20
 _MAX_FILE = 1 << 42
-_DESCRIBED = ("config.json", INDEX)
+_DESCRIBED = ("config.json", INDEX, QUANTIZATION, MODULES)
 
-_READ = """
+_READ = f"""
 import base64, json, pathlib, struct, sys
-found = {}
+found = {{}}
 folder = pathlib.Path(sys.argv[1])
 for path in sorted(folder.iterdir()) if folder.is_dir() else []:
     with path.open("rb") if path.is_file() else open("/dev/null", "rb") as file:
-        if path.name in ("config.json", "model.safetensors.index.json"):
+        if path.name in {_DESCRIBED!r}:
             head = file.read()
         elif path.suffix == ".safetensors":
             head = file.read(8)
             if len(head) == 8:
-                head += file.read(min(struct.unpack("<Q", head)[0], 100_000_000))
+                head += file.read(min(struct.unpack("<Q", head)[0], {HEADER_LIMIT}))
         else:
             continue
     found[path.name] = [path.stat().st_size, base64.b64encode(head).decode()]
@@ -58,7 +59,7 @@ def describe_on_head(head: HostAccess, folder: str) -> Checkpoint:
         for name, (size, content) in files.items():
             with (mirror / name).open("wb") as file:
                 file.write(content)
-                file.truncate(size)  # sparse: only sizes and headers are looked at
+                file.truncate(size)  # sparse: only sizes and headers are read
         try:
             return describe_folder(mirror, id=folder)
         except HeadfirstError as error:
@@ -79,7 +80,7 @@ def _files(answer: str, *, where: str) -> dict[str, tuple[int, bytes]]:
 def _file(name: str, entry: object, *, where: str) -> tuple[int, bytes]:
     if "/" in name or not (name in _DESCRIBED or name.endswith(".safetensors")):
         raise UntrustedError(
-            f"the list of the model folder has a file that was not asked for: {shown(name)}", where=where
+            f"the list of the model folder has an unexpected file: {shown(name)}", where=where
         )
     if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], str):
         raise UntrustedError(f"the host does not describe {shown(name)} as size and content", where=where)

@@ -1,4 +1,4 @@
-"""The plan as a second Ansible inventory: what the user's own file says, plus what was decided."""
+"""The plan as a second Ansible inventory: what the user's own file states, plus what was decided."""
 
 from __future__ import annotations
 
@@ -41,11 +41,14 @@ def write(
     hosts = {name: dict(variables) for name, variables in role_vars.items()}
     if access:
         for host in cluster.lab_hosts:
-            hosts[host.name] |= _lab_login(access)
+            hosts.setdefault(host.name, {}).update(_lab_login(access))
     groups: dict[str, Any] = {
         "head": {"hosts": {cluster.head.name: {}}},
-        "workers": {"hosts": {host.name: {} for host in cluster.workers}},
+        "workers": {"hosts": {host.name: {} for host in cluster.nodes if host is not cluster.head}},
         "webui": {"hosts": {cluster.webui.name: {}}},
+        "monitoring": {"hosts": {cluster.monitoring.name: {}} if cluster.monitoring else {}},
+        "headfirst_proxy": {"hosts": {cluster.webui.name: {}} if cluster.has_proxy else {}},
+        "router": {"hosts": {host.name: {} for host in cluster.router_hosts}},
         # Plays about devices go to these, so that other hosts skip no tasks one by one.
         "headfirst_gpu": {"hosts": {host.name: {} for host in with_gpus(cluster)}},
         "headfirst_rdma": {"hosts": {host.name: {} for host in with_rdma(cluster)}},
@@ -60,9 +63,12 @@ def write(
 
 
 def _literal(value: Any) -> Any:
-    """The value of a variable with each text in it, keys too, marked as no template."""
+    """The value of a variable with each text in it, keys too, marked as no template.
+
+    Only where it could be one: Ansible reads a marked "true", "010" or "" as a boolean, a number or null.
+    """
     if isinstance(value, str):
-        return _Literal(value)
+        return _Literal(value) if "{" in value or value.startswith("#jinja2:") else value
     if isinstance(value, dict):
         return {_literal(key): _literal(item) for key, item in value.items()}
     return [_literal(item) for item in value] if isinstance(value, (list, tuple)) else value
@@ -70,14 +76,27 @@ def _literal(value: Any) -> Any:
 
 def with_gpus(cluster: Cluster) -> tuple[Host, ...]:
     """Hosts whose GPU drivers are ours to install."""
-    ours = cluster.settings.engine_device == "cuda" and cluster.settings.drivers == "install"
-    return cluster.ranks if ours else ()
+    return on_gpus(cluster) if cluster.settings.drivers == "install" else ()
 
 
 def with_rdma(cluster: Cluster) -> tuple[Host, ...]:
-    """Hosts whose RDMA is ours to set up: ranks on GPUs that have something to say to each other over it."""
-    hosts = with_gpus(cluster) if len(cluster.ranks) > 1 else ()
+    """Hosts whose RDMA is ours to set up: ranks on GPUs that exchange data over it."""
+    hosts = [host for host in with_gpus(cluster) if meets(cluster, host)]
     return tuple(host for host in hosts if host.hca != "none" and (host.hca or _has_hca(host)))
+
+
+def on_gpus(cluster: Cluster) -> tuple[Host, ...]:
+    """Hosts of services that run on GPUs."""
+    own = [service.hosts for service in cluster.services if service.settings.engine_device == "cuda"]
+    spares = cluster.spares if own else ()
+    return tuple({host.name: host for hosts in (*own, spares) for host in hosts}.values())
+
+
+def meets(cluster: Cluster, host: Host) -> bool:
+    """Whether a replica has, or may have, ranks on this host and on others."""
+    replicas = [replica for service in cluster.services for replica in service.replicas]
+    meeting = [replica.hosts for replica in replicas if len(replica.hosts) > 1]
+    return any(host in (*hosts, *cluster.spares) for hosts in meeting)
 
 
 def _has_hca(host: Host) -> bool:

@@ -8,8 +8,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from headfirst import demo
 from headfirst.cluster.types import Cluster, Host
-from headfirst.demo import checkpoint_dir
 from headfirst.errors import InputError, NotReadyError
 from headfirst.lab import keys
 from headfirst.lab.types import Lab, LabAccess, LabNode
@@ -17,6 +17,7 @@ from headfirst.paths import cache_dir, state_dir
 
 # Where nodes see `share_dir()`, read-only: it stands for the NFS share of a real site.
 NODE_SHARE = Path("/srv/headfirst")
+_DEMO = "demo"
 
 
 def share_dir() -> Path:
@@ -41,18 +42,22 @@ def with_lab_cores(cluster: Cluster) -> Cluster:
     def known(host: Host) -> Host:
         return replace(host, cores=os.cpu_count()) if host.lab else host
 
-    workers = tuple(known(host) for host in cluster.workers)
-    return replace(cluster, head=known(cluster.head), workers=workers, webui=known(cluster.webui))
+    return cluster.replaced(known)
 
 
-def share_demo_checkpoint() -> None:
-    """Put the demo checkpoint on the share, where its files differ."""
-    source, target = checkpoint_dir(), share_dir() / "demo"
-    target.mkdir(exist_ok=True)
-    for file in sorted(path for path in source.iterdir() if path.is_file()):
-        copy = target / file.name
-        if not copy.exists() or copy.read_bytes() != file.read_bytes():
-            shutil.copyfile(file, copy)
+def share_demo_checkpoint(model: str) -> None:
+    """Put a demo checkpoint on the share, where its files differ: nodes see it at `shared_demo(model)`."""
+    with demo.checkpoint(model) as source:
+        for file in sorted(path for path in source.rglob("*") if path.is_file()):
+            copy = share_dir() / _DEMO / model / file.relative_to(source)
+            if not copy.exists() or copy.read_bytes() != file.read_bytes():
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(file, copy)
+
+
+def shared_demo(model: str) -> Path:
+    """Where nodes see a demo checkpoint."""
+    return NODE_SHARE / _DEMO / model
 
 
 def lab_access(lab: Lab) -> LabAccess:

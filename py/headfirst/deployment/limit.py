@@ -34,4 +34,8 @@ def refuse_limit(options: RunOptions) -> None:
 @cache
 def _host_tags() -> set[str]:
     """Tags of stages that work on each host alone, read from their playbooks."""
-    return {tag for name in ("check.yml", "host.yml", "webui.yml") for tag in playbook_tags(name)}
+    return {
+        tag
+        for name in ("check.yml", "host.yml", "webui.yml", "monitoring.yml")
+        for tag in playbook_tags(name)
+    }

@@ -36,7 +36,7 @@ class Advance(Protocol):
     def __call__(self, what: str, done: int, total: int) -> None: ...
 
     def warn(self, text: str) -> None:
-        """Show one sentence about what a person should know; the job goes on."""
+        """Show one sentence about what the user needs; the job goes on."""
 
 
 def ask_for_root(reporter: Reporter) -> None:

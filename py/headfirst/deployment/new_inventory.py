@@ -7,8 +7,10 @@ from pathlib import Path
 
 from headfirst.cluster.template import Answers, render_inventory
 from headfirst.collection import data_dir
+from headfirst.deployment.found_hosts import ask
 from headfirst.deployment.prepare import prepare
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.plan.alternatives import unfit_hint
 
 
 def write_inventory(answers: Answers, path: Path) -> str | None:
@@ -25,6 +27,18 @@ def write_inventory(answers: Answers, path: Path) -> str | None:
     return note
 
 
+def write_found(answers: Answers, path: Path) -> str | None:
+    """Ask the hosts, then write the inventory as `write_inventory` does; without a model it is not planned.
+
+    Raises NotReadyError, and writes nothing, where a host does not answer.
+    """
+    found = ask(answers)
+    if found.model is not None:
+        return write_inventory(found, path)
+    _write(path, render_inventory(found, path))
+    return None
+
+
 def copy_example(name: str, path: Path) -> None:
     """Write one of the inventories that Headfirst ships. Raises InputError for an unknown name."""
     known = {file.stem: file for file in sorted(data_dir("inventories").glob("*.ini"))}
@@ -35,14 +49,15 @@ def copy_example(name: str, path: Path) -> None:
 
 def _refused(candidate: Path, path: Path) -> str | None:
     try:
-        fit = prepare([candidate], (), probe=False).plan.fit
+        plan = prepare([candidate], (), probe=False).plan
     except NotReadyError as error:
         return error.what
     except HeadfirstError as error:
         error.where = error.where.replace(str(candidate), str(path)) if error.where else None
         raise
-    if fit.fits is False:
-        raise InputError(fit.reason, hint="Name more servers, more GPUs, or a smaller model.")
+    for service in plan.services:
+        if service.fit.fits is False:
+            raise InputError(service.fit.reason, hint=unfit_hint(service.alternatives))
     return None
 
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from headfirst.deployment.bundled import BundleRequest
 
 Backend = Literal["gloo", "nccl", "mpi"]  # of the collectives that `deploy check --comm` runs
 
@@ -21,4 +24,6 @@ class RunOptions:
     check: bool = False
     diff: bool = False
     verbosity: int = 0
+    service: str | None = None  # NAME or NAME/REPLICA
     wait_s: float = 0.0  # for a lock that another run holds
+    bundle: BundleRequest | None = None  # takes the place of every other source

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from headfirst import demo
 from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.demo import checkpoint_dir
+from headfirst.cluster.types import Cluster, Service
 from headfirst.deployment.access import host_access
 from headfirst.deployment.decided import refuse_decided
-from headfirst.deployment.head_folder import describe_on_head
 from headfirst.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_cores
-from headfirst.deployment.probe import lacks_facts, probe_hosts
 from headfirst.errors import NotReadyError
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
@@ -22,6 +21,9 @@ from headfirst.plan import trust
 from headfirst.plan.build import build
 from headfirst.plan.types import Plan
 
+if TYPE_CHECKING:
+    from headfirst.deployment.bundled import Bundled, BundleRequest
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -29,6 +31,19 @@ class Prepared:
 
     cluster: Cluster
     plan: Plan
+    checkpoints: Mapping[str | None, Checkpoint]  # by name of the service
+    bundle: Bundled | None = None  # signature verified, files not yet proven
+
+    def replanned(self, **settings: Any) -> Plan:
+        """The plan with other settings of the services. InputError where it refuses them."""
+        services = tuple(
+            replace(service, settings=service.settings.model_copy(update=settings))
+            for service in self.cluster.services
+        )
+        cluster = replace(self.cluster, services=services)
+        plan = build(cluster, self.checkpoints)
+        refuse_decided(cluster, plan)
+        return plan
 
 
 def prepare(
@@ -38,45 +53,65 @@ def prepare(
     probe: bool,
     rates: bool = False,
     limit: str | None = None,
+    bundle: BundleRequest | None = None,
+    online: bool = False,
 ) -> Prepared:
     """Read the inventory and make the plan; with `probe`, ask the hosts for what the inventory omits.
 
     `rates`: ask also where only the estimate of the weights' time would gain. A `limit` that leaves no host
-    is refused here, before any work.
+    is refused here, before any work. `bundle`, or else the inventory's, has the models' descriptions and
+    other sources; `online` ignores the inventory's.
     """
     cluster = with_lab_cores(load(inventories, extra_vars, limit))
-    if probe and (rates or lacks_facts(cluster)):
-        cluster = probe_hosts(cluster, extra_vars)
-    plan = build(cluster, _describe(cluster, probe=probe))
+    sources = None
+    if bundle or (cluster.settings.bundle and not online):
+        from headfirst.deployment.bundled import looked_at
+
+        sources = looked_at(bundle, cluster, extra_vars)
+        cluster = sources.applied(cluster)
+    if probe:
+        from headfirst.deployment.probe import lacks_facts, probe_hosts
+
+        if rates or lacks_facts(cluster):
+            cluster = probe_hosts(cluster, extra_vars)
+    checkpoints = {
+        service.name: (sources.checkpoint(service) if sources else None)
+        or _describe(cluster, service, probe=probe)
+        for service in cluster.services
+    }
+    plan = build(cluster, checkpoints)
     refuse_decided(cluster, plan)
-    return Prepared(cluster, plan)
+    return Prepared(cluster, plan, checkpoints, sources)
 
 
-def _describe(cluster: Cluster, *, probe: bool) -> Checkpoint:
-    """The checkpoint that the inventory names, from its folder, its hub or the catalogue."""
-    settings = cluster.settings
+def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:
+    """The checkpoint of a service, from its folder, its hub or the catalogue."""
+    settings = service.settings
     if settings.model_source == "demo":
-        return describe(cluster.model_id, "path", folder=checkpoint_dir())
+        with demo.checkpoint(service.model_id) as folder:
+            return describe(service.model_id, "path", folder=folder)
     if settings.model_source == "path":
-        return _describe_path(cluster, Path(settings.model), probe=probe)
-    return describe(cluster.model_id, settings.model_source, revision=trust.revision(settings))
+        return _describe_path(cluster, service, Path(settings.model), probe=probe)
+    return describe(service.model_id, settings.model_source, revision=trust.revision(settings))
 
 
-def _describe_path(cluster: Cluster, folder: Path, *, probe: bool) -> Checkpoint:
-    """A folder on the head: seen from here where it is shared, asked over SSH, or known by its name."""
+def _describe_path(cluster: Cluster, service: Service, folder: Path, *, probe: bool) -> Checkpoint:
+    """A folder on the head: read here where it is shared, asked over SSH, or known by its name."""
     if lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
         return describe(str(folder), "path", folder=share_dir() / folder.relative_to(NODE_SHARE))
     if folder.is_dir():
         return describe(str(folder), "path")
     if probe:
-        return describe_on_head(host_access(cluster)[cluster.head.name], str(folder))
+        from headfirst.deployment.head_folder import describe_on_head
+
+        return describe_on_head(host_access(cluster)[service.hosts[0].name], str(folder))
     for id in catalogue.ids():
         if id.rpartition("/")[2] == folder.name:
-            note = f"{folder} is on the head; it is taken for {id} by its name (--probe looks at it)"
+            note = f"{folder} is on the head; its name suggests {id} (--probe reads it)"
             found = catalogue.lookup(id, note=note)
             if found is not None:
                 return found.model_copy(update={"id": str(folder)})
     raise NotReadyError(
         f"the model folder {folder} is on the head and its name is not in the catalogue",
-        hint="Let the plan look at it over SSH: deploy plan --probe.",
+        hint="Read it over SSH: deploy plan --probe.",
     )

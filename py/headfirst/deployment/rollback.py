@@ -5,8 +5,9 @@ from __future__ import annotations
 from headfirst.cluster.inventory import load
 from headfirst.deployment.claim import run_lock
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.role_vars import rollback_vars
-from headfirst.deployment.stages import run_stages
+from headfirst.deployment.phases import Phase, run_phases
+from headfirst.deployment.recorded import recorded
+from headfirst.deployment.role_vars.engine import rollback_vars
 from headfirst.errors import InputError
 from headfirst.run.forks import require_all
 from headfirst.run.reporter import Reporter
@@ -16,9 +17,16 @@ from headfirst.run.result import RunResult
 def rollback(options: RunOptions, reporter: Reporter) -> RunResult:
     """Stop the ranks and start their previous version. InputError where no host has a complete one."""
     cluster = load(options.inventories, options.extra_vars)
-    require_all(len(cluster.ranks))
-    with run_lock(cluster, options, "rollback", reporter):
-        result = run_stages("rollback.yml", options, cluster, rollback_vars(cluster), reporter)
+    phases = [
+        Phase("rollback.yml", rollback_vars(service, replica), f"{service}, replica {replica.index}")
+        for service, replica in cluster.chosen(options.service)
+    ]
+    require_all(max(len(phase.variables) for phase in phases))
+    with (
+        recorded(cluster, options, "rollback", reporter) as shown,
+        run_lock(cluster, options, "rollback", shown),
+    ):
+        result = run_phases(phases, options, cluster, shown)
     if not result.stats.get("rollback"):
         raise InputError(
             "there is no version to return to: no other one has served on these hosts",

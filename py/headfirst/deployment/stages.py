@@ -10,7 +10,7 @@ from headfirst.deployment import inventory
 from headfirst.deployment.access import host_access, login_secrets, refuse_missing_tools
 from headfirst.deployment.lab_nodes import lab_access, lab_of
 from headfirst.deployment.options import RunOptions
-from headfirst.deployment.role_vars import HostVars
+from headfirst.deployment.role_vars.host_vars import HostVars
 from headfirst.run.failures import to_error
 from headfirst.run.log import new_log_file
 from headfirst.run.private_dir import private_folder

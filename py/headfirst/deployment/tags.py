@@ -1,4 +1,4 @@
-"""The tags that `-t` takes: those of the plays of `playbooks/up.yml`, read from the playbooks themselves."""
+"""The tags that `-t` takes: those of the plays of `deploy up`, read from the playbooks themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
 @cache
 def stage_tags() -> tuple[str, ...]:
     """Every tag of a play of `up`, in the order of the plays."""
-    return playbook_tags("up.yml")
+    return (*playbook_tags("up.yml"), *playbook_tags("monitoring.yml"))
 
 
 def playbook_tags(name: str) -> tuple[str, ...]:

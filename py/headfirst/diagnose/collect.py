@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
+
 from headfirst.containers import names
 from headfirst.diagnose import node_answer
-from headfirst.diagnose.clock import Clock, from_rfc3339, measure
-from headfirst.diagnose.node_answer import Engine, Problem, Reply
+from headfirst.diagnose.argv import masked
+from headfirst.diagnose.node_answer import Engine, NodeAnswer, Problem, Reply
+from headfirst.diagnose.subject import Subject
 from headfirst.diagnose.types import Answer, Container, Line, Node
+from headfirst.engines.base import Readiness
 from headfirst.errors import NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
+from headfirst.live.clock import Clock, from_rfc3339, measure
 from headfirst.live.privilege import privileged
 from headfirst.live.ssh import AT_ONCE, ssh
-from headfirst.run.scrub import MASK, Scrubber
-from headfirst.untrusted import UntrustedError, for_terminal
+from headfirst.run.scrub import Scrubber
+from headfirst.untrusted import UntrustedError, for_terminal, json_document
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
 # The slowest are nvidia-smi on a sick driver and the health of a busy engine; each has a limit of its own.
 TIMEOUT_S = 90.0
 _MAX_ERRORS = 1 << 16
-_SECRET_FLAGS = ("--api-key", "--admin-api-key", "--hf-token")
 
 
 class Target(NamedTuple):
@@ -36,45 +40,59 @@ class Target(NamedTuple):
     address: str
 
 
-def collect(targets: Sequence[Target], engine_url: str, secrets: Sequence[str] = ()) -> list[Node]:
-    """The nodes by rank; `engine_url` as the head sees it. `secrets` are blotted out of all that comes back.
+def collect(
+    targets: Sequence[Target],
+    engine_url: str,
+    subject: Subject,
+    secrets: Sequence[str] = (),
+    *,
+    container: str = names.ENGINE,
+) -> list[Node]:
+    """The nodes by rank; `engine_url` as the head sees it. `secrets` are redacted in all that comes back.
 
     A host that does not answer, or answers what no node script does, is a node with its problem.
     """
     scrubber = Scrubber(secrets)
+    nothing = {"container": container, "health": "", "metrics": "", "probe": ""}
+    everything = nothing | (_requests(engine_url, subject) if engine_url else {})
     with ThreadPoolExecutor(max_workers=min(len(targets), AT_ONCE)) as pool:
         asked = [
-            pool.submit(_node, rank, target, engine_url if rank == 0 else "", scrubber)
+            pool.submit(_node, rank, target, nothing if rank else everything, subject, scrubber)
             for rank, target in enumerate(targets)
         ]
         return [future.result() for future in asked]
 
 
-def _node(rank: int, target: Target, url: str, scrubber: Scrubber) -> Node:
+def _requests(url: str, subject: Subject) -> dict[str, Any]:
+    """What rank 0 is asked; the model only where the health does not prove that it computes."""
+    readiness = subject.readiness
+    found: dict[str, Any] = {"health": url + readiness.path, "metrics": url + subject.metrics.path}
+    if not readiness.generates:
+        found["probe"] = url + readiness.probe_path
+        found["body"] = {**readiness.probe_body, "model": subject.model}
+    return found
+
+
+def _node(rank: int, target: Target, wanted: dict[str, Any], subject: Subject, scrubber: Scrubber) -> Node:
     try:
-        clock, facts = _gather(target.access, url)
-        return parse(rank, target, clock, scrubber.value(facts))
+        clock, facts = _gather(target.access, wanted, subject.api_key)
+        return parse(rank, target, clock, scrubber.value(facts), subject)
     except (NotReadyError, UntrustedError) as error:
         return Node(rank, target.access.host, target.address, now=time.time(), problem=error.what)
 
 
-def _gather(access: HostAccess, url: str) -> tuple[Clock, Any]:
-    wanted = {
-        "container": names.ENGINE,
-        "health": url and f"{url}/health_generate",
-        "metrics": url and f"{url}/metrics",
-    }
+def _gather(access: HostAccess, wanted: dict[str, Any], api_key: str) -> tuple[Clock, Any]:
     line, first = privileged(access, "python3", "-c", _SCRIPT.read_text(), json.dumps(wanted))
     with ssh(access) as connection:
         try:
             to, out, err = connection.exec_command(line, timeout=TIMEOUT_S)
             to.write(first)
             clock = measure(to, out)
-            to.write("go\n")
+            to.write(f"go {api_key}\n" if wanted["health"] else "go\n")
             to.flush()
             return clock, node_answer.decode(out.read(node_answer.MAX_SENT + 1), where=access.host)
         except TimeoutError as error:
-            what = f"it gave no answer within {TIMEOUT_S:.0f} s"
+            what = f"it did not answer within {TIMEOUT_S:.0f} s"
             raise NotReadyError(what, where=access.host, hint=access.ssh_command("true")) from error
         except UntrustedError:
             out.channel.close()
@@ -87,13 +105,16 @@ def _gather(access: HostAccess, url: str) -> tuple[Clock, Any]:
             raise known or NotReadyError(f"its state cannot be read: {last}", where=access.host) from error
 
 
-def parse(rank: int, target: Target, clock: Clock, facts: Any) -> Node:
-    """What the node script reported, on the controller's clock. Raises UntrustedError naming the host."""
+def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject) -> Node:
+    """What the node script reported, on the controller's clock, the values of secret flags masked.
+
+    Raises UntrustedError naming the host.
+    """
     host = target.access.host
     found = node_answer.check(facts, where=host)
     engine = found.engine if isinstance(found.engine, Engine) else None
     try:
-        container = _container(engine, clock) if engine else None
+        container = _container(engine, clock, subject.about.secret_flags) if engine else None
     except (ValueError, OverflowError) as error:
         raise UntrustedError(f"the answer of the node is refused: {error}", where=host) from None
     return Node(
@@ -110,16 +131,31 @@ def parse(rank: int, target: Target, clock: Clock, facts: Any) -> Node:
         packages=tuple(found.driver.packages),
         gpus=tuple(found.driver.gpus),
         hcas=tuple(found.hcas),
-        health=_answer(found.health),
+        health=_health(found, subject.readiness, where=host),
         metrics=_answer(found.metrics),
     )
+
+
+def _health(found: NodeAnswer, readiness: Readiness, *, where: str) -> Answer | None:
+    """The first answer that no ready service gives, else 200."""
+    health, probe = found.health, found.probe
+    if health is None:
+        return None
+    if health.status != 200:
+        return Answer(health.status, f"{readiness.path} {health.text}")
+    if probe and probe.status != 200:
+        return Answer(probe.status, f"{readiness.probe_path} {probe.text}")
+    keys = [str(key) for key in readiness.answer]
+    if probe and not holds(json_document(probe.text, what="the answer to the probe", where=where), keys):
+        return Answer(0, f"{readiness.probe_path} has nothing at {'.'.join(keys)}")
+    return Answer(200, "")
 
 
 def _answer(reply: Reply | None) -> Answer | None:
     return Answer(reply.status, reply.text) if reply else None
 
 
-def _container(engine: Engine, clock: Clock) -> Container:
+def _container(engine: Engine, clock: Clock, secret_flags: Collection[str]) -> Container:
     def when(at: str) -> float:
         return clock.corrected(from_rfc3339(at)) if at > "0002" else 0.0
 
@@ -127,7 +163,7 @@ def _container(engine: Engine, clock: Clock) -> Container:
         id=engine.id,
         image=engine.image,
         image_id=engine.image_id,
-        argv=_without_secrets(engine.argv),
+        argv=masked(engine.argv, secret_flags),
         status=engine.status,
         running=engine.running,
         exit_code=engine.exit_code,
@@ -150,13 +186,3 @@ def _lines(told: list[str], clock: Clock) -> tuple[Line, ...]:
         for at, _, text in pairs
     ]
     return tuple(sorted(lines, key=lambda line: line.at))
-
-
-def _without_secrets(argv: list[str]) -> tuple[str, ...]:
-    shown, secret = [], False
-    for word in argv:
-        flag, equals, _ = word.partition("=")
-        hidden = f"{flag}={MASK}" if flag in _SECRET_FLAGS and equals else word
-        shown.append(MASK if secret else hidden)
-        secret = word in _SECRET_FLAGS
-    return tuple(shown)

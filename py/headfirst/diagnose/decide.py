@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headfirst.containers import names
-from headfirst.diagnose import conditions, events, rules
+from headfirst.diagnose import conditions, events
+from headfirst.diagnose.subject import Subject
 from headfirst.diagnose.types import Diagnosis, Event, Node, NodeState
 
 # Lines of one crash, and clocks of hosts, are no closer than this; a known cause within it goes first.
@@ -13,17 +14,17 @@ SLACK_S = 5.0
 _ORDER = {"cause": 0, "mismatch": 1, "general": 2, "consequence": 3, "hang": 4, "note": 5}
 
 
-def diagnose(nodes: Sequence[Node]) -> Diagnosis:
-    """What is wrong with the ranks of one service, and where it began."""
-    states = [_state(node) for node in nodes]
-    found = [one for node in nodes for one in events.of_node(node)]
-    found += conditions.of_all(nodes, names.ENGINE)
+def diagnose(nodes: Sequence[Node], subject: Subject, container: str = names.ENGINE) -> Diagnosis:
+    """What is wrong with the ranks of one replica, and where it began. `container` is their name."""
+    states = [_state(node, subject) for node in nodes]
+    found = [one for node in nodes for one in events.of_node(node, subject)]
+    found += conditions.of_all(nodes, subject, container)
     found.sort(key=lambda one: one.at)
     head = nodes[0].health
     running = all(node.container and node.container.running for node in nodes)
     ready = running and head is not None and head.status == 200
-    notes = [one for one in found if one.weight == "note"] + _restarts(nodes)
-    if ready:  # what differs may work, and yet is worth a look; all else is over
+    notes = [one for one in found if one.weight == "note"] + _restarts(nodes, subject)
+    if ready:  # what differs may work, and yet is worth a check; all else is over
         notes += [one for one in found if one.weight == "mismatch"]
         return Diagnosis(ready=True, decisive=None, then=[], notes=notes, nodes=states)
     first = decisive(found)
@@ -53,20 +54,20 @@ def _earliest(found: Sequence[Event]) -> Event | None:
     return min(found, key=lambda one: one.at, default=None)
 
 
-def _restarts(nodes: Sequence[Node]) -> list[Event]:
+def _restarts(nodes: Sequence[Node], subject: Subject) -> list[Event]:
     """How the runs ended after which Docker restarted a container."""
     told = []
     for node in nodes:
-        before = events.of_earlier_run(node) if node.container and node.container.restarts else []
+        before = events.of_earlier_run(node, subject) if node.container and node.container.restarts else []
         if before and node.container:
-            rule = rules.conditions()["restarted"]
             first = decisive(before) or before[0]
             lines = [f"{first.means} ({first.rule})", *first.lines]
-            told.append(events.event(node, rule, first.at, lines, times=node.container.restarts))
+            times = node.container.restarts
+            told.append(events.event(node, subject, "restarted", first.at, lines, times=times))
     return told
 
 
-def _state(node: Node) -> NodeState:
+def _state(node: Node, subject: Subject) -> NodeState:
     container = node.container
     state = "unreachable" if node.problem else "missing"
     if container:
@@ -76,7 +77,7 @@ def _state(node: Node) -> NodeState:
         rank=node.rank,
         host=node.host,
         state=state,
-        doing=conditions.doing(node),
+        doing=conditions.doing(node, subject),
         clock_offset_s=round(node.offset, 3),
         problem=node.problem,
     )

@@ -18,7 +18,7 @@ MAX_ANSWER = 48 << 20
 _MAX_LINES = 3 * TAIL_LINES  # those of the start are limited in bytes
 
 _Text = Annotated[str, Field(max_length=4096), AfterValidator(for_terminal)]
-# Not cleaned yet: of a line that redraws itself the last state is looked for first.
+# Not cleaned yet: of a line that redraws itself the last state is extracted first.
 _LogLine = Annotated[str, Field(max_length=LINE_CHARS)]
 _Name = Annotated[str, BeforeValidator(lambda value: line(value, what="a name", limit=1024))]
 _Time = Annotated[
@@ -96,6 +96,7 @@ class NodeAnswer(_Strict):
     hcas: Annotated[list[_Name], Field(max_length=1024)]
     health: Reply | None
     metrics: Reply | None
+    probe: Reply | None
 
 
 def _kernel_line(pair: Any) -> Any:

@@ -1,8 +1,9 @@
 """Sent to a node and run there by its own Python (3.8 or newer), standard library only.
 
 Protocol: for each line `time` on stdin it answers its clock, seconds since 1970; on `go` one line follows,
-the base64 of the zlib of a JSON object. It changes nothing. Argument: a JSON object with `container`, and
-with `health` and `metrics`, addresses to ask ("" to ask none).
+the base64 of the zlib of a JSON object. `go KEY` sends that API key with `health` and `probe`. It changes
+nothing. Argument: a JSON object with `container`, and with `health`, `metrics` and `probe`, addresses to ask
+("" to ask none); `probe` is sent `body` as JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def run(*command: str) -> tuple[int, str]:
     except FileNotFoundError:
         return 127, f"{command[0]} is not installed"
     except subprocess.TimeoutExpired:
-        return 124, f"{command[0]} gave no answer within {COMMAND_S} s"
+        return 124, f"{command[0]} did not answer within {COMMAND_S} s"
     return done.returncode, done.stdout.decode("utf-8", "replace")
 
 
@@ -106,7 +107,7 @@ def kernel() -> list[tuple[float, str]]:
 
 
 def driver() -> dict[str, t.Any]:
-    """What the NVIDIA driver says of itself and its GPUs; empty lists where there is none."""
+    """What the NVIDIA driver reports of itself and its GPUs; empty lists where there is none."""
     said: list[str] = []
     gpus: list[dict[str, str]] = []
     if shutil.which("nvidia-smi"):
@@ -123,18 +124,22 @@ def driver() -> dict[str, t.Any]:
     return {"said": said, "gpus": gpus, "packages": [line for line in packages if PACKAGE.search(line)][-5:]}
 
 
-def ask(url: str, seconds: float) -> dict[str, t.Any]:
-    """Status and text of a GET; status 0 and the reason where nothing answers."""
+def ask(url: str, seconds: float, body: t.Any = None, key: str = "") -> dict[str, t.Any]:
+    """Status and text of a GET, or of a POST with a body; status 0 and the reason where nothing answers."""
     parts = urllib.parse.urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=seconds)
     path = parts.path
+    headers = {"Content-Type": "application/json", **({"Authorization": "Bearer " + key} if key else {})}
     try:
-        connection.request("GET", path)
+        if body is None:
+            connection.request("GET", path, headers=headers)
+        else:
+            connection.request("POST", path, json.dumps(body), headers)
         answer = connection.getresponse()
-        if answer.status in (301, 307):  # /metrics is mounted, and wants its slash
+        if answer.status in (301, 307):  # /metrics is mounted, and requires its slash
             path = urllib.parse.urlsplit(answer.headers["Location"]).path
             answer.read()
-            connection.request("GET", path)
+            connection.request("GET", path, headers=headers)
             answer = connection.getresponse()
         return {"status": answer.status, "text": answer.read().decode("utf-8", "replace")}
     except (OSError, http.client.HTTPException) as error:
@@ -145,9 +150,10 @@ def ask(url: str, seconds: float) -> dict[str, t.Any]:
 
 def main() -> None:
     """Answer the clock, then gather once."""
-    wanted = json.loads(sys.argv[1])
+    wanted, key = json.loads(sys.argv[1]), ""
     for line in sys.stdin:
-        if line.strip() == "go":
+        word, _, key = line.strip().partition(" ")
+        if word == "go":
             break
         print(repr(time.time()), flush=True)
     facts = {
@@ -155,8 +161,9 @@ def main() -> None:
         "kernel": kernel(),
         "driver": driver(),
         "hcas": sorted(path.name for path in HCAS.iterdir()) if HCAS.is_dir() else [],
-        "health": ask(wanted["health"], HEALTH_S) if wanted["health"] else None,
-        "metrics": ask(wanted["metrics"], COMMAND_S) if wanted["metrics"] else None,
+        "health": ask(wanted["health"], HEALTH_S, None, key) if wanted["health"] else None,
+        "metrics": ask(wanted["metrics"], COMMAND_S, None, key) if wanted["metrics"] else None,
+        "probe": ask(wanted["probe"], HEALTH_S, wanted["body"], key) if wanted["probe"] else None,
     }
     print(base64.b64encode(zlib.compress(json.dumps(facts).encode())).decode(), flush=True)
 

@@ -1,4 +1,4 @@
-"""What is known of the nodes, and what a diagnosis says."""
+"""What is known of the nodes, and what a diagnosis states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Line(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What an HTTP address answered; status 0: nothing did, and `text` says why."""
+    """What an HTTP address answered; status 0: nothing did, and `text` states why."""
 
     status: int
     text: str
@@ -49,7 +49,8 @@ class Container:
 class Node:
     """One host of a rank. Its clock is `offset` seconds ahead of the controller's, sure to `error` seconds.
 
-    `problem` says why no state is known; `gpus` are nvidia-smi's fields, one dict a GPU.
+    `problem` states why no state is known; `gpus` are nvidia-smi's fields, one dict a GPU. `health` is 200 if
+    rank 0 is ready, else the first answer that shows it is not.
     """
 
     rank: int
@@ -72,7 +73,7 @@ class Node:
 class Event(BaseModel):
     """One thing that happened on a node. `at` is by the controller's clock, seconds since 1970.
 
-    `rule` is "unknown-error" or "rank-ended" where no rule knows the line; `weight` as in the rules.
+    `rule` is "unknown-error" or "rank-ended" where no rule matches the line; `weight` as in the rules.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -112,3 +113,56 @@ class Diagnosis(BaseModel):
     then: list[Event]
     notes: list[Event]
     nodes: list[NodeState]
+
+
+class ReplicaDiagnosis(BaseModel):
+    """The diagnosis of one replica of a service."""
+
+    model_config = ConfigDict(frozen=True)
+
+    service: str
+    replica: int
+    found: Diagnosis
+
+
+class Live(BaseModel):
+    """Requests; usage is 0..1 of the KV cache, throughput tokens a second (None: it is not given)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    running: float
+    queued: float
+    token_usage: float
+    gen_throughput: float | None
+
+
+class Advice(BaseModel):
+    """One change: `setting` of engine_args, what to do with it, and the figures that show it.
+
+    `values`: those that `deploy tune` tries.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    setting: str
+    change: str
+    why: str
+    values: list[str] = []
+
+
+class Tuning(BaseModel):
+    """Figures and what follows from them.
+
+    `live` is None where the engine does not answer, `advice` where there are no tuning rules for the engine.
+    `past` is what the ranks have logged, by the engine's own names; `seen` is the same for a person.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    engine: str  # as its own project writes it
+    live: Live | None
+    past: dict[str, int | bool | None] = {}
+    seen: str = ""
+    load: str
+    arguments: dict[str, str]
+    advice: list[Advice] | None

@@ -1,7 +1,8 @@
 """Check engine arguments against the engine's own parser, kept as data, without the engine.
 
-The specification is JSON with one object an option: flags, dest, type (str, int, float, human_int, json,
-flag), and where they apply nargs, choices, default, deprecated, required, help.
+The specification is JSON with one object an option: flags, dest, type, and where they apply nargs, choices,
+default, deprecated, required, help, none (the text "None" is a value), repeat (may be given again), keys (of
+a JSON object), negative (the flags that store False). Types are flag and those of _CONVERTERS.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from headfirst.engines.base import Arguments, Problem
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
@@ -26,7 +28,7 @@ class Specification:
     """The options of one engine version.
 
     `removed` maps a flag of an older version to what to write instead; `owned` maps a destination to the
-    sentence that says where the plan takes it from.
+    sentence that states where the plan takes it from.
     """
 
     engine: str
@@ -44,7 +46,7 @@ def specification(
 
 
 def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
-    """Read `arguments` as the engine's parser would, and tell everything that it would refuse.
+    """Read `arguments` as the engine's parser would, and report everything that it would refuse.
 
     Abbreviated flags are refused too: the next release may have a second flag with the same beginning.
     """
@@ -54,7 +56,7 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
     while rest:
         word = rest.pop(0)
         if not _is_flag(word):
-            problems.append(Problem(word, f"{word!r} stands where a flag should.", "Flags begin with '--'."))
+            problems.append(Problem(word, f"{word!r} is in the place of a flag.", "Flags start with '--'."))
             continue
         flag, has_value, attached = word.partition("=")
         given = [attached] if has_value else []
@@ -90,7 +92,7 @@ def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> 
     if meant := _with_two_dashes(spec, flag):
         instead = spec.owned.get(spec.options[meant]["dest"])
         hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."
-        return Problem(flag, f"{spec.engine} has no {flag}: long flags begin with two dashes.", hint)
+        return Problem(flag, f"{spec.engine} has no {flag}: long flags start with two dashes.", hint)
     longer = [known for known in spec.options if known.startswith(flag)] if len(flag) > 3 else []
     dests = {spec.options[known]["dest"] for known in longer}
     if len(dests) == 1:
@@ -113,7 +115,7 @@ def _owned(
 ) -> Problem | None:
     if option["dest"] in spec.owned:
         return Problem(flag, f"{flag} is set by the plan.", spec.owned[option["dest"]])
-    if option["dest"] in values:
+    if option["dest"] in values and not option.get("repeat"):
         return Problem(flag, f"{flag} is given twice.", "Keep one of them.")
     return None
 
@@ -121,27 +123,35 @@ def _owned(
 def _store(
     option: Mapping[str, Any], flag: str, given: Sequence[str], values: dict[str, Any]
 ) -> Problem | None:
-    """Put the typed value into `values`, or tell why the engine would refuse it."""
+    """Put the typed value into `values`, or report why the engine would refuse it."""
     dest, nargs = option["dest"], option.get("nargs")
     if option["type"] == "flag":
         if given:
             return Problem(flag, f"{flag} takes no value, but {given[0]!r} is given.")
-        values[dest] = option.get("const", not flag.startswith("--no-"))
+        negative = flag in option["negative"] if "negative" in option else flag.startswith("--no-")
+        values[dest] = option.get("const", not negative)
         return None
     if not given and nargs not in ("*", "?"):
         return Problem(flag, f"{flag} needs a value.", _expected(option))
-    typed = []
+    typed: list[Any] = []
     for text in given:
+        if option.get("none") and text in ("", "None"):
+            typed.append(None)
+            continue
         try:
             typed.append(_CONVERTERS[option["type"]](text))
         except ValueError:
             return Problem(flag, f"{flag} cannot take {text!r}.", _expected(option))
+        if problem := _keys(option, flag, typed[-1]):
+            return problem
         if "choices" in option and typed[-1] not in option["choices"]:
             near = difflib.get_close_matches(text, map(str, option["choices"]), n=1, cutoff=0.5)
             choices = f"Its values are {', '.join(map(str, option['choices']))}."
             hint = f"Did you mean {near[0]}? {choices}" if near else choices
             return Problem(flag, f"{flag} cannot be {text!r}.", hint)
-    if nargs is None:
+    if option.get("repeat"):
+        values.setdefault(dest, []).append(typed[0])
+    elif nargs is None:
         values[dest] = typed[0]
     elif nargs == "?":
         values[dest] = typed[0] if typed else True
@@ -150,11 +160,55 @@ def _store(
     return None
 
 
+def _keys(option: Mapping[str, Any], flag: str, value: Any) -> Problem | None:
+    """What the engine would refuse about the keys of a JSON object."""
+    if "keys" not in option:
+        return None
+    unknown = [key for key in value if key not in option["keys"]]
+    if not unknown:
+        return None
+    near = difflib.get_close_matches(unknown[0], option["keys"], n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]}?" if near else f"Its keys are {', '.join(option['keys'])}."
+    return Problem(flag, f"{flag} has no key {unknown[0]!r}.", hint)
+
+
 def _expected(option: Mapping[str, Any]) -> str:
     kinds = {"int": "a whole number", "float": "a number", "human_int": "a number such as 8192 or 8Ki"}
+    kinds |= {"size": "a number such as 8192 or 8k", "size_or_auto": "a number such as 8192 or 8k, or auto"}
+    kinds |= {"json": "JSON", "config": "a JSON object"}
     if "choices" in option:
         return f"Its values are {', '.join(map(str, option['choices']))}."
-    return f"It takes {kinds.get(option['type'], 'JSON' if option['type'] == 'json' else 'a text')}."
+    return f"It takes {kinds.get(option['type'], 'a text')}."
+
+
+def size(text: str) -> int:
+    """A number with a suffix: 8k is 8000, 8K is 8192; ValueError otherwise."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return int(text)
+    number, unit = match.groups()
+    power = "kmgt".index(unit.lower()) + 1
+    return int(float(number) * 1000**power) if unit.islower() else int(number) * 1024**power
+
+
+def _size_or_auto(text: str) -> int:
+    return -1 if text.strip().lower() == "auto" else size(text)
+
+
+def _config(text: str) -> dict[str, Any]:
+    """A JSON object, in which numbers may have a suffix."""
+    parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
+    parts[::2] = [
+        re.sub(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b", lambda m: str(size(m[0])), part) for part in parts[::2]
+    ]
+    value = json.loads("".join(parts))
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def _json_or_str(text: str) -> Any:
+    return json.loads(text) if re.fullmatch(r"\s*{.*}\s*", text, re.DOTALL) else text
 
 
 def _human_int(text: str) -> int:
@@ -172,5 +226,10 @@ _CONVERTERS: Mapping[str, Callable[[str], Any]] = {
     "int": int,
     "float": float,
     "human_int": _human_int,
+    "size": size,
+    "size_or_auto": _size_or_auto,
+    "snake": lambda text: text.lower().replace("-", "_"),
     "json": json.loads,
+    "json_or_str": _json_or_str,
+    "config": _config,
 }

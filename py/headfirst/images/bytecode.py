@@ -23,7 +23,7 @@ def compile_site(layer: Path, site: Path, prefix: str, scratch: Path, skipped: s
     """
     root = scratch / "root"
     root.mkdir()
-    hint = f"Remove {layer} and repeat the command: it is then made anew."
+    hint = f"Remove {layer} and repeat the command: it is then made again."
     unpack = ["tar", "-xf", str(layer), "-C", str(root), "--no-same-owner", "./usr/bin", "./usr/lib"]
     commands.run(unpack, doing="Unpacking the image's Python", hint=hint)
     commands.run(

@@ -19,13 +19,14 @@ def run(
     doing: str,
     hint: str,
     env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
     stdin: str | None = None,
     stdout: Path | None = None,
     watch: Callable[[], None] = lambda: None,
 ) -> None:
     """Runs `argv` with the text `stdin`; its output goes to the file `stdout` if one is given.
 
-    `watch` is called every WATCH_S seconds meanwhile.
+    It runs in the folder `cwd`, if one is given; `watch` is called every WATCH_S seconds meanwhile.
 
     Raises NotReadyError where the program is missing, or with its last lines where it fails.
     """
@@ -39,7 +40,7 @@ def run(
         output = file if stdout else subprocess.PIPE
         try:
             process = subprocess.Popen(
-                argv, env=env, stdin=given, stdout=output, stderr=subprocess.PIPE, text=True
+                argv, env=env, cwd=cwd, stdin=given, stdout=output, stderr=subprocess.PIPE, text=True
             )
         except FileNotFoundError as error:
             what = f"{doing} needs {error.filename}, which is not installed."

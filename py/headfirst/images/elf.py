@@ -1,6 +1,6 @@
 """Shared libraries without their debugging symbols: triton's is 506 MB as it comes, 192 without.
 
-Needs no binutils: in a linked library all that is loaded lies within the program headers' segments, and what
+Needs no binutils: in a linked library all that is loaded is within the program headers' segments, and what
 follows the last of them (symbol and section tables, DWARF) is read by debuggers only.
 """
 

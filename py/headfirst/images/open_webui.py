@@ -8,12 +8,13 @@ from headfirst.images import site
 from headfirst.images.archive import ImageArchive
 from headfirst.images.recipe import PREFIX, Progress, Recipe
 
-_LOCK, _FILES = "open-webui.lock", "webui_files"
+_HERE = Path(__file__).parent
+_LOCK, _FILES = _HERE / "open-webui.lock", _HERE / "webui_files"
 
 
 def build(cache: Path, progress: Progress) -> ImageArchive:
     """The chat page's image archive in the folder `cache`; see Recipe.build."""
-    return _RECIPE.build(cache, progress)
+    return RECIPE.build(cache, progress)
 
 
 def _install(packages: Path, downloads: Path, report: site.Report) -> None:
@@ -21,7 +22,7 @@ def _install(packages: Path, downloads: Path, report: site.Report) -> None:
     site.add(_FILES, packages)
 
 
-_RECIPE = Recipe(
+RECIPE = Recipe(
     name="open-webui",
     tag="headfirst/open-webui:0.12.4",
     data=(_LOCK, _FILES),

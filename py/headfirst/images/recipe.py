@@ -27,7 +27,7 @@ Progress = Callable[[int, int, str], None]
 
 @dataclass(frozen=True)
 class Recipe:
-    """An image: its name and tag, the data files of this package it is made of, and what is its own.
+    """An image: its name and tag, the data files it is made of, and what is its own.
 
     `install(site, downloads, report)` fills the folder of packages; `left_out` are patterns (fnmatch) of
     files in it that no server reads; `uncompiled` is a regular expression of paths that no server imports.
@@ -35,7 +35,7 @@ class Recipe:
 
     name: str
     tag: str
-    data: Sequence[str]
+    data: Sequence[Path]
     install: Callable[[Path, Path, site.Report], None]
     env: Mapping[str, str]
     left_out: Sequence[str]

@@ -1,10 +1,12 @@
-"""The lowest layer of the images built here: a minimal Debian 12 with Python 3.11, made by mmdebstrap."""
+"""Debian 12 as a layer of the images built here, made by mmdebstrap."""
 
 from __future__ import annotations
 
 import platform
 import tarfile
 import time
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from headfirst.images import commands, store
@@ -13,14 +15,15 @@ from headfirst.lab import host_settings
 from headfirst.lab.sudo import as_root
 
 SUITE = "bookworm"
-_PACKAGES = (
+# The base of the images with Python packages.
+_PYTHON = (
     "ca-certificates",  # the engine fetches models over TLS
     "libnuma1",  # SGLang binds its threads to NUMA nodes through it
     "libstdc++6",  # of nearly every compiled wheel
     "libsndfile1",  # SGLang imports soundfile, whose portable wheel brings no library
     "python3",
-    "usr-is-merged",  # instead of usrmerge, which pulls in all of Perl
 )
+_MERGED = "usr-is-merged"  # instead of usrmerge, which pulls in all of Perl
 _DPKG_OPTIONS = (
     "path-exclude=/usr/share/doc/*",
     "path-include=/usr/share/doc/*/copyright",
@@ -34,22 +37,27 @@ _HINT = "Check the network and the package sources with `apt-get update`, then r
 
 
 def layer_file(folder: Path) -> Path:
-    """The layer's tar archive in `folder`, made where it is missing. Takes 20–40 s.
+    """The tar archive of Debian with Python 3.11 in `folder`, made where it is missing. Takes 20–40 s.
 
     Raises NotReadyError with mmdebstrap's last lines.
     """
-    return store.kept(folder, "debian", store.recipe_key(), ".tar", _make)
+    return store.kept(folder, "debian", store.recipe_key(), ".tar", partial(make, _PYTHON))
 
 
-def _make(target: Path, scratch: Path) -> None:
+def make(packages: Sequence[str], target: Path, scratch: Path, left_out: Sequence[str] = ()) -> None:
+    """Write a minimal Debian with these packages as a tar archive; `left_out` are patterns of their files.
+
+    Raises NotReadyError as `layer_file`.
+    """
     started = int(time.time())
     acquire = scratch / "apt.conf"
     acquire.touch(mode=0o600)  # a proxy's address may carry a password
     acquire.write_text(host_settings.apt_acquire())
     archives = sources()
-    argv = ["mmdebstrap", "--mode=root", "--variant=essential", f"--include={','.join(_PACKAGES)}"]
+    argv = ["mmdebstrap", "--mode=root", "--variant=essential", f"--include={','.join((*packages, _MERGED))}"]
     argv += ["--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr"]
     argv += [f"--dpkgopt={option}" for option in _DPKG_OPTIONS]
+    argv += [f"--dpkgopt=path-exclude={pattern}" for pattern in left_out]
     argv += ['--aptopt=Apt::Install-Recommends "false"', f"--aptopt={acquire}"]
     if Path("/etc/apt/auth.conf.d").is_dir():
         argv += ['--setup-hook=mkdir -p "$1/etc/apt"', "--setup-hook=copy-in /etc/apt/auth.conf.d /etc/apt"]

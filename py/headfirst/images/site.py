@@ -15,7 +15,6 @@ from headfirst.images import commands, elf
 from headfirst.images.layer import Member
 from headfirst.images.pip_settings import uv_environment
 
-_HERE = Path(__file__).parent
 # Debian 12's Python and C library; the controller's own may be others.
 _TARGET = ("--python-version=3.11", "--python-platform=x86_64-manylinux_2_34")
 _INSTALL = ("pip", "install", "--only-binary=:all:", "--no-deps", "--require-hashes", *_TARGET)
@@ -28,13 +27,13 @@ Report = Callable[[int, int], None]
 """Called as packages arrive: how many are there, of how many."""
 
 
-def install(lock: str, site: Path, downloads: Path, report: Report, *extra: str) -> None:
-    """Installs the packages of the lock file (one in this package) into the folder `site`.
+def install(lock: Path, site: Path, downloads: Path, report: Report, *extra: str) -> None:
+    """Installs the packages of the lock file into the folder `site`.
 
     `downloads` keeps wheels for the next try; on the same filesystem as `site` nothing is copied.
     Raises NotReadyError with uv's last lines.
     """
-    wanted = sum("==" in line for line in (_HERE / lock).read_text().splitlines())
+    wanted = sum("==" in line for line in lock.read_text().splitlines())
 
     def watch() -> None:
         # A folder of uv's cache for each package that is downloaded and unpacked.
@@ -42,19 +41,19 @@ def install(lock: str, site: Path, downloads: Path, report: Report, *extra: str)
 
     argv = [find_uv_bin(), *_INSTALL, *extra, "--link-mode=hardlink", f"--cache-dir={downloads}"]
     commands.run(
-        [*argv, f"--target={site}", "-r", str(_HERE / lock)],
-        doing=f"Installing the packages of {lock}",
+        [*argv, f"--target={site}", "-r", str(lock)],
+        doing=f"Installing the packages of {lock.name}",
         hint=_HINT,
         env=uv_environment(),
         watch=watch,
     )
 
 
-def add(files: str, site: Path) -> None:
-    """Lays a folder of files of this package over `site`."""
-    for source in sorted((_HERE / files).rglob("*")):
+def add(files: Path, site: Path) -> None:
+    """Copy a folder of files over `site`."""
+    for source in sorted(files.rglob("*")):
         if source.is_file() and source.suffix != ".pyc":
-            target = site / source.relative_to(_HERE / files)
+            target = site / source.relative_to(files)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.unlink(missing_ok=True)  # a hard link into the downloads must not be written through
             shutil.copyfile(source, target)

@@ -12,12 +12,12 @@ from pathlib import Path
 _HERE = Path(__file__).parent
 
 
-def recipe_key(*data: str) -> str:
-    """Changes with any code of this package and with the named data files or folders of it."""
-    files = {path for name in data for path in _files(_HERE / name)} | set(_HERE.glob("*.py"))
+def recipe_key(*data: Path) -> str:
+    """Changes with any code of this package and with the data files or folders."""
+    files = {path for name in data for path in _files(name)} | set(_HERE.glob("*.py"))
     digest = hashlib.sha256()
     for path in sorted(files):
-        digest.update(f"\0{path.relative_to(_HERE)}\0".encode() + path.read_bytes())
+        digest.update(f"\0{path.relative_to(_HERE.parent)}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -26,7 +26,7 @@ _API_TIMEOUT = 300  # seconds; an import of the node image is one call
 def connect() -> docker.DockerClient | None:
     """A client of the engine on this machine, or None where none runs."""
     if SOCKET.exists() and not os.access(SOCKET, os.R_OK | os.W_OK):
-        # Ends when the engine starts anew; the system's groups stay as they are.
+        # Ends when the engine starts again; the system's groups stay as they are.
         subprocess.run(as_root(["chown", getpass.getuser(), str(SOCKET)]), check=True)
     try:
         return docker.DockerClient(base_url=f"unix://{SOCKET}", version="auto", timeout=_API_TIMEOUT)

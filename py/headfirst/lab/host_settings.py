@@ -112,8 +112,8 @@ def apt_sources() -> list[str]:
             lines = _distribution_archives()
     if not lines:
         raise NotReadyError(
-            "apt on this machine knows no Debian or Ubuntu archive to make lab nodes from.",
-            hint="Look at /etc/apt/sources.list and /etc/apt/sources.list.d, then run `apt-get update`.",
+            "apt on this machine has no Debian or Ubuntu archive to make lab nodes from.",
+            hint="Check /etc/apt/sources.list and /etc/apt/sources.list.d, then run `apt-get update`.",
         )
     return lines
 

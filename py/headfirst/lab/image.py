@@ -93,8 +93,8 @@ def _build(client: docker.DockerClient, name: str, progress: Progress) -> None:
     # The engine reports a failure in its answer's text, after a status of success.
     if not client.images.list(name=name):
         raise NotReadyError(
-            f"The Docker Engine does not take the node image: {said.strip()[-300:]}",
-            hint="Look at the space on its disk: `df -h /var/lib/docker`.",
+            f"The Docker Engine does not accept the node image: {said.strip()[-300:]}",
+            hint="Check the free space on its disk: `df -h /var/lib/docker`.",
         )
     progress(what, _STEPS, _STEPS)
 

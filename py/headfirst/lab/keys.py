@@ -5,17 +5,19 @@ from __future__ import annotations
 import io
 import subprocess
 import tarfile
-
-from docker.models.containers import Container
+from typing import TYPE_CHECKING
 
 from headfirst.errors import NotReadyError
 from headfirst.lab.types import USER, Lab, LabAccess
+
+if TYPE_CHECKING:
+    from docker.models.containers import Container
 
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key.pub"
 
 
 def access(lab: Lab) -> LabAccess:
-    """Where the lab's key and known_hosts lie, whether or not they exist yet."""
+    """Where the lab's key and known_hosts are, whether or not they exist yet."""
     return LabAccess(USER, lab.state_dir / "id_ed25519", lab.state_dir / "known_hosts")
 
 
@@ -33,7 +35,7 @@ def ensure_key(lab: Lab) -> str:
 
 
 def host_key(container: Container) -> str:
-    """A node's public host key, read through Docker: no network lies between."""
+    """A node's public host key, read through Docker: without a network."""
     chunks, _ = container.get_archive(_HOST_KEY)
     with tarfile.open(fileobj=io.BytesIO(b"".join(chunks))) as archive:
         for member in archive:

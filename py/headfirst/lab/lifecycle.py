@@ -49,11 +49,11 @@ def up(lab: Lab, progress: Progress, warn: Warn | None = None) -> LabAccess:
         progress("waiting for nodes to boot", done + 1, len(silent))
     outdated = [node for node in lab.nodes if not node_settings.is_current(known[node.name], settings)]
     for done, node in enumerate(outdated):
-        progress("bringing this machine's apt and pip settings to the nodes", done, len(outdated))
+        progress("copying this machine's apt and pip settings to the nodes", done, len(outdated))
         node_settings.update(known[node.name], settings)
     if created or outdated:
         for text in settings.left_out:
-            sentence = f"{text}; nodes do without it"
+            sentence = f"{text}; nodes do not get it"
             warn(sentence) if warn else progress(sentence, 1, 1)
     keys.write_known_hosts(lab, {node.address: keys.host_key(known[node.name]) for node in lab.nodes})
     return keys.access(lab)

@@ -32,7 +32,7 @@ def ensure(client: docker.DockerClient, lab: Lab) -> None:
     if subnet != lab.subnet:
         if known.attrs["Containers"]:
             raise NotReadyError(
-                f"Lab {lab.name} runs on {subnet}, and the inventory now says {lab.subnet}.",
+                f"Lab {lab.name} runs on {subnet}, and the inventory now has {lab.subnet}.",
                 hint="Stop it first: `deploy lab down`, then repeat the command.",
             )
         known.remove()

@@ -35,7 +35,7 @@ def update(container: Container, settings: HostSettings) -> None:
     code, output = container.exec_run(["sh", "-c", _REMOVE_AND_RENEW, "sh", *(f"/{path}" for path in stale)])
     if code != 0:
         raise NotReadyError(
-            "This machine's settings of apt and pip could not be given to the node:\n"
+            "This machine's settings of apt and pip could not be copied to the node:\n"
             + for_terminal(bytes(output).decode(errors="replace").strip()[-500:]),
             where=_name(container),
             hint="`deploy lab down`, then the same command again, creates the node again.",

@@ -18,8 +18,9 @@ from headfirst.lab.types import USER, USER_ID, Lab, LabNode
 LABEL = "headfirst.lab"
 _NODE = "headfirst.lab.node"
 _SPEC = "headfirst.lab.spec"
-# Overlay file systems cannot lie on one another: what an engine inside keeps goes to volumes.
+# Overlay file systems cannot be stacked: what an engine inside keeps goes to volumes.
 _VOLUMES = {"docker": "/var/lib/docker", "containerd": "/var/lib/containerd"}
+_SHM = "2g"
 
 
 def find(client: docker.DockerClient, lab: Lab) -> dict[str, Container]:
@@ -104,6 +105,7 @@ def _host_config(client: docker.DockerClient, lab: Lab, node: LabNode) -> dict[s
         # A cgroup namespace of its own on v1 too: what runs inside counts against the node's limits.
         "cgroupns": "private",
         "tmpfs": {"/run": "mode=755"},
+        "shm_size": _SHM,  # Docker's 64 MB are too few for an engine; a server has half of its memory
         "network_mode": lab.network_name,
         # `reboot` inside ends systemd with a signal's exit code: the node comes back, as a server does,
         # more than once (Docker never forgets the count).
@@ -113,5 +115,5 @@ def _host_config(client: docker.DockerClient, lab: Lab, node: LabNode) -> dict[s
 
 
 def _spec_hash(lab: Lab, node: LabNode, image: str) -> str:
-    spec = [image, lab.subnet, str(lab.shared_dir), node.name, node.address, node.memory, node.cpus]
+    spec = [image, lab.subnet, str(lab.shared_dir), node.name, node.address, node.memory, node.cpus, _SHM]
     return hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:16]

@@ -29,18 +29,18 @@ def await_boot(container: Container, address: str, timeout: float = _TIMEOUT) ->
             raise NotReadyError(
                 f"The node stopped while it was starting (exit code {code}):\n{_last_words(container)}",
                 where=name,
-                hint="`deploy lab down`, then the same command again, makes it anew.",
+                hint="`deploy lab down`, then the same command again, recreates it.",
             )
         state = _systemd_state(container)
-        # "degraded": a unit has failed, which a role or a user may mend; the node itself is up.
+        # "degraded": a unit has failed, which a role or a user may fix; the node itself is up.
         if state in ("running", "degraded") and ssh_answers(address):
             return
         time.sleep(0.2)
     raise NotReadyError(
-        f"The node has not come up within {timeout:.0f} s (systemd: {state or 'silent'}, sshd on {address}: "
+        f"The node did not start within {timeout:.0f} s (systemd: {state or 'silent'}, sshd on {address}: "
         f"{'answers' if ssh_answers(address) else 'silent'}).",
         where=name,
-        hint=f"Look inside: `docker exec {container.name} systemctl list-jobs` and `journalctl -b`.",
+        hint=f"Read: `docker exec {container.name} systemctl list-jobs` and `journalctl -b`.",
     )
 
 
@@ -57,7 +57,7 @@ def _systemd_state(container: Container) -> str:
     try:
         output: Any = container.exec_run(["systemctl", "is-system-running"]).output
     except APIError:
-        return ""  # the container has stopped between two looks; the next one says so
+        return ""  # the container has stopped between two readings; the next one reports it
     return str(output, errors="replace").strip()
 
 

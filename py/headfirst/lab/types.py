@@ -23,7 +23,7 @@ class Progress(Protocol):
 
 
 class Warn(Protocol):
-    """Called with one sentence about what a person should know; the work goes on."""
+    """Called with one sentence about what the user needs; the work goes on."""
 
     def __call__(self, text: str) -> None: ...
 
@@ -104,7 +104,7 @@ class LabAccess:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """`state` is Docker's (running, exited, …) or `absent`; `ssh` says whether sshd answers."""
+    """`state` is Docker's (running, exited, …) or `absent`; `ssh`: whether sshd answers."""
 
     name: str
     address: str

@@ -1,4 +1,4 @@
-"""How to reach a host: what an inventory says about SSH, typed."""
+"""How to reach a host: what an inventory states about SSH, typed."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class HostAccess:
     """SSH access to one host.
 
     `host` is its name in the inventory. None leaves the choice to ssh's configuration and its defaults.
-    `options` stand before what the other fields say on ssh's command line, `more_options` after it.
-    `become` says that the login is not `become_user` and needs sudo for Docker and systemd.
-    `obstacle` says why this host can be used by Ansible only.
+    `options` come before those of the other fields on ssh's command line, `more_options` after it.
+    `become`:  the login is not `become_user` and needs sudo for Docker and systemd.
+    `obstacle` states why this host can be used by Ansible only.
     """
 
     host: str

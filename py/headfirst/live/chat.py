@@ -25,7 +25,7 @@ class Piece(NamedTuple):
 
 
 class Chat:
-    """A conversation with one model; each question is asked with everything said before.
+    """A conversation with one model; each question is sent with the conversation before it.
 
     `base_url` is the engine's address without `/v1`.
     """
@@ -109,12 +109,12 @@ def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
             return
         event = json_document(data, what="a part of the engine's answer")
         if isinstance(event, dict) and "error" in event:
-            raise HeadfirstError(f"the engine broke off: {_message(event)}")
+            raise HeadfirstError(f"the engine stopped the answer: {_message(event)}")
         try:
             deltas = [choice.get("delta") or {} for choice in event.get("choices", [])]
             found = [(delta.get("reasoning_content"), delta.get("content")) for delta in deltas]
         except (AttributeError, TypeError):
-            raise UntrustedError("a part of the engine's answer is not what the API defines") from None
+            raise UntrustedError("a part of the engine's answer does not match the API") from None
         for thought, said in found:
             if thought:
                 yield Piece(str(thought), reasoning=True)
@@ -125,7 +125,7 @@ def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
 def _refused(status: int, body: bytes) -> HeadfirstError:
     if status == 401:
         return HeadfirstError(
-            "the engine refuses the API key", hint="Has it been redeployed with another one?"
+            "the engine refuses the API key", hint="Check whether it was deployed again with another key."
         )
     try:
         message = _message(json_document(body, what="the answer"))

@@ -7,7 +7,7 @@ from rich.console import Console
 from headfirst.live.chat import Chat
 from headfirst.untrusted import for_terminal
 
-_HELP = "Enter sends. /new begins a new conversation, /exit or Ctrl-D ends."
+_HELP = "Enter sends. /new starts a new conversation, /exit or Ctrl-D ends."
 
 
 def print_answer(chat: Chat, question: str, console: Console) -> None:

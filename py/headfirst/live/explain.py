@@ -1,4 +1,4 @@
-"""What ssh or sudo said about a host → the error that a person reads."""
+"""What ssh or sudo printed about a host → the error that a person reads."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _from_rules(access: HostAccess, said: str, rules: tuple[Rule, ...]) -> NotRe
 
 
 def _words(access: HostAccess, said: str) -> dict[str, str]:
-    """What a rule's sentences may name. ssh's own message knows the port and the key that it used."""
+    """What a rule's sentences may name. ssh's own message names the port and the key that it used."""
     port = str(access.port or _found(r"port (\d+)", said) or 22)
     key = access.private_key or _found(r"(?:no such identity: |Load key \"|for ')([^:\"']+)", said)
     return {

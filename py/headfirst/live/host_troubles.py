@@ -1,8 +1,8 @@
-"""What ssh, sudo and Ansible say when a host is not ready, and what a person does about it. Data only.
+"""What ssh, sudo and Ansible print when a host is not ready, and what a person does about it. Data only.
 
 `what` and `fix` may hold {host}, {address}, {port}, {key}, {key_name} (the host in known_hosts),
 {known_hosts}, and commands to type: {ssh} (shows the trouble by hand), {ssh_python}, {ssh_df}.
-The first rule whose pattern is found in what was said counts.
+The first rule whose pattern is found in the output counts.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ def _rule(pattern: str, what: str, fix: str) -> Rule:
     return Rule(re.compile(pattern, re.IGNORECASE), what, fix)
 
 
-# The order matters: ssh names the reason before it says "Permission denied" or "verification failed".
+# The order matters: ssh prints the reason before "Permission denied" or "verification failed".
 UNREACHABLE = (
     _rule(
         r"could not resolve hostname|name or service not known|temporary failure in name resolution",
         "the name {address} does not resolve to an address",
-        "Correct ansible_host in the inventory, or make the name known to this machine (/etc/hosts, DNS).",
+        "Correct ansible_host in the inventory, or add the name on this machine (/etc/hosts, DNS).",
     ),
     _rule(
         r"connection refused",
@@ -38,14 +38,14 @@ UNREACHABLE = (
     _rule(
         r"timed out|no route to host|network is unreachable|host is down",
         "{address} does not answer on SSH (port {port})",
-        "Is the server on, is the address right, does a firewall block the port? Try: {ssh}",
+        "Check that the server is on, the address is right, and no firewall blocks the port. Try: {ssh}",
     ),
     _rule(
         r"remote host identification has changed",
         "the host key of {address} is not the one in {known_hosts}",
-        "If the server was reinstalled, forget its old key with "
+        "If the server was reinstalled, remove its old key with "
         '`ssh-keygen -f {known_hosts} -R "{key_name}"` and log in once with: {ssh}. '
-        "If not, someone else may be answering at this address.",
+        "If not, another host may answer at this address.",
     ),
     _rule(
         r"host key verification failed|host key is known for",

@@ -14,9 +14,11 @@ _COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_
 
 
 def print_logs(lines: Iterable[LogLine], console: Console, *, timestamps: bool = False) -> None:
-    """Print `[rank 0 node1] text`; with `timestamps` the time (UTC) stands before the text."""
+    """Print `[rank 0 node1] text`, with the replica where there are several; `timestamps` are UTC."""
     for line in lines:
-        shown = Text(f"[rank {line.rank} {line.host}] ", style=_COLOURS[line.rank % len(_COLOURS)])
+        replica = f"{line.replica} " if line.replica else ""
+        who = "router" if line.rank is None else f"rank {line.rank}"
+        shown = Text(f"[{replica}{who} {line.host}] ", style=_COLOURS[(line.rank or 0) % len(_COLOURS)])
         if timestamps:
             shown.append(f"{for_terminal(line.time)} ", style="dim")
         # The engine may colour its lines itself.

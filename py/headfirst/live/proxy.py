@@ -95,7 +95,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _askpass(password: str) -> Iterator[dict[str, str]]:
-    """The environment that lets ssh ask a program; the password stands in a file of this user only."""
+    """The environment in which ssh runs a program for the password, from a file of this user only."""
     with tempfile.TemporaryDirectory(prefix="headfirst-") as folder:
         program, secret = Path(folder) / "askpass", Path(folder) / "password"
         program.write_text(_ASKPASS)

@@ -24,7 +24,7 @@ AT_ONCE = 32
 ANSWER_BYTES = 1 << 20
 ERROR_BYTES = 1 << 16
 
-# paramiko logs each refused login with a traceback; the error that is raised says it.
+# paramiko logs each refused login with a traceback; the error that is raised has it.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import docker
 import httpx
+from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
 from pydantic import ValidationError
 
 from headfirst.containers import names
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.live import http_answer
 from headfirst.live.access import HostAccess
+from headfirst.live.http_answer import TIMEOUT_S, ask
+from headfirst.live.load import Load, Meter
+from headfirst.live.metrics import Metrics
+from headfirst.live.readiness import Readiness
 from headfirst.live.ssh import AT_ONCE, ssh
-from headfirst.live.status_types import ClusterStatus, ContainerStatus, EngineStatus, RankStatus, WebuiStatus
+from headfirst.live.status_types import (
+    ClusterStatus,
+    ContainerStatus,
+    EngineStatus,
+    RankStatus,
+    ReplicaStatus,
+    Supervision,
+    WebuiStatus,
+)
+from headfirst.live.supervision import supervision
 from headfirst.live.transport import docker_client
 from headfirst.live.tunnel import forward, tunnel
-from headfirst.untrusted import UntrustedError, joined, json_document, line
+from headfirst.untrusted import UntrustedError, json_document, line
 
-# The engine's health generates a token, behind requests that are being served.
-HTTP_TIMEOUT_S = 15.0
-ANSWER_BYTES = 1 << 20
+# Between two readings of an engine's counters.
+RATE_S = 1.0
 
 
 class WebuiTarget(NamedTuple):
@@ -32,71 +48,131 @@ class WebuiTarget(NamedTuple):
     container: str = names.WEBUI
 
 
-def cluster_status(
-    ranks: Sequence[HostAccess],
-    *,
-    engine_url: str,
-    api_key: str | None = None,
-    webui: WebuiTarget | None = None,
-    container: str = names.ENGINE,
-) -> ClusterStatus:
-    """Ask all hosts. `ranks` is in the order of the ranks, the head first; `engine_url` as the head sees it.
+@dataclass(frozen=True)
+class ReplicaTarget:
+    """One replica: its ranks' hosts, the head first, and rank 0's address as the head sees it."""
 
-    `container` is the ranks' container on each host.
+    service: str
+    index: int
+    ranks: Sequence[HostAccess]
+    engine_url: str
+    readiness: Readiness
+    api_key: str | None = None
+    container: str = names.ENGINE
+    metrics: Metrics | None = None  # None: its load is not asked for
 
-    A host that does not answer is a row with its problem, not an exception.
-    """
-    with ThreadPoolExecutor(max_workers=min(len(ranks) + 2, AT_ONCE)) as pool:
-        asked = [pool.submit(_rank, rank, access, container) for rank, access in enumerate(ranks)]
-        asked_engine = pool.submit(_engine, ranks[0], engine_url, api_key)
+
+def cluster_status(replicas: Sequence[ReplicaTarget], webui: WebuiTarget | None = None) -> ClusterStatus:
+    """Ask all hosts. A host that does not answer is a row with its problem, not an exception."""
+    count = sum(len(replica.ranks) + 2 for replica in replicas) + 1
+    with ThreadPoolExecutor(max_workers=min(count, AT_ONCE)) as pool:
+        asked = [
+            (
+                [pool.submit(_rank, rank, access, one.container) for rank, access in enumerate(one.ranks)],
+                pool.submit(_engine, one),
+                pool.submit(_supervision, one),
+            )
+            for one in replicas
+        ]
         asked_page = pool.submit(_webui, webui) if webui else None
-        rows, engine = [row.result() for row in asked], asked_engine.result()
+        found = [
+            _replica(one, [row.result() for row in rows], engine.result(), keeper.result())
+            for one, (rows, engine, keeper) in zip(replicas, asked, strict=True)
+        ]
         page = asked_page.result() if asked_page else None
+    ready = all(one.ready for one in found) and (page is None or page.ready)
+    return ClusterStatus(ready=ready, replicas=found, webui=page)
+
+
+def _replica(
+    target: ReplicaTarget, rows: list[RankStatus], engine: EngineStatus, keeper: Supervision | None
+) -> ReplicaStatus:
     running = all(row.state == "running" for row in rows)
-    ready = running and engine.ready and (page is None or page.ready)
-    return ClusterStatus(ready=ready, ranks=rows, engine=engine, webui=page)
+    return ReplicaStatus(
+        service=target.service,
+        index=target.index,
+        ready=running and engine.ready,
+        ranks=rows,
+        engine=engine,
+        supervisor=keeper,
+    )
+
+
+def _supervision(target: ReplicaTarget) -> Supervision | None:
+    try:
+        with ssh(target.ranks[0]) as connection:
+            return supervision(connection).get(target.container)
+    except NotReadyError:  # the row of rank 0 shows why
+        return None
+    except UntrustedError as error:
+        return Supervision(phase="unknown", text=error.what, for_s=0, restarts=0)
 
 
 def _rank(rank: int, access: HostAccess, container: str) -> RankStatus:
     try:
         with ssh(access) as connection, docker_client(access, connection) as client:
-            return RankStatus(rank=rank, **_container(client, access.host, container))
+            return RankStatus(rank=rank, **container_fields(client, access.host, container))
     except (NotReadyError, UntrustedError) as error:
         return RankStatus(rank=rank, host=access.host, state="unreachable", problem=error.what)
 
 
-def _engine(head: HostAccess, url: str, api_key: str | None) -> EngineStatus:
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+def _engine(target: ReplicaTarget) -> EngineStatus:
+    url, readiness = target.engine_url, target.readiness
+    headers = {"Authorization": f"Bearer {target.api_key}"} if target.api_key else {}
     try:
         with (
-            tunnel(head, url) as local,
-            httpx.Client(base_url=local, headers=headers, timeout=HTTP_TIMEOUT_S) as client,
+            tunnel(target.ranks[0], url) as local,
+            httpx.Client(base_url=local, headers=headers, timeout=TIMEOUT_S) as client,
         ):
-            status, _ = _get(client, "/health_generate")
+            meter = Meter(client, target.metrics) if target.metrics else None
+            if meter:
+                meter.read()
+            status, _ = ask(client, "GET", readiness.path)
             if status != 200:
-                problem = f"/health_generate answers {status}: it is starting, or it hangs"
+                problem = f"{readiness.path} answers {status}: it is starting, or it hangs"
                 return EngineStatus(url=url, ready=False, problem=problem)
-            status, body = _get(client, "/v1/models")
+            status, body = ask(client, "GET", "/v1/models")
             if status != 200:
                 return EngineStatus(url=url, ready=False, problem=f"/v1/models answers {status}")
-            return EngineStatus(url=url, ready=True, models=_models(body))
+            models = _models(body)
+            wrong = None if readiness.generates else _probe(client, readiness, models)
+            load = _load(meter) if meter and wrong is None else None
+            return EngineStatus(url=url, ready=wrong is None, models=models, problem=wrong, load=load)
     except (NotReadyError, UntrustedError, httpx.HTTPError) as error:
         return EngineStatus(url=url, ready=False, problem=_problem(error))
+
+
+def _load(meter: Meter) -> Load | None:
+    if (age := meter.age_s) is None:
+        return None
+    time.sleep(max(0.0, RATE_S - age))
+    return meter.read()
+
+
+def _probe(client: httpx.Client, readiness: Readiness, models: list[str]) -> str | None:
+    """What is wrong with the answer to the probe; None where the model computed."""
+    path, request = readiness.probe_path, {**readiness.probe_body, "model": models[0] if models else ""}
+    status, body = ask(client, "POST", path, request)
+    if status != 200:
+        return f"{path} answers {status}"
+    answer = json_document(body, what=f"the answer to {path}")
+    keys = [str(key) for key in readiness.answer]
+    return None if holds(answer, keys) else f"the answer to {path} has nothing at {'.'.join(keys)}"
 
 
 def _webui(target: WebuiTarget) -> WebuiStatus:
     access, url, container = target
     try:
         with ssh(access) as connection, docker_client(access, connection) as client:
-            row = _container(client, access.host, container)
+            row = container_fields(client, access.host, container)
             if row["state"] != "running":
                 return WebuiStatus(url=url, ready=False, **row)
             try:
                 with (
                     forward(connection, url) as local,
-                    httpx.Client(base_url=local, timeout=HTTP_TIMEOUT_S) as http,
+                    httpx.Client(base_url=local, timeout=TIMEOUT_S) as http,
                 ):
-                    status, _ = _get(http, "/ready")
+                    status, _ = ask(http, "GET", "/ready")
             except httpx.HTTPError as error:
                 return WebuiStatus(url=url, ready=False, **{**row, "problem": _problem(error)})
             if status != 200:
@@ -106,23 +182,15 @@ def _webui(target: WebuiTarget) -> WebuiStatus:
         return WebuiStatus(url=url, ready=False, host=access.host, state="unreachable", problem=error.what)
 
 
-def _get(client: httpx.Client, path: str) -> tuple[int, bytes]:
-    """Status and body of a GET; UntrustedError for a body that no such service sends."""
-    with client.stream("GET", path, headers={"Accept-Encoding": "identity"}) as answer:
-        return answer.status_code, joined(
-            answer.iter_bytes(), what=f"the answer to {path}", limit=ANSWER_BYTES
-        )
-
-
 def _models(body: bytes) -> list[str]:
     listed = json_document(body, what="the list of models")
     try:
         return [line(model["id"], what="the name of a model") for model in listed["data"]]
     except (KeyError, TypeError):
-        raise UntrustedError("the list of models is not what the API defines") from None
+        raise UntrustedError("the list of models does not match the API") from None
 
 
-def _container(client: docker.DockerClient, host: str, name: str) -> dict[str, Any]:
+def container_fields(client: docker.DockerClient, host: str, name: str) -> dict[str, Any]:
     """Fields of a ContainerStatus, from the engine's own description of the container."""
     try:
         found = client.containers.get(name).attrs
@@ -153,9 +221,5 @@ def _fields(found: dict[str, Any], host: str) -> dict[str, Any]:
     }
 
 
-def _problem(error: Exception) -> str:
-    if isinstance(error, httpx.TimeoutException):
-        return f"no answer within {HTTP_TIMEOUT_S:.0f} s"
-    if isinstance(error, (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError)):
-        return "nothing answers at its port"
-    return error.what if isinstance(error, HeadfirstError) else str(error)
+def _problem(error: HeadfirstError | httpx.HTTPError) -> str:
+    return error.what if isinstance(error, HeadfirstError) else http_answer.problem(error)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+import operator
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headfirst.live.load import Load
 
 
 class _Frozen(BaseModel):
@@ -13,7 +17,7 @@ class ContainerStatus(_Frozen):
     """One container as its host's Docker Engine sees it.
 
     `state` is Docker's (`running`, `exited`, `restarting` …), or `missing` (no such container), or
-    `unreachable` (the host or its engine does not answer; `problem` says why).
+    `unreachable` (the host or its engine does not answer; `problem` states why).
     """
 
     host: str
@@ -35,12 +39,14 @@ class RankStatus(ContainerStatus):
 
 
 class EngineStatus(_Frozen):
-    """What rank 0 answers: `ready` means that it generated a token."""
+    """What rank 0 answers: `ready` means that the model computed an answer. `load` is None where it is not
+    ready, or gives no figures."""
 
     url: str
     ready: bool
     models: list[str] = []
     problem: str | None = None
+    load: Load | None = None
 
 
 class WebuiStatus(ContainerStatus):
@@ -50,13 +56,56 @@ class WebuiStatus(ContainerStatus):
     ready: bool
 
 
-class ClusterStatus(_Frozen):
-    """Everything `deploy status` shows.
+class RoutedReplica(_Frozen):
+    """A replica in a router's list. `state`: pending, ready, not_ready, failed, draining; or missing."""
 
-    `ready`: all ranks run, the engine generates, and the chat page, if there is one, answers.
+    url: str
+    state: str
+    requests: int = 0  # that it answers now
+
+
+class RouterStatus(ContainerStatus):
+    """A router's container, and its replicas. `ready`: it sends requests to every replica of the service."""
+
+    service: str
+    url: str
+    ready: bool
+    replicas: list[RoutedReplica] = []
+
+
+class Supervision(_Frozen):
+    """A replica as the supervisor of its head sees it; `for_s` is how long the phase has lasted."""
+
+    phase: str = Field(pattern=r"^[a-z_]{1,20}$")
+    text: str = ""
+    for_s: float = Field(ge=0)
+    restarts: int = Field(ge=0)
+    last_reason: str = ""
+    start_seconds: float | None = None  # how long the last start took
+
+
+class ReplicaStatus(_Frozen):
+    """One copy of a service. `ready`: all ranks run and the engine generates.
+
+    `supervisor` is None where no supervisor keeps the replica.
     """
 
+    service: str
+    index: int
     ready: bool
     ranks: list[RankStatus]
     engine: EngineStatus
+    supervisor: Supervision | None = None
+
+
+class ClusterStatus(_Frozen):
+    """Everything `deploy status` shows.
+
+    `ready`: all replicas are ready, at every router, too, and the chat page, if there is one, answers.
+    """
+
+    ready: bool
+    replicas: list[ReplicaStatus]
     webui: WebuiStatus | None
+    # Left out of JSON where there is none.
+    routers: list[RouterStatus] = Field(default_factory=list, exclude_if=operator.not_)

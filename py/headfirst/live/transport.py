@@ -18,7 +18,7 @@ from headfirst.live.access import HostAccess
 from headfirst.live.privilege import Privileged, privileged
 from headfirst.live.ssh import run_privileged, ssh, transport_of
 
-# The SDK tells by this address that its answers come over an SSH channel.
+# The SDK reports by this address that its answers come over an SSH channel.
 _BASE_URL = "http+docker://ssh"
 TIMEOUT_S = 30
 
@@ -47,7 +47,7 @@ def docker_client(access: HostAccess, connection: paramiko.SSHClient) -> Iterato
         yield client
     except requests.exceptions.ConnectionError as error:
         raise NotReadyError(
-            "the connection to the Docker Engine broke off",
+            "the connection to the Docker Engine was interrupted",
             where=access.host,
             hint=f"Try: {access.ssh_command(*_by_hand(access), 'docker', 'ps')}",
         ) from error
@@ -60,10 +60,12 @@ def _by_hand(access: HostAccess) -> list[str]:
 
 
 def _engine_version(access: HostAccess, connection: paramiko.SSHClient) -> str:
-    """The engine's API version; asking by command tells why, where an engine cannot be reached."""
+    """The engine's API version; a command reports why, where an engine cannot be reached."""
     answer = run_privileged(access, connection, "docker", "version", "--format", "{{.Server.APIVersion}}")
     if answer.code == 0:
-        return answer.out.strip()
+        version = answer.out.strip()
+        # Podman answers with its own version; its Docker API has this one since Podman 3.
+        return version if version.startswith("1.") else "1.40"
     if (error := explain.not_ready(access, answer.err)) is not None:
         raise error
     by_hand = access.ssh_command(*_by_hand(access), "docker", "version")

@@ -1,19 +1,29 @@
-"""A few published models, kept as data (catalogue.json) for plans made without a network.
+"""Published models, kept as data (catalogue.json) for plans made without a network.
 
-Each entry has its source, the keys of its config.json that a plan reads, and its sizes: which of them
-were published and which were computed is said in `total_bytes_are`.
+Each entry has its source, the keys of its config.json that a plan reads, and its weight files. What the
+publisher states of the sizes is there (`total_bytes`, `parameters` by dtype); what is missing is computed
+tensor by tensor from the dimensions, and `total_bytes_are` names which. `same_as` names the entry whose
+config an entry shares, but for its `changes`, and whose weight files it shares where it has none of its own.
+`plain_parts` are parts of the model that its quantisation leaves as they are, `published_parameters` what
+the publisher's page states and a test compares.
 """
 
 from __future__ import annotations
 
 import difflib
 import json
+from collections import Counter
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from headfirst.model.checkpoint import ELEMENT_BYTES, Checkpoint, Shard, from_config
-from headfirst.model.parameters import scale_parameters
+from headfirst.model import parameters
+from headfirst.model.checkpoint import Checkpoint, Shard
+from headfirst.model.config import Weights, from_config
+from headfirst.model.measured import Part
+from headfirst.safetensors_file import DTYPE_BITS
+
+_SHARD_BYTES = 5 * 10**9
 
 
 @cache
@@ -37,7 +47,7 @@ def nearest(id: str) -> list[str]:
 def trusted_commit(id: str, source: str) -> str | None:
     """The commit of `id` on the hub `source` whose Python code may run; None where the catalogue has none."""
     known = {name.lower(): name for name in ids()}.get(id.lower())
-    listed: dict[str, str] = _entries()[known].get("remote_code", {}).get("commits", {}) if known else {}
+    listed: dict[str, str] = _entry(known).get("remote_code", {}).get("commits", {}) if known else {}
     return listed.get(source)
 
 
@@ -46,22 +56,67 @@ def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> 
     known = {name.lower(): name for name in ids()}.get(id.lower())
     if known is None:
         return None
-    entry = _entries()[known]
+    entry = _entry(known)
     weights = entry["weights"]
     described = from_config(
         entry["config"],
         id=id,
         revision=revision,
-        total_bytes=weights["total_bytes"],
-        bytes_by_dtype={name: count * ELEMENT_BYTES[name] for name, count in weights["parameters"].items()},
-        scale_bytes=0,
-        shards=tuple(
-            Shard(name=weights["shard_name"].format(number), bytes=None)
-            for number in range(1, weights["shards"] + 1)
-        ),
+        weights=Weights(weights.get("total_bytes", 0), ()),
         source="catalogue",
         where=f"catalogue entry {id}",
         note=note,
+        sentence_transformers=entry.get("sentence_transformers", False),
     )
-    scales = scale_parameters(described)
-    return described.model_copy(update={"scale_bytes": scales * ELEMENT_BYTES["F32"]})
+    return described.model_copy(update=_sizes(described, weights))
+
+
+def _entry(known: str) -> dict[str, Any]:
+    entry = _entries()[known]
+    if "same_as" not in entry:
+        return entry
+    base = {name: value for name, value in _entry(entry["same_as"]).items() if name != "remote_code"}
+    return {**base, **entry, "config": {**base["config"], **entry.get("changes", {})}}
+
+
+def _sizes(described: Checkpoint, weights: dict[str, Any]) -> dict[str, Any]:
+    """Sizes that no header was read for: the published ones, and else what the dimensions give."""
+    by_part, by_dtype, bf16_by_part = _computed(described, weights)
+    published = weights.get("parameters", {})
+    by_dtype = {name: count * DTYPE_BITS[name] // 8 for name, count in published.items()} or by_dtype
+    total = described.total_bytes or sum(by_dtype.values())
+    return {
+        "total_bytes": total,
+        "bytes_by_dtype": by_dtype,
+        "bytes_by_part": by_part,
+        "bf16_bytes_by_part": bf16_by_part,
+        "shards": _shards(weights, total),
+    }
+
+
+def _shards(weights: dict[str, Any], total: int) -> tuple[Shard, ...]:
+    """The weight files; where the entry does not list them, as many as transformers makes by default."""
+    count = weights.get("shards", -(-total // _SHARD_BYTES))
+    name = weights.get("shard_name", f"model-{{:05d}}-of-{count:05d}.safetensors")
+    return tuple(Shard(name=name.format(number), bytes=None) for number in range(1, count + 1))
+
+
+def _computed(
+    described: Checkpoint, weights: dict[str, Any]
+) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """Bytes by part, by dtype, and by part after a conversion, tensor by tensor."""
+    by_part: Counter[str] = Counter()
+    by_dtype: Counter[str] = Counter()
+    bf16: Counter[str] = Counter()
+    for tensor in parameters.tensors(described) or []:
+        quantized = tensor.part.value not in weights.get("plain_parts", ())
+        stored = parameters.stored_bytes(described, tensor, quantized=quantized)
+        by_part[tensor.part.value] += sum(stored.values())
+        by_dtype.update(stored)
+        bf16[tensor.part.value] += tensor.plain_bytes if described.convertible else 0
+    if weights.get("tied_head_stored"):
+        size = 2 * described.vocab_size * described.hidden_size
+        by_part[Part.HEAD.value] += size
+        by_dtype["BF16"] += size
+        bf16[Part.HEAD.value] += size if described.convertible else 0
+    return dict(by_part), dict(by_dtype), dict(+bf16)

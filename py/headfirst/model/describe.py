@@ -28,14 +28,14 @@ def describe(
     """Describe `model` (a hub id, or a path with source='path'); `source` is modelscope, huggingface or path.
 
     `folder` is a copy on this machine that is used instead of the hub. `offline` (or HF_HUB_OFFLINE=1) asks
-    no hub. When the hub does not answer, the catalogue is used and `note` says so; NotReadyError where it
+    no hub. When the hub does not answer, the catalogue is used and `note` reports it; NotReadyError where it
     has no such model.
     """
     if source == "path" or folder is not None:
         return describe_folder(folder or Path(model), id=model, revision=revision)
     hub = Hub.of(source, environment)
     if offline or environment.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "YES", "ON"):
-        return _from_catalogue(model, revision, f"{hub.name} was not asked (offline)")
+        return _from_catalogue(model, revision, f"no request was sent to {hub.name} (offline)")
     try:
         return describe_hub(hub, model, revision=revision, transport=transport)
     except HubUnreachableError as error:

@@ -1,4 +1,4 @@
-"""Describe a checkpoint that lies in a folder on this machine, and find what is broken in it."""
+"""Describe a checkpoint that is in a folder on this machine, and find what is broken in it."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.errors import InputError, NotReadyError
-from headfirst.model import safetensors
-from headfirst.model.checkpoint import Checkpoint, Shard, from_config
-from headfirst.model.safetensors import Header
+from headfirst.model.checkpoint import Checkpoint, Shard
+from headfirst.model.config import Weights, from_config
+from headfirst.safetensors_file import read_shard
 from headfirst.untrusted import UntrustedError, file_listing, json_document, relative_path
 
 INDEX = "model.safetensors.index.json"
+QUANTIZATION = "hf_quant_config.json"  # NVIDIA ModelOpt's, where config.json has no quantization_config
+MODULES = "modules.json"  # sentence-transformers'
 MAX_JSON_BYTES = 64 << 20  # an index names each tensor; those of the largest models have some 20 MB
 
 
@@ -19,7 +21,7 @@ def describe_folder(folder: Path, *, id: str | None = None, revision: str | None
     """Read config.json, the index and every shard's header (no tensor is read).
 
     InputError: no such folder, no config.json, no weights. NotReadyError: the index names a shard that is
-    missing, or a shard is shorter than its header says.
+    missing, or a shard is shorter than its header states.
     """
     if not folder.is_dir():
         raise InputError(
@@ -29,19 +31,21 @@ def describe_folder(folder: Path, *, id: str | None = None, revision: str | None
         )
     config = _json(folder / "config.json", missing="A model folder needs its config.json.")
     names = shard_names(folder)
-    headers = [read_header(folder / name) for name in names]
-    sizes, scales = safetensors.total(headers)
-    shards = tuple(Shard(name=name, bytes=(folder / name).stat().st_size) for name in names)
+    shards = [read_shard(folder / name) for name in names]
+    quantization = folder / QUANTIZATION
     return from_config(
         config,
         id=id or str(folder),
         revision=revision,
-        total_bytes=sum(shard.bytes or 0 for shard in shards),
-        bytes_by_dtype=sizes,
-        scale_bytes=scales,
-        shards=shards,
+        weights=Weights(
+            total_bytes=sum(shard.size for shard in shards),
+            shards=tuple(Shard(name=shard.path.name, bytes=shard.size) for shard in shards),
+            tensors=[list(shard.tensors.values()) for shard in shards],
+        ),
         source="folder",
         where=str(folder / "config.json"),
+        quantization_config=_json(quantization, missing="") if quantization.is_file() else None,
+        sentence_transformers=(folder / MODULES).is_file(),
     )
 
 
@@ -53,7 +57,7 @@ def shard_names(folder: Path) -> list[str]:
         if not names:
             raise InputError(
                 f"The model folder {folder} has no weights (*.safetensors).",
-                hint="Was only the repository's text cloned? Fetch the weights with `git lfs pull`, "
+                hint="If only the text of the repository was cloned, fetch the weights with `git lfs pull`, "
                 "`modelscope download` or `hf download`. PyTorch .bin files must be converted first.",
             )
         return names
@@ -77,22 +81,6 @@ def index_names(index: dict[str, Any], *, where: str) -> list[str]:
     for name in weight_map.values():
         relative_path(name, what="the name of a weight file", where=where)
     return sorted(file_listing(set(weight_map.values()), where=where))
-
-
-def read_header(path: Path) -> Header:
-    """A shard's header; NotReadyError when the file is shorter or longer than its header says."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        length = safetensors.header_length(file.read(safetensors.PREFIX_BYTES), where=str(path))
-        header = safetensors.parse(file.read(length), where=str(path))
-    if size != header.file_bytes:
-        kind = "truncated" if size < header.file_bytes else "longer than it should be"
-        raise NotReadyError(
-            f"The shard is {kind}: it has {size:,} bytes and its header says {header.file_bytes:,}.",
-            where=str(path),
-            hint="Delete this file and fetch it again.",
-        )
-    return header
 
 
 def _json(path: Path, *, missing: str) -> dict[str, Any]:

@@ -8,7 +8,7 @@ Mirrors: HF_ENDPOINT and MODELSCOPE_ENDPOINT; tokens of gated models: HF_TOKEN a
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +17,10 @@ from urllib.parse import quote
 import httpx
 
 from headfirst.errors import InputError, NotReadyError
-from headfirst.model import safetensors
-from headfirst.model.checkpoint import Checkpoint, Shard, from_config
-from headfirst.model.folder import INDEX, MAX_JSON_BYTES, index_names
-from headfirst.model.safetensors import Header
+from headfirst.model.checkpoint import Checkpoint, Shard
+from headfirst.model.config import Weights, from_config
+from headfirst.model.folder import INDEX, MAX_JSON_BYTES, MODULES, QUANTIZATION, index_names
+from headfirst.safetensors_file import LENGTH_BYTES, Tensor, header_length, read_header
 from headfirst.untrusted import UntrustedError, file_listing, integer, joined, json_document, shown
 
 TIMEOUT = httpx.Timeout(20, connect=5)
@@ -33,6 +33,10 @@ MAX_LISTING_BYTES = 32 << 20
 
 class HubUnreachableError(NotReadyError):
     """No answer from the hub: no network, no name, a timeout, or the hub's own failure (5xx)."""
+
+
+class _NoPartsError(HubUnreachableError):
+    """The hub sends whole files only."""
 
 
 @dataclass(frozen=True)
@@ -78,38 +82,36 @@ def describe_hub(
     hub: Hub, id: str, *, revision: str | None = None, transport: httpx.BaseTransport | None = None
 ) -> Checkpoint:
     """Describe `id` as the hub has it. HubUnreachableError without a network; InputError when the hub does
-    not know the model, or wants a token."""
+    not have the model, or requires a token."""
     at = revision or hub.default_revision
     headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
     with httpx.Client(base_url=hub.endpoint, headers=headers, transport=transport, timeout=TIMEOUT) as client:
         session = _Session(client, hub, id, at)
         config = session.json("config.json")
-        shards = session.shards()
+        files = session.sizes()
+        shards = session.shards(files)
         if not shards:
             raise InputError(
                 f"{id} has no safetensors weights on {hub.name}.",
                 hint="Choose a repository with *.safetensors; GGUF and .bin repositories cannot be served.",
             )
-        total_bytes = sum(shard.bytes or 0 for shard in shards)
-        if config.get("quantization_config"):
-            # Only headers tell how much of a quantised checkpoint is FP8.
-            with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-                found = list(pool.map(session.header, (shard.name for shard in shards)))
-            sizes, scales = safetensors.total(found)
-        else:
-            named = str(config.get("torch_dtype", config.get("dtype", "")))
-            kind = {"float16": "F16", "float32": "F32"}.get(named, "BF16")
-            sizes, scales = {kind: total_bytes}, 0
+        quantization = session.json(QUANTIZATION) if QUANTIZATION in files else None
+        try:
+            tensors = session.all_tensors(shards)
+        except _NoPartsError:
+            # Of a checkpoint that is not quantised the sizes of the files are enough.
+            if config.get("quantization_config") or quantization:
+                raise
+            tensors = []
     return from_config(
         config,
         id=id,
         revision=revision,
-        total_bytes=total_bytes,
-        bytes_by_dtype=sizes,
-        scale_bytes=scales,
-        shards=shards,
+        weights=Weights(sum(shard.bytes or 0 for shard in shards), shards, tensors),
         source="hub",
         where=f"{hub.endpoint} {id}@{at}",
+        quantization_config=quantization,
+        sentence_transformers=MODULES in files,
     )
 
 
@@ -125,9 +127,8 @@ class _Session:
     def json(self, file: str) -> dict[str, Any]:
         return self._json(self._file(file), MAX_JSON_BYTES)
 
-    def shards(self) -> tuple[Shard, ...]:
+    def shards(self, sizes: Mapping[str, int]) -> tuple[Shard, ...]:
         """The weight files: those of the index where there is one, else all at the top of the repository."""
-        sizes = self._sizes()
         names = {name for name in sizes if name.endswith(".safetensors") and "/" not in name}
         if INDEX in sizes:
             names = set(index_names(self.json(INDEX), where=f"{self.where} {INDEX}"))
@@ -139,7 +140,7 @@ class _Session:
             )
         return tuple(Shard(name=name, bytes=sizes[name]) for name in sorted(names))
 
-    def _sizes(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         """File name -> bytes. One bad name or size refuses the whole list."""
         url = self.hub.listing.format(id=self.id, revision=self.revision)
         listing = self._json(url, MAX_LISTING_BYTES)
@@ -150,9 +151,7 @@ class _Session:
                 files = [entry for entry in listing["Data"]["Files"] if entry["Type"] == "blob"]
                 entries = [(entry["Path"], entry.get("Size")) for entry in files]
         except (KeyError, TypeError, AttributeError):
-            raise UntrustedError(
-                "the list of files is not what the hub's API defines", where=self.where
-            ) from None
+            raise UntrustedError("the list of files does not match the hub's API", where=self.where) from None
         names = file_listing((name for name, _ in entries), where=self.where)
         sizes = [
             integer(size or 0, what=f"the size of {shown(name)}", where=self.where, high=1 << 50)
@@ -160,12 +159,31 @@ class _Session:
         ]
         return dict(zip(names, sizes, strict=True))
 
-    def header(self, file: str) -> Header:
-        """A shard's header, by two range requests."""
-        url, where = self._file(file), f"{self.id}/{file}"
-        begin = safetensors.PREFIX_BYTES
-        length = safetensors.header_length(self._part(url, 0, begin), where=where)
-        return safetensors.parse(self._part(url, begin, begin + length), where=where)
+    def all_tensors(self, shards: Sequence[Shard]) -> list[list[Tensor]]:
+        """The tensors of each shard."""
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            return list(pool.map(self.tensors, (shard.name for shard in shards)))
+
+    def tensors(self, file: str) -> list[Tensor]:
+        """The tensors of a shard, from its header, by two range requests."""
+        url = self._file(file)
+        prefix = self._part(url, 0, LENGTH_BYTES)
+        try:
+            stop = LENGTH_BYTES + header_length(prefix)
+        except UntrustedError as error:
+            raise self._damaged(file, error) from None
+        header = self._part(url, LENGTH_BYTES, stop)
+        try:
+            return read_header(header, stop)
+        except UntrustedError as error:
+            raise self._damaged(file, error) from None
+
+    def _damaged(self, file: str, error: UntrustedError) -> NotReadyError:
+        return NotReadyError(
+            f"The header of the shard {shown(file)} cannot be read: {error.what}.",
+            where=self.where,
+            hint="Choose another revision of the model, or another mirror.",
+        )
 
     @property
     def where(self) -> str:
@@ -175,8 +193,8 @@ class _Session:
         text = self._get(url, limit)
         if not text.lstrip().startswith(b"{"):
             raise HubUnreachableError(
-                f"{self.hub.name} at {self.hub.endpoint} answers {url} with something that is no JSON.",
-                hint="Is there a proxy or a sign-in page in between?",
+                f"{self.hub.name} at {self.hub.endpoint} answers {url} with something that is not JSON.",
+                hint="Check for a proxy or a sign-in page in between.",
             )
         content: dict[str, Any] = json_document(text, what="the hub's answer", where=self.where, limit=limit)
         return content
@@ -193,15 +211,17 @@ class _Session:
         """The bytes of a file from `begin` up to `stop`."""
         with self._opened(url, {"Range": f"bytes={begin}-{stop - 1}"}) as response:
             if response.status_code != httpx.codes.PARTIAL_CONTENT:
-                raise HubUnreachableError(
-                    f"{self.hub.name} at {self.hub.endpoint} sends no parts of files.",
+                raise _NoPartsError(
+                    f"{self.hub.name} at {self.hub.endpoint} does not support range requests.",
                     hint="Use another mirror, or fetch the model and give its folder.",
                 )
             return self._body(response, stop - begin)
 
     def _body(self, response: httpx.Response, limit: int) -> bytes:
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise UntrustedError("the hub sends a compressed answer that nobody asked for", where=self.where)
+            raise UntrustedError(
+                "the hub sends a compressed answer to a request for an uncompressed one", where=self.where
+            )
         return joined(response.iter_bytes(), what="the hub's answer", where=self.where, limit=limit)
 
     @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ from headfirst import untrusted
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
+from headfirst.live.each import try_each
 from headfirst.live.privilege import privileged
-from headfirst.live.ssh import AT_ONCE, ssh
+from headfirst.live.ssh import ssh
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
 _ANSWER_BYTES = 512 * 1024
@@ -58,17 +58,7 @@ def try_all(
     hosts: Sequence[HostAccess], do: str, *, timeout_s: float = TIMEOUT_S, **fields: Any
 ) -> dict[str, dict[str, Any] | HeadfirstError]:
     """As ask_all, with the error of each host that cannot be asked in the place of its answer."""
-    if not hosts:
-        return {}
-
-    def one(access: HostAccess) -> dict[str, Any] | HeadfirstError:
-        try:
-            return ask(access, do, timeout_s=timeout_s, **fields)
-        except HeadfirstError as error:
-            return error
-
-    with ThreadPoolExecutor(max_workers=min(len(hosts), AT_ONCE)) as pool:
-        return dict(zip([access.host for access in hosts], pool.map(one, hosts), strict=True))
+    return try_each(hosts, lambda access: ask(access, do, timeout_s=timeout_s, **fields))
 
 
 def raise_failures(answers: Mapping[str, Any]) -> None:

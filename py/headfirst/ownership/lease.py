@@ -123,7 +123,7 @@ def look(hosts: Sequence[HostAccess]) -> States:
 def _try(
     hosts: Sequence[HostAccess], lock: dict[str, Any], judge: Callable[[States], None]
 ) -> tuple[States, tuple[str, Lock] | None]:
-    """Take the lock on all hosts, or on none; then the host and the lock that stand in the way."""
+    """Take the lock on all hosts, or on none; then the host and the lock that are in the way."""
     states: States = {}
     for group in (hosts[:1], hosts[1:]):
         answers = _take(group, lock)
@@ -152,7 +152,9 @@ def _refusal(host: str, lock: Lock, waited_s: float) -> NotReadyError:
     return NotReadyError(
         f"another run changes this host: {lock}{after}",
         where=host,
-        hint=f"Wait for it with --wait SECONDS. If that run is gone, its lease ends in {lock.left_s:.0f} s.",
+        hint=(
+            f"Wait for it with --wait SECONDS. If that run has ended, its lease ends in {lock.left_s:.0f} s."
+        ),
     )
 
 

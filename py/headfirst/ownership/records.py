@@ -32,7 +32,7 @@ class Owner:
         return f"cluster {self.cluster} (service {self.service}, {self.who}, since {self.since})"
 
 
-# A record that cannot be read still says that the host is somebody's.
+# A record that cannot be read still means that the host is somebody's.
 UNREADABLE = Owner(
     id="", cluster="unknown", service="unknown", who="its record cannot be read", head="", since="unknown"
 )

@@ -19,7 +19,7 @@ def _cores(host: Host) -> list[int]:
         if host.cores is None:
             raise InputError(
                 f"the number of cores of {host.name} is not known",
-                hint="Write cpu_cores=0-15 in the inventory, or ask the hosts: deploy plan --probe.",
+                hint="Write cpu_cores=0-15 in the inventory, or probe the hosts: deploy plan --probe.",
             )
         return list(range(host.cores))
     parts = [part.partition("-") for part in host.cpu_cores.split(",")]

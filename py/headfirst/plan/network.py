@@ -1,4 +1,4 @@
-"""Which interface, RDMA devices and GID each rank uses, and why. A pure function of what the hosts say.
+"""Which interface, RDMA devices and GID each rank uses, and why. A pure function of what the hosts report.
 
 The inventory's nic, hca and ib_gid_index win over everything; hca=none keeps RDMA out.
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headfirst.cluster.facts import NetworkFacts
 from headfirst.cluster.types import Host
+from headfirst.hardware.facts import NetworkFacts
 from headfirst.plan import rdma
 from headfirst.plan.types import NodeNetwork
 
-NOT_ASKED = "the inventory does not say, and the host was not asked (--probe)"
+NOT_ASKED = "not in the inventory, and the host was not probed (--probe)"
 
 
 def choose(ranks: Sequence[Host], *, gpus: bool) -> list[NodeNetwork]:
@@ -22,6 +22,15 @@ def choose(ranks: Sequence[Host], *, gpus: bool) -> list[NodeNetwork]:
     known = {host.name: host.network for host in ranks if host.network and host.hca is None}
     agreed = rdma.agree(known) if gpus and known else None
     return [_choose(host, ranks, agreed if gpus else None, gpus=gpus) for host in ranks]
+
+
+def rdma_between(ranks: Sequence[Host], *, gpus: bool) -> bool | None:
+    """Whether RDMA connects the ranks; None where a host was not probed and the inventory does not set it."""
+    known = [
+        True if network.hca else False if host.hca == "none" or host.network is not None else None
+        for host, network in zip(ranks, choose(ranks, gpus=gpus), strict=True)
+    ]
+    return False if False in known else None if None in known else True
 
 
 def _choose(host: Host, ranks: Sequence[Host], agreed: rdma.Agreed | None, *, gpus: bool) -> NodeNetwork:
@@ -40,7 +49,7 @@ def _choose(host: Host, ranks: Sequence[Host], agreed: rdma.Agreed | None, *, gp
 def _nic(host: Host, peers: Sequence[str]) -> tuple[str | None, str, str]:
     """Interface, this rank's own address on it, and why."""
     if host.nic:
-        return host.nic, host.address, f"interface {host.nic}: the inventory says so"
+        return host.nic, host.address, f"interface {host.nic}: set in the inventory"
     facts = host.network
     if facts is None:
         return None, host.address, f"interface: {NOT_ASKED}"
@@ -57,9 +66,9 @@ def _nic(host: Host, peers: Sequence[str]) -> tuple[str | None, str, str]:
 def _hca(host: Host, agreed: rdma.Agreed | None) -> tuple[str | None, str]:
     """NCCL_IB_HCA and why; None for sockets."""
     if host.hca == "none":
-        return None, "RDMA: the inventory says hca=none"
+        return None, "RDMA: hca=none is set in the inventory"
     if host.hca:
-        return host.hca, f"RDMA over {host.hca}: the inventory says so"
+        return host.hca, f"RDMA over {host.hca}: set in the inventory"
     if host.network is None or agreed is None:
         return None, f"RDMA: {NOT_ASKED}"
     ports = agreed.ports[host.name]
@@ -72,7 +81,7 @@ def _hca(host: Host, agreed: rdma.Agreed | None) -> tuple[str | None, str]:
 def _gid_index(host: Host, hca: str) -> tuple[int | None, str]:
     """NCCL_IB_GID_INDEX and why; None where NCCL needs none or must choose itself."""
     if host.ib_gid_index is not None:
-        return host.ib_gid_index, f"GID index {host.ib_gid_index}: the inventory says so"
+        return host.ib_gid_index, f"GID index {host.ib_gid_index}: set in the inventory"
     if host.network is None:
         return None, f"GID index: {NOT_ASKED}"
     return _common_gid(host.network, hca)

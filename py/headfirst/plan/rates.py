@@ -1,4 +1,4 @@
-"""The rates that the estimate of the weights' time reckons with: given, measured, or assumed and said so."""
+"""The rates that the estimate of the weights' time uses: given, measured, or assumed and marked so."""
 
 from __future__ import annotations
 
@@ -6,44 +6,43 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from headfirst.cluster.types import Cluster, Host
+from headfirst.cluster.types import Host
 from headfirst.plan.types import Rate
 
 Known = Literal["given", "measured", "assumed"]
 
 GBIT = 10**9 // 8  # bytes
-# Where nobody says: a usual line, the link that servers without RDMA have, one NVMe disk, a small server.
+# Defaults: a usual line, the link that servers without RDMA have, one NVMe disk, a small server.
 ASSUMED_DOWNLOAD = GBIT
 ASSUMED_NETWORK = 10 * GBIT
 ASSUMED_DISK = 2 * 10**9
 ASSUMED_CORES = 32
 # Seconds of one core for each GB of the source, measured on an EPYC with SHA instructions: the hub's sha256
-# and BitTorrent's tree, the sockets, reading, converting, writing a shard, and the hub's client on the head.
-HASH_COST = 1.4
-SEND_COST = 2.0
+# and the digests of pieces; receiving, proving, writing and sending on; the hub's client; FP8 to BF16.
+HASH_COST = 0.7
+SEND_COST = 1.2
 FETCH_COST = 2.0
 CONVERT_COST = 1.0
-SESSION_RATE = 10 * GBIT
-MOST_SESSIONS = 8
+CONNECTION_RATE = 8 * GBIT
+LEAST_CONNECTIONS, MOST_CONNECTIONS = 2, 16
 
 
-def rates(cluster: Cluster, *, from_hub: bool, convert: bool) -> list[Rate]:
-    """One rate of each kind that the weights of this cluster meet; of several hosts the slowest."""
-    found = [_slowest("disk", cluster.ranks, _disk), _processor(cluster.ranks, from_hub, convert)]
-    if len(cluster.ranks) > 1:
-        found.insert(0, _slowest("network", cluster.ranks, _network))
+def rates(hosts: Sequence[Host], download_rate: int | None, *, from_hub: bool, convert: bool) -> list[Rate]:
+    """One rate of each kind that the weights meet on these hosts; of several hosts the slowest."""
+    found = [_slowest("disk", hosts, _disk), _processor(hosts, from_hub, convert)]
+    if len(hosts) > 1:
+        found.insert(0, _slowest("network", hosts, _network))
     if from_hub:
-        given = cluster.settings.download_rate
-        rate = given or ASSUMED_DOWNLOAD
-        known: Known = "given" if given else "assumed"
+        rate = download_rate or ASSUMED_DOWNLOAD
+        known: Known = "given" if download_rate else "assumed"
         found.insert(0, Rate(what="download", bytes_per_second=rate, text=_bits(rate), known=known))
     return found
 
 
-def sessions(found: Sequence[Rate]) -> int:
-    """Connections between two nodes: libtorrent has a thread for each, which does some 10 Gbit/s."""
+def connections(found: Sequence[Rate]) -> int:
+    """Connections from a node to the one before: a thread for each, and a core of it brings 8 Gbit/s."""
     network = next((rate.bytes_per_second for rate in found if rate.what == "network"), 0)
-    return max(1, min(MOST_SESSIONS, math.ceil(network / SESSION_RATE)))
+    return max(LEAST_CONNECTIONS, min(MOST_CONNECTIONS, math.ceil(network / CONNECTION_RATE)))
 
 
 def _slowest(
@@ -58,9 +57,10 @@ def _slowest(
 
 
 def _network(host: Host) -> tuple[int, Known]:
+    links = max(1, len(host.weights_addresses))
     if host.network_rate:
-        return host.network_rate, "given"
-    return (host.link_rate, "measured") if host.link_rate else (ASSUMED_NETWORK, "assumed")
+        return links * host.network_rate, "given"
+    return (links * host.link_rate, "measured") if host.link_rate else (links * ASSUMED_NETWORK, "assumed")
 
 
 def _disk(host: Host) -> tuple[int, Known]:

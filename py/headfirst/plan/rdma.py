@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headfirst.cluster.facts import Hca, NetworkFacts, Port
+from headfirst.hardware.facts import Hca, NetworkFacts, Port
 
 # As `nvidia-smi topo -m` calls them, from near to far.
 DISTANCES = ["PIX", "PXB", "PHB", "NODE", "SYS"]
@@ -29,7 +29,7 @@ def agree(known: Mapping[str, NetworkFacts]) -> Agreed:
         link for link in ("InfiniBand", "Ethernet") if all(_of(ports, link) for ports in active.values())
     ]
     if not links:
-        return _none(known, "some hosts have InfiniBand and some RoCE")
+        return _none(known, "some hosts have InfiniBand and some have RoCE")
     best = {host: _nearest(_fastest(_of(ports, links[0]))) for host, ports in active.items()}
     names = {host: tuple(name for name, _, _ in ports) for host, ports in best.items()}
     speed = min(port.gbit for ports in best.values() for _, _, port in ports)
@@ -44,7 +44,7 @@ def agree(known: Mapping[str, NetworkFacts]) -> Agreed:
             dict.fromkeys(known, common), f"{what}, and the hosts differ: only these are on all of them"
         )
     if len({len(own) for own in names.values()}) == 1:
-        return Agreed(names, f"{what}; the hosts have as many, by other names")
+        return Agreed(names, f"{what}; the hosts have the same number with other names")
     listed = "; ".join(f"{host}: {', '.join(own)}" for host, own in names.items())
     return _none(known, f"the hosts have no set of ports in common ({listed}); write hca= for each")
 

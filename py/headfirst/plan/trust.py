@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headfirst.cluster.settings import ClusterSettings
+from headfirst.cluster.settings import ServiceSettings
 from headfirst.errors import InputError
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
@@ -24,13 +24,13 @@ class Trust:
     reason: str
 
 
-def revision(settings: ClusterSettings) -> str | None:
+def revision(settings: ServiceSettings) -> str | None:
     """What is fetched: the inventory's revision, else the catalogue's commit; None: the hub's branch."""
     return settings.model_revision or catalogue.trusted_commit(settings.model, settings.model_source)
 
 
 def choose(
-    settings: ClusterSettings, checkpoint: Checkpoint, arguments: Mapping[str, Any], *, where: str | None
+    settings: ServiceSettings, checkpoint: Checkpoint, arguments: Mapping[str, Any], *, where: str | None
 ) -> Trust:
     """Decide by the inventory, then by the catalogue. `arguments` are the values of engine_args."""
     if arguments.get("trust_remote_code"):
@@ -44,9 +44,9 @@ def choose(
     if settings.trust_remote_code:
         return Trust(True, f"Code of the model may run: the inventory sets {SETTING}.")
     if not checkpoint.remote_code:
-        return Trust(False, "The model brings no code of its own.")
+        return Trust(False, "The model contains no code.")
     if settings.trust_remote_code is False:
-        return Trust(False, f"Code of the model does not run: the inventory says so. {_consequence()}")
+        return Trust(False, f"Code of the model does not run: set in the inventory. {_consequence()}")
     commit = catalogue.trusted_commit(settings.model, settings.model_source)
     if commit and revision(settings) == commit:
         return Trust(
@@ -62,7 +62,7 @@ def choose(
 
 def _consequence() -> str:
     return (
-        "Its config.json names Python files (auto_map); where the engine needs them for the configuration, "
+        "Its config.json names Python files (auto_map); if the engine needs them for the configuration, "
         f"the tokenizer or the model, it stops while loading. To run them, read them and add `{SETTING}` "
         "under [all:vars]."
     )

@@ -38,6 +38,7 @@ class Board:
         self.stage = ""
         self.title = ""
         self.since = 0.0
+        self.left_seconds: float | None = None  # of the whole command when the stage began
         self.rows: dict[str, Row] = {}
 
     def apply(self, event: Event) -> None:
@@ -45,6 +46,7 @@ class Board:
         match event:
             case StageStarted():
                 self.stage, self.title, self.since = event.stage, event.title, self.clock()
+                self.left_seconds = event.left_seconds
                 self.rows = {}
             case TaskStarted():
                 row = self._row(event.host)

@@ -25,7 +25,7 @@ def ansible_environment(private: PrivateDir, forks: int) -> dict[str, str]:
     return {
         # The commands of this very venv, also for tasks delegated to the controller.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-        # ssh's and sudo's messages are read by failures.py, and Ansible wants UTF-8.
+        # ssh's and sudo's messages are read by failures.py, and Ansible requires UTF-8.
         "LC_ALL": "C.UTF-8",
         "ANSIBLE_COLLECTIONS_PATH": collections_path(private),
         "ANSIBLE_FORKS": str(forks),
@@ -57,7 +57,7 @@ def collections_path(private: PrivateDir) -> str:
     """Search path on which `headfirst.serving` is the one that belongs to this package.
 
     In a checkout the repository is the collection, so it is linked into the private folder; in an
-    installed wheel it lies beside the package.
+    installed wheel it is beside the package.
     """
     if is_checkout():
         first = private.collections

@@ -32,10 +32,16 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class StageStarted:
-    """The first task of a stage is about to run. `title` is the text of its first play."""
+    """The first task of a stage is about to run. `title` is the text of its first play.
+
+    By recorded runs of the same kind the stage takes `expected_seconds`, and the command `left_seconds` from
+    here to its end; None where nothing alike was recorded.
+    """
 
     stage: str
     title: str
+    expected_seconds: float | None = None
+    left_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Progress:
     """How far long work on a host is.
 
     `unit` is `bytes`, `files`, `layers` …; `total` 0 means unknown; `rate` is units per second and `eta`
-    seconds left, both None while they cannot be told.
+    seconds left, both None while they are unknown.
     """
 
     stage: str

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.errors import HeadfirstError, InputError, NotReadyError, StoppedError
 from headfirst.live import explain
 from headfirst.live.access import HostAccess
 from headfirst.run.events import Finding, HostFailed
 from headfirst.run.result import RunResult
 
 _ENGINE_STAGE = "engine"
-_AGAIN = "The same command takes the work up where it stopped."
+_AGAIN = "Run the same command again: it continues where it stopped."
 # Long results (a whole file's diff) have their reason near the front or in these keys.
 _TEXT_KEYS = ("module_stderr", "module_stdout", "stderr", "exception")
 
@@ -29,7 +29,7 @@ def to_error(
     """
     log = f"Ansible's own output: {result.log_file}"
     if result.cancelled:
-        return HeadfirstError("stopped before the end", hint=f"{_AGAIN}\n{log}")
+        return StoppedError("stopped before the end", hint=f"{_AGAIN}\n{log}")
     known = access or {}
     if result.unreachable:
         return _by_host(result.unreachable, known, log)
@@ -37,9 +37,9 @@ def to_error(
     if errors and result.failed:
         return _from_findings(errors, {one.host: one for one in result.silent}, known, log)
     if result.failed:
-        look = f"What all ranks say, by time: deploy diagnose {inventory}"
+        look = f"The logs of all ranks, by time: deploy diagnose {inventory}"
         return _by_host(result.failed, known, f"{look}\n{log}" if _ranks_failed(result) else log)
-    return HeadfirstError(result.ansible_error or "ansible-playbook ended without saying why", hint=log)
+    return HeadfirstError(result.ansible_error or "ansible-playbook ended without a reason", hint=log)
 
 
 def _ranks_failed(result: RunResult) -> bool:
@@ -47,7 +47,7 @@ def _ranks_failed(result: RunResult) -> bool:
 
 
 def _by_host(failures: Sequence[HostFailed], access: Mapping[str, HostAccess], log: str) -> HeadfirstError:
-    """The error of the first failed host; what differs on other hosts is told after it."""
+    """The error of the first failed host; what differs on other hosts is reported after it."""
     first, *others = [_one(failure, access) for failure in failures]
     hosts_of: dict[str, list[str]] = {}
     for failure, error in zip(failures[1:], others, strict=True):

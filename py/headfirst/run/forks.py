@@ -28,7 +28,7 @@ def require_all(hosts: int) -> None:
         raise NotReadyError(
             f"a run on {hosts} hosts needs {hosts * FORK_BYTES / 2**30:.1f} GiB of memory on this machine,"
             f" and {free:.1f} GiB are free",
-            hint=f"Free memory, or run with more anyway: ANSIBLE_FORKS={hosts} deploy up INVENTORY",
+            hint=f"Free memory, or override the limit: ANSIBLE_FORKS={hosts} deploy up INVENTORY",
         )
 
 

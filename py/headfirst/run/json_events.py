@@ -12,7 +12,7 @@ from typing import Any, Self, TextIO
 
 from headfirst.run.events import Event, HostFailed
 
-# Ansible's raw result is as long as the module wants and not ours to promise.
+# Ansible's raw result is as long as the module makes it and not ours to promise.
 _LEFT_OUT = {HostFailed: {"result"}}
 
 

@@ -60,7 +60,7 @@ class LiveReporter:
                 self._print(f"[yellow]Stopped[/] after {duration(event.seconds)}")
 
     def tick(self) -> None:
-        """Draw the table anew."""
+        """Draw the table again."""
         self._live.update(self._draw() if self._board.stage else Text(), refresh=True)
 
     def _print(self, markup: str) -> None:
@@ -83,7 +83,7 @@ class LiveReporter:
             self._spinner,
             Text(f"{board.stage:<8}", style="bold"),
             Text(board.title),
-            Text(duration(now - board.since), style="dim"),
+            Text(self._times(now), style="dim"),
         )
         rows, hidden = board.visible(max(1, self._console.height - _OTHER_LINES))
         table = Table.grid(padding=(0, 1), expand=True)
@@ -95,6 +95,15 @@ class LiveReporter:
             table.add_row(self._mark(row), Text(row.host), *self._work(row, now))
         more = [Text(f"    and {hidden} more hosts", style="dim")] if hidden else []
         return Group(header, table, *more)
+
+    def _times(self, now: float) -> str:
+        """How long the stage has taken, and how long the command still takes by recorded runs."""
+        taken = now - self._board.since
+        left = self._board.left_seconds
+        if left is None:
+            return duration(taken)
+        # A run that takes longer than the recorded ones has no time left that is known.
+        return f"{duration(taken)}, about {duration(left - taken)} left" if left > taken else duration(taken)
 
     def _mark(self, row: Row) -> RenderableType:
         if row.state is State.FAILED:

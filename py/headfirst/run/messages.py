@@ -1,4 +1,4 @@
-"""The one message of a failed Ansible result that says why, without Ansible's wrapping."""
+"""The one message of a failed Ansible result that states why, without Ansible's wrapping."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 # A result may carry these: a list of {id, severity, host, what, why, fix}, as our check role returns them.
 FINDINGS_KEY = "headfirst_findings"
-# ansible-core 2.19 puts these in front of what the module or the action said.
+# ansible-core 2.19 puts these in front of what the module or the action returned.
 _WRAPPING = re.compile(
     r"^(?:(?:Task|Action|Module) failed:\s*"
     r"|Data could not be sent to remote host \"[^\"]*\"\. Make sure this host can be reached over ssh:\s*"
     r"|Failed to connect to the host via ssh:\s*)"
 )
-# Said by ssh on stderr when two tasks open a host's connection at once; harmless.
+# Printed by ssh on stderr when two tasks open a host's connection at once; harmless.
 _NOISE = re.compile(r"^ControlSocket .* already exists, disabling multiplexing$")
 _TAIL_LINES = 5
 
@@ -29,7 +29,7 @@ def findings(result: dict[str, Any]) -> list[dict[str, Any]]:
 def failure_message(result: dict[str, Any]) -> str:
     """Why a task failed, from its result (`runner_on_failed` or `runner_on_unreachable` of ansible-runner).
 
-    Looks into loops for the first failed item, and at stderr where the message says nothing.
+    Reads loops for the first failed item, and at stderr where the message is empty.
     """
     if found := findings(result):
         return f"{sum(finding['severity'] == 'error' for finding in found)} not ready"
@@ -47,7 +47,7 @@ def failure_message(result: dict[str, Any]) -> str:
         return said or message
     if message == "non-zero return code" or (not message and "rc" in result):
         return _command_message(result)
-    return message or _tail(result.get("stderr")) or "the task failed and gave no reason"
+    return message or _tail(result.get("stderr")) or "the task failed without a reason"
 
 
 def _unwrap(message: str) -> str:

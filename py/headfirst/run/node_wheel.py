@@ -1,4 +1,4 @@
-"""The wheel that nodes get: the weights tools alone, made from the installed package.
+"""The wheel that nodes get: the weights tools and the supervisor, made from the installed package.
 
 It works the same in a checkout and after pip install. Equal content gives an equal file, and the version
 carries a hash of the content and of the locks, so that a role sees from the version alone whether a node is
@@ -13,26 +13,36 @@ import zipfile
 from pathlib import Path
 
 import headfirst
+from headfirst.collection import collection_root
 
 NAME = "headfirst_node"
 MIN_PYTHON = "3.10"
-EXTRAS = ("huggingface", "modelscope")
+EXTRAS = ("huggingface", "modelscope", "rdma")
 # By what is installed: the tools alone, and what each extra adds.
 LOCKS = {name: Path(__file__).parent / "node_locks" / f"{name}.lock" for name in ("base", *EXTRAS)}
 _REQUIREMENTS = (
-    "numpy~=2.2",  # FP8 -> BF16
+    "numpy~=2.2",  # conversion to BF16
     "numba~=0.68",  # the same, as machine code without the GIL
-    "libtorrent>=2.1.1,<2.2",  # weights between nodes
-    "httpx~=0.28.1",  # pulls weights from the head
+    "blake3>=1.0.8,<2",  # proves pieces of files between nodes
+    "cryptography>=44",  # the certificate of encrypted transfers
+    "docker>=7.1,<8",  # the containers that the supervisor keeps alive
+    "requests>=2.32,<3",  # the engine and the routers, asked by the supervisor; the docker SDK brings it
     "tenacity>=9,<10",  # tries a busy hub again
     "xxhash>=3.5,<5",  # proves files at the speed of memory
     'huggingface_hub>=1.0,<3; extra == "huggingface"',
     'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
+    'ibverbs>=2026.10,<2027; extra == "rdma"',
 )
+# What the supervisor shares with the collection's modules; they need the standard library alone.
+_PLUGINS = ("container_spec.py", "http_probe.py")
 _WHEEL = b"""Wheel-Version: 1.0
 Generator: headfirst
 Root-Is-Purelib: true
 Tag: py3-none-any
+"""
+_COMMANDS = b"""[console_scripts]
+headfirst-supervisor = headfirst.supervisor.cli:main
+headfirst-weights = headfirst.weights.cli:main
 """
 
 
@@ -47,7 +57,7 @@ def build_node_wheel(folder: Path) -> Path:
     """Write the wheel and its requirements into `folder` and return the wheel's path.
 
     What is there already is not written again. The requirements of the wheel `X-py3-none-any.whl` are in
-    `X.base.txt`, those of an extra in `X.huggingface.txt` and `X.modelscope.txt`.
+    `X.base.txt`, those of an extra in `X.EXTRA.txt`.
     """
     files, locks = _sources(), {name: path.read_text() for name, path in LOCKS.items()}
     content = hashlib.sha256(repr((sorted(files.items()), _REQUIREMENTS, locks)).encode()).hexdigest()[:12]
@@ -69,8 +79,16 @@ def build_node_wheel(folder: Path) -> Path:
 def _sources() -> dict[str, bytes]:
     """Content by path in the wheel, without the package's __init__.py, which gets the wheel's own version."""
     package = Path(headfirst.__file__).parent
-    paths = [package / "errors.py", package / "untrusted.py", *(package / "weights").rglob("*.py")]
-    return {f"headfirst/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths}
+    names = ("convertible.py", "errors.py", "safetensors_file.py", "state_files.py", "untrusted.py")
+    shared = (package / name for name in (*names, "live/__init__.py", "live/metrics.py"))
+    folders = ("peers", "supervisor", "weights")
+    paths = [*shared, *(path for folder in folders for path in (package / folder).rglob("*.py"))]
+    plugins = collection_root() / "plugins" / "module_utils"
+    place = "ansible_collections/headfirst/serving/plugins/module_utils"
+    return {
+        **{f"headfirst/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths},
+        **{f"{place}/{name}": (plugins / name).read_bytes() for name in _PLUGINS},
+    }
 
 
 def _write(path: Path, files: dict[str, bytes], version: str) -> None:
@@ -89,7 +107,7 @@ def _write(path: Path, files: dict[str, bytes], version: str) -> None:
         **dict(sorted(files.items())),
         f"{info}/METADATA": ("\n".join(metadata) + "\n").encode(),
         f"{info}/WHEEL": _WHEEL,
-        f"{info}/entry_points.txt": b"[console_scripts]\nheadfirst-weights = headfirst.weights.cli:main\n",
+        f"{info}/entry_points.txt": _COMMANDS,
     }
     record = "".join(f"{name},{_record_hash(data)},{len(data)}\n" for name, data in everything.items())
     everything[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()

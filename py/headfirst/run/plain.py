@@ -23,7 +23,7 @@ from headfirst.run.events import (
 from headfirst.untrusted import for_terminal
 
 PROGRESS_EVERY_S = 5.0
-# A task that says nothing for this long gets a line, so that a waiting person sees what it waits for.
+# A task without output for this long gets a line, so that a waiting user sees what it waits for.
 STILL_EVERY_S = 30.0
 
 
@@ -48,7 +48,7 @@ class PlainReporter:
         """Write the event's line, if it has one."""
         match event:
             case StageStarted():
-                self._line(f"== {event.stage}: {event.title}")
+                self._line(f"== {event.stage}: {event.title}{_expected(event)}")
             case TaskStarted():
                 now = self._clock()
                 self._running[event.host] = (event, now)
@@ -77,7 +77,7 @@ class PlainReporter:
                 self._line(f"== stopped after {duration(event.seconds)}")
 
     def tick(self) -> None:
-        """Tell of hosts that have been at one task for long."""
+        """Report hosts that have been at one task for long."""
         now = self._clock()
         for host, (event, since) in self._running.items():
             if now - self._spoke[host] >= STILL_EVERY_S:
@@ -102,3 +102,11 @@ class PlainReporter:
 
     def _line(self, text: str) -> None:
         print(for_terminal(text), file=self._out, flush=True)
+
+
+def _expected(event: StageStarted) -> str:
+    """What recorded runs of the same kind took."""
+    parts = [f"about {duration(event.expected_seconds)}"] if event.expected_seconds is not None else []
+    if event.left_seconds is not None:
+        parts.append(f"{duration(event.left_seconds)} to the end")
+    return f" ({', '.join(parts)})" if parts else ""

@@ -44,7 +44,7 @@ class PrivateDir:
     def close_connections(self) -> None:
         """End the SSH connections that stayed open for reuse."""
         for socket in self.control.iterdir():
-            # The host part is not used: the control path says which connection. A dead master is no error.
+            # The host part is not used: the control path names the connection. A dead master is no error.
             subprocess.run(
                 ["ssh", "-o", f"ControlPath={socket}", "-O", "exit", "headfirst"],
                 stdout=subprocess.DEVNULL,

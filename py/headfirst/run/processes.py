@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Process(NamedTuple):
-    """A process; the start time (clock ticks since boot) tells it from a later one with the same id."""
+    """A process; its start (clock ticks since boot) distinguishes it from a later one with the same id."""
 
     pid: int
     started: int

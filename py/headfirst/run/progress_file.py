@@ -14,7 +14,7 @@ from pathlib import Path
 from headfirst.run.events import Progress
 from headfirst.untrusted import UntrustedError, json_document
 
-# How far back the rate looks: shorter jumps about, longer hides a stall.
+# Window of the rate: a shorter one jumps, a longer one hides a stall.
 SMOOTHING_S = 10.0
 
 
@@ -27,7 +27,7 @@ class _Meter:
     rate: float | None = None
 
     def advance(self, done: int, now: float) -> None:
-        if done < self.done:  # begun anew
+        if done < self.done:  # begun again
             self.done, self.at, self.rate = done, now, None
             return
         elapsed = now - self.at

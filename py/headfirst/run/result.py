@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,8 +52,31 @@ class RunResult:
 
     @property
     def changed_total(self) -> int:
-        """Changed tasks over all hosts; 0 says that everything was as wanted."""
+        """Changed tasks over all hosts; 0 means that everything was as planned."""
         return sum(self.changed.values())
+
+
+def joined(results: Sequence[RunResult]) -> RunResult:
+    """Runs that ended well, one after the other, as one."""
+    changed: Counter[str] = Counter()
+    seconds: dict[str, float] = {}
+    for result in results:
+        changed.update(result.changed)
+        for stage in result.stages:
+            seconds[stage.stage] = seconds.get(stage.stage, 0.0) + stage.seconds
+    return RunResult(
+        ok=all(result.ok for result in results),
+        cancelled=any(result.cancelled for result in results),
+        changed=dict(changed),
+        failed=[one for result in results for one in result.failed],
+        unreachable=[one for result in results for one in result.unreachable],
+        findings=[one for result in results for one in result.findings],
+        stages=[StageTime(stage, time) for stage, time in seconds.items()],
+        seconds=sum(result.seconds for result in results),
+        log_file=results[-1].log_file,
+        silent=[one for result in results for one in result.silent],
+        stats={key: value for result in results for key, value in result.stats.items()},
+    )
 
 
 class Record:

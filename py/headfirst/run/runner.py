@@ -161,11 +161,15 @@ class _Run:
                 event = self._events.get(timeout=timeout)
             except queue.Empty:
                 break
+            self._report_progress()  # what was written before the event belongs to the stage before it
             self._handle(event)
             timeout = 0
+        self._report_progress()
+        self._reporter.tick()
+
+    def _report_progress(self) -> None:
         for state in self._progress.read(self._translator.stage):
             self._report(state)
-        self._reporter.tick()
 
     def _handle(self, event: dict[str, Any]) -> None:
         event = self._scrubber.value(event)
@@ -186,7 +190,7 @@ class _Run:
         self._reporter.handle(event)
 
     def _log_bad_progress(self, line: str) -> None:
-        self._log.write(f"headfirst: not a line of progress: {shown(self._scrubber.text(line))}\n")
+        self._log.write(f"headfirst: not a progress line: {shown(self._scrubber.text(line))}\n")
 
     def _result(self, seconds: float) -> RunResult:
         ok = self._returned == 0

@@ -5,22 +5,30 @@ from __future__ import annotations
 import json
 import os
 from argparse import Namespace
+from dataclasses import asdict
 from pathlib import Path
 
 from headfirst.errors import HeadfirstError, InputError
-from headfirst.weights import manifest as manifests
-from headfirst.weights.checkpoint_check import check_checkpoint
-from headfirst.weights.conversion import Conversion
-from headfirst.weights.convert import convert
-from headfirst.weights.fetch import Request, fetch
+from headfirst.weights.convert.conversion import Conversion
+from headfirst.weights.convert.convert_folder import convert
+from headfirst.weights.fetch.fetching import Request, fetch
 from headfirst.weights.fetch_origin import FetchOrigin
 from headfirst.weights.files import STATE_FOLDER, gigabytes, list_files
-from headfirst.weights.manifest import MANIFEST, Manifest
+from headfirst.weights.in_place import use_in_place
+from headfirst.weights.layers import read_layers
+from headfirst.weights.needs import Needs
 from headfirst.weights.origin import FolderOrigin, Origin
-from headfirst.weights.pipeline import Pipeline, Transfer
+from headfirst.weights.pipeline import Pipeline
 from headfirst.weights.progress import Progress
+from headfirst.weights.proof import manifest as manifests
+from headfirst.weights.proof.checkpoint_check import check_checkpoint
+from headfirst.weights.proof.manifest import MANIFEST, Manifest
+from headfirst.weights.proof.proofs import Proofs
+from headfirst.weights.proof.verify import verify
 from headfirst.weights.status import look, pinned_now
-from headfirst.weights.verify import verify
+from headfirst.weights.transfer.rdma import Port
+from headfirst.weights.transfer.transport import Transfer
+from headfirst.weights.warm import available_memory, choose, warm
 
 Result = dict[str, object]
 
@@ -37,7 +45,7 @@ def run_fetch(arguments: Namespace) -> Result:
 
 
 def run_convert(arguments: Namespace) -> Result:
-    """Convert FP8 to BF16."""
+    """Convert a quantised checkpoint to BF16."""
     manifest, changed = convert(
         arguments.source, arguments.target, arguments.threads, keep_source=not arguments.drop_source
     )
@@ -51,8 +59,9 @@ def run_manifest(arguments: Namespace) -> Result:
     (folder / STATE_FOLDER).mkdir(exist_ok=True)
     before = manifests.load(folder)
     names = [name for name in list_files(folder) if name != MANIFEST]
-    with Progress("hash") as progress:
-        manifest = manifests.build(folder, names, before.origin if before else {}, progress)
+    with Progress("hash", sum((folder / name).stat().st_size for name in names)) as progress:
+        Proofs(folder).prove(names, progress.add)
+    manifest = manifests.build(folder, names, before.origin if before else {})
     manifests.save(folder, manifest)
     return _say(manifest, manifest != before, folder)
 
@@ -62,44 +71,88 @@ def run_verify(arguments: Namespace) -> Result:
     return _say(verify(arguments.directory, deep=arguments.deep), False, arguments.directory)
 
 
+def run_in_place(arguments: Namespace) -> Result:
+    """Serve a folder where it is."""
+    request = Request("path", str(arguments.directory))
+    seen = arguments.seen_elsewhere
+    manifest, changed = use_in_place(
+        arguments.directory,
+        arguments.link,
+        {**request.origin, "pinned": arguments.pinned or pinned_now(request)},
+        manifests.parse(seen.read_bytes(), str(seen)) if seen else None,
+    )
+    return _say(manifest, changed, arguments.link)
+
+
+def run_warm(arguments: Namespace) -> Result:
+    """Read a checkpoint into the page cache, as far as memory allows."""
+    room = available_memory() - arguments.reserve
+    if arguments.limit is not None:
+        room = min(room, arguments.limit)
+    warming = choose(arguments.directory, max(0, room), whole=arguments.whole)
+    warm(arguments.directory, warming)
+    print(
+        f"{arguments.directory}: {gigabytes(warming.size)} of {gigabytes(warming.total)} in the page cache; "
+        f"there was room for {gigabytes(max(0, room))}"
+    )
+    return {"changed": False, "warmed": warming.size, "size": warming.total, "room": max(0, room)}
+
+
 def run_pipeline(arguments: Namespace) -> Result:
     """Take part in bringing a model to all members."""
-    members: list[str] = arguments.members
-    if arguments.address not in members:
-        raise InputError(f"{arguments.address} is none of the members {', '.join(members)}")
+    members: list[tuple[str, ...]] = [tuple(member.split(",")) for member in arguments.members]
+    own = tuple(arguments.address.split(","))
+    if own not in members:
+        raise InputError(f"{arguments.address} is not one of the members {', '.join(arguments.members)}")
+    if len({len(member) for member in members}) > 1:
+        raise InputError(
+            "the members have different numbers of addresses", where=", ".join(arguments.members)
+        )
     transfer = Transfer(
         members,
-        members.index(arguments.address),
+        members.index(own),
         arguments.port,
         _token() if len(members) > 1 else "",
-        arguments.sessions,
+        arguments.connections,
+        encrypt=arguments.encrypt,
+        rdma=_rdma_ports(arguments),
     )
     folder: Path = arguments.directory
     request = Request(arguments.source, arguments.model or "", arguments.revision)
     target: Path | None = arguments.convert_to
+    ranges = [read_layers(text) for text in arguments.layers]
+    if ranges and (len(ranges) != len(members) or not arguments.hidden_layers):
+        raise InputError("--layers is given once for each --member, with --hidden-layers")
+    needs = Needs(transfer.index, len(members), ranges, arguments.hidden_layers, converts=target is not None)
     origin: Origin | None = None
     if transfer.index == 0 and arguments.model:
-        origin = FetchOrigin(request, folder, target, keep_source=arguments.keep_fp8)
+        needs.keeps_all = request.is_for(folder)
+        origin = FetchOrigin(
+            request, folder, target, keep_source=arguments.keep_fp8, needs=needs, mode=arguments.fetch
+        )
     elif transfer.index == 0:
-        origin = FolderOrigin()
+        needs.keeps_all = True
+        origin = FolderOrigin(folder)
+    shares = transfer.index > 0 and arguments.model and arguments.fetch != "head" and request.source != "path"
     pipeline = Pipeline(
         transfer,
         folder,
         origin=origin,
+        needs=needs,
+        helps=request if shares else None,
         conversion=Conversion(folder, target) if target else None,
         keep_source=arguments.keep_fp8,
     )
     outcome = pipeline.run()
-    traffic = {"sent": outcome.traffic.sent, "received": outcome.traffic.received}
-    return _say(outcome.manifest, outcome.changed, target or folder) | traffic
+    return _say(outcome.manifest, outcome.changed, target or folder) | asdict(outcome.traffic)
 
 
 def run_status(arguments: Namespace) -> Result:
-    """Say what is served here, and whether it is what should be; what is wrong with the model is `error`."""
+    """Report what is served here, and whether it is as planned; `error` is what is wrong with the model."""
     request = Request(arguments.source, arguments.model, arguments.revision)
     result: Result = {
         "address": arguments.address,
-        **look(request, arguments.served_dir, arguments.source_dir),
+        **look(request, arguments.served_dir, arguments.source_dir, read_layers(arguments.layers)),
     }
     if arguments.is_head:
         try:
@@ -112,7 +165,19 @@ def run_status(arguments: Namespace) -> Result:
 
 def _say(manifest: Manifest, changed: bool, folder: Path) -> Result:
     print(f"{folder}: {len(manifest.files)} files, {gigabytes(manifest.size)}, digest {manifest.digest[:16]}")
-    return {"changed": changed, "digest": manifest.digest}
+    return {"changed": changed, "digest": manifest.digest, "whole": manifest.whole}
+
+
+def _rdma_ports(arguments: Namespace) -> list[Port]:
+    if arguments.rdma and arguments.encrypt:
+        raise InputError(
+            "--rdma and --encrypt exclude each other: over RDMA the bytes travel in the clear",
+            hint="Leave out one of them.",
+        )
+    try:
+        return [Port.parse(text) for text in arguments.rdma.split(",") if text]
+    except ValueError as error:
+        raise InputError(str(error), where="--rdma") from error
 
 
 def _token() -> str:

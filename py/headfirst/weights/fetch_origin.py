@@ -1,48 +1,238 @@
-"""The origin that fetches the model from a hub or a folder; what all members have is not fetched again."""
+"""The members that fetch a model from its source: the head, and those that share the work with it."""
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from headfirst.weights.board import Board, Overview
-from headfirst.weights.checkpoint_check import check_checkpoint
-from headfirst.weights.fetch import Fetching, Request
+from headfirst.errors import HeadfirstError
+from headfirst.weights.fetch.fetch_run import FetchRun
+from headfirst.weights.fetch.fetching import MOST_AT_ONCE, Fetching, Request
+from headfirst.weights.needs import Needs
 from headfirst.weights.origin import lacking
-from headfirst.weights.space import require_origin_space
+from headfirst.weights.proof.hash_cache import FileRecord
+from headfirst.weights.proof.hashing import FileHash
+from headfirst.weights.sharing import Sharing
+from headfirst.weights.space import SHARDS_IN_FLIGHT, require_origin_space
 from headfirst.weights.store import Store
+from headfirst.weights.transfer.board import Board, Overview
+
+_TICK_S = 0.1
 
 
 class FetchOrigin:
-    """`target` is the folder of the BF16 copy, None where the model is served as it is."""
+    """The head: it lists what there is, and who fetches what.
 
-    def __init__(self, request: Request, folder: Path, target: Path | None, *, keep_source: bool) -> None:
+    `target` is the folder of the BF16 copy, None where the model is served as it is. `mode` is one of
+    sharing.MODES.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        folder: Path,
+        target: Path | None,
+        *,
+        keep_source: bool,
+        needs: Needs,
+        mode: str = "head",
+    ) -> None:
         self.in_place = request.is_for(folder)
         self.brought = 0
+        self.note = ""
         self._request = request
         self._target = target
         self._keep_source = keep_source
+        self._mode = mode
+        self._needs = needs
         self._lock = threading.Lock()
 
     def bring(self, board: Board, store: Store, stopped: threading.Event) -> None:
-        """Fetch file by file, several at a time."""
+        """Fetch file by file, several at a time, or have other members fetch."""
         fetching = Fetching(self._request, store.folder, stopped)
-        sizes = {file.name: file.size for file in fetching.listing.files}
+        sizes = fetching.sizes
         known = {name: record.xxh3 for name, record in fetching.known.items()}
         board.describe(Overview(time.time_ns(), fetching.made_from, sizes, known))
-        spare = known.keys() - set(lacking(board, known, stopped)) if known else frozenset()
-        missing = fetching.missing_bytes(spare)
-        require_origin_space(sizes, missing, store.folder, self._target, self._keep_source)
-        fetching.bring(
+        spare: set[str] = set()
+
+        def seen(count: int) -> None:
+            with self._lock:
+                self.brought += count
+                board.say(quietly=True, fetched=self.brought)
+
+        run = fetching.begin(
             store.proofs,
             without=spare,
             arrived=lambda name, proof: board.announce({name: proof}),
+            seen=seen,
+        )
+        if self._needs.divided:
+            run.bring_first()
+            self._needs.learn(store.folder, sizes, sizes.keys())
+        if known:
+            absent = lacking(board, known, stopped)
+            spare |= known.keys() - set(absent)
+            if self._mode == "head":
+                spare |= self._borrow(board, store, fetching.known, absent)
+        self._require_space(fetching, sizes, spare, store.folder)
+        if len(board.members) == 1 or self._mode == "head":
+            run.bring_all(MOST_AT_ONCE)
+        else:
+            run.bring_first()
+            self._share(run, fetching, board, stopped, [name for name in run.others() if name not in spare])
+
+    def _require_space(
+        self, fetching: Fetching, sizes: Mapping[str, int], spare: AbstractSet[str], folder: Path
+    ) -> None:
+        """NotReadyError where the disk is too small; what only others need is here for a moment."""
+        own = self._needs.own(sizes)
+        missing = fetching.missing_bytes(spare | (sizes.keys() - own.keys()))
+        if len(own) < len(sizes):
+            missing += SHARDS_IN_FLIGHT * max(sizes.values())
+        require_origin_space(own, missing, folder, self._target, self._keep_source)
+
+    def _borrow(
+        self, board: Board, store: Store, known: Mapping[str, FileRecord], names: Iterable[str]
+    ) -> set[str]:
+        """Have members pass on what they hold of `names` and this one does not; returns which of them.
+
+        This one fetched them once, and remembers how they are proven.
+        """
+        if self._target and not self._keep_source:
+            return set()
+        borrowed: dict[str, FileHash] = {}
+        given: list[set[str]] = [set() for _ in board.members]
+        for name in names:
+            proof = store.proofs.remembered(name)
+            holder = next((index for index, member in enumerate(board.members) if name in member.have), 0)
+            if holder and proof and proof.record == known[name] and not (store.folder / name).exists():
+                given[holder].add(name)
+                borrowed[name] = proof
+        if borrowed:
+            with board.changed:
+                board.say(given=tuple(map(frozenset, given)))
+                board.announce(borrowed)
+        return set(borrowed)
+
+    def _share(
+        self, run: FetchRun, fetching: Fetching, board: Board, stopped: threading.Event, files: list[str]
+    ) -> None:
+        """Give the files to the members, and fetch those that are this one's."""
+        sharing = Sharing(files, len(board.members), self._mode, self._needs.members)
+        own = set(filter(self._needs.here, files))
+        noted: set[str] = set()
+        with _Given(run, board, stopped) as given:
+            while not stopped.is_set() and not (noted >= set(files) and board.member(0).have >= own):
+                proofs = board.proofs()
+                for name, proof in proofs.items():
+                    if name not in noted and board.is_given_away(name):
+                        fetching.note(name, proof)
+                noted = set(proofs)
+                news = sharing.step(board.members, board.silent_for, noted, time.monotonic())
+                self.note = sharing.reason
+                if news:
+                    board.say(given=tuple(frozenset(names) for names in sharing.given))
+                given.step()
+                board.wait(board.version, _TICK_S)
+
+
+class FetchHelper:
+    """Another member, which fetches what the head gives it, where it reaches the source as the head does.
+
+    A context manager: a thread of its own does the work. That it fails is no failure of the transfer: the
+    head gives its files to others.
+    """
+
+    def __init__(self, request: Request, board: Board, store: Store) -> None:
+        self.note = ""
+        self._request = request
+        self._board = board
+        self._store = store
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="helper", daemon=True)
+
+    def __enter__(self) -> FetchHelper:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+
+    def _run(self) -> None:
+        try:
+            fetching = Fetching(self._request, self._store.folder, self._stopped)
+            run = None
+            while not self._stopped.is_set():
+                if self._board.overview is None:
+                    self._board.wait(self._board.version, _TICK_S)
+                    continue
+                if not self._is_same(fetching, self._board.overview):
+                    self.note = "does not fetch: the source lists other files here than on the head"
+                    return
+                run = run or self._begin(fetching)
+                self._fetch(run, fetching)
+        except (HeadfirstError, OSError) as error:
+            self.note = f"does not fetch: {error}"
+        finally:
+            self._board.say(fetches=False)
+
+    def _is_same(self, fetching: Fetching, overview: Overview) -> bool:
+        return overview.made_from == fetching.made_from and overview.sizes == fetching.sizes
+
+    def _begin(self, fetching: Fetching) -> FetchRun:
+        return fetching.begin(
+            self._store.proofs,
+            arrived=lambda name, proof: self._board.announce({name: proof}),
             seen=self._see,
         )
-        if self._target is None:
-            check_checkpoint(store.folder)
+
+    def _fetch(self, run: FetchRun, fetching: Fetching) -> None:
+        """Fetch what is given, for as long as the head offers the same files."""
+        with _Given(run, self._board, self._stopped) as given:
+            while not self._stopped.is_set():
+                overview = self._board.overview
+                if overview is None or not self._is_same(fetching, overview):
+                    return
+                if not self._board.member(self._board.index).fetches:  # also after the head was started again
+                    self._board.say(fetches=True)
+                given.step()
+                self._board.wait(self._board.version, _TICK_S)
 
     def _see(self, count: int) -> None:
-        with self._lock:
-            self.brought += count
+        with self._board.changed:
+            own = self._board.member(self._board.index)
+            self._board.say(quietly=True, fetched=max(0, own.fetched + count))
+
+
+class _Given:
+    """Brings the files that the head gives to this member, several at a time. A context manager."""
+
+    def __init__(self, run: FetchRun, board: Board, stopped: threading.Event) -> None:
+        self._run, self._board, self._stopped = run, board, stopped
+        self._begun: set[str] = set()
+        self._running: set[Future[object]] = set()
+        self._pool = ThreadPoolExecutor(MOST_AT_ONCE, "fetch")
+
+    def __enter__(self) -> _Given:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind:
+            self._stopped.set()
+        self._pool.shutdown(wait=not kind, cancel_futures=True)
+
+    def step(self) -> None:
+        """Begin what is new; raises what a fetch raised."""
+        board = self._board
+        all_given = board.member(0).given
+        given = all_given[board.index] if board.index < len(all_given) else frozenset()
+        for name in given - self._begun - board.proofs().keys():
+            self._begun.add(name)
+            self._running.add(self._pool.submit(self._run.bring, name))
+        for future in [future for future in self._running if future.done()]:
+            self._running.discard(future)
+            future.result()

@@ -11,8 +11,32 @@ from headfirst.errors import InputError, NotReadyError
 STATE_FOLDER = ".headfirst"
 """Our notes inside a checkpoint folder: caches and unfinished files. Hidden, so no part of the checkpoint."""
 
+_IN_PLACE = ".headfirst-in-place"
+"""Beside the link by which somebody's folder is served: our notes of it, since the folder is not ours."""
+
 CHUNK = 4 * 1024 * 1024
 _HEADROOM = 64 * 1024 * 1024
+
+
+def notes_beside(link: Path) -> Path:
+    """Where the notes of a folder are that is used in place by `link`."""
+    return link.parent / _IN_PLACE / link.name
+
+
+def is_in_place(folder: Path) -> bool:
+    """Whether `folder` is a link of ours to somebody's folder, in which we write nothing."""
+    return folder.is_symlink() and notes_beside(folder).is_dir()
+
+
+def notes_folder(folder: Path) -> Path:
+    """Where our notes of a checkpoint folder are."""
+    return notes_beside(folder) if is_in_place(folder) else folder / STATE_FOLDER
+
+
+def release(link: Path) -> None:
+    """Use the folder in place no more: remove the link, then the notes. The folder is not touched."""
+    link.unlink()
+    shutil.rmtree(notes_beside(link))
 
 
 def list_files(folder: Path) -> list[str]:
@@ -58,8 +82,11 @@ def refuse_links(folder: Path) -> None:
 def claim(folder: Path) -> None:
     """Make `folder` ours, or refuse: what is no part of the checkpoint is later removed from it.
 
-    Raises InputError where it holds somebody's files, NotReadyError where it holds symbolic links.
+    A link of ours to somebody's folder is replaced by a folder. Raises InputError where it holds somebody's
+    files, NotReadyError where it holds symbolic links.
     """
+    if is_in_place(folder):
+        release(folder)
     if folder.is_dir() and any(folder.iterdir()) and not (folder / STATE_FOLDER).is_dir():
         raise InputError(
             "the folder is not empty and was not made by headfirst",

@@ -1,4 +1,7 @@
-"""Takes in what the board announces: looks what is there, has the rest received, and gives it its name."""
+"""Processes what the board announces: finds what is there, has the rest received, and gives it its name.
+
+What only other members need is offered to them where it is here, and removed once they all have it.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,13 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from headfirst.errors import NotReadyError
-from headfirst.weights.board import Board
-from headfirst.weights.hash_cache import FileRecord
-from headfirst.weights.hashing import FileHash
+from headfirst.weights.needs import Needs
+from headfirst.weights.proof.hash_cache import FileRecord
+from headfirst.weights.proof.hashing import FileHash
 from headfirst.weights.store import Store
-from headfirst.weights.swarm import Failed, Swarm
-from headfirst.weights.torrent import make_torrent
+from headfirst.weights.transfer.board import Board
+from headfirst.weights.transfer.receiver import Failed
+from headfirst.weights.transfer.transport import Transport
 
 _SETTLING_AT_A_TIME = 4
 
@@ -20,19 +24,25 @@ class Intake:
     """`here` are the files that are whole on this node, and those that were and are `spent` since."""
 
     def __init__(
-        self, board: Board, store: Store, swarm: Swarm | None, token: str, spent: Callable[[str], bool]
+        self,
+        board: Board,
+        store: Store,
+        transport: Transport | None,
+        needs: Needs,
+        spent: Callable[[str], bool],
     ) -> None:
         self.here: set[str] = set()
         self.received = False
         """Whether anything had to be brought by others."""
         self._board = board
         self._store = store
-        self._swarm = swarm
-        self._token = token
+        self._transport = transport
+        self._needs = needs
         self._spent = spent
         self._epoch = 0
         self._taken: dict[str, FileHash] = {}
         self._spent_here: set[str] = set()  # of those taken
+        self._passed_on: dict[str, FileHash] = {}  # files that only others need
         self._settling: dict[Future[None], tuple[str, FileHash]] = {}
         self._settlers = ThreadPoolExecutor(_SETTLING_AT_A_TIME, "settle")
 
@@ -40,13 +50,20 @@ class Intake:
         """Take what is new, or comes in `timeout` seconds; NotReadyError where a file cannot come."""
         before = set(self.here), {*self._taken}
         self._look_at_overview()
+        settling = {name for name, _ in self._settling.values()}
         for name, proof in self._board.proofs().items():
-            if self._taken.get(name) != proof or (
+            if name in settling:  # what is being named must not be written to
+                continue
+            if not self._needs.can_come(name):
+                continue
+            if not self._needs.here(name):
+                self._pass_on(name, proof)
+            elif self._taken.get(name) != proof or (
                 name in self._spent_here and self._board.is_wanted_after_us(name)
             ):
                 self._take(name, proof)
-        if self._swarm:
-            for event in self._swarm.events(timeout):
+        if self._transport:
+            for event in self._transport.events(timeout):
                 if isinstance(event, Failed):
                     raise _failed(event, self._store)
                 self._settle(event.name)
@@ -57,6 +74,8 @@ class Intake:
             future.result()
             if self._taken.get(name) == proof:
                 self.here.add(name)
+        self._drop_passed_on()
+        self._learn()
         if (self.here, set(self._taken)) != before:
             self._board.say(have=frozenset(self.here), wants=frozenset(self._taken.keys() - self.here))
 
@@ -64,15 +83,20 @@ class Intake:
         """The xxh3 of all files of which it is known."""
         overview = self._board.overview
         known = dict(overview.known) if overview else {}
+        if self._needs.divided:
+            known |= {name: proof.xxh3 for name, proof in self._board.proofs().items()}
         return known | {name: proof.xxh3 for name, proof in self._taken.items()}
 
     def forget(self, name: str) -> None:
         """Offer `name` no more."""
-        if self._swarm:
-            self._swarm.forget(name)
+        if self._transport:
+            self._transport.forget(name)
 
     def record(self, name: str) -> FileRecord:
-        """What the manifest is to say of a file that is here, or was."""
+        """What the manifest of the whole checkpoint is to record of a file."""
+        overview = self._board.overview
+        if overview and not self._needs.here(name):
+            return FileRecord(overview.sizes[name], self.hashes()[name])
         proof = self._taken.get(name) or self._store.proofs.remembered(name)
         record = proof.record if proof else self._store.proofs.record(name)
         if record is None:
@@ -80,10 +104,10 @@ class Intake:
         return record
 
     def bytes_here(self) -> int:
-        """Bytes of whole files and of proven pieces."""
+        """Bytes of whole files and of proven pieces, of what this node needs."""
         overview = self._board.overview
-        sizes = overview.sizes if overview else {}
-        parts = self._swarm.progress() if self._swarm else {}
+        sizes = self._needs.own(overview.sizes) if overview else {}
+        parts = self._transport.progress() if self._transport else {}
         parts |= {name: sizes.get(name, 0) for name in self.here}
         return sum(size for name, size in parts.items() if name in sizes)
 
@@ -96,10 +120,13 @@ class Intake:
         overview = self._board.overview
         if overview is None or overview.epoch == self._epoch:
             return
-        for name in self._taken.keys() - overview.sizes.keys():
+        for name in (self._taken.keys() | self._passed_on.keys()) - overview.sizes.keys():
             self.forget(name)
         self._epoch = overview.epoch
         self._taken = {}
+        self._passed_on = {}
+        if self._board.index:  # the head's own files are the same for the whole run
+            self._needs.forget()
         self._spent_here = set()
         self.here = {
             name
@@ -107,8 +134,29 @@ class Intake:
             if self._store.is_whole(name, overview.sizes[name], xxh3)
         }
         # What is spent can only be known with the index at hand.
-        self.here |= {name for name in overview.known if self._spent(name)}
+        self._learn()
+        self.here |= {name for name in overview.known if self._needs.here(name) and self._spent(name)}
         self._board.say(have=frozenset(self.here), ready=True)
+
+    def _learn(self) -> None:
+        if overview := self._board.overview:
+            self._needs.learn(self._store.folder, overview.sizes, self.here)
+
+    def _pass_on(self, name: str, proof: FileHash) -> None:
+        """Offer what is here for others only."""
+        if not self._transport or self._passed_on.get(name) == proof or self._board.everybody_has(name):
+            return
+        if proof.size and self._store.holds(name, proof):
+            self._passed_on[name] = proof
+            self.here.add(name)
+            self._transport.offer(name, proof, self._store.folder / name)
+
+    def _drop_passed_on(self) -> None:
+        for name in [name for name in self._passed_on if self._board.everybody_has(name)]:
+            del self._passed_on[name]
+            self.here.discard(name)
+            self.forget(name)
+            self._store.drop(name)
 
     def _take(self, name: str, proof: FileHash) -> None:
         changed = name in self._taken
@@ -123,20 +171,17 @@ class Intake:
         whole = self._store.holds(name, proof)
         if whole:
             self.here.add(name)
-        if self._swarm is None or proof.size == 0:
+        if self._transport is None or proof.size == 0:
             return
-        overview = self._board.overview
-        lane = overview.names.index(name) if overview else 0
-        torrent = make_torrent(name, proof, self._token)
         if whole:
-            self._swarm.seed(name, torrent, self._store.folder, lane)
-        elif self._board.index == 0:
+            self._transport.offer(name, proof, self._store.path(name))
+        elif self._board.index == 0 and not self._board.is_given_away(name):
             raise self._changed(name)
         else:
             self.here.discard(name)
             self.received = True
             self._store.begin(name)
-            self._swarm.receive(name, torrent, self._store.parts, lane)
+            self._transport.receive(name, proof, self._store.parts / name)
 
     def _changed(self, name: str) -> NotReadyError:
         where = str(self._store.folder / name)
@@ -145,12 +190,19 @@ class Intake:
     def _settle(self, name: str) -> None:
         proof = self._taken.get(name)
         if proof and name not in self.here and (name, proof) not in self._settling.values():
-            self._settling[self._settlers.submit(self._store.settle, name, proof)] = name, proof
+            self._settling[self._settlers.submit(self._name, name, proof)] = name, proof
+
+    def _name(self, name: str, proof: FileHash) -> None:
+        """Give what was received its name, while it is offered on."""
+        self._store.settle(name, proof)
+        if self._transport:
+            self._transport.move(name, self._store.folder / name)
+        self._store.release(name)
 
 
 def _failed(event: Failed, store: Store) -> NotReadyError:
     return NotReadyError(
         f"{event.name} cannot be received: {event.why}",
         where=str(store.folder),
-        hint="Mend that, then run again: it continues with what is there.",
+        hint="Fix that, then run again: it continues with what is there.",
     )

@@ -6,19 +6,20 @@ import threading
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import TracebackType
 from typing import Protocol
 
 from headfirst.errors import NotReadyError
-from headfirst.weights import manifest as manifests
-from headfirst.weights.board import Board, Overview
-from headfirst.weights.files import contained
-from headfirst.weights.hashing import hash_file
-from headfirst.weights.manifest import HASH_THREADS
+from headfirst.weights.files import contained, is_in_place
+from headfirst.weights.proof import manifest as manifests
+from headfirst.weights.proof.hashing import hash_file
+from headfirst.weights.proof.manifest import HASH_THREADS, LAYERS
 from headfirst.weights.store import Store
+from headfirst.weights.transfer.board import Board, Overview
 
 _READY_LIMIT_S = 15.0
-"""How long to wait for what members say they have; longer, and files are read that nobody needs."""
+"""How long to wait for the reports of members; longer, and files are read that nobody needs."""
 
 
 class Origin(Protocol):
@@ -28,6 +29,8 @@ class Origin(Protocol):
     """Whether the folder is somebody's own, so that nothing in it may be removed."""
     brought: int
     """Bytes that are there, with those of unfinished files."""
+    note: str
+    """What a person should read beside the progress; often nothing."""
 
     def bring(self, board: Board, store: Store, stopped: threading.Event) -> None:
         """Put what there is on the board, and then each file once it is whole in the folder and proven."""
@@ -36,14 +39,22 @@ class Origin(Protocol):
 class FolderOrigin:
     """A folder that is complete already, by its manifest; only what a member lacks is read."""
 
-    in_place = False
     brought = 0
+    note = ""
+
+    def __init__(self, folder: Path) -> None:
+        self.in_place = is_in_place(folder)
 
     def bring(self, board: Board, store: Store, stopped: threading.Event) -> None:
         """Prove the files that are lacking."""
         manifest = manifests.load(store.folder)
         if manifest is None:
             raise NotReadyError("there is no complete checkpoint to pass on", where=str(store.folder))
+        if LAYERS in manifest.origin:
+            raise NotReadyError(
+                f"this copy has layers {manifest.origin[LAYERS]} only: it cannot be passed on as a whole",
+                where=str(store.folder), hint="Name the model with --model.",
+            )  # fmt: skip
         sizes = {name: record.size for name, record in manifest.files.items()}
         known = {name: record.xxh3 for name, record in manifest.files.items()}
         board.describe(Overview(time.time_ns(), manifest.origin, sizes, known))
@@ -54,8 +65,8 @@ class FolderOrigin:
             proof = store.proofs.get(name) or hash_file(contained(store.folder, name))
             if proof.xxh3 != known[name]:
                 raise NotReadyError(
-                    "this file is not what the manifest says", where=str(store.folder / name),
-                    hint="Remove it and run again: it is brought from another node.",
+                    "this file differs from the manifest", where=str(store.folder / name),
+                    hint="Remove it and run again: it is copied from another node.",
                 )  # fmt: skip
             store.proofs.put(name, proof)
             board.announce({name: proof})
@@ -66,7 +77,7 @@ class FolderOrigin:
 
 
 def lacking(board: Board, names: Iterable[str], stopped: threading.Event) -> list[str]:
-    """The files that not all members say they have, once all have looked."""
+    """The files that not all members report, once all have reported."""
     deadline = time.monotonic() + _READY_LIMIT_S
     while time.monotonic() < deadline and not stopped.is_set():
         if all(member.ready for member in board.members):

@@ -6,8 +6,8 @@ import time
 from collections.abc import Set as AbstractSet
 
 from headfirst.errors import NotReadyError
-from headfirst.weights.board import Board
-from headfirst.weights.exchange import Refused
+from headfirst.weights.transfer.board import Board
+from headfirst.weights.transfer.link import Refused
 
 
 class Outlook:
@@ -38,7 +38,8 @@ class Outlook:
         silent = self._board.silent_for(0)
         if stalled and (origin.done or silent is None or silent > self._patience_s):
             raise NotReadyError(
-                f"nothing came for {self._patience_s:.0f} s: the nodes that are left do not have all files",
+                f"nothing was received for {self._patience_s:.0f} s: the remaining nodes "
+                "do not have all files",
                 hint="Run again on all nodes: it continues.",
             )
 

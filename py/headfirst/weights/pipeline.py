@@ -8,46 +8,34 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Container, Mapping
+from collections.abc import Set as AbstractSet
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst.weights.board import Board, Overview
-from headfirst.weights.chain import PATIENCE_S, Chain
-from headfirst.weights.conversion import Conversion
-from headfirst.weights.conversion_queue import ConversionQueue
-from headfirst.weights.exchange import Listener
+from headfirst.weights.convert.conversion import Conversion
+from headfirst.weights.convert.conversion_queue import ConversionQueue
+from headfirst.weights.fetch.fetching import Request
+from headfirst.weights.fetch_origin import FetchHelper
 from headfirst.weights.files import claim
 from headfirst.weights.intake import Intake
-from headfirst.weights.manifest import Manifest
+from headfirst.weights.needs import Needs
 from headfirst.weights.origin import Bringing, Origin
 from headfirst.weights.outlook import Outlook
+from headfirst.weights.proof.checkpoint_check import INDEX, check_checkpoint
+from headfirst.weights.proof.manifest import LAYERS, Manifest
 from headfirst.weights.space import SHARDS_IN_FLIGHT, require_node_space
 from headfirst.weights.stages import Stages
 from headfirst.weights.store import Store
-from headfirst.weights.swarm import Swarm, Traffic
+from headfirst.weights.transfer.board import Board, Overview
+from headfirst.weights.transfer.transport import Traffic, Transfer, Transport
 
 _TICK_S = 0.1
 _FAREWELL_S = 1.0
 """How long a node that has no more to do still answers, so that its neighbours hear why."""
 _SILENCE_S = 60.0
-"""Those that are done do not wait for a member that said nothing for so long."""
-
-
-@dataclass(frozen=True)
-class Transfer:
-    """What all members agree on. `members` are their addresses on the data network, the origin first.
-
-    They listen on `port`, and with libtorrent on the `sessions` ports after it.
-    """
-
-    members: Sequence[str]
-    index: int
-    port: int
-    token: str
-    sessions: int = 1
-    patience_s: float = PATIENCE_S
+"""Those that are done do not wait for a member that sent nothing for so long."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +50,9 @@ class Outcome:
 class Pipeline:
     """Brings a checkpoint into `folder`, and its BF16 form into the target of `conversion`, if one is given.
 
-    Without `keep_source` each shard that is converted here and whole on all members is removed.
+    `needs` answers which files come to which member, by default all to all. `helps` is what a member that is
+    not the origin fetches its share of. Without `keep_source` each shard that is converted here and whole on
+    all members is removed.
     """
 
     def __init__(
@@ -71,6 +61,8 @@ class Pipeline:
         folder: Path,
         *,
         origin: Origin | None = None,
+        needs: Needs | None = None,
+        helps: Request | None = None,
         conversion: Conversion | None = None,
         keep_source: bool = True,
     ) -> None:
@@ -78,45 +70,56 @@ class Pipeline:
             claim(folder)
         self._transfer = transfer
         self._origin = origin
+        self._helps = helps
         self._conversion = conversion
         self._keep_source = keep_source or conversion is None or bool(origin and origin.in_place)
-        self._board = Board(transfer.index, len(transfer.members))
+        self._needs = needs or Needs(transfer.index, len(transfer.members))
+        self._board = Board(transfer.index, len(transfer.members), self._needs.members)
         self._store = Store(folder)
         self._queue = (
             ConversionQueue(conversion, min(SHARDS_IN_FLIGHT, os.cpu_count() or 1)) if conversion else None
         )
         self._stages = Stages(self._board, converts=conversion is not None)
         self._outlook = Outlook(self._board, transfer.patience_s)
+        self._transport: Transport | None = None
+        self._helper: FetchHelper | None = None
         self._epoch = 0
+        self._has_room = False
         self._dropped: set[str] = set()
 
     def run(self) -> Outcome:
         """Take part until this node is done and nobody needs it any more."""
+        self._restore_index()
         with ExitStack() as stack:
-            swarm = self._make_swarm(stack)
-            self._intake = Intake(self._board, self._store, swarm, self._transfer.token, self._is_spent)
+            if len(self._transfer.members) > 1:
+                self._transport = Transport(self._transfer, self._board, self._holders)
+            self._intake = Intake(self._board, self._store, self._transport, self._needs, self._is_spent)
+            if self._transport:
+                stack.enter_context(self._transport)
             stack.callback(self._intake.close)
             if self._queue:
                 stack.callback(self._queue.close)
             stack.enter_context(self._stages)
             try:
-                chain = self._join(stack, swarm) if swarm else None
                 bringing = stack.enter_context(Bringing(self._origin, self._board, self._store))
-                manifest, changed = self._work(chain, bringing)
+                if self._helps:
+                    self._helper = FetchHelper(self._helps, self._board, self._store)
+                    stack.enter_context(self._helper)
+                manifest, changed = self._work(bringing)
                 while not self._stay_for_others():
-                    manifest, news = self._work(chain, bringing)
+                    manifest, news = self._work(bringing)
                     changed |= news
-                traffic = swarm.traffic() if swarm else Traffic()
+                traffic = self._transport.traffic if self._transport else Traffic()
             except Exception as error:
                 self._say_why(error)
                 raise
-        self._store.tidy(None if self._origin else self._overview.sizes.keys())
+        self._store.tidy(self._kept_names)
         return Outcome(manifest, changed, traffic)
 
-    def _work(self, chain: Chain | None, bringing: Bringing) -> tuple[Manifest, bool]:
+    def _work(self, bringing: Bringing) -> tuple[Manifest, bool]:
         """Do all that there is to do; the manifest of what is to be served, and whether that is news."""
         while not self._has_all(bringing):
-            self._step(chain, bringing)
+            self._step(bringing)
         self._say_how_far()
         manifest, changed = self._complete()
         with self._board.changed:
@@ -125,68 +128,102 @@ class Pipeline:
 
     @property
     def _is_current(self) -> bool:
-        """Whether the origin has said nothing newer than what this node works at."""
+        """Whether the origin has sent nothing newer than what this node works at."""
         return self._overview.epoch == self._epoch
 
     @property
     def _overview(self) -> Overview:
         return self._board.overview or Overview(0, {}, {})
 
-    def _make_swarm(self, stack: ExitStack) -> Swarm | None:
-        transfer = self._transfer
-        if len(transfer.members) == 1:
+    @property
+    def _own(self) -> Mapping[str, int]:
+        """The files that this node needs, with their sizes in bytes."""
+        return self._needs.own(self._overview.sizes)
+
+    @property
+    def _kept_names(self) -> Collection[str] | None:
+        """The files that stay: this node's, and those that others still lack. None: whatever is there."""
+        if self._origin and (self._needs.keeps_all or not self._needs.divided):
             return None
-        own = transfer.members[transfer.index]
-        swarm = Swarm(own, transfer.port + 1, transfer.members, transfer.sessions)
-        stack.callback(swarm.close)
-        return swarm
+        sizes = self._overview.sizes
+        return {name for name in sizes if self._needs.here(name) or not self._board.everybody_has(name)}
 
-    def _join(self, stack: ExitStack, swarm: Swarm) -> Chain:
-        board, transfer = self._board, self._transfer
-        own = transfer.members[transfer.index]
-        stack.enter_context(Listener(board, own, transfer.port, transfer.members, transfer.token))
-        return stack.enter_context(
-            Chain(board, transfer.members, transfer.port, transfer.token, swarm.link, transfer.patience_s)
-        )
+    def _holders(self, name: str) -> Container[int]:
+        """The members that will have a file."""
+        return self._needs.members(name) | {self._board.bringer(name)}
 
-    def _step(self, chain: Chain | None, bringing: Bringing) -> None:
+    def _step(self, bringing: Bringing) -> None:
         """Do what can be done now."""
         if bringing.failure:
             raise bringing.failure
         if not self._is_current:
             self._begin_anew()
+        self._require_room()
         self._intake.step(_TICK_S)
-        sizes = self._overview.sizes
-        if chain and not self._origin:
-            lacking = sizes.keys() - self._intake.here
-            self._outlook.check(lacking, self._intake.bytes_here(), chain.failure)
-        if self._conversion and self._queue and self._conversion.plan(sizes, self._intake.here):
+        if self._transport and bringing.over:  # the origin may wait for what another member lends it
+            self._outlook.check(self._lacking, self._intake.bytes_here(), self._transport.failure)
+        if self._queue and self._plan_conversion():
             self._queue.step(self._intake.here, self._intake.hashes())
             self._drop_spent()
         self._say_how_far()
 
     def _say_how_far(self) -> None:
-        sizes, converted = self._overview.sizes, 0
+        sizes, converted, here = self._own, 0, self._intake.bytes_here()
         if self._conversion and self._queue:
             as_it_is = self._intake.here - self._conversion.outputs
             converted = self._queue.bytes_converted(sizes) + sum(sizes.get(name, 0) for name in as_it_is)
-        here = max(self._intake.bytes_here(), self._origin.brought if self._origin else 0)
-        self._stages.update(here, converted)
+        if self._needs.divided:
+            brought = sum(sizes.get(name, 0) for name in self._intake.hashes())
+        else:
+            here = max(here, self._origin.brought if self._origin else 0)
+            brought = here if self._origin else self._board.member(0).received
+        self._stages.update(sizes, here, converted, brought, self._remarks)
+
+    @property
+    def _remarks(self) -> list[str]:
+        """What a person should read beside the progress."""
+        remarks = [source.note for source in (self._origin, self._helper) if source and source.note]
+        if self._transport and self._transport.fall_back:
+            remarks.append(f"over TCP, RDMA failed with {self._transport.fall_back}")
+        return remarks
 
     def _begin_anew(self) -> None:
-        """The origin has said what there is, or, started again, says it anew."""
+        """The origin has reported what there is, or, started again, reports it again."""
         self._epoch = self._overview.epoch
         self._dropped = set()
+        self._has_room = False
+        self._restore_index()
         if self._conversion and self._queue:
             self._conversion.planned = False
             self._queue.done.clear()
-        if self._origin is None:
+
+    def _restore_index(self) -> None:
+        if not self._needs.keeps_all:
+            self._store.restore_index()
+
+    def _require_room(self) -> None:
+        """NotReadyError where the disk is too small for what this node needs; the origin asks for its own."""
+        if self._origin is None and self._needs.known and not self._has_room:
             target = self._conversion.target if self._conversion else None
-            require_node_space(self._overview.sizes, self._store.folder, target, self._keep_source)
+            require_node_space(self._own, self._store.folder, target, self._keep_source)
+            self._has_room = True
+
+    @property
+    def _lacking(self) -> AbstractSet[str]:
+        """The files that have to come, and those of which it has to be known what they are."""
+        unknown = (
+            self._overview.sizes.keys() - self._intake.hashes().keys() if self._needs.divided else frozenset()
+        )
+        return (self._own.keys() - self._intake.here) | unknown
+
+    def _plan_conversion(self) -> bool:
+        """Whether it is decided what this node converts."""
+        if self._conversion is None or not self._needs.known:
+            return False
+        return self._conversion.plan(self._own, self._intake.here, self._needs.serves)
 
     def _has_all(self, bringing: Bringing) -> bool:
-        sizes = self._overview.sizes
-        if not self._is_current or not bringing.over or not sizes or not sizes.keys() <= self._intake.here:
+        if not self._is_current or not bringing.over or not self._overview.sizes or self._lacking:
             return False
         return self._conversion is None or self._queue is None or self._queue.done >= self._conversion.outputs
 
@@ -195,7 +232,7 @@ class Pipeline:
         conversion = self._conversion
         if self._keep_source or conversion is None or (self._store.folder / name).exists():
             return False
-        if not name.endswith(".safetensors") or not conversion.plan(self._overview.sizes, self._intake.here):
+        if not name.endswith(".safetensors") or not self._plan_conversion():
             return False
         hashes = self._intake.hashes()
         return all(conversion.is_done(user, hashes) for user in conversion.users(name))
@@ -205,7 +242,7 @@ class Pipeline:
             return
         self._dropped &= self._intake.here  # what is passed on once more is dropped once more
         shards = {name for name in self._intake.here - self._dropped if name.endswith(".safetensors")}
-        for name in shards:
+        for name in shards & self._own.keys():
             if self._conversion.users(name) <= self._queue.done and self._board.everybody_has(name):
                 self._intake.forget(name)
                 self._store.drop(name)
@@ -213,11 +250,18 @@ class Pipeline:
 
     def _complete(self) -> tuple[Manifest, bool]:
         records = {name: self._intake.record(name) for name in self._overview.sizes}
-        manifest = Manifest(records, self._overview.made_from)
+        whole = manifest = Manifest(records, self._overview.made_from)
+        layers = self._needs.layers_here(self._overview.sizes)
+        if layers and self._keep_source and not self._needs.keeps_all:
+            manifest = self._store.divide(whole, self._own.keys(), layers)
+            if self._transport:
+                self._transport.move(INDEX, self._store.path(INDEX))
+        elif self._origin and self._conversion is None:
+            check_checkpoint(self._store.folder)
         changed = self._store.complete(manifest, kept=self._keep_source)
         if self._conversion is None:
             return manifest, changed or self._intake.received
-        converted, fresh = self._conversion.finish(manifest)
+        converted, fresh = self._conversion.finish(whole, {LAYERS: layers} if layers else {})
         return converted, changed or fresh or self._intake.received
 
     def _stay_for_others(self) -> bool:

@@ -53,7 +53,7 @@ class Progress:
                 self._report()
 
     def set(self, done: int) -> None:
-        """Say how many bytes are done in all, where someone else counts them."""
+        """Report how many bytes are done in all, where someone else counts them."""
         with self._lock:
             self.done = done
             if time.monotonic() >= self._next:
@@ -64,7 +64,7 @@ class Progress:
         if self._file:
             state = {"done": self.done, "total": self.total, "unit": "bytes", "note": self.note}
             state["alive"] = self.alive
-            with suppress(OSError):  # a full disk must not end the work that would say so by itself
+            with suppress(OSError):  # a full disk must not end the work, which reports it itself
                 _replace(Path(self._file), state)
         if self._terminal:
             sys.stderr.write(f"\r\033[K{self.note}: {gigabytes(self.done)} of {gigabytes(self.total)}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from headfirst.weights.files import require_space
@@ -15,7 +15,7 @@ def require_node_space(
     sizes: Mapping[str, int], folder: Path, target: Path | None, keep_source: bool
 ) -> None:
     """NotReadyError unless what is missing fits: files (`sizes` in bytes) and, in `target`, BF16 of them."""
-    missing = max(0, sum(sizes.values()) - disk_bytes(folder))
+    missing = max(0, sum(sizes.values()) - disk_bytes(folder, sizes))
     if target is None:
         require_space(folder, missing, "receive the model")
         return
@@ -27,7 +27,7 @@ def require_node_space(
 def require_origin_space(
     sizes: Mapping[str, int], missing: int, folder: Path, target: Path | None, keep_source: bool
 ) -> None:
-    """The same for the origin, which knows by its source how many bytes are `missing`."""
+    """The same for the origin, which computes from its source how many bytes are `missing`."""
     if target is None:
         require_space(folder, missing, "fetch the model")
         return
@@ -36,18 +36,25 @@ def require_origin_space(
     require_space(folder, missing + bf16_missing(sizes, target), "fetch the model and convert it to BF16")
 
 
-def bf16_missing(sizes: Mapping[str, int], target: Path) -> int:
-    """Bytes that `target` still needs: a BF16 value has two for each one of FP8."""
-    return max(0, 2 * sum(sizes.values()) - disk_bytes(target))
+def bf16_missing(sizes: Mapping[str, int], target: Path, growth: float = 2) -> int:
+    """Bytes that `target` still needs, where each byte of the source becomes `growth` bytes.
+
+    A BF16 value has two for each one of FP8. What a format takes beyond that is known, and asked for, when
+    config.json is here (Conversion.plan).
+    """
+    return max(0, int(growth * sum(sizes.values())) - disk_bytes(target, sizes))
 
 
-def disk_bytes(folder: Path) -> int:
-    """Bytes on disk below `folder`: hard links once, sparse files as far as they are filled."""
+def disk_bytes(folder: Path, names: Container[str]) -> int:
+    """Bytes on disk of `names` below `folder`, and of what is hidden: hard links once, holes not."""
     seen = {}
     for path in folder.rglob("*"):
         try:
             stat = path.lstat()
         except FileNotFoundError:  # renamed between listing and looking
+            continue
+        name = path.relative_to(folder).as_posix()
+        if name not in names and not name.startswith("."):
             continue
         seen[stat.st_ino] = min(stat.st_size, stat.st_blocks * 512)
     return sum(seen.values())

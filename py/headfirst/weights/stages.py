@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
-from headfirst.weights.board import Board
 from headfirst.weights.files import gigabytes
 from headfirst.weights.progress import Progress
+from headfirst.weights.transfer.board import Board
 
 _SMOOTHING_S = 10.0
 _SHARDS_BEHIND = 2.5
@@ -36,36 +37,45 @@ class Stages:
     ) -> None:
         self._progress.__exit__(kind, error, trace)
 
-    def update(self, received: int, converted: int) -> None:
-        """Say how many bytes are here, and how many of them are converted."""
-        overview = self._board.overview
-        if overview is None:
+    def update(
+        self,
+        sizes: Mapping[str, int],
+        received: int,
+        converted: int,
+        brought: int,
+        remarks: Sequence[str] = (),
+    ) -> None:
+        """Report how many bytes of the files `sizes` are here, how many of these are converted, how many the
+        members that fetch have brought."""
+        if self._board.overview is None:
             return
         self._board.say(quietly=True, received=received, converted=converted)
         verb = "fetched" if self._board.index == 0 else "received"
         parts = [f"{verb} {_amount(received, self._received.of(received))}"]
         if self._converts:
             parts.append(f"converted {_amount(converted, self._converted.of(converted))}")
-        total = sum(overview.sizes.values())
+        total = sum(sizes.values())
         done = converted if self._converts else received
         if done < total:
-            parts.append(f"slowest: {self._slowest(received, converted)}")
+            parts.append(f"slowest: {self._slowest(sizes, received, converted, brought)}")
+        parts += remarks
         self._progress.note = ", ".join(parts)
         # Who waits for others is stopped by its job only if these do nothing either.
-        self._progress.alive = sum(member.received + member.converted for member in self._board.members)
+        self._progress.alive = sum(
+            member.received + member.converted + member.fetched for member in self._board.members
+        )
         self._progress.total = total
         self._progress.set(done)
 
-    def _slowest(self, received: int, converted: int) -> str:
+    def _slowest(self, sizes: Mapping[str, int], received: int, converted: int, brought: int) -> str:
         """The first stage, from the last one up, that has work waiting for it."""
-        overview = self._board.overview
-        waiting = _SHARDS_BEHIND * max(overview.sizes.values(), default=0) if overview else 0
+        waiting = _SHARDS_BEHIND * max(sizes.values(), default=0)
         if self._converts and received - converted > waiting:
             return "conversion"
-        if self._board.index > 0 and self._board.member(0).received - received > waiting:
+        if self._board.index > 0 and brought - received > waiting:
             return "network"
-        total = sum(overview.sizes.values()) if overview else 0
-        if self._board.member(0).received < total:
+        total = sum(sizes.values())
+        if brought < total:
             return "fetch"
         return "conversion" if self._converts and received >= total else "network"
 

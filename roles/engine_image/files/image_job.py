@@ -72,12 +72,13 @@ class Layers:
     @property
     def totals(self) -> tuple[int, int]:
         """Bytes done, and bytes in all, of the layers so far."""
-        return sum(done for done, _ in self._layers.values()), sum(all_ for _, all_ in self._layers.values())
+        layers = self._layers.values()
+        return sum(done for done, _all in layers), sum(all_ for _done, all_ in layers)
 
 
 def split(name: str) -> tuple[str, str, str]:
     """Repository, tag and digest of a name; "latest" where neither is given."""
-    rest, _, digest = name.partition("@")
+    rest, _at, digest = name.partition("@")
     repository, colon, tag = rest.rpartition(":")
     if not colon or "/" in tag:  # the colon belongs to the registry's port
         repository, tag = rest, ""
@@ -121,7 +122,7 @@ def load(client: docker.DockerClient, progress: Progress, tarball: str, name: st
         elif event.get("status") == "Loading layer":
             progress(size + min(size, layers.take(event)[0]), total, "unpacking")
     image = client.images.get(loaded)
-    repository, tag, _ = split(name)
+    repository, tag, _digest = split(name)
     image.tag(repository, tag)
     progress(total, total, "loaded")
     return image.id
@@ -147,7 +148,9 @@ def save(client: docker.DockerClient, progress: Progress, name: str, tarball: st
     done, total = 0, image.attrs["Size"]
     part = Path(tarball + ".part")
     with part.open("wb") as file:
-        for chunk in image.save(chunk_size=CHUNK, named=name):
+        # Podman puts the name of a registry before it.
+        known = next((tag for tag in image.tags if tag == name or tag.endswith("/" + name)), name)
+        for chunk in image.save(chunk_size=CHUNK, named=known):
             file.write(chunk)
             done += len(chunk)
             progress(done, max(total, done), "saving")

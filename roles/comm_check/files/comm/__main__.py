@@ -49,7 +49,7 @@ def _silent(code: int, *, late: bool) -> dict[str, Any]:
     """A rank that left no word of its own."""
     said = f"a rank ended with {code}"
     if late:
-        said = "a rank did not come to an end"
+        said = "a rank did not end"
     elif code == -signal.SIGKILL:
         said = "a rank was killed; dmesg tells whether the memory ran out"
     return {"at": time.time(), "doing": "all-reduces were made", "message": said, "fix": "", "echo": False}

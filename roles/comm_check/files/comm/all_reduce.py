@@ -102,7 +102,7 @@ def _timed(rank: Rank, tensor: torch.Tensor, reduce: Callable[[], None]) -> dict
 def _seconds(reduce: Callable[[], None], count: int, device: torch.device) -> float:
     _finish(device)
     begin = time.monotonic()
-    for _ in range(count):
+    for _round in range(count):
         reduce()
     _finish(device)
     return time.monotonic() - begin

@@ -1,0 +1,148 @@
+#!/usr/bin/python
+"""Backups of the chats, accounts and files of a chat page."""
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: webui_backup
+short_description: Back up, list and restore the data of a chat page
+description:
+  - The data is the folder that the container O(name) mounts at its C(DATA_DIR). A backup is a tar archive,
+    mode 0600, with a manifest of sizes and SHA-256 digests. Databases of SQLite are copied through its online
+    backup and checked.
+  - Caches are left out.
+options:
+  name: {description: Name of the container., type: str, required: true}
+  folder: {description: Folder of the backups on the node., type: path, required: true}
+  state:
+    description:
+      - V(taken) makes a backup; the page may run. Where there is no data none is made.
+      - V(listed) changes nothing.
+      - V(restored) verifies O(backup) and replaces the data by it; the container must not run.
+    type: str
+    choices: [taken, listed, restored]
+    required: true
+  backup: {description: Name of the backup to restore; empty for the newest., type: str, default: ""}
+  reason: {description: Why the backup is made., type: str, default: command}
+  present:
+    description: With V(restored), back up the present data first.
+    type: bool
+    default: true
+  keep: {description: Backups that stay; older ones are removed., type: int, default: 3}
+attributes:
+  check_mode: {support: full, description: Reports what would change.}
+  diff_mode: {support: none, description: No differences.}
+author: The Headfirst authors (@headfirst)
+"""
+
+EXAMPLES = r"""
+- name: Back up the chats
+  headfirst.serving.webui_backup:
+    name: headfirst-webui
+    folder: /var/lib/headfirst/webui-backups
+    state: taken
+"""
+
+RETURN = r"""
+backup: {description: "Name of the backup that was made, empty for none.", type: str, returned: always}
+restored: {description: Name of the backup whose data is there now., type: str, returned: with V(restored)}
+backups:
+  description: "The backups, the newest first: name, bytes, files, time, image, reason, problem."
+  type: list
+  elements: dict
+  returned: always
+"""
+
+import contextlib
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+from ansible_collections.headfirst.serving.plugins.module_utils import page_backup
+from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
+
+# Without the SDK connect() ends the module, or check mode goes on without an engine.
+with contextlib.suppress(ImportError):
+    from docker.errors import NotFound
+
+if t.TYPE_CHECKING:
+    from docker.models.containers import Container
+
+
+def main() -> None:
+    """Run the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "folder": {"type": "path", "required": True},
+            "state": {"type": "str", "choices": ["taken", "listed", "restored"], "required": True},
+            "backup": {"type": "str", "default": ""},
+            "reason": {"type": "str", "default": "command"},
+            "present": {"type": "bool", "default": True},
+            "keep": {"type": "int", "default": 3},
+        },
+        supports_check_mode=True,
+    )
+    folder = Path(module.params["folder"])
+    try:
+        result = {"changed": False, "backup": ""}
+        if module.params["state"] != "listed":
+            result = _change(module, folder)
+        module.exit_json(**result, backups=page_backup.listed(folder))
+    except (page_backup.BackupError, DockerException, OSError) as error:
+        module.fail_json(msg="Backups of {}: {}.".format(module.params["name"], error))
+
+
+def _change(module: AnsibleModule, folder: Path) -> t.Dict[str, t.Any]:
+    params = module.params
+    container = _container(module)
+    if container is None:
+        return {"changed": True, "backup": ""}
+    data, image = _data(container), str(container.attrs["Config"]["Image"])
+    if params["state"] == "taken":
+        if module.check_mode:
+            return {"changed": True, "backup": ""}
+        made = page_backup.take(data, folder, image, params["reason"]) or ""
+        page_backup.prune(folder, params["keep"])
+        return {"changed": bool(made), "backup": made}
+    names = [backup["name"] for backup in page_backup.listed(folder)]
+    wanted = params["backup"] or next(iter(names), "")
+    if not wanted:
+        raise page_backup.BackupError("there are none in {}".format(folder))
+    if container.attrs["State"]["Running"]:
+        raise page_backup.BackupError("the container runs: stop it first")
+    if module.check_mode:
+        return {"changed": True, "backup": "", "restored": wanted}
+    made = ""
+    if params["present"]:
+        made = page_backup.take(data, folder, image, "before a restore") or ""
+    page_backup.restore(data, folder, wanted)
+    page_backup.prune(folder, params["keep"], also=wanted)
+    return {"changed": True, "backup": made, "restored": wanted}
+
+
+def _container(module: AnsibleModule) -> t.Optional[Container]:
+    """The container; in check mode it may not be there yet."""
+    client = connect(module)
+    if client is None:
+        return None
+    try:
+        return client.containers.get(module.params["name"])
+    except NotFound:
+        if module.check_mode:
+            return None
+        raise page_backup.BackupError("there is no such container on this node") from None
+
+
+def _data(container: Container) -> Path:
+    """The folder on the node that the page keeps its data in."""
+    environment = [text.partition("=") for text in container.attrs["Config"]["Env"] or []]
+    inside = next((value for key, _sign, value in environment if key == "DATA_DIR"), "/app/backend/data")
+    for mount in container.attrs["Mounts"]:
+        if mount["Destination"] == inside:
+            return Path(mount["Source"])
+    raise page_backup.BackupError("the container mounts nothing at {}".format(inside))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""An HTTP server for known peers: strangers are refused unread, and silent connections do not hold it up."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PER_PEER = 24
+"""Connections of one address: two for news and some for files; twice as many while a member is restarted.
+Each has a thread."""
+_UNPROVEN_LIMIT_S = 10.0
+_IDLE_LIMIT_S = 60.0
+_FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+@dataclass
+class _Connection:
+    """`proven`: a request of it was authenticated. `since`: when it was opened, or last proven.
+
+    `busy`: it is being answered, however long that takes. `ended`: it is shut down, and its
+    thread has not noticed yet.
+    """
+
+    address: str
+    proven: bool = False
+    busy: bool = False
+    ended: bool = False
+    since: float = field(default_factory=time.monotonic)
+
+    def is_over(self, now: float) -> bool:
+        return not self.busy and now - self.since > (_IDLE_LIMIT_S if self.proven else _UNPROVEN_LIMIT_S)
+
+
+class BoundedServer(ThreadingHTTPServer):
+    """PER_PEER connections for each of `peers`; the least useful one gives way (until it is over, it counts
+    among twice as many).
+
+    A connection must be `proven` by its handler within ten seconds, and again each minute.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(
+        self, place: tuple[str, int], handler: type[BaseHTTPRequestHandler], peers: Collection[str]
+    ) -> None:
+        self._peers = frozenset(peers)
+        self._connections: dict[socket.socket, _Connection] = {}
+        self._lock = threading.Lock()
+        super().__init__(place, handler)
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Admit by address, before a byte is read; a stranger gets the same answer always."""
+        address = client_address[0]
+        if address not in self._peers:
+            request.setblocking(False)
+            with suppress(OSError):  # it does not take the answer
+                request.send(_FORBIDDEN)
+            return False
+        with self._lock:
+            others = [item for item in self._connections.items() if item[1].address == address]
+            if len(others) >= 2 * PER_PEER:
+                return False
+            useful = [item for item in others if not item[1].ended]
+            if len(useful) >= PER_PEER:
+                self._end(*min(useful, key=lambda item: (item[1].proven, item[1].since)))
+            self._connections[request] = _Connection(address)
+        return True
+
+    def prove(self, request: socket.socket) -> None:
+        """Note that a connection has sent a request that is authentic."""
+        with self._lock:
+            if connection := self._connections.get(request):
+                connection.proven, connection.since = True, time.monotonic()
+
+    @contextmanager
+    def busy(self, request: socket.socket) -> Iterator[None]:
+        """Do not end a proven connection as idle within the block."""
+        connection = self._connections.get(request) or _Connection("")
+        connection.busy = True
+        try:
+            yield
+        finally:
+            connection.busy, connection.since = False, time.monotonic()
+
+    def service_actions(self) -> None:
+        """End the connections that took too long; called several times a second."""
+        now = time.monotonic()
+        with self._lock:
+            for request, connection in self._connections.items():
+                if connection.is_over(now):
+                    self._end(request, connection)
+
+    def _end(self, request: socket.socket, connection: _Connection) -> None:
+        """Wake the thread that reads from a connection: it finds the end of it."""
+        connection.ended = True
+        with suppress(OSError):  # the peer may have closed it
+            # Not SSLSocket's own: after it, what the thread still sends would go in clear.
+            socket.socket.shutdown(request, socket.SHUT_RDWR)
+
+    def server_close(self) -> None:
+        """Listen no more, and end all connections."""
+        super().server_close()
+        with self._lock:
+            for request, connection in self._connections.items():
+                self._end(request, connection)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Forget a connection that is over."""
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A peer that went away in the middle is no error here: it asks again."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)

@@ -1,0 +1,1 @@
+"""Runs on every node: keeps the ranks of each replica alive together, without a controller."""

@@ -1,0 +1,114 @@
+"""The containers of this node's ranks, through the Docker Engine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import docker
+import requests
+from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import (
+    GENERATION_LABEL,
+    RANK_LABEL,
+)
+
+if TYPE_CHECKING:
+    from docker.models.containers import Container
+
+# A rank that is stopped here has failed, or its peers have: what it holds is lost.
+STOP_S = 3
+_DOCKER_S = 45
+LOG_LINES = 60
+_LOG_BYTES = 16_384
+
+EngineDown = (docker.errors.DockerException, requests.RequestException, OSError)
+"""What is raised where the Docker Engine does not answer, or refuses."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """A rank's container. `start` identifies one start of it: an id that is compared and never parsed."""
+
+    name: str
+    rank: int
+    generation: str
+    running: bool
+    start: str
+    ended: str  # why it does not run, "" while it does
+
+
+class Containers:
+    """The Docker Engine of this node."""
+
+    def __init__(self) -> None:
+        self._client: docker.DockerClient | None = None
+
+    def ranks(self) -> list[Rank]:
+        """All ranks that have their name, running or not. Raises EngineDown."""
+        every = self._docker().containers.list(all=True, filters={"label": GENERATION_LABEL})
+        found = [_rank(container) for container in every]
+        # Containers that are kept beside the one that serves are called NAME.GENERATION.
+        return [rank for rank in found if not rank.name.endswith(f".{rank.generation}")]
+
+    def rank(self, name: str) -> Rank | None:
+        """The rank called so; None where there is none. Raises EngineDown."""
+        try:
+            return _rank(self._docker().containers.get(name))
+        except docker.errors.NotFound:
+            return None
+
+    def start(self, name: str) -> None:
+        """Start the container. Raises EngineDown."""
+        self._docker().containers.get(name).start()
+
+    def stop(self, name: str) -> None:
+        """Stop the container, also one whose processes are stopped. Raises EngineDown."""
+        container = self._docker().containers.get(name)
+        container.stop(timeout=STOP_S)
+
+    def activate(self, name: str, generation: str) -> None:
+        """Stop what has the name, and give it to the container of another generation. Raises EngineDown."""
+        # Docker compares with "/NAME", Podman with "NAME".
+        client = self._docker()
+        wanted = client.containers.list(all=True, filters={"name": f"^/?{name}.{generation}$"})
+        if not wanted:
+            if (now := self.rank(name)) is not None and now.generation == generation:
+                return
+            raise docker.errors.NotFound(f"there is no container {name}.{generation}")
+        for present in client.containers.list(all=True, filters={"name": f"^/?{name}$"}):
+            present.stop(timeout=STOP_S)
+            present.rename(f"{name}.{present.labels.get(GENERATION_LABEL, 'before')}")
+        wanted[0].rename(name)
+
+    def log(self, name: str) -> list[str]:
+        """The last lines of its log. Raises EngineDown."""
+        told = self._docker().containers.get(name).logs(tail=LOG_LINES)
+        return told[-_LOG_BYTES:].decode(errors="replace").splitlines()
+
+    def _docker(self) -> docker.DockerClient:
+        if self._client is None:
+            self._client = docker.DockerClient.from_env(version="auto", timeout=_DOCKER_S)
+        return self._client
+
+
+def _rank(container: Container) -> Rank:
+    state: dict[str, Any] = container.attrs["State"]
+    running = bool(state["Running"]) and not state.get("Restarting") and not state.get("Paused")
+    return Rank(
+        name=str(container.name),
+        rank=int(container.labels.get(RANK_LABEL, 0)),
+        generation=container.labels.get(GENERATION_LABEL, ""),
+        running=running,
+        start=f"{container.id}@{state['StartedAt']}",
+        ended="" if running else _ended(state),
+    )
+
+
+def _ended(state: dict[str, Any]) -> str:
+    if state.get("Paused"):
+        return "it was paused"
+    if state.get("OOMKilled"):
+        return "it was killed: out of memory"
+    if state.get("Error"):
+        return f"it did not start: {state['Error']}"
+    return f"it ended with exit code {state['ExitCode']}"

@@ -1,0 +1,214 @@
+"""The service `headfirst-supervisor`: answers other nodes, and keeps the replicas whose rank 0 is here."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from headfirst.peers.client import PeerClient
+from headfirst.supervisor import clock, records, registration, standby
+from headfirst.supervisor.containers import Containers, EngineDown
+from headfirst.supervisor.events import Events
+from headfirst.supervisor.health import Health
+from headfirst.supervisor.holds import RUN, Holds
+from headfirst.supervisor.keeper import Keeper
+from headfirst.supervisor.membership import has_left
+from headfirst.supervisor.memory import Memories
+from headfirst.supervisor.node import Listener, Node
+from headfirst.supervisor.nodes import Nodes
+from headfirst.supervisor.ranks import Ranks
+from headfirst.supervisor.records import Record
+from headfirst.supervisor.registration import Registration
+from headfirst.supervisor.standby import Standbys, objection
+from headfirst.weights.files import write_whole
+
+_STEP_S = 1.0
+# A keeper is stuck after so long: stopping and starting all ranks takes less.
+_STUCK_S = 300.0
+_MEMBERSHIP_S = 10.0
+STATE = RUN / "supervisor.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """/etc/headfirst/supervisor.json: this host's address among the members, and what they share."""
+
+    address: str
+    port: int
+    members: list[str]  # addresses of all hosts of the cluster
+    token: str = field(repr=False)
+
+    @classmethod
+    def read(cls, path: Path) -> Settings:
+        """The settings in a file that the role `supervisor` writes."""
+        return cls(**json.loads(path.read_text(encoding="utf-8")))
+
+
+class Daemon:
+    """All that runs on this node."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._containers, self._holds = Containers(), Holds()
+        self._client = PeerClient(settings.address, settings.port, settings.token)
+        self._node = Node(
+            self._containers,
+            self._holds,
+            lambda one: objection(one, settings.address, self._client, self._containers),
+        )
+        self._events, self._memories = Events(), Memories()
+        self._kept: dict[str, _Kept] = {}
+        self._nodes = Nodes(settings.address, self._node, self._client)
+        self._standbys = Standbys(self._nodes, self._events)
+        self._ended = threading.Event()
+        self._has_left = False
+
+    def run(self) -> None:
+        """Keep the replicas until SIGTERM. Raises OSError where the port cannot be had."""
+        signal.signal(signal.SIGTERM, self._end)
+        place = (self._settings.address, self._settings.port)
+        listener = Listener(place, self._settings.members, self._settings.token, self._node)
+        threading.Thread(target=listener.serve_forever, args=(0.2,), daemon=True).start()
+        _notify("READY=1")
+        threading.Thread(target=self._watch_membership, daemon=True).start()
+        threading.Thread(target=self._watch_standbys, daemon=True).start()
+        while not self._ended.wait(_STEP_S):
+            self._look_for_replicas()
+            self._write_state()
+            if all(one.is_alive for one in self._kept.values()):
+                _notify("WATCHDOG=1")
+        for one in self._kept.values():
+            one.end()
+        listener.shutdown()
+        listener.server_close()
+
+    def _look_for_replicas(self) -> None:
+        """A keeper for each replica whose rank 0 is here, of the generation that has its name."""
+        try:
+            ranks = self._containers.ranks()
+        except EngineDown:
+            return  # it is asked again; the keepers go on with what they have
+        found: dict[str, Record] = {}
+        for rank in ranks:
+            record = records.read(rank.name, rank.generation) if rank.rank == 0 else None
+            if record and record.ranks[0] == self._settings.address:
+                found[rank.name] = record
+        if self._has_left:
+            ours = [rank for rank in ranks if records.read(rank.name, rank.generation)]
+            self._stop_all([rank.name for rank in ours if rank.running])
+            found = {}
+        for name, kept in list(self._kept.items()):
+            if found.get(name) != kept.record:
+                kept.end(leaves=name not in found)
+                del self._kept[name]
+        for name in found.keys() - self._kept.keys():
+            self._kept[name] = _Kept(self._keeper(found[name]), self._holds)
+
+    def _watch_membership(self) -> None:
+        while not self._ended.wait(_MEMBERSHIP_S):
+            answer = has_left(self._settings.address, self._settings.members, self._client)
+            self._has_left = self._has_left if answer is None else answer
+
+    def _watch_standbys(self) -> None:
+        while not self._ended.wait(standby.TURN_S):
+            if not self._has_left:
+                self._standbys.turn()
+
+    def _stop_all(self, names: list[str]) -> None:
+        """What runs on a host that has left the cluster is another host's to run."""
+        for name in names:
+            self._events.add(name, "left", "this host has left the cluster: its rank is stopped")
+            with contextlib.suppress(*EngineDown):  # the next second, again
+                self._containers.stop(name)
+
+    def _keeper(self, record: Record) -> Keeper:
+        return Keeper(record, Ranks(record, self._nodes), Health, self._events, self._memories)
+
+    def _write_state(self) -> None:
+        """For `deploy status`, readable by all: it has no secrets."""
+        replicas = {
+            name: {
+                "phase": kept.keeper.status.phase,
+                "text": kept.keeper.status.text,
+                "since": kept.keeper.status.since,
+                "restarts": kept.keeper.memory.restarts,
+                "last_reason": kept.keeper.memory.last_reason,
+                "start_seconds": kept.keeper.memory.start_s,
+                "generation": kept.record.generation,
+                "routers": kept.registration.problems,
+            }
+            for name, kept in self._kept.items()
+        }
+        document = json.dumps({"uptime": clock.uptime(), "replicas": replicas})
+        with contextlib.suppress(OSError):  # /run is full: the next second, again
+            write_whole(STATE, document.encode())
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        self._ended.set()
+
+
+class _Kept:
+    """A keeper and the registration of its replica, each in a thread of its own."""
+
+    def __init__(self, keeper: Keeper, holds: Holds) -> None:
+        self.keeper, self._holds = keeper, holds
+        self.registration = Registration(keeper.record, self._serves)
+        self._ended = threading.Event()
+        self._leaves = False
+        self._stepped_at = time.monotonic()
+        self._threads = [
+            threading.Thread(target=work, name=keeper.record.name, daemon=True)
+            for work in (self._keep, self._register)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def record(self) -> Record:
+        """The generation that is kept."""
+        return self.keeper.record
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it does its work."""
+        alive = all(thread.is_alive() for thread in self._threads)
+        return alive and time.monotonic() - self._stepped_at < _STUCK_S
+
+    def end(self, *, leaves: bool = False) -> None:
+        """Stop keeping; the ranks go on. `leaves`: they were removed, and the routers must not have them."""
+        self._leaves = leaves
+        self._ended.set()
+
+    def _keep(self) -> None:
+        while not self._ended.wait(_STEP_S):
+            self.keeper.step()
+            self._stepped_at = time.monotonic()
+        self.keeper.close()
+
+    def _serves(self) -> bool | None:
+        """As the keeper, and a hold counts before the keeper has seen it."""
+        return None if self._holds.is_held(self.record.name) else self.keeper.serves
+
+    def _register(self) -> None:
+        while not self._ended.wait(registration.TURN_S):
+            self.registration.turn()
+        if self._leaves:
+            self.registration.leave()
+
+
+def _notify(state: str) -> None:
+    """Report to systemd (sd_notify(3)); nothing where it did not start this process."""
+    place = os.environ.get("NOTIFY_SOCKET")
+    if not place:
+        return
+    address = "\0" + place[1:] if place.startswith("@") else place
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+        out.sendto(state.encode(), address)

@@ -1,0 +1,82 @@
+"""What supervisors send each other: requests about one replica, and what becomes of them, as JSON."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, cast, get_args
+
+from headfirst import untrusted
+from headfirst.untrusted import UntrustedError
+
+LONGEST = 65_536
+Do = Literal["look", "start", "stop", "log", "prepare", "activate"]
+
+
+@dataclass(frozen=True)
+class Request:
+    """`do` something with the rank of a replica: the container `name`, of this generation."""
+
+    do: Do
+    name: str
+    generation: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A rank as its own node sees it.
+
+    `generation` is "" where there is no container. `start` identifies a start; `ended`: why it does not run.
+    `held`: somebody else works on the replica. `problem`: why the node can do nothing now.
+    """
+
+    generation: str = ""
+    running: bool = False
+    start: str = ""
+    ended: str = ""
+    held: bool = False
+    problem: str = ""
+    log: tuple[str, ...] = ()
+
+
+def encode(message: Request | Seen) -> bytes:
+    """The message as JSON."""
+    return json.dumps(asdict(message)).encode()
+
+
+def request(data: bytes, where: str) -> Request:
+    """The request in `data`. Raises UntrustedError."""
+    found = _object(data, "the request of a supervisor", where)
+    do = found.get("do")
+    if do not in get_args(Do):
+        raise UntrustedError("a supervisor sends an unknown request", where=where)
+    return Request(cast(Do, do), _text(found, "name", where), _text(found, "generation", where))
+
+
+def seen(data: bytes, where: str) -> Seen:
+    """The answer in `data`. Raises UntrustedError."""
+    found = _object(data, "the answer of a supervisor", where)
+    log = found.get("log")
+    if not isinstance(log, list) or not all(isinstance(line, str) for line in log):
+        raise UntrustedError("the answer of a supervisor has no log", where=where)
+    return Seen(
+        generation=_text(found, "generation", where),
+        running=found.get("running") is True,
+        start=_text(found, "start", where),
+        ended=_text(found, "ended", where),
+        held=found.get("held") is True,
+        problem=_text(found, "problem", where),
+        log=tuple(untrusted.for_terminal(line) for line in log),
+    )
+
+
+def _object(data: bytes, what: str, where: str) -> dict[str, Any]:
+    document = untrusted.json_document(data, what=what, where=where, limit=LONGEST, depth=3)
+    return untrusted.json_object(document, what=what, where=where)
+
+
+def _text(found: dict[str, Any], key: str, where: str) -> str:
+    value = found.get(key)
+    if not isinstance(value, str) or len(value) > 4096:
+        raise UntrustedError(f"a supervisor sends no {key}", where=where)
+    return untrusted.for_terminal(value)

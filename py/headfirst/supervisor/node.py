@@ -1,0 +1,126 @@
+"""This node's part: it reads its own ranks, and starts and stops them for the supervisor of rank 0."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from http import HTTPStatus
+
+from headfirst.peers.handler import PeerHandler, PeerServer
+from headfirst.peers.membership import Admission
+from headfirst.supervisor import messages, records
+from headfirst.supervisor.containers import Containers, EngineDown, Rank
+from headfirst.supervisor.holds import Holds
+from headfirst.supervisor.messages import Request, Seen
+from headfirst.supervisor.records import Standby
+from headfirst.untrusted import UntrustedError
+
+_WEIGHTS_JOB = "headfirst-job-weights.service"
+
+
+class Node:
+    """Carries out requests. Safe to use from threads: for one replica, one is carried out at a time."""
+
+    def __init__(
+        self, containers: Containers, holds: Holds, objection: Callable[[Standby], str] = lambda one: ""
+    ) -> None:
+        """`objection`: why this node does not agree to a generation that waits."""
+        self._containers, self._holds, self._objection = containers, holds, objection
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+
+    def answer(self, asked: Request, address: str) -> Seen:
+        """What becomes of a request that comes from `address`."""
+        with self._locks[asked.name]:
+            try:
+                return self._answer(asked, address)
+            except EngineDown as error:
+                return Seen(held=self._holds.is_held(asked.name), problem=f"Docker: {error}")
+
+    def _answer(self, asked: Request, address: str) -> Seen:
+        if asked.do in ("prepare", "activate"):
+            return self._take_over(asked, address)
+        rank = self._containers.rank(asked.name)
+        if rank is None:
+            return Seen(held=self._holds.is_held(asked.name))
+        if asked.do == "log":
+            return Seen(rank.generation, rank.running, log=tuple(self._log(rank)))
+        if asked.do != "look" and (refused := self._refusal(asked, rank, address)):
+            return self._seen(rank, refused)
+        if asked.do == "stop" and (rank.running or "paused" in rank.ended):
+            self._containers.stop(asked.name)
+        if asked.do == "start" and not rank.running:
+            if weights_come():
+                return self._seen(rank, "a job brings weights to this node")
+            self._containers.start(asked.name)
+        return self._seen(self._containers.rank(asked.name) or rank, "")
+
+    def _refusal(self, asked: Request, rank: Rank, address: str) -> str:
+        """Why nothing is started or stopped; only rank 0 of the generation that is here may ask."""
+        if self._holds.is_held(asked.name):
+            return "the replica is being changed"
+        if rank.generation != asked.generation:
+            return "it has another version of the replica"
+        record = records.read(rank.name, rank.generation)
+        if record is None:
+            return "the version has not served yet"
+        return "" if address == record.ranks[0] else f"{address} is not its head"
+
+    def _take_over(self, asked: Request, address: str) -> Seen:
+        """Agree to a generation that waits, or activate it, for the supervisor of the spare."""
+        one = records.standby(asked.name, asked.generation)
+        if one is None:
+            active = records.read(asked.name, asked.generation) is not None
+            return Seen(problem="" if active else "it has no such generation")
+        if self._holds.is_held(asked.name):
+            return Seen(held=True, problem="the replica is being changed")
+        if address != one.spare:
+            return Seen(problem=f"{address} is not the spare")
+        if asked.do == "prepare" and (why := self._objection(one)):
+            return Seen(problem=why)
+        if asked.do == "activate":
+            self._containers.activate(asked.name, asked.generation)
+            records.activate(asked.name, asked.generation)
+        return Seen(asked.generation)
+
+    def _seen(self, rank: Rank, problem: str) -> Seen:
+        held = self._holds.is_held(rank.name)
+        return Seen(rank.generation, rank.running, rank.start, rank.ended, held, problem)
+
+    def _log(self, rank: Rank) -> list[str]:
+        record = records.read(rank.name, rank.generation)
+        lines = self._containers.log(rank.name)
+        return [line.replace(record.api_key, "***") for line in lines] if record and record.api_key else lines
+
+
+def weights_come() -> bool:
+    """Whether the job of the role `weights` runs: it may replace what the ranks would load."""
+    return subprocess.run(["systemctl", "is-active", "--quiet", _WEIGHTS_JOB], check=False).returncode == 0
+
+
+class Listener(PeerServer):
+    """Answers the supervisors of other nodes."""
+
+    def __init__(self, place: tuple[str, int], peers: list[str], token: str, node: Node) -> None:
+        self.admission, self.node = Admission(token), node
+        super().__init__(place, _Handler, peers)
+
+
+class _Handler(PeerHandler):
+    server: Listener
+    timeout = 20.0
+
+    def do_POST(self) -> None:
+        """Carry out a request."""
+        admitted = self.admitted_body(messages.LONGEST)
+        if admitted is None:
+            return
+        words, body = admitted
+        address = self.client_address[0]
+        try:
+            asked = messages.request(body, where=address)
+        except UntrustedError:
+            self.refuse(HTTPStatus.BAD_REQUEST)
+            return
+        self.answer(words, messages.encode(self.server.node.answer(asked, address)))

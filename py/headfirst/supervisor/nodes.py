@@ -1,0 +1,28 @@
+"""The supervisors of a cluster as one of them reaches them: itself directly, the others over HTTP."""
+
+from __future__ import annotations
+
+from headfirst.peers.client import PeerClient, Unreachable
+from headfirst.supervisor import messages
+from headfirst.supervisor.messages import Request, Seen
+from headfirst.supervisor.node import Node
+from headfirst.untrusted import UntrustedError
+
+
+class Nodes:
+    """Sends requests from the address `own`. Safe to use from threads."""
+
+    def __init__(self, own: str, node: Node, client: PeerClient) -> None:
+        self.own, self._node, self._client = own, node, client
+
+    def ask(self, address: str, request: Request, limit_s: float) -> Seen | None:
+        """The answer; None where there is none within the limit."""
+        if address == self.own:
+            return self._node.answer(request, self.own)
+        try:
+            data = self._client.ask(
+                address, messages.encode(request), limit_s=limit_s, longest=messages.LONGEST
+            )
+            return messages.seen(data, where=address)
+        except (*Unreachable, UntrustedError):
+            return None

@@ -1,0 +1,1 @@
+"""Where a checkpoint comes from: hubs and folders, asked for a list, and each file brought and proven."""

@@ -1,0 +1,207 @@
+"""What two nodes of a transfer send each other: the part of a board that the other one lacks, as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headfirst.untrusted import (
+    UntrustedError,
+    for_terminal,
+    hex_digest,
+    integer,
+    json_document,
+    json_object,
+    shown,
+)
+from headfirst.weights.fetch.source import LARGEST_FILE
+from headfirst.weights.proof.hashing import FileHash
+from headfirst.weights.proof.manifest import check_names, parse_origin, parse_record
+from headfirst.weights.transfer.board import Board, Member, Overview, mask, unmask
+
+LONGEST = 64 << 20
+"""Bytes of a message."""
+_FILES_AT_ONCE = 8  # a proof of a shard of 4 GB has 130 kB
+_DEPTH = 4
+_MASK = re.compile(r"[0-9a-f]{1,25000}")
+_INDEX_DIGITS = 5
+_LONGEST_ERROR = 4096  # characters
+
+
+@dataclass(frozen=True)
+class Message:
+    """`known`: the files whose proofs the sender has. `files`: proofs that it thinks the receiver lacks."""
+
+    epoch: int
+    known: frozenset[str] = frozenset()
+    members: Mapping[int, Member] = field(default_factory=dict)
+    files: Mapping[str, FileHash] = field(default_factory=dict)
+    overview: Overview | None = None
+
+
+def compose(board: Board, other: Message | None) -> Message:
+    """What to send to a node that last sent `other` (None: it sent nothing yet)."""
+    with board.changed:
+        overview = board.overview
+        if overview is None:
+            return Message(0)
+        proofs = board.proofs()
+        current = other is not None and other.epoch == overview.epoch
+        known = other.known if other and current else frozenset()
+        lacking = [name for name in proofs if name not in known][:_FILES_AT_ONCE] if other else []
+        return Message(
+            overview.epoch,
+            frozenset(proofs),
+            dict(enumerate(board.members)),
+            {name: proofs[name] for name in lacking},
+            None if current else overview,
+        )
+
+
+def absorb(board: Board, message: Message) -> None:
+    """Put what was heard on the board; what is older than the board's own overview is not heard.
+
+    The head takes from nobody what the files are, and how they are proven only where it had another member
+    fetch them.
+    """
+    with board.changed:
+        if board.index == 0:
+            board.outdo(message.epoch)
+        elif message.overview:
+            board.describe(message.overview)
+        if board.overview and message.epoch == board.overview.epoch:
+            board.announce(
+                {
+                    name: message.files[name]
+                    for name in message.files
+                    if board.index or board.is_given_away(name)
+                }
+            )
+            board.hear(message.members)
+
+
+def speak(board: Board, other: Message | None) -> bytes:
+    """compose() as bytes."""
+    with board.changed:
+        return _dump(compose(board, other), board.overview.names if board.overview else [])
+
+
+def _dump(message: Message, order: list[str]) -> bytes:
+    overview = message.overview
+    return json.dumps(
+        {
+            "epoch": message.epoch,
+            "known": mask(message.known, order),
+            "members": {
+                index: {
+                    **asdict(member),
+                    "have": mask(member.have, order),
+                    "wants": mask(member.wants, order),
+                    "given": [mask(names, order) for names in member.given],
+                }
+                for index, member in message.members.items()
+            },
+            "files": {
+                name: {
+                    "size": proof.size,
+                    "xxh3": proof.xxh3,
+                    "sha256": proof.sha256,
+                    "pieces": base64.b64encode(proof.pieces).decode(),
+                }
+                for name, proof in message.files.items()
+            },
+            "overview": asdict(overview) if overview else None,
+        }
+    ).encode()
+
+
+def parse(data: bytes, board: Board) -> Message:
+    """Read what a neighbour sent; UntrustedError where any of it is malformed."""
+    document = json_object(
+        json_document(data, what="the message", limit=LONGEST, depth=_DEPTH), what="the message"
+    )
+    overview = _overview(document.get("overview"))
+    epoch = integer(document.get("epoch"), what="the epoch")
+    mine = overview or board.overview
+    order = mine.names if mine and mine.epoch == epoch else []
+    members = json_object(document.get("members"), what="the members", limit=len(board.members))
+    files = json_object(document.get("files"), what="the files", limit=_FILES_AT_ONCE)
+    return Message(
+        epoch,
+        _names(document.get("known"), order),
+        {
+            _index(key, len(board.members)): _member(entry, order, len(board.members))
+            for key, entry in members.items()
+        },
+        {name: _proof(files[name]) for name in check_names(files)},
+        overview,
+    )
+
+
+def _overview(document: Any) -> Overview | None:
+    if document is None:
+        return None
+    fields = json_object(document, what="the overview")
+    sizes = json_object(fields.get("sizes"), what="the sizes")
+    names = check_names(sizes)
+    known = json_object(fields.get("known"), what="the known files")
+    if not known.keys() <= sizes.keys():
+        raise UntrustedError("the known files are not all among the files")
+    return Overview(
+        integer(fields.get("epoch"), what="the epoch"),
+        parse_origin(fields.get("made_from")),
+        {name: integer(sizes[name], what="a size", high=LARGEST_FILE) for name in names},
+        {name: hex_digest(xxh3, what="an xxh3", digits=32) for name, xxh3 in known.items()},
+    )
+
+
+def _index(key: str, count: int) -> int:
+    if not key.isdecimal() or len(key) > _INDEX_DIGITS:
+        raise UntrustedError(f"the number of a member is not valid: {shown(key)}")
+    return integer(int(key), what="a member's number", high=count - 1)
+
+
+def _member(entry: Any, order: list[str], count: int) -> Member:
+    fields = json_object(entry, what="a member")
+    flags = {name: fields.get(name) for name in ("ready", "done", "fetches")}
+    error, given = fields.get("error"), fields.get("given")
+    if not isinstance(given, list) or len(given) > count:
+        raise UntrustedError("the shares of the members are not a list with one entry for each member")
+    if not all(isinstance(flag, bool) for flag in flags.values()) or not isinstance(error, str):
+        raise UntrustedError("a flag of a member is not a boolean, or its error is not text")
+    return Member(
+        beat=integer(fields.get("beat"), what="a member's beat"),
+        have=_names(fields.get("have"), order),
+        wants=_names(fields.get("wants"), order),
+        received=integer(fields.get("received"), what="a member's received bytes"),
+        converted=integer(fields.get("converted"), what="a member's converted bytes"),
+        error=for_terminal(error)[:_LONGEST_ERROR],
+        fetched=integer(fields.get("fetched"), what="a member's fetched bytes"),
+        given=tuple(_names(bits, order) for bits in given),
+        **flags,  # type: ignore[arg-type]
+    )
+
+
+def _names(bits: Any, order: list[str]) -> frozenset[str]:
+    if not isinstance(bits, str) or not _MASK.fullmatch(bits):
+        raise UntrustedError("a set of files is not a bit mask in hexadecimal digits")
+    return unmask(bits, order)
+
+
+def _proof(entry: Any) -> FileHash:
+    record = parse_record(entry)
+    pieces = entry.get("pieces")
+    if not isinstance(pieces, str):
+        raise UntrustedError("the digests of a file's pieces are not text")
+    try:
+        digests = base64.b64decode(pieces, validate=True)
+    except ValueError:
+        raise UntrustedError("the digests of a file's pieces are not base64") from None
+    proof = FileHash(record.size, record.xxh3, record.sha256, digests)
+    if not proof.is_consistent:
+        raise UntrustedError("a file does not have one digest for each of its pieces")
+    return proof

@@ -1,0 +1,108 @@
+"""A cluster of an earlier release is taken over by `up`: nothing that serves restarts, no request fails."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+from readme_lab import INVENTORY, ROOT, Service, bring_up, deploy, on_node, started
+
+pytestmark = pytest.mark.lab
+# What this commit of our own history leaves on hosts and controller is the state to be taken over.
+PREVIOUS = "52fa8827c3c0a0c11e1ddf70ea76bc14deee647c"
+VERSION = "0.0.9"
+NODES = ("node1", "node2")
+
+
+@pytest.fixture(scope="module")
+def inventory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    path = tmp_path_factory.mktemp("inventory") / "lab-upgrade.ini"
+    path.write_text(INVENTORY.read_text().replace("10.213.0.", "10.225.0."))
+    try:
+        yield path
+    finally:
+        done = deploy("lab", "down", inventory=path)
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A checkout of the earlier release."""
+    folder = tmp_path_factory.mktemp("previous")
+    done = subprocess.run(["git", "archive", PREVIOUS], cwd=ROOT, capture_output=True, check=False)
+    assert done.returncode == 0, "The test needs the history: git fetch --unshallow"
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as tar:
+        tar.extractall(folder, filter="data")
+    version = folder / "py" / "headfirst" / "__init__.py"
+    version.write_text(version.read_text().replace('"0.1.0"', f'"{VERSION}"'))
+    # The lab is the test's: with another recipe of its nodes, `up` would make them again.
+    shutil.rmtree(folder / "py" / "headfirst" / "lab")
+    shutil.copytree(ROOT / "py" / "headfirst" / "lab", folder / "py" / "headfirst" / "lab")
+    return folder
+
+
+@contextmanager
+def asked_all_along(url: str, headers: dict[str, str]) -> Iterator[list[str]]:
+    """What went wrong with requests, one after the other, in the meantime."""
+    failures: list[str] = []
+    end = threading.Event()
+
+    def ask() -> None:
+        while not end.wait(0.5):
+            try:
+                answer = httpx.get(url, headers=headers, timeout=10, trust_env=False)
+                if answer.status_code != 200:
+                    failures.append(str(answer.status_code))
+            except httpx.HTTPError as error:
+                failures.append(repr(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield failures
+    finally:
+        end.set()
+        asking.join()
+
+
+def page_started(inventory: Path) -> str:
+    return on_node("node1", "docker inspect --format '{{.State.StartedAt}}' headfirst-webui", inventory)
+
+
+def tools_version(inventory: Path) -> str:
+    return on_node("node1", "/opt/headfirst/venv/bin/headfirst-supervisor --version", inventory)
+
+
+def test_up_takes_over_without_a_restart(previous: Path, inventory: Path) -> None:
+    command = [str(previous / "deploy"), "up", str(inventory), "--json"]
+    done = subprocess.run(command, cwd=previous, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert VERSION in tools_version(inventory)
+    summary = json.loads(done.stdout.splitlines()[-1])
+    key = json.loads(Path(summary["credentials"]).read_text())["engine_api_key"]
+    before = [*(started(node, inventory) for node in NODES), page_started(inventory)]
+
+    url, headers = f"{summary['services'][0]['api'][0]}/models", {"Authorization": f"Bearer {key}"}
+    with asked_all_along(url, headers) as failures:
+        service: Service = bring_up(inventory=inventory)
+    assert failures == []
+    assert service.api_key == key
+    assert [*(started(node, inventory) for node in NODES), page_started(inventory)] == before
+    assert VERSION not in tools_version(inventory)
+    assert bring_up(inventory=inventory).changed == 0
+
+
+def test_a_controller_reads_what_the_earlier_one_stored(inventory: Path) -> None:
+    for verb in ("status", "credentials", "report"):
+        options = ["-o", str(inventory.parent / "report.html")] if verb == "report" else ["--json"]
+        done = deploy(verb, inventory=inventory, options=options)
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr

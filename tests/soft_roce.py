@@ -1,0 +1,147 @@
+"""A virtual machine of this file system with an RDMA device of Soft-RoCE, where the kernel has none.
+
+Usage: python tests/soft_roce.py COMMAND [ARGUMENT …]   (root; packages qemu-system-x86 busybox-static cpio)
+
+It boots Debian's kernel in QEMU, without KVM, in about 15 seconds. Its files are those of this machine, and
+what it writes is gone afterwards. The device rxe0 has the address 10.97.0.1. COMMAND starts in this folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+PACKAGES = ["libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"]  # in the machine only
+MODULES = [
+    "virtio_pci",
+    "crc32_generic",
+    "crc32c_generic",
+    "9pnet_virtio",
+    "9p",
+    "overlay",
+    "veth",
+    "rdma_rxe",
+    "ib_uverbs",
+]
+APPLETS = ["sh", "mount", "mkdir", "insmod", "ip", "chroot", "poweroff"]
+SHARE = "trans=virtio,version=9p2000.L,msize=512000"
+INIT = f"""#!/bin/sh
+export PATH=/bin
+mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
+for module in /modules/*; do insmod $module; done
+mount -t 9p -o {SHARE},ro,cache=loose host /host
+mount -t 9p -o {SHARE},ro more /more
+mount -t 9p -o {SHARE} job /job
+mount -t tmpfs tmpfs /changes; mkdir /changes/upper /changes/work /new
+mount -t overlay -o lowerdir=/more:/host,upperdir=/changes/upper,workdir=/changes/work overlay /new
+mkdir -p /new/job; mount -o bind /job /new/job
+for name in proc sys dev; do mount -o bind /$name /new/$name; done
+mkdir -p /new/dev/shm; mount -t tmpfs tmpfs /new/dev/shm
+ip link set lo up
+chroot /new /bin/bash /job/run >/job/output 2>&1
+poweroff -f
+"""
+RUN = """
+ldconfig
+ip link add rdma type veth peer name other
+ip address add 10.97.0.1/24 dev rdma && ip link set other up && ip link set rdma up
+rdma link add rxe0 type rxe netdev rdma
+while ! grep -q ACTIVE /sys/class/infiniband/rxe0/ports/1/state; do sleep 0.1; done
+"""
+
+
+def run(command: list[str], folder: Path, cache: Path, time_limit: float = 300) -> tuple[int, str]:
+    """Exit code and output of `command` in the machine; `cache` keeps the packages."""
+    kernel = next(iter(cache.glob("root/boot/vmlinuz-*")), None) or _unpacked(cache)
+    job = cache / "job"
+    job.mkdir(exist_ok=True)
+    for name in ("output", "status"):
+        (job / name).unlink(missing_ok=True)
+    own = f"cd {shlex.quote(str(folder))} && {shlex.join(command)}; echo $? >/job/status"
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    (job / "run").write_text(f"export HOME=/root PATH={shlex.quote(path)}\n{RUN}{own}\n")
+    argv = ["qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-m", "3072", "-nodefaults"]
+    argv += ["-nographic", "-no-reboot", "-serial", f"file:{cache / 'console'}", "-kernel", str(kernel)]
+    argv += ["-initrd", str(cache / "initrd"), "-append", "console=ttyS0 panic=-1 mitigations=off"]
+    for tag, shared in (("host", Path("/")), ("more", cache / "more"), ("job", job)):
+        readonly = "off" if tag == "job" else "on"
+        argv += ["-virtfs", f"local,path={shared},mount_tag={tag},security_model=none,readonly={readonly}"
+                 ",multidevs=remap"]  # fmt: skip
+    subprocess.run(argv, check=True, timeout=time_limit)
+    return int((job / "status").read_text()), (job / "output").read_text()
+
+
+def _unpacked(cache: Path) -> Path:
+    """Debian's kernel, and a first file system with what mounts the real one."""
+    depends = subprocess.run(
+        ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
+    ).stdout
+    found = re.search(r"Depends: (linux-image-\S+)", depends)
+    assert found, depends
+    for folder, packages in (("root", [found[1]]), ("more", PACKAGES)):
+        (cache / folder).mkdir(parents=True)
+        subprocess.run(["apt-get", "download", "--quiet", *packages], cwd=cache, check=True)
+        for package in cache.glob("*.deb"):
+            subprocess.run(["dpkg", "--extract", package, cache / folder], check=True)
+            package.unlink()
+    # /lib is a link into /usr here; a folder of that name would hide it.
+    for package in list((cache / "more").glob("lib/*")):
+        shutil.copytree(package, cache / "more/usr/lib" / package.name, symlinks=True, dirs_exist_ok=True)
+    shutil.rmtree(cache / "more/lib", ignore_errors=True)
+    _write_initrd(cache)
+    return next(cache.glob("root/boot/vmlinuz-*"))
+
+
+def _write_initrd(cache: Path) -> None:
+    first = cache / "first"
+    for name in ["bin", "modules", "host", "more", "job", "changes", "proc", "sys", "dev"]:
+        (first / name).mkdir(parents=True)
+    (first / "init").write_text(INIT)
+    (first / "init").chmod(0o755)
+    (first / "bin/busybox").write_bytes(Path("/bin/busybox").read_bytes())
+    (first / "bin/busybox").chmod(0o755)
+    for name in APPLETS:
+        (first / "bin" / name).symlink_to("busybox")
+    for number, module in enumerate(_modules(cache / "root")):
+        (first / "modules" / f"{number:02}-{module.name}").write_bytes(module.read_bytes())
+    names = "\n".join(str(path.relative_to(first)) for path in first.rglob("*"))
+    packed = subprocess.run(
+        ["cpio", "--create", "--format=newc", "--quiet"], cwd=first, input=names.encode(), capture_output=True
+    )
+    (cache / "initrd").write_bytes(gzip.compress(packed.stdout, 1))
+
+
+def _modules(root: Path) -> list[Path]:
+    """Modules after those they need."""
+    (folder,) = (root / "lib/modules").iterdir()
+    subprocess.run(["busybox", "depmod", "-b", root, folder.name], check=True)
+    lines = (folder / "modules.dep").read_text().splitlines()
+    needs = {name: rest.split() for name, _, rest in (line.partition(":") for line in lines)}
+    order: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        for needed in reversed(needs[name]):
+            add(needed)
+        order.setdefault(name)
+
+    for module in MODULES:
+        add(next(name for name in needs if Path(name).stem == module))
+    return [folder / name for name in order]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        status, output = run(sys.argv[1:], Path.cwd(), Path(name))
+    print(output, end="")
+    raise SystemExit(status)
+
+
+if __name__ == "__main__":
+    main()

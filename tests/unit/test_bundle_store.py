@@ -1,0 +1,146 @@
+"""What is kept of bundles: files by their hashes, differences, folders and archives made of them."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from pathlib import Path
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils.image_archive import describe
+from bundles import items, manifest_of, quiet, write
+from headfirst.bundle import archive, images
+from headfirst.bundle.store import Store, opened
+from headfirst.errors import NotReadyError
+from headfirst.images import archive as image_archive
+from headfirst.images import layer
+from headfirst.untrusted import UntrustedError
+
+OLD = {"apt/debian-12/a.deb": b"package", "images/layers/1.tar": b"layer"}
+NEW = {**OLD, "images/layers/2.tar": b"another layer"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(tmp_path / "store")
+
+
+def take(store: Store, path: Path) -> None:
+    with store.only_one():
+        bundle = opened(path, None)
+        store.take(bundle, quiet)
+        store.prove_earlier(bundle, quiet)
+
+
+def blobs(tmp_path: Path) -> set[bytes]:
+    return {path.read_bytes() for path in (tmp_path / "store/files").iterdir()}
+
+
+def test_a_difference_carries_only_what_is_new(tmp_path: Path, store: Store) -> None:
+    older = write(tmp_path / "old.tar", OLD)
+    newer = write(tmp_path / "new.tar", NEW, older=older)
+    assert set(newer.carried) == {"images/layers/2.tar"} and newer.what.since == older.id
+    with tarfile.open(tmp_path / "new.tar") as tar:
+        assert "apt/debian-12/a.deb" not in tar.getnames()
+    take(store, tmp_path / "old.tar")
+    take(store, tmp_path / "new.tar")
+    folder = store.view(newer, "images")
+    assert {path.name for path in folder.rglob("*.tar")} == {"1.tar", "2.tar"}
+
+
+def test_a_difference_alone_is_refused(tmp_path: Path, store: Store) -> None:
+    older = write(tmp_path / "old.tar", OLD)
+    write(tmp_path / "new.tar", NEW, older=older)
+    with pytest.raises(NotReadyError, match=f"difference to bundle {older.id}") as error:
+        take(store, tmp_path / "new.tar")
+    assert "--bundle OLD.tar --bundle" in str(error.value.hint)
+
+
+def test_a_file_of_the_older_bundle_that_changed_is_refused(tmp_path: Path, store: Store) -> None:
+    older = write(tmp_path / "old.tar", OLD)
+    write(tmp_path / "new.tar", NEW, older=older)
+    take(store, tmp_path / "old.tar")
+    for path in (tmp_path / "store/files").iterdir():
+        path.write_bytes(b"changed")
+    with pytest.raises(NotReadyError, match="is not here"):
+        take(store, tmp_path / "new.tar")
+
+
+def test_nothing_of_a_changed_bundle_is_kept(tmp_path: Path, store: Store) -> None:
+    path = tmp_path / "b.tar"
+    write(path, OLD)
+    path.write_bytes(path.read_bytes().replace(b"layer", b"lAyer"))
+    with pytest.raises(UntrustedError, match="changed"):
+        take(store, path)
+    with store.only_one():
+        assert blobs(tmp_path) == set()
+
+
+def test_a_file_that_spoiled_here_is_replaced(tmp_path: Path, store: Store) -> None:
+    write(tmp_path / "b.tar", OLD)
+    take(store, tmp_path / "b.tar")
+    for path in (tmp_path / "store/files").iterdir():
+        path.write_bytes(b"changed")
+    take(store, tmp_path / "b.tar")
+    assert blobs(tmp_path) == set(OLD.values())
+
+
+def test_packages_are_one_archive_whose_name_follows_its_content(tmp_path: Path, store: Store) -> None:
+    first = write(tmp_path / "one.tar", OLD)
+    take(store, tmp_path / "one.tar")
+    same = write(tmp_path / "two.tar", NEW)
+    take(store, tmp_path / "two.tar")
+    other = write(tmp_path / "three.tar", {"apt/debian-12/a.deb": b"newer"})
+    take(store, tmp_path / "three.tar")
+    paths = [store.tar(one, "apt/debian-12") for one in (first, same, other)]
+    assert paths[0] == paths[1] != paths[2]
+    with tarfile.open(paths[2]) as tar:
+        assert tar.getnames() == ["a.deb"] and tar.extractfile("a.deb").read() == b"newer"  # type: ignore[union-attr]
+
+
+def test_an_image_comes_back_with_its_id(tmp_path: Path, store: Store) -> None:
+    saved = tmp_path / "saved.tar"
+    layers = {
+        name: lambda out, name=name: layer.write(out, [layer.Member(name, 3, head=b"abc")])
+        for name in ("first", "second")
+    }
+    image_archive.write(saved, "engine:1", layers, {"Env": []})
+    image, found = images.parts(saved, "engine:1")
+    assert len(image.layers) == 2 and set(found) == {image.config, *image.layers}
+    made = manifest_of(found, images=(image,))
+    archive.write(tmp_path / "b.tar", made, b"", found, quiet)
+    take(store, tmp_path / "b.tar")
+    back = store.image(made, image)
+    assert describe(str(back), "engine:1") == describe(str(saved), "engine:1")
+    assert image_archive.image_id(back) == image.id == image_archive.image_id(saved)
+
+
+def test_an_image_that_docker_saved_with_links_is_read(tmp_path: Path) -> None:
+    saved, config = tmp_path / "saved.tar", {"rootfs": {"diff_ids": [f"sha256:{'1' * 64}"] * 2}}
+    id = "a" * 64
+    listing = [{"Config": f"{id}.json", "RepoTags": None, "Layers": ["x/layer.tar", "y/layer.tar"]}]
+    files = items(
+        tmp_path / "files",
+        {
+            f"{id}.json": json.dumps(config).encode(),
+            "x/layer.tar": b"layer",
+            "manifest.json": json.dumps(listing).encode(),
+        },
+    )
+    with tarfile.open(saved, "w") as tar:
+        for path, item in files.items():
+            tar.add(item.source, path)
+        link = tarfile.TarInfo("y/layer.tar")
+        link.type, link.linkname = tarfile.SYMTYPE, "../x/layer.tar"
+        tar.addfile(link)
+    image, found = images.parts(saved, "engine:1", "sha256:digest")
+    assert image.layers == (f"images/layers/{'1' * 64}.tar",) * 2 and image.digest == "sha256:digest"
+    assert b"".join(found[image.layers[0]].chunks()) == b"layer"
+
+
+def test_an_archive_without_the_image_is_refused(tmp_path: Path) -> None:
+    saved = tmp_path / "saved.tar"
+    with tarfile.open(saved, "w") as tar:
+        tar.addfile(tarfile.TarInfo("x"))
+    with pytest.raises(UntrustedError, match=r"no manifest\.json"):
+        images.parts(saved, "engine:1")

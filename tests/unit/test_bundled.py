@@ -1,0 +1,153 @@
+"""A plan whose sources are a bundle: other settings, the same decisions, and a refusal of another plan."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bundles import DEBIAN, items, manifest_of, quiet, write
+from headfirst import demo
+from headfirst.bundle import archive, manifest
+from headfirst.bundle.packages import ROLE_VALUES
+from headfirst.bundle.systems import System
+from headfirst.cluster.reading import role_values
+from headfirst.deployment import bundle as making
+from headfirst.deployment import bundle_needs
+from headfirst.deployment.bundle import BundleOptions
+from headfirst.deployment.bundled import BundleRequest
+from headfirst.deployment.host_systems import HostSystems
+from headfirst.deployment.prepare import Prepared, prepare
+from headfirst.errors import InputError, NotReadyError
+
+INVENTORY = """\
+[head]
+node1 ansible_host=192.0.2.11
+
+[workers]
+node2 ansible_host=192.0.2.12
+
+[all:vars]
+engine_device=cpu
+cpu_cores=0-3
+nic=eth0
+engine_image=registry.example/sglang:v0.5.23@sha256:{digest}
+webui_image=registry.example/page:1@sha256:{digest}
+model_source=path
+model={model}
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    model = tmp_path / "models/headfirst-demo"
+    with demo.checkpoint(demo.CHAT_MODEL) as source:
+        shutil.copytree(source, model)
+    path = tmp_path / "closed.ini"
+    path.write_text(INVENTORY.format(digest="a" * 64, model=model))
+    return path
+
+
+def bundle_of(inventory: Path, *, weights: bool = True, **change: object) -> BundleRequest:
+    """A bundle as `deploy bundle` writes it, with a small file for the weights."""
+    prepared = prepare([inventory], (), probe=False, online=True)
+    model = making.model_of(prepared, prepared.cluster.services[0], weights=weights)
+    models = {"": model.model_copy(update=change)}
+    values = role_values([inventory], (), ROLE_VALUES)["node1"]
+    needs = bundle_needs.needs(prepared.cluster, prepared.plan, models, values, HostSystems((DEBIAN,)))
+    found = items(inventory.parent / "files", {"models/headfirst-demo/config.json": b"{}"})
+    made = manifest_of(found)
+    digests = {path: file.sha256 for path, file in made.files.items()}
+    made = manifest.make(made.what.model_copy(update={"needs": needs}), digests)
+    archive.write(inventory.parent / "b.tar", made, b"", found, quiet)
+    return BundleRequest([inventory.parent / "b.tar"], unsigned=True)
+
+
+def closed(inventory: Path, *extra: str, request: BundleRequest | None = None) -> Prepared:
+    """What a verb prepares with the bundle."""
+    return prepare([inventory], extra, probe=False, bundle=request or bundle_of(inventory))
+
+
+def test_the_plan_takes_images_without_a_digest_and_the_model_from_the_head(inventory: Path) -> None:
+    online = prepare([inventory], (), probe=False).plan.services[0]
+    (service,) = closed(inventory).plan.services
+    container = service.replicas[0].nodes[0].container
+    assert container.image == "registry.example/sglang:v0.5.23"
+    assert service.model.startswith("/var/lib/headfirst/bundle/models/")
+    assert service.model.endswith("/headfirst-demo")
+    assert service.served_model_name == online.served_model_name
+    assert service.weights.source == "path" and service.convert_to_bf16 == online.convert_to_bf16
+    assert container.command == online.replicas[0].nodes[0].container.command
+
+
+def test_the_model_is_described_by_the_bundle(inventory: Path) -> None:
+    request = bundle_of(inventory)
+    shutil.rmtree(inventory.parent / "models")
+    assert closed(inventory, request=request).plan.services[0].weights.source == "path"
+
+
+def test_an_inventory_may_name_its_bundle(inventory: Path) -> None:
+    (path,) = bundle_of(inventory).paths
+    named = prepare([inventory], [f"bundle={path}", "bundle_signers=none"], probe=False)
+    assert named.bundle and named.plan == closed(inventory).plan
+    with pytest.raises(InputError, match="no signer of the bundle is named"):
+        prepare([inventory], [f"bundle={path}"], probe=False)
+    assert prepare([inventory], [f"bundle={path}"], probe=False, online=True).bundle is None
+
+
+def test_the_same_plan_is_taken(inventory: Path) -> None:
+    prepared = closed(inventory)
+    assert prepared.bundle
+    prepared.bundle.refuse(prepared.cluster, prepared.plan)
+    prepared.bundle.refuse(prepared.cluster, prepared.plan, HostSystems((DEBIAN,)))
+
+
+def test_other_hosts_and_settings_are_refused_with_the_command(inventory: Path) -> None:
+    change = "docker_engine_source=docker"
+    prepared = closed(inventory, change, "ansible_password=hush")
+    hosts = HostSystems((System(id="ubuntu", release="24.04"),), ("6.8.0-50-generic",))
+    assert prepared.bundle
+    with pytest.raises(NotReadyError) as caught:
+        prepared.bundle.refuse(prepared.cluster, prepared.plan, hosts)
+    assert "hosts run ubuntu-24.04, and the bundle has packages of debian-12" in caught.value.what
+    assert "takes Docker from docker, and the bundle has distribution" in caught.value.what
+    shown = f"-e {change} -e 'ansible_password=…' --weights"
+    command = f"deploy bundle {inventory} -o {inventory.parent / 'b.tar'} {shown}"
+    assert f"{command} --system ubuntu-24.04" in str(caught.value.hint)
+
+
+def test_another_model_is_refused_before_the_plan(inventory: Path) -> None:
+    request = bundle_of(inventory)
+    with pytest.raises(NotReadyError, match="serves /srv/other, and the bundle has"):
+        closed(inventory, "model=/srv/other", request=request)
+
+
+def test_weights_that_are_not_in_the_bundle_stay_on_the_head(inventory: Path) -> None:
+    (service,) = closed(inventory, request=bundle_of(inventory, weights=False)).plan.services
+    assert service.model == str(inventory.parent / "models/headfirst-demo")
+
+
+def test_weights_of_a_hub_must_be_in_the_bundle(inventory: Path) -> None:
+    request = bundle_of(inventory, weights=False, id="org/m", source="modelscope")
+    with pytest.raises(NotReadyError, match="the weights of org/m are not in the bundle") as caught:
+        closed(inventory, "model=org/m", "model_source=modelscope", request=request)
+    assert "--weights" in str(caught.value.hint)
+
+
+def test_somebody_must_vouch_for_a_bundle(tmp_path: Path) -> None:
+    write(tmp_path / "b.tar", {"a": b"a"})
+    with pytest.raises(InputError, match="no signer of the bundle is named"):
+        BundleRequest([tmp_path / "b.tar"]).open()
+    assert BundleRequest([tmp_path / "b.tar"], unsigned=True).open()[0].signer == ""
+
+
+def test_hosts_of_an_unknown_system_must_be_named(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headfirst.bundle.systems.own", lambda: None)
+    options = BundleOptions([inventory], (), Path("b.tar"))
+    with pytest.raises(InputError, match="which system the hosts run is not known"):
+        making.hosts_of(options, prepare([inventory], (), probe=False).cluster)
+    named = making.hosts_of(
+        replace(options, systems=["ubuntu-24.04"]), prepare([inventory], (), probe=False).cluster
+    )
+    assert named.systems == (System(id="ubuntu", release="24.04"),)

@@ -1,0 +1,70 @@
+"""What `deploy bundle` and `deploy plan --bundle` print, and options that contradict each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from bundles import items, manifest_of
+from headfirst.bundle.manifest import Image, Manifest
+from headfirst.bundle.store import Bundle
+from headfirst.cli import options
+from headfirst.cli.shown.bundle import print_made, print_sources, sources
+from headfirst.deployment.bundle import Made
+from headfirst.deployment.bundled import Bundled
+from headfirst.errors import InputError
+
+FILES = {"apt/debian-12/a.deb": b"package", "images/i.json": b"{}", "images/layers/1.tar": b"layer"}
+IMAGE = Image(
+    name="engine:1",
+    id="sha256:id",
+    digest="sha256:digest\x1b[2J",
+    config="images/i.json",
+    layers=("images/layers/1.tar",),
+)
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Manifest:
+    return manifest_of(items(tmp_path, FILES), images=(IMAGE,))
+
+
+def test_a_bundle_is_summed_up(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> None:
+    print_made(Made(Path("c.tar"), manifest, signed=False, kept=False, notes=["Bring it."]), as_json=False)
+    printed = capsys.readouterr()
+    assert f"c.tar is written: bundle {manifest.id}" in printed.out
+    assert "packages for debian-12: 1 files" in printed.out and "images: 2 files" in printed.out
+    assert "note: Bring it." in printed.err and "not signed: --sign" in printed.err
+    print_made(Made(Path("c.tar"), manifest, signed=True, kept=True, notes=[]), as_json=False)
+    printed = capsys.readouterr()
+    assert "c.tar exists already and is complete" in printed.out and not printed.err
+
+
+def test_a_bundle_as_json(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> None:
+    print_made(Made(Path("c.tar"), manifest, signed=True, kept=False, notes=[]), as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert (
+        found["event"] == "bundle"
+        and found["id"] == manifest.id
+        and found["files"] == 3
+        and found["systems"] == ["debian-12"]
+    )
+
+
+def test_a_plan_lists_its_sources(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> None:
+    bundled = Bundled([Bundle(Path("c.tar"), manifest, "me@example.org")], [Path("lab.ini")], ())
+    print_sources(bundled)
+    printed = capsys.readouterr().out
+    assert f"bundle {manifest.id} alone (c.tar, signed by me@example.org)" in printed
+    assert "image engine:1 (sha256:digest" in printed and "\x1b" not in printed
+    assert sources(bundled)["signer"] == "me@example.org"
+
+
+def test_options_that_contradict_each_other() -> None:
+    assert options.bundle_request(None, None, unsigned=False) is None
+    for signers, unsigned in ((Path("s"), False), (None, True)):
+        with pytest.raises(InputError, match="need --bundle"):
+            options.bundle_request(None, signers, unsigned=unsigned)
+    with pytest.raises(InputError, match="exclude each other"):
+        options.bundle_request([Path("b.tar")], Path("s"), unsigned=True)

@@ -1,0 +1,182 @@
+"""The screen of `deploy top`, driven by Textual's own pilot over a source that stands for the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from headfirst.cli.app import app
+from headfirst.cli.shown.top import RANK_COLUMNS, REPLICA_COLUMNS, Top
+from headfirst.errors import InputError
+from headfirst.live.load import Load
+from headfirst.live.watch import RankRow, ReplicaRow, Snapshot
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Static
+from typer.testing import CliRunner
+
+
+def load(generated: float, running: int = 0, queued: int = 0) -> Load:
+    return Load(
+        running=running,
+        queued=queued,
+        cache_usage=0.25,
+        generated_tokens_per_s=generated,
+        prompt_tokens_per_s=1.0,
+        requests_per_s=0.5,
+        first_token_s=None,
+    )
+
+
+NOW = Snapshot(
+    (
+        ReplicaRow("chat", 0, load(50.0, running=3)),
+        ReplicaRow("chat", 1, load(7.5, running=9, queued=2)),
+        ReplicaRow("embedding", 0, problem="nothing answers at its port"),
+    ),
+    (
+        RankRow("chat", 0, 0, "node1", "running", 0, "2026-11-22T11:00:00.1Z", 1.5, 3 << 30),
+        RankRow("chat", 1, 0, "node2", "running", 2, "2026-11-22T10:00:00.1Z", 12.0, 2 << 30),
+        RankRow("embedding", 0, 0, "node3\x1b[2J", "unreachable", problem="\x1b]0;owned\x07no route"),
+    ),
+)
+
+
+class Source:
+    """Counts the looks, and waits for `gate` in each."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def __call__(self) -> Snapshot:
+        self.gate.wait(10)
+        self.looks += 1
+        return NOW
+
+
+def drive(
+    act: Callable[[Pilot[None], Source], Awaitable[None]],
+    interval: float = 60.0,
+    source: Source | None = None,
+) -> Top:
+    """The screen after `act`."""
+    source = source or Source()
+    top = Top(source, interval, title="lab")
+
+    async def run() -> None:
+        async with top.run_test(size=(160, 40)) as pilot:
+            for _ in range(200):
+                if table(top, "ranks").row_count or not source.gate.is_set():
+                    break
+                await pilot.pause(0.02)
+            await act(pilot, source)
+
+    asyncio.run(run())
+    return top
+
+
+def table(top: Top, name: str) -> DataTable[object]:
+    return top.query_one(f"#{name}", DataTable)
+
+
+def column(top: Top, name: str, title: str) -> list[str]:
+    names = REPLICA_COLUMNS if name == "replicas" else RANK_COLUMNS
+    found = table(top, name)
+    return [str(found.get_row_at(row)[names.index(title)]) for row in range(found.row_count)]
+
+
+def summary(top: Top) -> str:
+    return str(top.query_one("#summary", Static).render())
+
+
+def test_what_it_shows() -> None:
+    async def act(pilot: Pilot[None], source: Source) -> None:
+        top = pilot.app
+        assert isinstance(top, Top)
+        assert column(top, "replicas", "tokens/s") == ["50.0", "7.5", ""]
+        assert column(top, "replicas", "KV cache") == ["25%", "25%", ""]
+        assert column(top, "replicas", "state") == ["answers", "answers", "nothing answers at its port"]
+        assert column(top, "ranks", "CPUs") == ["1.5", "12.0", ""]
+        assert column(top, "ranks", "memory") == ["3.0 GiB", "2.0 GiB", ""]
+        assert "lab: all services, 2 of 3 ranks run, 12 running, 2 queued, 57.5 tokens/s" in summary(top)
+
+    drive(act)
+
+
+def test_hosts_do_not_control_the_terminal() -> None:
+    async def act(pilot: Pilot[None], source: Source) -> None:
+        assert isinstance(pilot.app, Top)
+        assert column(pilot.app, "ranks", "host")[2] == "node3"
+        assert column(pilot.app, "ranks", "container")[2] == "unreachable: no route"
+
+    drive(act)
+
+
+def test_the_filter_goes_round_the_services() -> None:
+    async def act(pilot: Pilot[None], source: Source) -> None:
+        top = pilot.app
+        assert isinstance(top, Top)
+        found = []
+        for _ in range(3):
+            await pilot.press("f")
+            found.append((column(top, "replicas", "service"), len(column(top, "ranks", "rank"))))
+        assert found == [(["chat", "chat"], 2), (["embedding"], 1), (["chat", "chat", "embedding"], 3)]
+
+    drive(act)
+
+
+def test_sorting_is_by_value_with_the_unknown_last() -> None:
+    async def act(pilot: Pilot[None], source: Source) -> None:
+        top = pilot.app
+        assert isinstance(top, Top)
+        for _ in range(REPLICA_COLUMNS.index("tokens/s")):
+            await pilot.press("s")
+        assert column(top, "replicas", "tokens/s") == ["7.5", "50.0", ""]
+        await pilot.press("r")
+        assert column(top, "replicas", "tokens/s") == ["50.0", "7.5", ""]
+        for _ in range(len(REPLICA_COLUMNS) - 2 + RANK_COLUMNS.index("CPUs")):
+            await pilot.press("s")
+        assert "sorted by CPUs (reversed)" in summary(top)
+        assert column(top, "ranks", "CPUs") == ["12.0", "1.5", ""]
+
+    drive(act)
+
+
+def test_it_looks_again_and_never_twice_at_a_time() -> None:
+    async def again(pilot: Pilot[None], source: Source) -> None:
+        for _ in range(200):
+            if source.looks >= 3:
+                return
+            await pilot.pause(0.05)
+        pytest.fail("it did not look again")
+
+    drive(again, interval=0.05)
+    slow = Source()
+    slow.gate.clear()
+
+    async def wait(pilot: Pilot[None], source: Source) -> None:
+        await pilot.pause(0.5)
+        assert source.looks == 0
+        source.gate.set()
+        await pilot.press("q")
+
+    drive(wait, interval=0.05, source=slow)
+    assert slow.looks <= 2  # the one that waited, and one after it
+
+
+def test_it_needs_a_terminal() -> None:
+    inventory = Path(__file__).parents[2] / "inventories" / "a100x4.ini"
+    done = CliRunner().invoke(app, ["top", str(inventory)])
+    assert isinstance(done.exception, InputError)
+    assert done.exception.hint == "For a script: deploy status INVENTORY --json"
+
+
+def test_q_ends_it() -> None:
+    async def act(pilot: Pilot[None], source: Source) -> None:
+        await pilot.press("q")
+
+    assert drive(act).return_code == 0

@@ -1,0 +1,178 @@
+"""Podman behind Docker's API: its command line, and the unit that starts a container again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    container_runtime,
+    container_spec,
+    docker_api,
+)
+from clusters import nodes
+from headfirst.containers.docker_run import docker_run
+from headfirst.containers.spec import Container, gpu_options
+from headfirst.deployment.prepare import prepare
+
+ROOT = Path(__file__).resolve().parents[2]
+PODMAN = {"Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}
+UNIT = "headfirst-container@page.service"
+
+
+class Module:
+    """What the runtime uses of AnsibleModule: commands are kept, and enable and disable make the link."""
+
+    def __init__(self, units: Path) -> None:
+        self.units, self.ran, self.environ = units, [], {}  # type: ignore[var-annotated]
+        self.answer = (0, "", "")
+
+    def run_command(self, argv: list[str], **more: Any) -> tuple[int, str, str]:
+        self.ran.append(argv)
+        self.environ = more.get("environ_update", {})
+        link = self.units / "multi-user.target.wants" / argv[-1]
+        if "enable" in argv:
+            link.parent.mkdir(exist_ok=True)
+            link.unlink(missing_ok=True)
+            link.symlink_to(self.units / container_runtime.UNIT)
+        if "disable" in argv:
+            link.unlink()
+        return self.answer
+
+    def fail_json(self, msg: str) -> None:
+        raise AssertionError(msg)
+
+
+def podman(folder: Path) -> tuple[container_runtime.Podman, Module]:
+    module = Module(folder)
+    return container_runtime.Podman(module, units=str(folder)), module  # type: ignore[arg-type]
+
+
+def spec(**changes: Any) -> dict[str, Any]:
+    defaults = {name: option.get("default") for name, option in container_spec.SPEC_OPTIONS.items()}
+    return {**defaults, "image": "engine:1", "command": ["serve"], **changes}
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [
+        (PODMAN, True),
+        ({"Components": [{"Name": "Engine"}]}, False),
+        ({"Components": None}, False),
+        ({}, False),
+    ],
+)
+def test_podman_is_known_by_its_components(version: dict[str, Any], expected: bool) -> None:
+    assert docker_api.is_podman(version) is expected
+
+
+def test_a_container_is_restarted_by_a_unit_until_it_is_not(tmp_path: Path) -> None:
+    runtime, module = podman(tmp_path)
+    page = SimpleNamespace(name="page")
+    assert runtime.set_restart_policy(page, "unless-stopped", check=True)
+    assert module.ran == [] and not list(tmp_path.iterdir())
+    assert runtime.set_restart_policy(page, "unless-stopped", check=False)
+    assert module.ran == [["systemctl", "daemon-reload"], ["systemctl", "enable", "--now", UNIT]]
+    assert "podman start --attach --sig-proxy=false %i" in (tmp_path / container_runtime.UNIT).read_text()
+    assert not runtime.set_restart_policy(page, "unless-stopped", check=False)
+    assert runtime.set_restart_policy(page, "no", check=False)
+    assert module.ran[-1] == ["systemctl", "disable", "--now", UNIT]
+    assert not runtime.set_restart_policy(page, "no", check=False)
+
+
+def test_a_unit_that_was_stopped_is_started(tmp_path: Path) -> None:
+    runtime, module = podman(tmp_path)
+    page = SimpleNamespace(name="page")
+    runtime.set_restart_policy(page, "always", check=False)
+    module.answer = (3, "", "")
+    assert runtime.set_restart_policy(page, "always", check=False)
+    assert module.ran[-1] == ["systemctl", "enable", "--now", UNIT]
+
+
+def test_a_unit_of_an_older_release_is_replaced(tmp_path: Path) -> None:
+    runtime, module = podman(tmp_path)
+    page = SimpleNamespace(name="page")
+    runtime.set_restart_policy(page, "always", check=False)
+    (tmp_path / container_runtime.UNIT).write_text("older")
+    del module.ran[:]
+    (tmp_path / "multi-user.target.wants" / UNIT).unlink()
+    assert runtime.set_restart_policy(page, "always", check=False)
+    assert (tmp_path / container_runtime.UNIT).read_text() == container_runtime.UNIT_TEXT
+
+
+def test_secrets_are_in_the_environment_of_the_command(tmp_path: Path) -> None:
+    runtime, module = podman(tmp_path)
+    runtime.create("page", spec(), {"PASSWORD": "correct horse"}, {"a": "b"})
+    assert "--env=PASSWORD" in module.ran[0] and module.environ == {"PASSWORD": "correct horse"}
+    assert "correct horse" not in " ".join(module.ran[0])
+
+
+def test_what_podman_refuses_ends_the_module_with_its_words(tmp_path: Path) -> None:
+    runtime, module = podman(tmp_path)
+    module.answer = (125, "", "Error: the name page is in use\n")
+    with pytest.raises(AssertionError, match="Container page: Error: the name page is in use"):
+        runtime.create("page", spec(), {}, {})
+
+
+@pytest.mark.parametrize(
+    ("gpus", "devices"),
+    [
+        ("", []),
+        ("all", ["nvidia.com/gpu=all"]),
+        ("2", ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]),
+        ("device=0,GPU-1", ["nvidia.com/gpu=0", "nvidia.com/gpu=GPU-1"]),
+    ],
+)
+def test_gpus_by_cdi(gpus: str, devices: list[str]) -> None:
+    assert container_spec.cdi_devices(gpus) == devices
+    line = container_spec.podman_create("c", spec(gpus=gpus), [], {})
+    assert [word for word in line if word.startswith("--device=")] == [f"--device={one}" for one in devices]
+
+
+def test_a_size_of_the_hosts_memory_is_left_out() -> None:
+    assert "--shm-size=1g" in container_spec.podman_create("c", spec(shm_size="1g"), [], {})
+    assert "--shm-size=1g" not in container_spec.podman_create(
+        "c", spec(shm_size="1g", ipc_mode="host"), [], {}
+    )
+    container = Container(name="c", image="i", shm_size="1g", ipc_mode="host")
+    assert "--shm-size" in docker_run(container) and "--shm-size" not in docker_run(container, "podman")
+
+
+def test_the_command_has_every_option_of_a_spec() -> None:
+    """A new option of the module must be written for both runtimes."""
+    filled = spec(
+        user="1000",
+        entrypoint="vllm",
+        environment={"A": True},
+        network_mode="host",
+        ipc_mode="private",
+        shm_size="1g",
+        volumes=["/a:/b:ro"],
+        devices=["/dev/infiniband"],
+        gpus="all",
+        cap_add=["IPC_LOCK"],
+        cap_drop=["ALL"],
+        ulimits={"memlock": -1},
+    )
+    assert container_spec.podman_create("c", filled, ["KEY"], {"l": "{}"}) == [
+        *["podman", "create", "--pull=never", "--name=c", "--init", "--network=host", "--user=1000"],
+        *["--entrypoint=vllm", "--ipc=private", "--shm-size=1g", "--device=/dev/infiniband"],
+        *["--device=nvidia.com/gpu=all", "--cap-drop=ALL", "--cap-add=IPC_LOCK", "--ulimit=memlock=-1"],
+        *["--label=l={}", "--env=A=True", "--env=KEY", "--volume=/a:/b:ro", "engine:1", "serve"],
+    ]
+    others = {"labels", "env_file", "restart_policy", "image", "command", "init"}
+    given = {name for name, value in filled.items() if value not in (None, [], {}, "")}
+    assert set(container_spec.SPEC_OPTIONS) == given | others
+
+
+def test_a_plan_for_podman() -> None:
+    inventory = [ROOT / "inventories" / "a100x4.ini"]
+    plan = prepare(inventory, ["container_runtime=podman"], probe=False).plan
+    for node in nodes(plan):
+        assert node.container.gpus is None and "nvidia.com/gpu=all" in node.container.devices
+        assert node.docker_run[0] == "podman"
+    docker = prepare(inventory, [], probe=False).plan
+    assert "container_runtime" not in docker.model_dump() and docker.container_runtime == "docker"
+    assert gpu_options("docker", ["0", "1"]) == {"gpus": "device=0,1"}

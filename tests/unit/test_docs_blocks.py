@@ -1,0 +1,195 @@
+"""Every fenced block of the documentation is read by the program that a person gives it to, or by its parser.
+
+Commands of Headfirst pass the real parsers of the command line, which run nothing. Inventories are loaded,
+plays compared with the argument specifications of their roles, failure rules with their samples, JSON and
+Python parsed. Of other programs (PARSED_ONLY) the shell parses the line, and nothing more is checked. Blocks
+of translations are equal to those of their pages: tools/docs_translations.py compares them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import typer.main
+import yaml
+from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
+from documented import ROOT, SHELL, Block, blocks, commands, inline, pages, script
+from headfirst.cli.app import app
+from headfirst.cluster.inventory import load
+from headfirst.cluster.variables import role_options, role_variables, settings_variables
+from headfirst.supervisor import cli as supervisor
+from headfirst.weights import cli as weights
+from typer.testing import CliRunner
+
+pytest_plugins = ["inventory_server"]
+
+LANGUAGES = {*SHELL, "ini", "yaml", "json", "python", "text"}
+# Programs of others: the shell parses their lines, their options are not checked.
+PARSED_ONLY = {
+    "ansible-galaxy", "ansible-playbook", "ansible-vault", "apt-get", "cp", "curl", "cut", "docker", "echo",
+    "git", "mkdir", "openssl", "pip", "printf", "python", "python3", "sed", "sha256sum", "ssh", "ssh-keygen",
+    "tar", "update-ca-certificates",
+    # What `deploy render` writes, and the programs that read it.
+    "1-node01.sh", "2-node02.sh", "ask.sh", "cd", "docker-compose", "kubectl", "ls", "make-secrets.sh",
+    "sbatch",
+}  # fmt: skip
+ARGPARSE = {"headfirst-supervisor": supervisor._parser, "headfirst-weights": weights._parser}
+DEPLOY: Any = typer.main.get_command(app)
+# Where a block leaves out what another one has shown: one service on one host.
+SERVED = """
+[head]
+documented ansible_host=192.0.2.250
+
+[all:vars]
+ansible_user=root
+gpus=8
+gpu=H100-80G
+model=deepseek-ai/DeepSeek-R1
+"""
+
+
+def parsed(words: list[str], *, complete: bool = True) -> None:
+    """Raises what the command line raises for these words; without `complete` arguments may be missing."""
+    command = DEPLOY
+    while hasattr(command, "commands"):
+        name, *words = words
+        if name not in command.commands:
+            raise typer.BadParameter(f"no such verb: {name}")
+        command = command.commands[name]
+    try:
+        command.make_context(command.name, words)
+    except typer.TyperException as error:
+        if complete or type(error).__name__ != "MissingParameter":
+            raise
+
+
+def test_every_block_has_a_language() -> None:
+    assert [f"{one}: {one.language!r}" for one in blocks() if one.language not in LANGUAGES] == []
+
+
+@pytest.mark.parametrize("block", blocks(*SHELL), ids=str)
+def test_commands(block: Block) -> None:
+    text = script(block)
+    assert text.strip(), "no line behind a prompt"
+    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    for program, *words in commands(text):
+        name = program.rpartition("/")[2]
+        if name == "deploy":
+            parsed(words)
+        elif name in ARGPARSE:
+            parse(ARGPARSE[name](), words)
+        elif program == "./test":
+            assert {*words} <= suites(), words
+        elif program.startswith(("tools/", "./")) and name not in PARSED_ONLY:
+            assert (ROOT / program).exists(), program
+        else:
+            assert name in PARSED_ONLY, f"{name}: parse it here, or add it to PARSED_ONLY"
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_commands_in_sentences(page: Path) -> None:
+    for text in inline(page):
+        if not re.search(r"[…|\[]|VERB", text):
+            ((_, *words),) = commands(text)
+            parsed(words, complete=False)
+
+
+@pytest.mark.usefixtures("quick_reader")
+@pytest.mark.parametrize("block", blocks("ini"), ids=str)
+def test_inventories(block: Block, tmp_path: Path) -> None:
+    text = block.text if block.text.lstrip().startswith("[") else f"[all:vars]\n{block.text}"
+    (tmp_path / "block.ini").write_text(text, "utf-8")
+    inventories = [tmp_path / "block.ini"]
+    if not re.search(r"^\[head\]|^\[(?!all)\w+:vars\]\n(?:.*\n)*?model=", text, re.MULTILINE):
+        (tmp_path / "served.ini").write_text(SERVED, "utf-8")
+        inventories.insert(0, tmp_path / "served.ini")
+    assert load(inventories).services
+
+
+@pytest.mark.parametrize("block", blocks("yaml"), ids=str)
+def test_plays_and_other_yaml(block: Block) -> None:
+    loaded = yaml.safe_load(block.text)
+    items = loaded if isinstance(loaded, list) else []
+    for rule in [item for item in items if "pattern" in item]:
+        assert [
+            one.sample for one in engine_log_rules.profile({"rules": [rule]}).rules if one.id == rule["id"]
+        ]
+        assert re.search(rule["pattern"], rule["sample"])
+        assert not any(re.search(rule["pattern"], line) for line in rule["counter"])
+    for role in [role for item in items for role in item.get("roles", ())]:
+        namespace, _, name = role["role"].rpartition(".")
+        assert namespace == "headfirst.serving"
+        assert (ROOT / "roles" / name).is_dir(), name
+        known = {variable for variable, option in role_options().items() if option["role"] == name}
+        assert role.get("vars", {}).keys() <= known
+
+
+@pytest.mark.parametrize("block", blocks("json", "python"), ids=str)
+def test_json_and_python(block: Block) -> None:
+    json.loads(block.text) if block.language == "json" else compile(block.text, str(block), "exec")
+
+
+@pytest.mark.parametrize(
+    "words", [["plan", "x.ini", "--prob"], ["plann", "x.ini"], ["bench", "--shape", "long"]]
+)
+def test_a_wrong_command_is_found(words: list[str]) -> None:
+    with pytest.raises(typer.TyperException):
+        parsed(words)
+
+
+def parse(parser: argparse.ArgumentParser, words: list[str]) -> None:
+    """Fails where argparse would exit."""
+    try:
+        parser.parse_args(words)
+    except SystemExit as end:
+        pytest.fail(f"{parser.prog} {shlex.join(words)} ends with {end.code}")
+
+
+def suites() -> set[str]:
+    """The names that ./test takes."""
+    text = (ROOT / "test").read_text("utf-8")
+    found = re.findall(r"^    ([a-z |]+)\)", text, re.MULTILINE)
+    return {name.strip() for names in found for name in names.split("|")}
+
+
+def planned_outputs() -> list[tuple[Block, Path, Block]]:
+    """Each output of `deploy plan` on a page: the inventory that the page shows, the file, and the output."""
+    found, shown = [], None
+    for before, block in itertools.pairwise(blocks()):
+        shown = before if before.language == "ini" else shown
+        command = re.fullmatch(r"deploy plan (inventories/\S+)\n", before.text)
+        if block.language == "text" and command and shown and shown.page == block.page:
+            found.append((shown, ROOT / command[1], block))
+    return found
+
+
+@pytest.mark.usefixtures("quick_reader")
+@pytest.mark.parametrize(("shown", "shipped", "output"), planned_outputs(), ids=str)
+def test_outputs_of_the_plan(
+    shown: Block, shipped: Path, output: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    (tmp_path / "shown.ini").write_text(shown.text, "utf-8")
+    for inventory in (shipped, tmp_path / "shown.ini"):
+        result = CliRunner().invoke(app, ["plan", str(inventory)])
+        assert result.exit_code == 0, result.output
+        for line in output.text.splitlines():
+            assert line in result.output
+
+
+def test_the_settings_that_replace_commands_exist() -> None:
+    known = {variable.name for variable in (*settings_variables(), *role_variables())}
+    for page in (ROOT / "docs/by-hand.md", ROOT / "docs/zh-CN/by-hand.md"):
+        rows = re.findall(r"^\|.*\|.*\|(.*)\|$", page.read_text("utf-8"), re.MULTILINE)
+        names = [name for row in rows for name in re.findall(r"`([^`]*)`", row)]
+        assert len(names) > 20
+        assert [name for name in names if name.partition("=")[0] not in known and name[:7] != "deploy "] == []

@@ -1,0 +1,78 @@
+"""What an engine says of itself reaches the roles as variables, and the roles' modules accept it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible.parsing.dataloader import DataLoader
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
+from headfirst import engines
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster
+from headfirst.collection import collection_root
+from headfirst.deployment import inventory
+from headfirst.deployment.prepare import Prepared, prepare
+from headfirst.deployment.role_vars.engine import replica_vars
+from headfirst.deployment.role_vars.host_vars import HostVars
+from headfirst.deployment.role_vars.hosts import check_vars
+
+INVENTORY = """[head]
+node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G nic=eth0 hca=none
+[workers]
+node2 ansible_host=192.0.2.12 gpus=8 gpu=A100-80G nic=eth0 hca=none
+[all:vars]
+model=deepseek-ai/DeepSeek-R1
+model_source=modelscope
+"""
+SPEC = yaml.safe_load((collection_root() / "roles/engine/meta/argument_specs.yml").read_text())
+
+
+def prepared(folder: Path, *settings: str) -> Prepared:
+    path = folder / "cluster.ini"
+    path.write_text(INVENTORY + "".join(f"{setting}\n" for setting in settings))
+    return prepare([path], [], probe=False)
+
+
+def as_ansible_reads(folder: Path, cluster: Cluster, variables: HostVars) -> dict[str, Any]:
+    """The variables of the head, after the file that carries them."""
+    path = folder / "plan.yml"
+    inventory.write(path, cluster, variables, None)
+    loaded: dict[str, Any] = DataLoader().load_from_file(str(path))["all"]["hosts"]["node1"]
+    return loaded
+
+
+@pytest.mark.parametrize("engine", engines.names())
+def test_the_role_takes_what_the_engine_gives(tmp_path: Path, engine: str) -> None:
+    made = prepared(tmp_path, f"engine={engine}")
+    (service,) = made.plan.services
+    found = as_ansible_reads(
+        tmp_path, made.cluster, replica_vars(made.cluster, service, service.replicas[0], Secrets())
+    )
+    options = SPEC["argument_specs"]["main"]["options"]
+    given = {key: value for key, value in found.items() if key in options}
+    checked = ArgumentSpecValidator(options).validate(given)
+    assert not checked.error_messages
+    readiness = checked.validated_parameters["engine_readiness"]
+    expected = engines.get(engine).readiness("chat")
+    assert (readiness["path"], readiness["probe_body"]) == (expected.path, expected.probe_body)
+    assert readiness["answer"] == [str(key) for key in expected.answer]
+    assert profile(found["engine_log"]) == profile(engines.get(engine).log())
+
+
+@pytest.mark.parametrize(
+    ("settings", "slow"),
+    [
+        ((), []),
+        (('engine_args="--enable-torch-compile --mem-fraction-static 0.8"',), ["--enable-torch-compile"]),
+    ],
+)
+def test_the_check_is_told_what_makes_a_start_slow(
+    tmp_path: Path, settings: tuple[str, ...], slow: list[str]
+) -> None:
+    made = prepared(tmp_path, *settings)
+    found = check_vars(made.cluster, made.plan)
+    assert [own["check_slow_start_args"] for own in found.values()] == [slow, slow]

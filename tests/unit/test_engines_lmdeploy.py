@@ -1,0 +1,457 @@
+"""LMDeploy: its commands per rank, its two back ends, its layouts, its arguments and its memory."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
+from headfirst.engines.base import LaunchRequest
+from headfirst.engines.layout import Layout, Machines
+from headfirst.engines.lmdeploy import backend, specification
+from headfirst.engines.lmdeploy.engine import ENGINES
+from headfirst.engines.lmdeploy.launch import PROGRAM
+from headfirst.errors import InputError
+from headfirst.hardware import gpus
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.plan.fit import fit, weight_bytes_per_rank
+
+ENGINE = ENGINES[0]
+# By tools/lmdeploy_memory.py, over four ranks.
+MEASURED = json.loads(
+    (Path(__file__).parent / "data" / "lmdeploy-0.18.0-kv.json").read_text(encoding="utf-8")
+)
+
+
+def model(id: str, **changes: Any) -> Checkpoint:
+    found = catalogue.lookup(id)
+    assert found is not None
+    return found.model_copy(update=changes)
+
+
+R1 = model("deepseek-ai/DeepSeek-R1")
+QWEN = model("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B")
+LLAMA = model("meta-llama/Llama-3.1-405B")
+
+ONE = LaunchRequest(
+    model_dir="/data/DeepSeek-R1-Distill-Qwen-32B",
+    served_name="DeepSeek-R1-Distill-Qwen-32B",
+    layout=Layout(4),
+    nodes=1,
+    rank=0,
+    head_address="192.168.5.4",
+    dist_port=5000,
+    address="192.168.5.4",
+    port=8000,
+    checkpoint=QWEN,
+    config_file="/etc/headfirst/engine.yaml",
+)
+TWO = replace(
+    ONE,
+    model_dir="/data/R1",
+    served_name="R1",
+    layout=Layout(16),
+    nodes=2,
+    checkpoint=R1,
+    nic="eth0",
+    port=30000,
+)
+
+
+def pairs(argv: list[str]) -> set[tuple[str, str]]:
+    return set(itertools.pairwise(argv))
+
+
+def worker(request: LaunchRequest) -> LaunchRequest:
+    return replace(request, rank=1, address="192.168.5.5")
+
+
+# The command that users run: lmdeploy serve api_server MODEL --tp 4 --server-port 8000 --model-name NAME.
+def test_the_published_command_of_one_node() -> None:
+    launch = ENGINE.launch(ONE)
+    assert launch.command[:3] == ["python3", "-c", PROGRAM]
+    assert launch.command[3:6] == ["/etc/headfirst/engine.yaml", "serve", "api_server"]
+    assert launch.command[6] == "/data/DeepSeek-R1-Distill-Qwen-32B"
+    assert pairs(launch.command) >= {
+        ("--tp", "4"),
+        ("--server-port", "8000"),
+        ("--model-name", "DeepSeek-R1-Distill-Qwen-32B"),
+        ("--backend", "turbomind"),
+        ("--server-name", "0.0.0.0"),
+    }
+    assert "--api-keys" not in launch.command
+    assert launch.environment == {}
+
+
+def test_without_a_key_the_command_is_lmdeploys_own() -> None:
+    assert ENGINE.launch(replace(ONE, config_file=None)).command[:3] == ["lmdeploy", "serve", "api_server"]
+
+
+def test_the_pytorch_engine_over_nodes_runs_in_ray_on_the_head_alone() -> None:
+    head = ENGINE.launch(TWO)
+    assert head.command[:2] == ["bash", "-c"]
+    assert pairs(head.command) >= {("--backend", "pytorch"), ("--tp", "16")}
+    assert head.command[4:10] == [
+        "192.168.5.4",
+        "5000",
+        "192.168.5.4",
+        "8",
+        "2",
+        "/etc/headfirst/engine.yaml",
+    ]
+    other = ENGINE.launch(worker(TWO))
+    assert other.command[4:] == ["192.168.5.4", "5000", "192.168.5.5", "8", "2", "/etc/headfirst/engine.yaml"]
+    assert head.environment == other.environment
+    assert head.environment["LMDEPLOY_DIST_MASTER_PORT"] == "5001"
+    assert head.environment["GLOO_SOCKET_IFNAME"] == "eth0"
+    assert list(ENGINE.rendezvous_ports(TWO)) == [5000, 5001]
+
+
+def test_ray_on_one_node_when_it_is_asked_for() -> None:
+    command = ENGINE.launch(replace(ONE, runtime="ray")).command
+    assert command[3] == "ray-head"
+    assert ("--backend", "pytorch") in pairs(command)
+    with pytest.raises(InputError, match="TurboMind does not run in Ray"):
+        ENGINE.launch(replace(ONE, runtime="ray", extra_args=("--backend", "turbomind")))
+
+
+def test_turbomind_over_nodes_has_its_own_launcher() -> None:
+    request = replace(TWO, checkpoint=LLAMA, extra_args=("--backend", "turbomind"))
+    head, other = ENGINE.launch(request).command, ENGINE.launch(worker(request)).command
+    meeting = {("--nnodes", "2"), ("--dist-init-addr", "192.168.5.4:5000")}
+    assert pairs(head) >= meeting | {("--node-rank", "0"), ("--server-name", "0.0.0.0")}
+    assert pairs(other) >= meeting | {("--node-rank", "1"), ("--server-name", "127.0.0.1")}
+    assert "/etc/headfirst/engine.yaml" not in other
+    assert head.count("--backend") == 1
+    assert "LMDEPLOY_DIST_MASTER_PORT" not in ENGINE.launch(request).environment
+
+
+def test_dp_ranks_stand_behind_a_proxy_at_the_engines_port() -> None:
+    request = replace(
+        TWO, layout=Layout(16, attention_data=16, expert=16), extra_args=("--dp", "16", "--ep", "16")
+    )
+    head, other = ENGINE.launch(request), ENGINE.launch(worker(request)).command
+    words = int(head.command[4])
+    proxy, server = head.command[5 : 5 + words], head.command[5 + words :]
+    assert proxy[4:6] == ["serve", "proxy"]
+    assert ("--server-port", "30000") in pairs(proxy)
+    assert pairs(server) >= {
+        ("--server-port", "30001"),
+        ("--nnodes", "2"),
+        ("--node-rank", "0"),
+        ("--proxy-url", "http://192.168.5.4:30000"),
+        ("--dp", "16"),
+        ("--ep", "16"),
+    }
+    assert "--tp" not in server
+    assert pairs(other) >= {("--node-rank", "1"), ("--server-name", "192.168.5.5")}
+    assert head.environment["LMDEPLOY_DP_MASTER_ADDR"] == "192.168.5.4"
+    assert head.environment["LMDEPLOY_DP_MASTER_PORT"] == "5000"
+
+
+def test_adapters_take_the_pytorch_engine() -> None:
+    command = ENGINE.launch(replace(ONE, adapters={"law": "/data/law"})).command
+    assert pairs(command) >= {("--adapters", "law=/data/law"), ("--backend", "pytorch")}
+
+
+def test_cpus_are_refused() -> None:
+    with pytest.raises(InputError, match="no back end for CPUs"):
+        ENGINE.default_image("cpu")
+    with pytest.raises(InputError, match="no back end for CPUs"):
+        ENGINE.launch(replace(ONE, device="cpu"))
+
+
+def test_images() -> None:
+    assert ENGINE.default_image("cuda") == "openmmlab/lmdeploy:v0.18.0-cu12.8"
+    for image, version, cuda in (
+        ("openmmlab/lmdeploy:v0.18.0-cu12.8", "0.18.0", "12.8"),
+        ("mirror:5000/openmmlab/lmdeploy:v0.17.0-cu13.0@sha256:0123", "0.17.0", "13.0"),
+        ("openmmlab/lmdeploy:v0.9.2.post1-cu12", "0.9.2.post1", ""),
+        ("openmmlab/lmdeploy:latest", None, "12.8"),
+        ("ours:1", None, ""),
+    ):
+        assert (ENGINE.image_version(image), ENGINE.cuda(image)) == (version, cuda), image
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.version)
+def test_each_version_has_its_own_options(engine: Any) -> None:
+    spec = specification.load(engine.version)
+    assert ("--num-gpu-blocks" in spec.options) == (engine.version == "0.18.0")
+    assert spec.owned.keys() <= {option["dest"] for option in spec.options.values()}
+    for flag, advice in spec.removed.items():
+        assert flag not in spec.options
+        if "write " in advice:
+            assert advice.partition("write ")[2].rstrip(".") in spec.options
+    assert engine.check_arguments(["--session-len", "32768", "--quant-policy", "int8"]).values == {
+        "session_len": 32768,
+        "quant_policy": "int8",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "what", "hint"),
+    [
+        ("--tp 4", "--tp is set by the plan", "tensor_parallel"),
+        ("--api-keys a", "--api-keys is set by the plan", "no process list shows it"),
+        ("--server-port 8000", "--server-port is set by the plan", "engine_port"),
+        ("--model-name x", "--model-name is set by the plan", "served_model_name"),
+        ("--disable-vision-encoder", "was removed", "write --language-model-only"),
+        ("--enable-metrics", "was removed", "metrics are on"),
+        ("--session_len 5", "has no --session_len", "Did you mean --session-len?"),
+        ("--quant-policy 5", "cannot be '5'", "Its values are 0,"),
+        ("--tool-call-parser hermes", "cannot be 'hermes'", "qwen"),
+        ("--cache-max-entry-count much", "cannot take 'much'", "a number"),
+    ],
+)
+def test_wrong_arguments(words: str, what: str, hint: str) -> None:
+    problems = ENGINE.check_arguments(words.split()).problems
+    assert len(problems) == 1
+    assert what in problems[0].what
+    assert hint in (problems[0].hint or "")
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "values", "nodes", "expected"),
+    [
+        (QWEN, {}, 1, "turbomind"),
+        (QWEN, {}, 2, "pytorch"),
+        (QWEN, {"backend": "pytorch"}, 1, "pytorch"),
+        (LLAMA, {"backend": "turbomind"}, 2, "turbomind"),
+        (R1, {}, 1, "pytorch"),
+        (QWEN, {"dp": 2}, 1, "pytorch"),
+        (QWEN, {"quant_policy": "fp8"}, 1, "pytorch"),
+        (QWEN.model_copy(update={"dtype": "gptq"}), {}, 1, "turbomind"),
+        (QWEN.model_copy(update={"dtype": "gptq"}), {}, 2, "turbomind"),
+        (QWEN.model_copy(update={"dtype": "smooth_quant"}), {}, 1, "pytorch"),
+    ],
+)
+def test_the_back_end_that_is_taken(
+    checkpoint: Checkpoint, values: dict[str, Any], nodes: int, expected: str
+) -> None:
+    assert backend.choose(ENGINE.version, checkpoint, values, nodes=nodes) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "task", "values", "clause"),
+    [
+        (
+            {"architecture": "MambaForCausalLM"},
+            "chat",
+            {},
+            "does not support the architecture MambaForCausalLM",
+        ),
+        ({"dtype": "bitsandbytes"}, "chat", {}, "does not read checkpoints quantised as bitsandbytes"),
+        ({"architecture": "DeepseekV3ForCausalLM"}, "chat", {"backend": "turbomind"}, "--backend pytorch"),
+        ({}, "embedding", {}, "no API for embedding"),
+        ({}, "reward", {}, "rewards of reward models only"),
+        ({}, "vision", {}, "reads no images"),
+        ({}, "chat", {"cache_max_entry_count": 2.0}, "between 0 and 1"),
+        ({}, "chat", {"backend": "turbomind", "quant_policy": "fp8"}, "no FP8 KV cache"),
+        ({}, "chat", {"backend": "turbomind", "num_gpu_blocks": 9}, "TurboMind has no --num-gpu-blocks"),
+    ],
+)
+def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str, Any], clause: str) -> None:
+    found = ENGINE.support_problems(QWEN.model_copy(update=changes), None, task, values)
+    assert any(clause in problem for problem in found), found
+
+
+def test_what_is_served() -> None:
+    assert ENGINE.support_problems(QWEN, None, "chat", {}) == []
+    assert ENGINE.support_problems(R1, None, "chat", {}) == []
+    vision = QWEN.model_copy(update={"architecture": "Qwen2_5_VLForConditionalGeneration"})
+    assert ENGINE.support_problems(vision, None, "vision", {}) == []
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "nodes", "tensor", "pipeline", "values", "clause"),
+    [
+        (LLAMA, 2, 8, 2, {}, "no pipeline parallelism"),
+        (QWEN, 1, 3, 1, {}, "40 attention heads are not divisible by 3"),
+        (QWEN, 1, 5, 1, {}, "8 KV heads can neither be divided by 5"),
+        (R1, 2, 16, 1, {"ep": 8}, "--ep must be tensor_parallel, 16"),
+        (R1, 2, 16, 1, {"dp": 3}, "--dp 3 does not divide tensor_parallel=16"),
+        (R1, 4, 16, 1, {"dp": 2, "ep": 16}, "--dp 2 cannot be spread evenly over 4 nodes"),
+        (R1, 2, 16, 1, {"cp": 2}, "--cp is TurboMind's"),
+        (R1, 2, 16, 1, {"distributed_executor_backend": "mp"}, "serves one node without --dp"),
+        (R1.model_copy(update={"attention_heads": 192}), 3, 24, 1, {}, "2048 is not divisible by 24"),
+        (QWEN, 1, 8, 1, {"backend": "turbomind", "cp": 3}, "--cp 3 does not divide"),
+        (QWEN, 1, 8, 1, {"backend": "turbomind", "dp": 2}, "--dp makes copies"),
+    ],
+)
+def test_layouts_that_are_refused(
+    checkpoint: Checkpoint, nodes: int, tensor: int, pipeline: int, values: dict[str, Any], clause: str
+) -> None:
+    found = ENGINE.layout_problems(
+        checkpoint,
+        Machines(nodes, 8),
+        ENGINE.layout(tensor, pipeline, values),
+        dtype=checkpoint.dtype,
+        values=values,
+    )
+    assert any(clause in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "nodes", "tensor", "values"),
+    [
+        (QWEN, 1, 4, {}),
+        (LLAMA, 2, 16, {}),
+        (R1, 2, 16, {}),
+        (R1, 2, 16, {"dp": 16, "ep": 16}),
+        (R1, 2, 16, {"dp": 4, "ep": 16}),
+        (QWEN, 1, 8, {"backend": "turbomind", "cp": 2}),
+    ],
+)
+def test_layouts_that_are_accepted(
+    checkpoint: Checkpoint, nodes: int, tensor: int, values: dict[str, Any]
+) -> None:
+    layout = ENGINE.layout(tensor, 1, values)
+    assert ENGINE.layout_problems(checkpoint, Machines(nodes, 8), layout, dtype="bf16", values=values) == []
+
+
+def test_the_kv_cache_is_a_fraction_of_what_the_weights_leave() -> None:
+    gpu = gpus.find("A100-80G")
+    layout = Layout(4)
+    use = ENGINE.memory_use(QWEN, gpu, layout, {})
+    buffers = (8192 + 2 * 384) * QWEN.vocab_size * 2
+    assert use.terms == {"runtime_buffers": buffers}
+    assert use.pool_fraction == 0.8
+    # 8 KV heads over 4 ranks, keys and values of 128, 64 layers, 2 bytes.
+    assert use.kv_bytes_per_token == 2 * 2 * 128 * 64 * 2
+    result = fit(QWEN, gpu, layout, ENGINE, dtype="bf16", arguments={})
+    weights = weight_bytes_per_rank(QWEN, layout, dtype="bf16", use=use)
+    free = gpu.memory_bytes - result.terms["outside_engine"] - buffers
+    assert result.kv_pool_bytes == pytest.approx(0.8 * (free - weights), abs=2)
+    assert result.terms["left_free"] == pytest.approx(0.2 * (free - weights), abs=2)
+    halved = fit(QWEN, gpu, layout, ENGINE, dtype="bf16", arguments={"cache_max_entry_count": 0.4})
+    assert result.kv_pool_bytes is not None
+    assert halved.kv_pool_bytes == pytest.approx(result.kv_pool_bytes / 2, rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "values", "expected"),
+    [
+        (R1, {}, (512 + 64) * 2 * 61),
+        (QWEN, {"quant_policy": "8"}, 2 * 64 * (2 * 128 + 8)),
+        (QWEN, {"quant_policy": "int4"}, 2 * 64 * (128 + 8)),
+        (QWEN, {"quant_policy": "fp8"}, 2 * 64 * 2 * 128),
+        (QWEN, {"backend": "turbomind", "cp": 2}, 4 * 64 * 2 * 128 * 2 // 2),
+    ],
+)
+def test_bytes_of_one_token(checkpoint: Checkpoint, values: dict[str, Any], expected: int) -> None:
+    layout = ENGINE.layout(4, 1, values)
+    assert ENGINE.memory_use(checkpoint, gpus.find("H200"), layout, values).kv_bytes_per_token == expected
+
+
+@pytest.mark.parametrize(
+    "row", MEASURED, ids=lambda row: f"{row['model']}-{row['quant_policy']}-{row['batch']}"
+)
+def test_memory_as_lmdeploys_own_functions_divide_it(row: dict[str, Any]) -> None:
+    values = {"quant_policy": row["quant_policy"], "max_batch_size": row["batch"]}
+    use = ENGINE.memory_use(model(row["model"]), gpus.find("H200"), Layout(4), values)
+    assert use.kv_bytes_per_token == row["token_bytes"]
+    pool = use.pool_fraction * (row["free"] - use.terms["runtime_buffers"])
+    assert 0 <= pool // use.kv_bytes_per_token - row["tokens"] < 64  # whole blocks
+
+
+def test_with_dp_and_ep_the_dense_layers_are_copied() -> None:
+    values = {"dp": 16, "ep": 16}
+    use = ENGINE.memory_use(R1, gpus.find("H200"), ENGINE.layout(16, 1, values), values)
+    assert use.attention_tensor == 1
+    # 3 dense layers of 18432 and 58 shared experts of 2048, three matrices of 7168 each, in FP8.
+    assert use.terms["copied_dense_layers"] == pytest.approx(3 * 7168 * (3 * 18432 + 58 * 2048) * 15 / 16)
+
+
+def test_fp8_on_gpus_without_it() -> None:
+    assert ENGINE.fp8_capability(R1) == (8, 9)
+    only_turbomind = QWEN.model_copy(update={"architecture": "GptOssForCausalLM", "dtype": "mxfp4"})
+    assert ENGINE.fp8_capability(only_turbomind) == (7, 0)
+
+
+def test_what_diagnose_reads() -> None:
+    found = profile(ENGINE.log())
+    for line, stage in (
+        ("Ray: waiting for the head at 10.0.0.1:5000", "waiting for the head"),
+        ("Ray: 1 of 2 nodes have joined", "1 of 2 nodes have joined"),
+        ("Loading weights from safetensors:  62%|######    | 5/8", "loading weights, 62 %"),
+        ("INFO:     Uvicorn running on http://10.0.0.1:8000 (Press CTRL+C to quit)", "ready"),
+    ):
+        assert found.doing([line]) == stage
+    for rule in found.rules:
+        assert rule.pattern.search(rule.sample)
+        assert found.match(rule.sample) is rule
+    assert "sekrit" not in found.shown("Namespace(tp=4, api_keys=['sekrit'])")
+    assert ENGINE.metrics().running.name == "lmdeploy:num_requests_running"
+
+
+def test_the_dialect() -> None:
+    dialect = ENGINE.request_dialect({"tool_call_parser": "qwen3"})
+    assert dialect.tool_parser == "qwen3"
+    assert dialect.grammar is None
+    assert set(dialect.ignored) == {"presence_penalty", "frequency_penalty"}
+
+
+def test_readiness() -> None:
+    assert ENGINE.readiness("chat").probe_path == "/v1/chat/completions"
+    assert ENGINE.readiness("reward").probe_path == "/pooling"
+
+
+# A package with LMDeploy's names: the program must put the key into the arguments and nowhere else.
+_STAND_IN = {
+    "__init__.py": "",
+    "cli/__init__.py": "",
+    "cli/serve.py": """\
+        class SubCliServe:
+            @staticmethod
+            def api_server(args):
+                \"\"\"Serve.\"\"\"
+                import os, sys
+                print(os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"])
+                words = open("/proc/self/cmdline").read() + str(sys.argv)
+                print(args.api_keys, args.words, "key seen:", "sekrit" in words)
+            @staticmethod
+            def proxy(args):
+                pass
+        """,
+    "cli/entrypoint.py": """\
+        import argparse, sys
+        from .serve import SubCliServe
+        def run():
+            parser = argparse.ArgumentParser()
+            parser.add_argument("words", nargs="*")
+            parser.set_defaults(run=SubCliServe.api_server)
+            args = parser.parse_args()
+            args.run(args)
+        """,
+}
+
+
+def test_the_key_reaches_lmdeploy_and_no_process_list(tmp_path: Path) -> None:
+    for name, text in _STAND_IN.items():
+        file = tmp_path / "lmdeploy" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(textwrap.dedent(text), encoding="utf-8")
+    config = tmp_path / "engine.yaml"
+    config.write_text("api-key: sekrit\n", encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(config), "serve", "api_server"],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    token = hashlib.sha256(config.read_bytes()).hexdigest()
+    assert done.stdout.splitlines() == [
+        f"token {token}",
+        "['sekrit'] ['serve', 'api_server'] key seen: False",
+    ]

@@ -1,0 +1,86 @@
+"""Launches of SGLang in many shapes against its own parser, as data and (SGLANG_PYTHON) itself."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from headfirst import engines
+from headfirst.engines.base import LaunchRequest, Task
+from headfirst.errors import InputError
+from sglang_launches import LAUNCHES, ONE, TWO
+from sglang_parser import parsed, program_arguments
+
+ENGINE = engines.get("sglang")
+
+
+@pytest.mark.parametrize("version", engines.versions("sglang"))
+@pytest.mark.parametrize(("request_", "values"), LAUNCHES)
+def test_the_command_is_read_as_it_is_meant(
+    request_: LaunchRequest, values: Mapping[str, Any], version: str
+) -> None:
+    engine = engines.get("sglang", version)
+    arguments = engine.check_arguments(engine.launch(request_).command[3:])
+    for problem in arguments.problems:
+        assert "is set by the plan" in problem.what
+    owned = {"tp_size", "pp_size", "nnodes", "node_rank", "dist_init_addr", "served_model_name", "host"}
+    owned |= {"device", "lora_paths"}
+    for name, value in values.items():
+        assert name in owned or arguments.values.get(name, value if not value else None) == value
+
+
+@pytest.mark.skipif("SGLANG_PYTHON" not in os.environ, reason="SGLANG_PYTHON names no Python with SGLang")
+def test_sglangs_own_parser_reads_every_command_as_it_is_meant() -> None:
+    commands = [ENGINE.launch(replace(request, config_file=None)).command for request, _ in LAUNCHES]
+    result = subprocess.run(
+        [os.environ["SGLANG_PYTHON"], *program_arguments(commands)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr
+    for found, (_, values) in zip(parsed(result.stdout), LAUNCHES, strict=True):
+        assert values.items() <= found.items()
+
+
+def test_a_colon_in_the_served_name_would_name_an_adapter() -> None:
+    with pytest.raises(InputError, match="served_model_name=a:b has a colon"):
+        ENGINE.launch(replace(ONE, served_name="a:b"))
+
+
+def test_caches_are_kept_where_a_folder_is_given() -> None:
+    environment = ENGINE.launch(replace(ONE, cache_dir="/data/cache")).environment
+    assert environment["TORCHINDUCTOR_CACHE_DIR"] == "/data/cache/inductor"
+    assert all(value.startswith("/data/cache/") for value in environment.values())
+    assert "TORCHINDUCTOR_CACHE_DIR" not in ENGINE.launch(ONE).environment
+
+
+def test_the_users_own_task_flag_is_not_said_twice() -> None:
+    command = ENGINE.launch(replace(ONE, task="embedding", extra_args=("--is-embedding",))).command
+    assert command.count("--is-embedding") == 1
+
+
+def test_data_parallel_launches_take_more_ports() -> None:
+    plain = ENGINE.rendezvous_ports(TWO)
+    layout = ENGINE.layout(16, 1, {"attn_dp_size": 16})
+    assert (len(plain), len(ENGINE.rendezvous_ports(replace(TWO, layout=layout)))) == (1, 7)
+
+
+@pytest.mark.parametrize(
+    ("task", "path", "answer"),
+    [
+        ("chat", "/v1/chat/completions", {"usage": {"completion_tokens": 1}}),
+        ("vision", "/v1/chat/completions", {"usage": {"completion_tokens": 1}}),
+        ("embedding", "/v1/embeddings", {"data": [{"embedding": [0.1], "index": 0}]}),
+        ("rerank", "/v1/rerank", [{"score": 0.5, "document": "Hello", "index": 0}]),
+        ("reward", "/classify", {"embedding": [1.5], "meta_info": {}}),
+    ],
+)
+def test_readiness_asks_what_the_task_answers(task: Task, path: str, answer: Any) -> None:
+    readiness = ENGINE.readiness(task)
+    assert (readiness.path, readiness.probe_path) == ("/health_generate", path)
+    for key in readiness.answer:
+        answer = answer[key]
+    assert answer

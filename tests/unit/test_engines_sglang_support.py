@@ -1,0 +1,250 @@
+"""What SGLang refuses of a model, a GPU and arguments, and of a layout: before anything is started."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from headfirst import engines
+from headfirst.engines.base import Task
+from headfirst.engines.layout import Layout, Machines
+from headfirst.engines.sglang import support
+from headfirst.hardware import gpus
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint, Moe
+
+ENGINE = engines.get("sglang")
+R1 = "deepseek-ai/DeepSeek-R1"
+LLAMA = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
+
+
+def model(id: str, **changes: object) -> Checkpoint:
+    found = catalogue.lookup(id)
+    assert found is not None
+    return found.model_copy(update=changes)
+
+
+def refused(checkpoint: Checkpoint, gpu: str | None, arguments: str = "", task: Task = "chat") -> list[str]:
+    values = ENGINE.check_arguments(shlex.split(arguments)).require()
+    return ENGINE.support_problems(checkpoint, gpus.find(gpu) if gpu else None, task, values)
+
+
+@pytest.mark.parametrize("version", engines.versions("sglang"))
+def test_the_table_of_each_version_has_what_everybody_uses(version: str) -> None:
+    has = support.table(version)
+    assert {"LlamaForCausalLM", "DeepseekV3ForCausalLM", "Qwen3MoeForCausalLM"} <= has.architectures
+    assert len(has.architectures) > 250
+    assert has.quantizations["awq"].min_capability == 75
+    assert has.quantizations["awq"].checkpoint_only
+    assert has.quantizations["fp8"].min_capability == 80
+    assert not has.quantizations["fp8"].checkpoint_only
+    assert "Qwen3Model" in has.embedding & has.pooling_only
+    assert "XLMRobertaForSequenceClassification" in has.rerank
+    assert "Qwen3VLForConditionalGeneration" in has.multimodal
+
+
+def test_every_model_of_the_catalogue_is_served_on_h100() -> None:
+    for id in catalogue.ids():
+        assert refused(model(id), "H100-80G") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpu", "arguments", "task", "words"),
+    [
+        ({"architecture": "JambaForCausalLM"}, "H100-80G", "", "chat", "has no model class JambaForCausalLM"),
+        (
+            {},
+            "V100-32G",
+            "",
+            "chat",
+            "needs compute capability 7.5, unlike V100-32G (compute capability 7.0)",
+        ),
+        ({"architecture": "DeepseekV32ForCausalLM"}, "A100-80G", "", "chat", "sparse attention needs"),
+        ({"dtype": "awq"}, "V100-32G", "", "chat", "needs compute capability 7.5"),
+        (
+            {"dtype": "gptq"},
+            "T4",
+            "",
+            "chat",
+            "gptq_marlin needs compute capability 8.0, unlike T4 (compute capability 7.5)",
+        ),
+        ({"dtype": "aqlm"}, "H100-80G", "", "chat", "does not load checkpoints quantised with aqlm"),
+        ({"dtype": "bf16"}, "H100-80G", "--quantization awq", "chat", "this one is BF16"),
+        ({"dtype": "awq"}, "H100-80G", "--quantization fp8", "chat", "is quantised with awq, not with fp8"),
+        (
+            {},
+            "T4",
+            "--quantization fp8",
+            "chat",
+            "fp8 needs compute capability 8.0, unlike T4 (compute capability 7.5)",
+        ),
+        ({}, "A100-80G", "--quantization w8a8_fp8", "chat", "w8a8_fp8 needs compute capability 8.9"),
+        ({"architecture": "Qwen3Model"}, "L4", "", "chat", "does not generate text: set task=embedding"),
+        (
+            {"architecture": "Qwen2ForRewardModel"},
+            "L4",
+            "",
+            "chat",
+            "does not generate text: set task=reward",
+        ),
+        (
+            {"architecture": "BertForSequenceClassification"},
+            "L4",
+            "",
+            "chat",
+            "does not generate text: set task=rerank",
+        ),
+        ({"architecture": "Qwen3NextForCausalLM"}, "L4", "", "embedding", "gives no embeddings"),
+        ({}, "L4", "", "reward", "gives no rewards"),
+        ({}, "L4", "", "vision", "accepts no images"),
+        ({"architecture": "BertModel"}, "L4", "", "rerank", "does not rerank"),
+        ({}, "L4", "--context-length 1000000", "chat", "is more than the model's 131072"),
+        ({}, "L4", "--mem-fraction-static 1.5", "chat", "is not between 0 and 1"),
+        ({}, "L4", "--mem-fraction-static 1.0", "chat", "is not between 0 and 1"),
+        ({}, "L4", "--speculative-algorithm EAGLE", "chat", "needs --speculative-draft-model-path"),
+    ],
+)
+def test_what_cannot_be_served_is_one_clause(
+    changes: dict[str, object], gpu: str, arguments: str, task: Task, words: str
+) -> None:
+    found = refused(model(LLAMA, **changes), gpu, arguments, task)
+    assert len(found) == 1
+    assert words in found[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpu", "arguments", "task"),
+    [
+        ({"architecture": "JambaForCausalLM"}, "H100-80G", "--model-impl transformers", "chat"),
+        ({"architecture": "DeepseekV32ForCausalLM"}, "H100-80G", "", "chat"),
+        ({"dtype": "awq"}, "T4", "", "chat"),
+        ({"dtype": "awq"}, "L40S", "--quantization awq_marlin", "chat"),
+        ({"dtype": "gptq"}, "A100-80G", "", "chat"),
+        ({"dtype": "compressed-tensors"}, "A100-80G", "", "chat"),
+        ({"dtype": "int8"}, "A100-80G", "", "chat"),
+        ({"dtype": "fp8"}, "T4", "", "chat"),  # converted before
+        ({}, "A100-80G", "--quantization fp8", "chat"),
+        ({"architecture": "Qwen3Model"}, "L4", "", "embedding"),
+        ({"architecture": "Qwen2ForRewardModel"}, "L4", "", "reward"),
+        ({"architecture": "XLMRobertaForSequenceClassification"}, "L4", "", "rerank"),
+        ({"architecture": "Qwen3ForCausalLM"}, "L4", "", "rerank"),  # with a reranker's template
+        ({}, "L4", "", "embedding"),  # any Llama can, with --is-embedding
+        ({"architecture": "Qwen2_5_VLForConditionalGeneration"}, "L4", "", "vision"),
+        ({"architecture": "Qwen2_5_VLForConditionalGeneration"}, "L4", "", "chat"),
+        ({}, "L4", "--context-length 131072", "chat"),
+        ({}, "L4", "--context-length 500000 --json-model-override-args '{\"rope_scaling\": {}}'", "chat"),
+        ({}, "L4", "--speculative-algorithm EAGLE --speculative-draft-model-path /d", "chat"),
+        ({}, "L4", "--speculative-algorithm NGRAM", "chat"),
+        ({"nextn_layers": 1}, "L4", "--speculative-algorithm NEXTN", "chat"),
+        ({}, None, "", "chat"),
+    ],
+)
+def test_what_can_be_served_is_not_refused(
+    changes: dict[str, object], gpu: str | None, arguments: str, task: Task
+) -> None:
+    assert refused(model(LLAMA, **changes), gpu, arguments, task) == []
+
+
+def test_fp8_without_fp8_units() -> None:
+    assert ENGINE.fp8_capability(model(R1)) == (8, 9)
+    assert ENGINE.fp8_capability(model(LLAMA, dtype="fp8")) == (8, 0)
+
+
+MINIMAX = model(
+    R1,
+    architecture="MiniMaxM2ForCausalLM",
+    mla=None,
+    attention_heads=48,
+    kv_heads=8,
+    head_dim=128,
+    nextn_layers=0,
+    moe=Moe(experts=256, experts_per_token=8, shared_experts=0, intermediate_size=1536),
+)
+QWEN235 = model(
+    R1,
+    architecture="Qwen3MoeForCausalLM",
+    mla=None,
+    attention_heads=64,
+    kv_heads=4,
+    head_dim=128,
+    nextn_layers=0,
+    moe=Moe(experts=128, experts_per_token=8, shared_experts=0, intermediate_size=1536),
+)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "machines", "sizes", "arguments", "words"),
+    [
+        (MINIMAX, Machines(1, 8), (8, 1), "", "gives 192, not divisible by the FP8 block of 128"),
+        (MINIMAX, Machines(1, 8), (8, 1), "--ep-size 8", None),
+        (MINIMAX, Machines(1, 8), (4, 1), "", None),
+        (QWEN235, Machines(1, 8), (8, 1), "", "gives 192"),
+        (QWEN235, Machines(1, 8), (8, 1), "--ep-size 2", None),
+        (QWEN235, Machines(1, 8), (4, 2), "--ep-size 8", "tensor_parallel=4 is not divisible by --ep-size 8"),
+        # 576 of the dense layers are no whole block: DeepEP's recipes divide these not at all.
+        (model(R1), Machines(4, 8), (32, 1), "--moe-a2a-backend deepep", "the intermediate size of 18432"),
+        (
+            model(R1),
+            Machines(4, 8),
+            (32, 1),
+            "--moe-a2a-backend deepep --moe-dense-tp-size 1 --attn-dp-size 32",
+            None,
+        ),
+        (
+            model(R1),
+            Machines(4, 8),
+            (32, 1),
+            "--ep-size 32 --moe-dense-tp-size 1",
+            "the shared expert size of 2048 in 32 parts gives 64",
+        ),
+        (model(R1), Machines(2, 8), (16, 1), "--attn-dp-size 3", "not divisible by --attn-dp-size 3"),
+        (model(R1), Machines(2, 8), (16, 1), "--enable-dp-attention --dp-size 16", None),
+        (model(R1), Machines(2, 8), (8, 1), "--dp-size 2", "copies the model within one node only"),
+        (
+            model(R1),
+            Machines(1, 8),
+            (4, 1),
+            "--dp-size 2 --attn-dp-size 2",
+            "--dp-size and --attn-dp-size exclude",
+        ),
+        (model(R1), Machines(2, 8), (8, 2), "--speculative-algorithm EAGLE", "excludes pipeline"),
+        (
+            model(R1),
+            Machines(2, 8),
+            (8, 2),
+            "--speculative-algorithm EAGLE --disaggregation-mode prefill",
+            None,
+        ),
+        (
+            model(LLAMA, architecture="Qwen3NextForCausalLM"),
+            Machines(2, 8),
+            (8, 2),
+            "",
+            "cannot be divided into pipeline stages",
+        ),
+    ],
+)
+def test_layouts_are_refused_as_the_engine_would(
+    checkpoint: Checkpoint, machines: Machines, sizes: tuple[int, int], arguments: str, words: str | None
+) -> None:
+    values = ENGINE.check_arguments(shlex.split(arguments)).require()
+    layout = ENGINE.layout(*sizes, values)
+    found = ENGINE.layout_problems(checkpoint, machines, layout, dtype=checkpoint.dtype, values=values)
+    assert (words in " ".join(found)) if words else found == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", Layout(16)),
+        ("--enable-dp-attention --dp-size 16", Layout(16, attention_data=16)),
+        ("--attn-dp-size 4", Layout(16, attention_data=4)),
+        ("--attn-dp-size 4 --enable-dp-attention --dp-size 2", Layout(16, data=2, attention_data=4)),
+        ("--dp-size 2", Layout(16, data=2)),
+        ("--ep-size 4", Layout(16, expert=4)),
+        ("--moe-a2a-backend deepep --ep-size 4", Layout(16, expert=16)),
+    ],
+)
+def test_arguments_shape_the_layout(arguments: str, expected: Layout) -> None:
+    values = ENGINE.check_arguments(shlex.split(arguments)).require()
+    assert ENGINE.layout(16, 1, values) == expected

@@ -1,0 +1,285 @@
+"""What vLLM refuses of a model, a GPU, a layout and a length, and how it divides the memory."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst import engines
+from headfirst.engines.base import Task
+from headfirst.engines.layout import Layout, Machines
+from headfirst.engines.vllm import memory, support
+from headfirst.hardware import gpus
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.plan.fit import fit
+
+ENGINE = engines.get("vllm")
+# What vLLM's own functions compute (tools/vllm_memory.py).
+RECORD: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "data/vllm-0.33.0-memory.json").read_text(encoding="utf-8")
+)
+R1, LLAMA = "deepseek-ai/DeepSeek-R1", "meta-llama/Llama-3.1-405B"
+QWEN = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"
+
+
+def model(id: str, **changes: object) -> Checkpoint:
+    found = catalogue.lookup(id)
+    assert found is not None
+    return found.model_copy(update=changes)
+
+
+def values(arguments: str) -> dict[str, Any]:
+    return dict(ENGINE.check_arguments(shlex.split(arguments)).require())
+
+
+def layout_problems(
+    checkpoint: Checkpoint, tensor: int, *, nodes: int = 1, pipeline: int = 1, arguments: str = ""
+) -> list[str]:
+    given = values(arguments)
+    return ENGINE.layout_problems(
+        checkpoint,
+        Machines(nodes, None),
+        ENGINE.layout(tensor, pipeline, given),
+        dtype=checkpoint.dtype,
+        values=given,
+    )
+
+
+@pytest.mark.parametrize("id", RECORD["models"])
+def test_no_tensor_size_is_accepted_that_vllm_refuses(id: str) -> None:
+    checkpoint = model(id, dtype="bf16", weight_block_size=None)
+    ours = {size for size in range(1, 65) if not layout_problems(checkpoint, size)}
+    theirs = set(RECORD["models"][id]["tensor_sizes"])
+    assert ours <= theirs
+    # vLLM's configuration knows no widths; the model's layers refuse these sizes later.
+    more = {problem for size in theirs - ours for problem in layout_problems(checkpoint, size)}
+    assert all("KV heads can neither" in problem or "not divisible by" in problem for problem in more)
+
+
+@pytest.mark.parametrize(
+    ("id", "changes", "tensor", "keywords", "words"),
+    [
+        (R1, {}, 12, {}, "128 attention heads are not divisible by 12"),
+        (R1, {}, 32, {}, "expert intermediate size of 2048 in 32 parts gives 64, not divisible by the FP8"),
+        (R1, {}, 32, {"arguments": "--enable-expert-parallel"}, "18432 in 32 parts gives 576, not"),
+        (QWEN, {"dtype": "awq", "intermediate_size": 29568}, 8, {}, "gives 3696, not divisible by the AWQ"),
+        (QWEN, {}, 4, {"arguments": "--enable-expert-parallel"}, "needs a model with experts"),
+        (QWEN, {}, 4, {"pipeline": 65}, "the model has only 64 layers"),
+        (QWEN, {"architecture": "BertModel"}, 4, {"pipeline": 2}, "no pipeline parallelism for BertModel"),
+        (
+            R1,
+            {},
+            8,
+            {"nodes": 2, "arguments": "--data-parallel-size 3"},
+            "3 data-parallel groups and 2 nodes",
+        ),
+        (QWEN, {}, 4, {"arguments": "-pcp 2"}, "prefill context parallelism multiplies the ranks"),
+    ],
+)
+def test_layouts_that_are_refused(
+    id: str, changes: dict[str, object], tensor: int, keywords: dict[str, Any], words: str
+) -> None:
+    assert any(words in problem for problem in layout_problems(model(id, **changes), tensor, **keywords))
+
+
+@pytest.mark.parametrize(
+    ("id", "tensor", "keywords"),
+    [
+        (LLAMA, 16, {"nodes": 2}),
+        (LLAMA, 8, {"nodes": 2, "pipeline": 2}),
+        (QWEN, 4, {}),
+        (R1, 16, {"nodes": 2}),
+        (R1, 1, {"nodes": 2, "arguments": "--data-parallel-size 16 --enable-expert-parallel"}),
+        (R1, 8, {"nodes": 4, "arguments": "--data-parallel-size 2 --enable-expert-parallel"}),
+    ],
+)
+def test_published_layouts_are_accepted(id: str, tensor: int, keywords: dict[str, Any]) -> None:
+    assert layout_problems(model(id), tensor, **keywords) == []
+
+
+def refused(checkpoint: Checkpoint, gpu: str | None, arguments: str = "", task: Task = "chat") -> list[str]:
+    return ENGINE.support_problems(checkpoint, gpus.find(gpu) if gpu else None, task, values(arguments))
+
+
+@pytest.mark.parametrize("version", engines.versions("vllm"))
+def test_the_tables_have_what_everybody_uses(version: str) -> None:
+    for name in ("LlamaForCausalLM", "DeepseekV3ForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM"):
+        can = support.abilities(version, name)
+        assert can is not None and {"generate", "pp", "lora"} <= can
+    assert "pooling" in (support.abilities(version, "BertModel") or ())
+    # Not in the registry: the causal model with another head.
+    assert "generate" in (support.abilities(version, "Qwen3ForSequenceClassification") or ())
+    assert len(support.tables(version)["architectures"]) > 300
+    assert support.capability(version, "awq") == (7, 5)
+    assert support.capability(version, "auto-round") == (6, 0)
+    assert support.capability(version, "aqlm") is None
+
+
+@pytest.mark.parametrize("gpu", ["A100-80G", "H100-80G"])
+def test_every_model_of_the_catalogue_is_served(gpu: str) -> None:
+    # Of other engines only: INT8 in blocks.
+    for id in set(catalogue.ids()) - {"meituan/DeepSeek-R1-Block-INT8"}:
+        checkpoint = model(id)
+        problems = refused(checkpoint, gpu, task=checkpoint.tasks[0])
+        assert all("from compute capability" in problem for problem in problems), problems
+
+
+def test_int8_in_blocks_is_refused() -> None:
+    (problem,) = refused(model("meituan/DeepSeek-R1-Block-INT8"), "A100-80G")
+    assert "does not have the quantisation blockwise_int8" in problem
+
+
+def test_layers_with_a_window_keep_the_window_and_what_is_in_flight() -> None:
+    gemma = model(
+        QWEN, layer_types=(("sliding",) * 5 + ("full",)) * 10 + ("sliding",) * 4, sliding_window=1024
+    )
+    assert memory.kv_bytes(gemma, Layout(4), {}) == 10 * 2 * 2 * 128 * 2
+    step = memory.batch(gpus.find("A100-80G"), Layout(4), gemma, {})
+    blocks = -(-(1023 + 2 * step.tokens) // 16) + 1
+    windows = memory.window_bytes(gemma, Layout(4), {}, step)
+    assert windows == 54 * blocks * 16 * 2 * 2 * 128 * 2
+    use = ENGINE.memory_use(gemma, gpus.find("A100-80G"), Layout(4), {})
+    assert use.terms["sliding_windows"] == windows
+
+
+@pytest.mark.parametrize("case", RECORD["windows"])
+def test_the_blocks_of_a_window_are_what_vllm_computes(case: dict[str, int]) -> None:
+    layers = ("sliding", "full")
+    checkpoint = model(QWEN, layer_types=layers, layers=2, kv_heads=1, sliding_window=case["window"])
+    longest = {"max_model_len": case["longest_request"]}
+    step = memory.Batch(tokens=case["in_flight"] // 2, requests=1)
+    found = memory.window_bytes(checkpoint, Layout(1), longest, step)
+    assert found == case["blocks"] * 16 * 2 * 128 * 2
+
+
+def test_layers_of_linear_attention_have_no_kv_cache() -> None:
+    hybrid = model(QWEN, layer_types=(("linear",) * 3 + ("full",)) * 16)
+    assert memory.kv_bytes(hybrid, Layout(4), {}) == 16 * 2 * 2 * 128 * 2
+    assert memory.kv_bytes(hybrid, Layout(4, 2), {}) == 8 * 2 * 2 * 128 * 2
+
+
+def test_fp8_is_served_from_turing_on() -> None:
+    assert ENGINE.fp8_capability(model(R1)) == (7, 5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpu", "arguments", "task", "words"),
+    [
+        ({"architecture": "NoneForCausalLM"}, "H100-80G", "", "chat", "does not have the architecture None"),
+        (
+            {"architecture": "ArcticForCausalLM"},
+            None,
+            "",
+            "chat",
+            "0.28.0 was the last version that supports it",
+        ),
+        ({"architecture": "BertModel"}, "H100-80G", "", "chat", "gives embeddings or scores and does not"),
+        ({}, "H100-80G", "", "vision", "gives Qwen2ForCausalLM no images"),
+        (
+            {"architecture": "BeamForCausalLM"},
+            None,
+            "--enable-lora",
+            "chat",
+            "has no LoRA for BeamForCausalLM",
+        ),
+        ({"dtype": "bitsandbytes"}, "H100-80G", "", "chat", "does not have the quantisation bitsandbytes"),
+        ({"dtype": "mxfp4"}, "T4", "", "chat", "mxfp4 from compute capability 8.0 on, unlike T4"),
+        ({}, "V100-32G", "--quantization fp8", "chat", "fp8 from compute capability 7.5 on, unlike V100-32G"),
+    ],
+)
+def test_what_is_refused(
+    changes: dict[str, object], gpu: str | None, arguments: str, task: Task, words: str
+) -> None:
+    (problem,) = refused(model(QWEN, **changes), gpu, arguments, task)
+    assert words in problem
+
+
+@pytest.mark.parametrize("task", ["embedding", "rerank", "reward"])
+def test_models_that_generate_are_made_to_pool(task: Task) -> None:
+    assert refused(model(QWEN), "H100-80G", task=task) == []
+
+
+CACHES = [(id, case) for id, entry in RECORD["models"].items() for case in entry["caches"]]
+
+
+@pytest.mark.parametrize(("id", "case"), CACHES)
+def test_the_kv_cache_of_a_token_is_what_vllm_computes(id: str, case: dict[str, Any]) -> None:
+    layout = Layout(case["tensor"], case["pipeline"])
+    given = {"kv_cache_dtype": case["kind"]}
+    assert memory.kv_bytes(model(id), layout, given) == case["bytes_per_token"]
+    tokens = RECORD["available"] // case["bytes_per_token"]
+    assert abs(tokens - case["tokens"]) <= 16  # one block
+    if case["kind"] == "auto":
+        longest = case["longest_request"] * case["bytes_per_token"]
+        assert case["bytes_of_longest_request"] == pytest.approx(longest, abs=16 * case["bytes_per_token"])
+        assert memory.context(model(id), {}) == case["longest_request"]
+
+
+@pytest.mark.parametrize("gpu", ["T4", "A100-40G", "A100-80G", "H100-80G", "H200-141G", "B200"])
+def test_the_largest_step_is_vllms_default(gpu: str) -> None:
+    record = RECORD["batches"][gpu]
+    step = memory.batch(gpus.find(gpu), Layout(1), model(QWEN), {})
+    assert (step.tokens, step.requests) == (record["tokens"], record["requests"])
+
+
+def graphs(gpu: str, arguments: str = "") -> int:
+    use = ENGINE.memory_use(model(QWEN), gpus.find(gpu), Layout(1), values(arguments))
+    return (use.terms.get("cuda_graphs", 256 << 20) >> 20) - 256
+
+
+@pytest.mark.parametrize(
+    ("gpu", "arguments", "captured"),
+    [
+        ("H100-80G", "", 51),
+        ("B200", "", 83),
+        ("H100-80G", "--max-num-seqs 16", 7),  # up to 32
+        ("H100-80G", "--cudagraph-capture-sizes 1 2 4", 3),
+        ("H100-80G", "--max-cudagraph-capture-size 8", 4),
+        ("H100-80G", "--enforce-eager", 0),
+        ("H100-80G", "--compilation-config.cudagraph_mode NONE", 0),
+    ],
+)
+def test_each_captured_size_takes_memory(gpu: str, arguments: str, captured: int) -> None:
+    assert graphs(gpu, arguments) == captured * 8
+
+
+def kv_tokens(id: str, gpu: str, layout: Layout, arguments: str = "") -> tuple[bool | None, int | None, str]:
+    checkpoint = model(id)
+    found = fit(
+        checkpoint, gpus.find(gpu), layout, ENGINE, dtype=checkpoint.dtype, arguments=values(arguments)
+    )
+    return found.fits, found.kv_tokens, found.reason
+
+
+def test_a_model_whose_longest_request_does_not_fit_is_refused_with_the_flag() -> None:
+    fits, tokens, reason = kv_tokens(QWEN, "A100-40G", Layout(2))
+    assert fits is False
+    assert tokens is not None and 0 < tokens < 131072
+    assert f"set --max-model-len to {tokens} or less" in reason
+    assert kv_tokens(QWEN, "A100-40G", Layout(2), f"--max-model-len {tokens}")[0] is True
+    assert kv_tokens(QWEN, "A100-40G", Layout(2), "--max-model-len auto")[0] is True
+
+
+def test_more_memory_and_fewer_graphs_make_a_larger_cache() -> None:
+    def pool(arguments: str) -> int:
+        tokens = kv_tokens(QWEN, "A100-80G", Layout(4), arguments)[1]
+        assert tokens is not None
+        return tokens
+
+    assert pool("--gpu-memory-utilization 0.95") > pool("") > pool("--gpu-memory-utilization 0.8")
+    assert pool("--enforce-eager") > pool("") > pool("--max-num-seqs 1024")
+    assert pool("--kv-cache-memory-bytes 1g") == 10**9 // (2 * 2 * 128 * 2 * 64)
+    assert pool("--num-gpu-blocks-override 100 --block-size 32") == 3200
+
+
+def test_data_parallel_ranks_divide_the_experts_and_repeat_the_attention() -> None:
+    spread = ENGINE.layout(1, 1, values("--data-parallel-size 16 --enable-expert-parallel"))
+    assert spread == Layout(1, 1, data=16, expert=16)
+    found = fit(model(R1), gpus.find("H200-141G"), spread, ENGINE, dtype="fp8", arguments={})
+    assert found.fits
+    # 1/16 of 610 GiB of experts, and all of the rest.
+    assert 50 < found.weight_bytes_per_rank / (1 << 30) < 60

@@ -1,0 +1,206 @@
+"""Plans of real deployments that the planner was not written for: published recipes, and what cannot work.
+
+Sources of the sizes: SGLang's cookbook and documentation, and the model cards. Each case is one inventory.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from clusters import planned, with_hosts, with_settings
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.errors import InputError
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.plan.types import Service
+
+R1 = "deepseek-ai/DeepSeek-R1"
+LLAMA_70B = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
+LLAMA_8B = "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"
+LLAMA_405B = "meta-llama/Llama-3.1-405B-Instruct"
+QWQ = "Qwen/QwQ-32B"
+
+
+def known(listed: str, **changes: Any) -> Checkpoint:
+    found = catalogue.lookup(listed)
+    assert found is not None
+    return found.model_copy(update=changes)
+
+
+MINIMAX_M2 = known("MiniMaxAI/MiniMax-M2")
+QWEN3_235B = known("Qwen/Qwen3-235B-A22B-FP8")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
+    """One host; reading an inventory takes Ansible a second, and the cases are many."""
+    path = tmp_path_factory.mktemp("cluster") / "cluster.ini"
+    path.write_text("[head]\nn0 ansible_host=192.0.2.1\n\n[all:vars]\nmodel=x\ntrust_remote_code=true\n")
+    return load([path])
+
+
+def plan(cluster: Cluster, checkpoint: Checkpoint, nodes: int, variables: str) -> Service:
+    given: dict[str, Any] = dict(one.split("=", 1) for one in variables.split(" | "))
+    given |= {
+        name: int(given[name]) for name in given.keys() & {"gpus", "tensor_parallel", "pipeline_parallel"}
+    }
+    given["engine_args"] = shlex.split(given.get("engine_args", ""))
+    of_hosts = {name: given.pop(name) for name in ("gpus", "gpu", "hca") if name in given}
+    first = cluster.hosts[0]
+    hosts = [
+        replace(first, name=f"n{rank}", address=f"192.0.2.{rank + 1}", **of_hosts) for rank in range(nodes)
+    ]
+    wanted = with_hosts(with_settings(cluster, model=checkpoint.id, **given), hosts)
+    return planned(wanted, checkpoint).services[0]
+
+
+# (checkpoint, nodes, variables, what the plan must have)
+RIGHT: list[tuple[Checkpoint, int, str, Mapping[str, Any]]] = [
+    (known(R1), 2, "gpus=8 | gpu=H20-96G", {"tensor_parallel": 16, "fits": True}),
+    (known(R1), 4, "gpus=8 | gpu=A100-80G", {"tensor_parallel": 32, "fits": True, "convert_to_bf16": True}),
+    (known(R1), 1, "gpus=8 | gpu=H200", {"tensor_parallel": 8, "fits": True, "convert_to_bf16": False}),
+    (known(R1), 2, "gpus=8 | gpu=H100-80G", {"tensor_parallel": 16, "fits": True}),
+    (known(R1), 2, "gpus=8 | gpu=H100-80G | hca=none", {"tensor_parallel": 8, "pipeline_parallel": 2}),
+    (known(R1), 8, "gpus=8 | gpu=A100-40G", {"tensor_parallel": 32, "pipeline_parallel": 2, "fits": True}),
+    (
+        known(R1),
+        2,
+        "gpus=8 | gpu=H200 | engine_args=--enable-dp-attention --dp-size 16",
+        {"tensor_parallel": 16, "kv_tokens": pytest.approx(562_031, rel=0.02)},
+    ),
+    (
+        known(R1),
+        4,
+        "gpus=8 | gpu=H100-80G | engine_args=--moe-a2a-backend deepep --moe-dense-tp-size 1 "
+        "--attn-dp-size 32 --cuda-graph-max-bs-decode 64",
+        {"tensor_parallel": 32, "pipeline_parallel": 1, "fits": True},
+    ),
+    (known(LLAMA_405B), 2, "gpus=8 | gpu=H100-80G", {"tensor_parallel": 16, "fits": True}),
+    (known(LLAMA_70B), 1, "gpus=8 | gpu=A100-80G", {"tensor_parallel": 8, "fits": True}),
+    (known(LLAMA_70B), 1, "gpus=4 | gpu=H100-80G", {"tensor_parallel": 4, "fits": True}),
+    (known(LLAMA_70B), 1, "gpus=8 | gpu=H100-80G | engine_args=--dp-size 2", {"tensor_parallel": 4}),
+    (known(LLAMA_8B), 1, "gpus=1 | gpu=RTX-4090", {"tensor_parallel": 1, "fits": True}),
+    (known(LLAMA_8B), 1, "gpus=1 | gpu=RTX-3090", {"tensor_parallel": 1, "fits": True}),
+    (known(QWQ), 1, "gpus=4 | gpu=L20", {"tensor_parallel": 4, "fits": True}),
+    (
+        known(QWQ),
+        1,
+        "gpus=4 | gpu=RTX-4090 | engine_args=--mem-fraction-static 0.88",
+        {"tensor_parallel": 4, "fits": True},
+    ),
+    (
+        MINIMAX_M2,
+        1,
+        "gpus=8 | gpu=H100-80G | engine_args=--ep-size 8 | tensor_parallel=8",
+        {"tensor_parallel": 8, "fits": True},
+    ),
+    (MINIMAX_M2, 1, "gpus=8 | gpu=H100-80G", {"tensor_parallel": 4, "pipeline_parallel": 2}),
+    (MINIMAX_M2, 1, "gpus=4 | gpu=H100-80G", {"tensor_parallel": 4, "fits": True}),
+    (
+        QWEN3_235B,
+        1,
+        "gpus=8 | gpu=H100-80G | engine_args=--ep-size 2 | tensor_parallel=8",
+        {"tensor_parallel": 8, "fits": True},
+    ),
+    (QWEN3_235B, 1, "gpus=8 | gpu=H20-96G | engine_args=--ep-size 8", {"tensor_parallel": 8}),
+    (known(R1, architecture="DeepseekV32ForCausalLM"), 1, "gpus=8 | gpu=H200", {"tensor_parallel": 8}),
+    (
+        known(LLAMA_8B, architecture="Qwen3Model"),
+        1,
+        "gpus=1 | gpu=L4 | task=embedding",
+        {"task": "embedding"},
+    ),
+    (
+        known(LLAMA_8B, architecture="Qwen2ForRewardModel"),
+        1,
+        "gpus=1 | gpu=RTX-4090 | task=reward",
+        {"task": "reward"},
+    ),
+]
+
+# (checkpoint, nodes, variables, words of the refusal)
+WRONG: list[tuple[Checkpoint, int, str, str]] = [
+    (known(R1, architecture="DeepseekV32ForCausalLM"), 4, "gpus=8 | gpu=A100-80G", "sparse attention needs"),
+    (known(LLAMA_8B), 1, "gpus=1 | gpu=V100-32G", "compute capability 7.5"),
+    (known(LLAMA_8B, architecture="JambaForCausalLM"), 1, "gpus=1 | gpu=H100-80G", "has no model class"),
+    (known(LLAMA_8B, architecture="Qwen3Model"), 1, "gpus=1 | gpu=L4 | task=chat", "set task=embedding"),
+    (known(LLAMA_8B, dtype="gptq"), 1, "gpus=1 | gpu=T4", "gptq_marlin needs compute capability 8.0"),
+    (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | engine_args=--quantization awq", "needs a checkpoint"),
+    (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | engine_args=--context-length 1000000", "more than the model's"),
+    (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | engine_args=--mem-fraction-static 1.5", "not between 0 and 1"),
+    (known(LLAMA_8B), 1, "gpus=1 | gpu=L4 | served_model_name=a:b", "has a colon"),
+    (known(LLAMA_8B), 2, "gpus=1 | gpu=L4 | engine_args=--dp-size 2", "within one node only"),
+    (
+        known(LLAMA_70B),
+        1,
+        "gpus=8 | gpu=H100-80G | tensor_parallel=8 | engine_args=--dp-size 2",
+        "it needs 16 GPUs",
+    ),
+    (
+        known(R1),
+        2,
+        "gpus=8 | gpu=H100-80G | tensor_parallel=16 | engine_args=--attn-dp-size 3",
+        "not divisible by --attn-dp-size 3",
+    ),
+    (
+        known(R1),
+        2,
+        "gpus=8 | gpu=H100-80G | pipeline_parallel=2 | engine_args=--speculative-algorithm EAGLE",
+        "speculative decoding excludes pipeline",
+    ),
+    (
+        QWEN3_235B,
+        1,
+        "gpus=8 | gpu=H100-80G | pipeline_parallel=2 | engine_args=--ep-size 8",
+        "tensor_parallel=4 is not divisible by --ep-size 8",
+    ),
+    (MINIMAX_M2, 1, "gpus=8 | gpu=H100-80G | tensor_parallel=8", "gives 192, not divisible by the FP8 block"),
+    (known(R1), 21, "gpus=8 | gpu=H100-80G", "with replicas=10"),
+    (known(R1), 100, "gpus=8 | gpu=H100-80G", "replicas=50 serves 50 copies"),
+    (
+        known(LLAMA_8B),
+        1,
+        "gpus=1 | gpu=L4 | engine_image=lmsysorg/sglang:v0.5.22 | engine_args=--enable-hicache",
+        "SGLang 0.5.22 has no --enable-hicache",
+    ),
+]
+
+# (checkpoint, nodes, variables, words of the reason)
+TOO_LARGE: list[tuple[Checkpoint, int, str, str]] = [
+    (known(R1), 1, "gpus=8 | gpu=H100-80G", "At least 16 such GPUs are needed (tensor_parallel=16)"),
+    (known(R1), 2, "gpus=8 | gpu=A100-80G", "At least 32 such GPUs are needed"),
+    (known(QWQ), 1, "gpus=4 | gpu=RTX-4090", "With engine_args=--mem-fraction-static 0.88 it fits"),
+    (known(LLAMA_70B), 1, "gpus=1 | gpu=H100-80G", "such GPUs are needed"),
+]
+
+
+@pytest.mark.parametrize(("checkpoint", "nodes", "variables", "wanted"), RIGHT)
+def test_a_published_deployment_is_planned(
+    cluster: Cluster, checkpoint: Checkpoint, nodes: int, variables: str, wanted: Mapping[str, Any]
+) -> None:
+    made = plan(cluster, checkpoint, nodes, variables)
+    found = {**dict(made), "fits": made.fit.fits, "kv_tokens": made.fit.kv_tokens}
+    assert {name: found[name] for name in wanted} == wanted
+
+
+@pytest.mark.parametrize(("checkpoint", "nodes", "variables", "words"), WRONG)
+def test_what_cannot_work_is_refused(
+    cluster: Cluster, checkpoint: Checkpoint, nodes: int, variables: str, words: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        plan(cluster, checkpoint, nodes, variables)
+    assert words in f"{raised.value.what} {raised.value.hint}"
+
+
+@pytest.mark.parametrize(("checkpoint", "nodes", "variables", "words"), TOO_LARGE)
+def test_what_does_not_fit_comes_with_what_would(
+    cluster: Cluster, checkpoint: Checkpoint, nodes: int, variables: str, words: str
+) -> None:
+    made = plan(cluster, checkpoint, nodes, variables)
+    assert made.fit.fits is False
+    assert words in made.fit.reason

@@ -1,0 +1,139 @@
+"""`deploy init --hosts` asks the hosts and writes what they report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from headfirst.cli.app import app
+from headfirst.cluster.inventory import load
+from headfirst.cluster.template import Answers, HostAddress, render_inventory
+from headfirst.cluster.types import Cluster
+from headfirst.deployment import found_hosts
+from headfirst.deployment.found_hosts import describe
+from headfirst.deployment.probe import lacks_facts, with_facts
+from headfirst.errors import InputError, NotReadyError
+from recorded_hosts import facts
+from typer.testing import CliRunner
+
+# The address of the recorded host hgx-a100-roce; a second host of the shape has it replaced by its own.
+RECORDED = "192.168.5.4"
+
+
+def probed(cluster: Cluster, shapes: list[str], folder: Path) -> Cluster:
+    by_name = {}
+    for host, shape in zip(cluster.ranks, shapes, strict=True):
+        peers = tuple(peer.address for peer in cluster.ranks if peer != host)
+        reported = json.dumps(facts(shape, folder / host.name, peers=peers))
+        by_name[host.name] = json.loads(reported.replace(RECORDED, host.address))
+    return cluster.replaced(lambda host: with_facts(host, by_name[host.name]))
+
+
+def answers(*hosts: HostAddress, model: str | None = None) -> Answers:
+    return Answers(
+        hosts=list(hosts),
+        user=None,
+        private_key=None,
+        model=model,
+        model_source="modelscope",
+        weights_dir="/data",
+    )
+
+
+def ask_recorded(monkeypatch: pytest.MonkeyPatch, shapes: list[str], folder: Path) -> None:
+    monkeypatch.setattr(
+        found_hosts, "probe_hosts", lambda cluster, extra_vars: probed(cluster, shapes, folder)
+    )
+
+
+def test_the_file_is_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ask_recorded(monkeypatch, ["hgx-a100-roce"] * 2, tmp_path)
+    path = tmp_path / "found.ini"
+    result = CliRunner().invoke(app, ["init", str(path), "--hosts", "n1=192.168.5.4,n2=192.168.5.5"])
+    assert result.exit_code == 0, result.output
+    assert f"deploy models {path}" in result.output
+    text = path.read_text()
+    assert "# 8 × NVIDIA A100-SXM4-80GB, 81920 MiB each; 1 cores; 2015 GiB of memory\nn1 " in text
+    cluster = load([path], ["model=/any"])
+    assert [(host.gpus, host.gpu, host.nic) for host in cluster.ranks] == [(8, "A100-80G", "eth0")] * 2
+    assert [(host.hca, host.ib_gid_index) for host in cluster.ranks] == [
+        ("=mlx5_1,mlx5_2,mlx5_3,mlx5_4", 3)
+    ] * 2
+    assert not lacks_facts(cluster), text
+    models = CliRunner().invoke(app, ["models", str(path)])
+    assert models.exit_code == 0, models.output
+
+
+def test_what_differs_stands_on_the_hosts_line(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    hosts = [HostAddress("n1", RECORDED), HostAddress("n2", "192.168.5.5")]
+    path.write_text(render_inventory(answers(*hosts), path))
+    cluster = probed(load([path], ["model=/any"]), ["hgx-a100-roce", "hgx-h100-infiniband"], tmp_path)
+    found = describe(cluster, hosts)
+    assert found.common["gpus"] == "8"
+    assert [host.variables["gpu"] for host in found.hosts] == ["A100-80G", "H100-80G"]
+    assert "gpu" not in found.common
+
+
+def test_hosts_without_gpus_compute_on_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ask_recorded(monkeypatch, ["cpu-only"], tmp_path)
+    path = tmp_path / "found.ini"
+    result = CliRunner().invoke(app, ["init", str(path), "--hosts", "n1=192.168.5.4"])
+    assert result.exit_code == 0, result.output
+    cluster = load([path], ["model=/any"])
+    assert cluster.services[0].settings.engine_device == "cpu"
+    assert "no NVIDIA GPU" in path.read_text()
+
+
+def test_a_flag_wins_over_what_is_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    ask_recorded(monkeypatch, ["hgx-a100-roce"] * 2, tmp_path)
+    path = tmp_path / "found.ini"
+    result = CliRunner().invoke(
+        app, ["init", str(path), "--hosts", "n1=192.168.5.4,n2=192.168.5.5", "--hca", "mlx5_9", "--gpus", "4"]
+    )
+    assert result.exit_code == 0, result.output
+    head = load([path], ["model=/any"]).head
+    assert (head.hca, head.gpus) == ("mlx5_9", 4)
+
+
+def test_a_host_that_does_not_answer_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def silent(cluster: Cluster, extra_vars: list[str]) -> Cluster:
+        raise NotReadyError("n2 does not answer on SSH", where="n2")
+
+    monkeypatch.setattr(found_hosts, "probe_hosts", silent)
+    path = tmp_path / "found.ini"
+    result = CliRunner().invoke(app, ["init", str(path), "--hosts", "192.0.2.1,192.0.2.2"])
+    assert isinstance(result.exception, NotReadyError)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("a=1.2.3.4,a=1.2.3.5", "two servers are called a"),
+        (",", "names no server"),
+        ("a b;c", "not a server's"),
+    ],
+)
+def test_wrong_hosts_are_refused(tmp_path: Path, text: str, what: str) -> None:
+    result = CliRunner().invoke(app, ["init", str(tmp_path / "x.ini"), "--hosts", text])
+    assert isinstance(result.exception, InputError)
+    assert what in result.exception.what
+
+
+def test_names_of_hosts() -> None:
+    assert HostAddress.named("node01.example.org", 1).name == "node01"
+    assert HostAddress.named("192.0.2.7", 2).name == "node2"
+    assert HostAddress.named("gpu=192.0.2.7", 2).name == "gpu"
+
+
+def test_an_unknown_gpu_keeps_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    host = HostAddress("n1", RECORDED)
+    path.write_text(render_inventory(answers(host), path))
+    cluster = probed(load([path], ["model=/any"]), ["hgx-a100-roce"], tmp_path)
+    for reported, written in {"NVIDIA Foo 9000 XL": '"Foo 9000 XL"', "Foo'; x": None}.items():
+        named = cluster.replaced(lambda known, gpu=reported: replace(known, gpu=gpu))  # type: ignore[misc]
+        assert describe(named, [host]).common.get("gpu") == written

@@ -1,0 +1,80 @@
+"""`deploy keys` without hosts: rates, names, what is kept of a key."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+from headfirst.cluster.local_ca import renewed
+from headfirst.cluster.named_keys import new_key
+from headfirst.cluster.secrets import Secrets
+from headfirst.deployment import keys
+from headfirst.deployment.options import RunOptions
+from headfirst.errors import InputError
+from headfirst.ownership.node_script import LIMIT
+
+ONE = "[head]\nn1 ansible_host=192.0.2.7\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
+
+
+def options(folder: Path, text: str) -> RunOptions:
+    path = folder / "mine.ini"
+    path.write_text(text)
+    return RunOptions([path])
+
+
+@pytest.mark.parametrize(("rate", "number"), [(None, None), ("60/min", 60), ("1000000/min", 1_000_000)])
+def test_a_rate_is_a_number_of_requests_in_a_minute(rate: str | None, number: int | None) -> None:
+    assert keys.requests_per_minute(rate) == number
+
+
+@pytest.mark.parametrize("rate", ["60", "0/min", "-1/min", "1.5/min", "60/s", "2000000/min", "60/min "])
+def test_another_rate_is_refused_with_an_example(rate: str) -> None:
+    with pytest.raises(InputError) as error:
+        keys.requests_per_minute(rate)
+    assert "60/min" in str(error.value.hint)
+
+
+def test_of_a_key_only_a_hash_is_kept() -> None:
+    key, kept = new_key("chat", 60)
+    assert kept.sha256 == hashlib.sha256(key.encode()).hexdigest()
+    secrets = Secrets(named_keys={"alice": kept})
+    assert key not in secrets.model_dump_json()
+    assert key != new_key("chat", 60)[0]
+
+
+def test_secrets_without_keys_are_written_as_before() -> None:
+    assert "named_keys" not in Secrets().model_dump_json(exclude_none=True)
+
+
+def test_a_rotation_keeps_the_keys_of_people() -> None:
+    _, kept = new_key(None, None)
+    before = Secrets(named_keys={"alice": kept})
+    assert before.rotated().named_keys == before.named_keys
+    assert before.rotated().engine_api_key != before.engine_api_key
+
+
+def test_the_largest_record_of_keys_fits_in_the_file_on_the_head() -> None:
+
+    _, kept = new_key("s" * 31, 1_000_000)
+    most = {f"{number:03}".ljust(63, "x"): kept for number in range(keys.MOST)}
+    names = [f"{number:02}".ljust(60, "y") + ".example.org" for number in range(50)]
+    secrets = Secrets(named_keys=most, local_ca=renewed(None, "x", names))
+    assert len(secrets.model_dump_json(indent=2)) < LIMIT
+
+
+def test_without_a_proxy_the_settings_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="need the proxy") as error:
+        keys.add(options(tmp_path, ONE), "alice", None, None)
+    assert "proxy=true" in str(error.value.hint)
+
+
+@pytest.mark.parametrize("name", ["", "Alice", "a b", "a|b", "-a", "a" * 64, "../a"])
+def test_a_name_that_a_record_cannot_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(InputError, match="cannot be the name of a key"):
+        keys.add(options(tmp_path, ONE + "proxy=true\n"), name, None, None)
+
+
+def test_a_service_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no service is called other"):
+        keys.add(options(tmp_path, ONE + "proxy=true\n"), "alice", "other", None)

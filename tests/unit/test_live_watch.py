@@ -1,0 +1,179 @@
+"""Looks at a cluster over connections that stay open, with stand-ins for SSH, Docker and the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import docker
+import httpx
+import pytest
+from headfirst import engines
+from headfirst.engines.base import Readiness
+from headfirst.errors import NotReadyError
+from headfirst.live import watch
+from headfirst.live.access import HostAccess
+from headfirst.live.load import Load, Meter
+from headfirst.live.status import ReplicaTarget
+
+METRICS = engines.get("vllm").metrics()
+READINESS = Readiness("/health", "/v1/chat/completions", {}, ("usage",))
+TARGET = ReplicaTarget(
+    "chat", 0, [HostAccess("node1", "node1")], "http://engine", READINESS, container="engine", metrics=METRICS
+)
+
+
+def text(generated: int, ended: int = 0, first_s: float = 0.0) -> str:
+    return f"""\
+vllm:num_requests_running 1.0
+vllm:generation_tokens_total {generated}
+vllm:e2e_request_latency_seconds_count {ended}
+vllm:time_to_first_token_seconds_count {ended}
+vllm:time_to_first_token_seconds_sum {first_s}
+"""
+
+
+def meter(*texts: str, seconds: float = 2.0) -> Meter:
+    answers = iter(texts)
+    now = iter(range(99))
+    client = httpx.Client(
+        base_url="http://engine",
+        transport=httpx.MockTransport(lambda _: httpx.Response(200, text=next(answers))),
+    )
+    return Meter(client, METRICS, clock=lambda: next(now) * seconds)
+
+
+def test_rates_are_between_two_readings() -> None:
+    one = meter(text(10), text(30, ended=4, first_s=1.0))
+    assert one.read() is None
+    assert one.read() == Load(
+        running=1,
+        queued=0,
+        cache_usage=0.0,
+        generated_tokens_per_s=10.0,
+        prompt_tokens_per_s=0.0,
+        requests_per_s=2.0,
+        first_token_s=0.25,
+    )
+
+
+def test_an_engine_that_has_started_again_has_no_negative_rate() -> None:
+    one = meter(text(1000), text(3), "<html>", text(5))
+    assert one.read() is None
+    found = one.read()
+    assert found
+    assert found.generated_tokens_per_s == 0.0
+    assert one.read() is None
+    assert one.read() is None  # nothing to compare with
+
+
+class Host:
+    """A host with one container; `down` makes it silent."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.down = False
+        self.opened = 0
+        self.state: dict[str, Any] | None = {"Status": "running", "StartedAt": "2026-11-22T11:00:00Z"}
+        self.used = {"cpu_stats": {"cpu_usage": {"total_usage": 0}}, "memory_stats": {"usage": 3 << 20}}
+        monkeypatch.setattr(watch, "ssh", self.ssh)
+        monkeypatch.setattr(watch, "docker_client", self.client)
+
+    @contextmanager
+    def ssh(self, access: HostAccess) -> Iterator[None]:
+        if self.down:
+            raise NotReadyError("no route to host", where=access.host)
+        self.opened += 1
+        yield None
+
+    @contextmanager
+    def client(self, access: HostAccess, connection: object) -> Iterator[Host]:
+        yield self
+
+    @property
+    def containers(self) -> Host:
+        return self
+
+    @property
+    def api(self) -> Host:
+        return self
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {"State": self.state, "RestartCount": 2}
+
+    def get(self, name: str) -> Host:
+        if self.down:
+            raise OSError("broken pipe")
+        if self.state is None:
+            raise docker.errors.NotFound(name)
+        return self
+
+    def stats(self, name: str, *, stream: bool, one_shot: bool) -> Any:
+        self.used["cpu_stats"]["cpu_usage"]["total_usage"] += 10**9  # type: ignore[index]
+        return self.used
+
+
+def test_a_rank_and_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    moments = iter([10.0, 12.0])
+    monkeypatch.setattr(watch.time, "monotonic", lambda: next(moments))
+    rank = watch._Rank(TARGET, 0, TARGET.ranks[0])
+    assert rank.look().cpus is None
+    found = rank.look()
+    assert (found.state, found.restarts, found.cpus, found.memory_bytes) == ("running", 2, 0.5, 3 << 20)
+    assert host.opened == 1
+    host.state = None
+    assert rank.look().state == "missing"
+
+
+def test_a_host_that_went_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    rank = watch._Rank(TARGET, 0, TARGET.ranks[0])
+    assert rank.look().state == "running"
+    host.down = True
+    broken = rank.look()
+    assert (broken.state, broken.problem) == (
+        "unreachable",
+        "the connection to the Docker Engine was interrupted",
+    )
+    assert rank.look().problem == "no route to host"
+    host.down = False
+    assert rank.look().state == "running"
+    assert host.opened == 2
+
+
+@pytest.mark.parametrize(
+    "state", [{}, {"Status": 3, "StartedAt": ""}, {"Status": "running\x1b", "StartedAt": ""}]
+)
+def test_an_engine_that_answers_nonsense(monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]) -> None:
+    Host(monkeypatch).state = state
+    assert watch._Rank(TARGET, 0, TARGET.ranks[0]).look().state == "unreachable"
+
+
+def test_a_replica_that_does_not_answer_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[Any] = [text(1), httpx.ConnectError("refused"), text(2), text(3), "<html>"]
+
+    @contextmanager
+    def direct(access: HostAccess, url: str) -> Iterator[str]:
+        yield url
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return httpx.Response(200, text=found)
+
+    real = httpx.Client
+    monkeypatch.setattr(watch, "tunnel", direct)
+    monkeypatch.setattr(watch.httpx, "Client", lambda **o: real(transport=httpx.MockTransport(answer), **o))
+    with_watch = watch._Replica(TARGET)
+    rows = [with_watch.look() for _ in range(5)]
+    assert [row.problem for row in rows] == [
+        None,
+        "nothing answers at its port",
+        None,
+        None,
+        "the engine gives no figures",
+    ]
+    assert [row.load is not None for row in rows] == [False, False, False, True, False]

@@ -1,0 +1,228 @@
+"""The group [monitoring]: what runs where, what listens at which address, what is scraped."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.cluster.inventory import load
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster
+from headfirst.deployment.artifacts import Artifacts, Tarball
+from headfirst.deployment.phases import of_down, of_up
+from headfirst.deployment.role_vars.hosts import check_vars, hardware_vars
+from headfirst.deployment.role_vars.monitoring import monitoring_vars
+from headfirst.errors import InputError
+from headfirst.model import catalogue
+from headfirst.plan import monitoring
+from headfirst.plan.build import build
+from headfirst.plan.types import Plan
+
+SECRETS = Secrets(grafana_admin_password="grafana-password")
+FILES = Artifacts({"chat": None, "small": None}, None, Path("node.whl"))
+HOSTS = "".join(f"node{number} ansible_host=192.0.2.{number}\n" for number in range(1, 5))
+COMMON = "[all:vars]\ncluster_name=lab\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\n"
+SERVICES = (
+    f"[chat]\n{HOSTS}\n[chat:vars]\nmodel=deepseek-ai/DeepSeek-R1-Distill-Llama-70B\nreplicas={{replicas}}\n"
+    "[small]\nnode5 ansible_host=192.0.2.5\n[small:vars]\nmodel=Qwen/Qwen3-0.6B\nengine={engine}\n"
+)
+WATCHED = "[monitoring]\nwatcher ansible_host=192.0.2.9\n"
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def made(
+    folder: Path, text: str = "", *, watched: str = WATCHED, replicas: int = 2, engine: str = "vllm"
+) -> tuple[Cluster, Plan]:
+    path = folder / "lab.ini"
+    path.write_text(f"{SERVICES.format(replicas=replicas, engine=engine)}{watched}{COMMON}{text}")
+    cluster = load([path])
+    found = {service.name: catalogue.lookup(service.model_id) for service in cluster.services}
+    return cluster, build(cluster, {name: model for name, model in found.items() if model})
+
+
+def test_without_the_group_there_is_nothing(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path, watched="")
+    assert "monitoring" not in json.loads(plan.model_dump_json())
+    assert monitoring_vars(cluster, plan, SECRETS, FILES) == {}
+    assert not [phase for phase in of_down(cluster) if "monitoring" in phase.playbook]
+
+
+def test_what_runs_where(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path)
+    assert plan.monitoring
+    found = {(one.host, one.container.name.removeprefix("headfirst-")) for one in plan.monitoring.containers}
+    ranks = {(f"node{n}", kind) for n in range(1, 6) for kind in ("node-exporter", "dcgm-exporter")}
+    assert found == {("watcher", "prometheus"), ("watcher", "grafana")} | ranks
+    secrets = SECRETS.with_keys(["chat", "small"])
+    assert [phase.playbook for phase in of_up(cluster, plan, secrets, FILES)][-1] == "monitoring.yml"
+    assert of_down(cluster)[0].playbook == "stop_monitoring.yml"
+
+
+def test_nothing_listens_wider_than_it_must(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path)
+    assert plan.monitoring
+    for one in plan.monitoring.containers:
+        container = one.container
+        text = json.dumps(container.module_spec())
+        assert "0.0.0.0" not in text
+        assert container.cap_drop == ["ALL"]
+        if container.name == monitoring.PROMETHEUS:
+            assert "--web.listen-address=127.0.0.1:9090" in container.command
+        elif container.name == monitoring.NODE_EXPORTER:
+            assert f"--web.listen-address=192.0.2.{one.host[-1]}:9100" in container.command
+        elif container.name == monitoring.DCGM_EXPORTER:
+            assert container.environment["DCGM_EXPORTER_LISTEN"] == f"192.0.2.{one.host[-1]}:9400"
+        else:
+            assert container.environment["GF_SERVER_HTTP_ADDR"] == "192.0.2.9"
+            assert container.environment["GF_AUTH_ANONYMOUS_ENABLED"] == "false"
+    tuned = hardware_vars(cluster, plan)
+    for host in cluster.ranks:
+        assert {"9100", "9400"} <= set(tuned[host.name]["host_tuning_rendezvous_ports"])
+        assert "192.0.2.9" in tuned[host.name]["host_tuning_peers"]
+    assert set(check_vars(cluster, plan)["watcher"]["check_ports"]) == {9090, 3000}
+
+
+def test_targets_follow_replicas(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path, replicas=2)
+    found = monitoring.targets(cluster, plan.services)
+    (second,) = found["engine-chat-1.json"]
+    replica = plan.services[0].replicas[1]
+    assert second == {
+        "targets": [f"{replica.nodes[0].address}:{replica.engine_port}"],
+        "labels": {
+            "cluster": "lab",
+            "service": "DeepSeek-R1-Distill-Llama-70B",
+            "replica": "1",
+            "rank": "0",
+            "host": replica.nodes[0].host,
+            "engine": "sglang",
+            "__metrics_path__": "/metrics",
+        },
+    }
+    assert found["node-node1.json"] == [
+        {"targets": ["192.0.2.1:9100"], "labels": {"cluster": "lab", "host": "node1"}}
+    ]
+    fewer = monitoring.targets(*_services(made(tmp_path, replicas=1)))
+    # One replica needs no router.
+    assert set(found) - set(fewer) == {"engine-chat-1.json", "router-chat.json"}
+    router = plan.services[0].routers[0]
+    assert found["router-chat.json"][0]["targets"] == [f"{router.address}:{router.metrics_port}"]
+
+
+def _services(found: tuple[Cluster, Plan]) -> tuple[Cluster, Any]:
+    return found[0], found[1].services
+
+
+def test_new_targets_do_not_restart_prometheus(tmp_path: Path) -> None:
+    def digest(replicas: int, text: str = "") -> str:
+        cluster, plan = made(tmp_path, text, replicas=replicas)
+        (one, _) = monitoring_vars(cluster, plan, SECRETS.with_keys(["chat", "small"]), FILES)["watcher"][
+            "monitoring_containers"
+        ]
+        return str(one["spec"]["labels"]["headfirst.configuration"])
+
+    # The list of ranks is a rule; their targets are not.
+    assert digest(2) == digest(2, "node_exporter_port=9101\n")
+    assert digest(2) != digest(1)
+
+
+def test_a_key_is_given_where_the_engine_asks_for_it(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path, engine="lmdeploy")
+    jobs = monitoring.configuration(cluster, plan.services)["scrape_configs"]
+    keyed = {job["job_name"]: job["authorization"] for job in jobs if "authorization" in job}
+    assert keyed == {"engine-small": {"credentials_file": "/etc/headfirst/prometheus-keys/small"}}
+    secrets = SECRETS.with_keys(["chat", "small"])
+    given = monitoring_vars(cluster, plan, secrets, FILES)["watcher"]
+    assert given["monitoring_secrets"][0] == {
+        "path": "/etc/headfirst/prometheus-keys",
+        "files": {"small": secrets.api_key("small")},
+        "owner": 65534,
+    }
+    for name in ("headfirst_monitoring_images", "monitoring_containers", "monitoring_trees"):
+        shown = json.dumps(given[name])
+        assert not any(secret in shown for secret in secrets.values())
+
+
+def test_an_image_that_is_built_here(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path, "prometheus_image_source=build\ngrafana=false\n")
+    files = Artifacts({}, None, Path("node.whl"), Tarball(Path("/images/prometheus.tar"), on_node=True))
+    given = monitoring_vars(cluster, plan, SECRETS, files)
+    assert given["watcher"]["headfirst_monitoring_images"] == [
+        {
+            "name": monitoring.BUILT_IMAGE,
+            "source": "tarball",
+            "tarball": "/images/prometheus.tar",
+            "tarball_remote": True,
+        }
+    ]
+    names = [image["name"] for image in given["node1"]["headfirst_monitoring_images"]]
+    assert names == [monitoring.BUILT_IMAGE, monitoring.DCGM_EXPORTER_IMAGE]
+    assert [one["name"] for one in given["watcher"]["monitoring_containers"]] == [monitoring.PROMETHEUS]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("prometheus_retention=two weeks\n", "prometheus_retention"),
+        ("prometheus_size=10\n", "prometheus_size"),
+        ("grafana_port=9090\n", "grafana_port and prometheus_port have the same port 9090"),
+        ("node_exporter_port=30000\n", "have the same port 30000"),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path: Path, text: str, what: str) -> None:
+    with pytest.raises(InputError) as raised:
+        made(tmp_path, text)
+    assert what in raised.value.what
+
+
+def test_one_host_watches(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"group \[monitoring\] has 2 hosts"):
+        made(tmp_path, watched="[monitoring]\nnode1\nnode2\n")
+
+
+def test_a_password_of_grafana_is_kept() -> None:
+    first = Secrets().with_grafana_password()
+    assert first.grafana_admin_password
+    assert first.with_grafana_password() == first
+    assert first.rotated().grafana_admin_password == first.grafana_admin_password
+    assert first.grafana_admin_password in first.values()
+
+
+@pytest.mark.parametrize(
+    ("settings", "parts"),
+    [("", []), ("proxy=true\n", ["metrics"]), ("tls=local-ca\n", ["metrics", "certificate"])],
+)
+def test_the_proxy_is_scraped_where_there_is_one(tmp_path: Path, settings: str, parts: list[str]) -> None:
+    cluster, plan = made(tmp_path, settings)
+    groups = monitoring.targets(cluster, plan.services, plan.proxy).get("proxy.json", [])
+    assert [group["labels"]["__metrics_path__"] for group in groups] == [f"/{part}" for part in parts]
+    where = plan.proxy and f"{plan.proxy.metrics_address}:{plan.proxy.metrics_port}"
+    assert all(group["targets"] == [where] for group in groups)
+
+
+@pytest.mark.parametrize(
+    ("engine", "argument"), [("vllm", "--disable-log-stats"), ("lmdeploy", "--disable-metrics")]
+)
+def test_an_engine_without_figures_is_no_target(tmp_path: Path, engine: str, argument: str) -> None:
+    def found(text: str) -> set[str]:
+        return set(monitoring.targets(*_services(made(tmp_path, engine=f"{engine}{text}"))))
+
+    assert found("") - found(f"\nengine_args={argument}") == {"engine-small-0.json"}
+
+
+def test_names_that_openmetrics_has_written_otherwise_are_the_engines_again(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path)
+    jobs = monitoring.configuration(cluster, plan.services)["scrape_configs"]
+    rules = next(job for job in jobs if job["job_name"] == "engine")["metric_relabel_configs"]
+    relabel = next(rule for rule in rules if rule["regex"].startswith("sglang"))
+    escaped = "sglang_num_running_reqs"
+    renamed = re.sub(f"^{relabel['regex']}$", relabel["replacement"].replace("$1", r"\1"), escaped)
+    assert renamed == "sglang:num_running_reqs"
+    assert re.fullmatch(relabel["regex"], renamed) is None

@@ -1,0 +1,90 @@
+"""docs/new-engine.md is right: the files on the page, and nothing else, make an engine that plans."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import FunctionType
+
+import pytest
+from headfirst import engines
+from headfirst.cluster.inventory import load
+from headfirst.engines.base import Engine
+from headfirst.errors import InputError
+from headfirst.model import catalogue
+from headfirst.plan.build import build
+from headfirst.plan.types import Plan
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "new-engine.md"
+_BLOCK = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = dict(_BLOCK.findall(PAGE.read_text(encoding="utf-8")))
+FOLDER = "py/headfirst/engines/"
+
+
+@pytest.fixture
+def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The page's folder, on the package path of the engines."""
+    for name, text in FILES.items():
+        if name.startswith(FOLDER):
+            file = tmp_path / name.removeprefix(FOLDER)
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+    (tmp_path / "stub" / "__init__.py").touch()
+    monkeypatch.setattr(engines, "__path__", [*engines.__path__, str(tmp_path)])
+    engines.names.cache_clear()
+    yield engines.get("stub")
+    for name in [name for name in sys.modules if name.startswith("headfirst.engines.stub")]:
+        del sys.modules[name]
+    vars(engines).pop("stub", None)
+    monkeypatch.undo()
+    engines.names.cache_clear()
+
+
+def planned(tmp_path: Path, **changes: str) -> Plan:
+    text = FILES["stub.ini"] + "".join(f"{name}={value}\n" for name, value in changes.items())
+    inventory = tmp_path / "stub.ini"
+    inventory.write_text(text, encoding="utf-8")
+    model = catalogue.lookup("Qwen/Qwen3-0.6B")
+    assert model is not None
+    return build(load([inventory]), {None: model})
+
+
+def test_the_page_has_all_files() -> None:
+    names = ("arguments-1.0.json", "removed.json", "log.yml", "engine.py")
+    assert {f"{FOLDER}stub/{name}" for name in names} <= FILES.keys()
+
+
+def test_the_plan_of_the_page(stub: Engine, tmp_path: Path) -> None:
+    (service,) = planned(tmp_path).services
+    assert (service.engine, service.engine_version) == ("stub", "1.0")
+    assert service.replicas[0].nodes[0].docker_run == shlex.split(FILES["docker run"].replace("\\\n", ""))
+
+
+def test_every_method_of_the_contract_is_there(stub: Engine) -> None:
+    for name, method in inspect.getmembers(Engine, inspect.isfunction):
+        if name.startswith("_"):
+            continue
+        own = getattr(type(stub), name)
+        assert list(inspect.signature(own).parameters) == list(inspect.signature(method).parameters), name
+    assert all(hasattr(stub, name) for name in Engine.__annotations__)
+
+
+def test_the_test_of_the_page(stub: Engine) -> None:
+    found: dict[str, object] = {}
+    exec(compile(FILES["tests/unit/test_engines_stub.py"], "test_engines_stub.py", "exec"), found)
+    tests = [item for name, item in found.items() if name.startswith("test_")]
+    assert len(tests) == 2
+    for test in tests:
+        assert isinstance(test, FunctionType)
+        test()
+
+
+def test_an_engine_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Unknown engine 'stub'") as error:
+        planned(tmp_path)
+    assert error.value.where == f"{tmp_path / 'stub.ini'}:7"
+    assert error.value.hint == "Known engines: lmdeploy, sglang, vllm."

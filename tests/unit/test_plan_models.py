@@ -1,0 +1,251 @@
+"""What a fleet can serve, and what would work where a model does not fit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from headfirst import engines
+from headfirst.cli.app import app
+from headfirst.engines.layout import Machines
+from headfirst.errors import InputError
+from headfirst.hardware import gpus
+from headfirst.model import catalogue
+from headfirst.model.checkpoint import Checkpoint
+from headfirst.plan.alternatives import alternatives, base_name, unfit_hint
+from headfirst.plan.models import Models, Offer, survey
+from headfirst.plan.sizes import ENOUGH_TOKENS, Fleet, best, nodes_needed
+from typer.testing import CliRunner
+
+INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
+SGLANG = engines.get("sglang")
+
+
+@pytest.fixture(autouse=True)
+def _no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def model(id: str) -> Checkpoint:
+    found = catalogue.lookup(id)
+    assert found is not None
+    return found
+
+
+def catalogued() -> list[Checkpoint]:
+    return [model(id) for id in catalogue.ids()]
+
+
+def fleet(gpu: str, nodes: int, gpus_per_node: int = 8) -> Fleet:
+    return Fleet(gpus.find(gpu), nodes, gpus_per_node)
+
+
+def surveyed(gpu: str, nodes: int) -> Models:
+    return survey(
+        fleet(gpu, nodes), SGLANG, catalogued(), task=None, seconds=lambda checkpoint, convert: 60.0
+    )
+
+
+def offer(found: Models, id: str) -> Offer:
+    return next(one for one in found.offers if one.model == id)
+
+
+def test_a_small_model_has_a_copy_on_every_gpu() -> None:
+    small = offer(surveyed("A100-80G", 2), "Qwen/Qwen2-7B")
+    assert (small.tensor_parallel, small.nodes_per_replica, small.replicas) == (1, 1, 16)
+    assert small.kv_tokens >= ENOUGH_TOKENS
+
+
+def test_nodes_that_hold_no_further_copy_go_to_the_ones_there_are() -> None:
+    large = offer(surveyed("A100-80G", 4), "deepseek-ai/DeepSeek-R1")
+    assert (large.tensor_parallel, large.pipeline_parallel, large.replicas) == (32, 1, 1)
+    assert large.convert_to_bf16
+    assert large.dtype == "bf16"
+    assert large.lines == ["model=deepseek-ai/DeepSeek-R1", "tensor_parallel=32"]
+
+
+def test_several_copies_are_in_the_lines() -> None:
+    lines = offer(surveyed("A100-80G", 4), "meta-llama/Llama-3.1-405B-Instruct").lines
+    assert lines[1:] == ["tensor_parallel=16", "replicas=2", "gpus_per_replica=16"]
+
+
+def test_best_first_is_the_largest_model_then_the_most_precise() -> None:
+    found = surveyed("H200-141G", 1)
+    sizes = [one.parameters for one in found.offers]
+    assert sizes == sorted(sizes, reverse=True)
+    order = [one.model for one in found.offers]
+    assert order.index("deepseek-ai/DeepSeek-R1") < order.index("Qwen/QwQ-32B")
+    half = model("Qwen/QwQ-32B").model_copy(update={"id": "Qwen/QwQ-32B-Half", "dtype": "int8"})
+    both = survey(
+        fleet("H200-141G", 1),
+        SGLANG,
+        [half, model("Qwen/QwQ-32B")],
+        task=None,
+        seconds=lambda checkpoint, convert: 1,
+    )
+    assert both.offers[0].model == "Qwen/QwQ-32B"
+
+
+def test_what_cannot_be_served_has_the_nodes_that_it_needs() -> None:
+    found = surveyed("A100-80G", 2)
+    reason = next(one.reason for one in found.refused if one.model == "deepseek-ai/DeepSeek-R1")
+    assert reason == "It needs 3 nodes with 8 × A100-80G in BF16."
+    reason = next(one.reason for one in surveyed("T4", 1).refused if one.model == "deepseek-ai/DeepSeek-R1")
+    assert reason == "It does not fit in BF16 on any number of nodes with 8 × T4."
+
+
+def test_a_task_leaves_the_other_models_out() -> None:
+    found = survey(
+        fleet("L4", 1),
+        SGLANG,
+        [model("Qwen/Qwen3-Embedding-0.6B"), model("Qwen/Qwen3-0.6B")],
+        task="embedding",
+        seconds=lambda checkpoint, convert: 1,
+    )
+    assert [one.model for one in found.offers] == ["Qwen/Qwen3-Embedding-0.6B"]
+
+
+def test_the_largest_kv_cache_is_taken_where_none_is_large_enough() -> None:
+    tight = best(model("Qwen/QwQ-32B"), fleet("H100-80G", 1, 1), SGLANG, dtype="bf16")
+    assert tight is not None
+    assert 0 < (tight.kv_tokens) < ENOUGH_TOKENS
+
+
+def test_nodes_needed_agrees_with_the_fit() -> None:
+    r1 = model("deepseek-ai/DeepSeek-R1")
+    assert nodes_needed(r1, fleet("H200-141G", 1), SGLANG, dtype="fp8") == 1
+    assert nodes_needed(r1, fleet("H100-80G", 1), SGLANG, dtype="fp8") == 2
+    copy = best(r1, fleet("H100-80G", 2), SGLANG, dtype="fp8")
+    assert copy is not None
+    assert copy.machines == Machines(2, 8)
+
+
+@pytest.mark.parametrize(
+    ("id", "name"),
+    [
+        ("Qwen/Qwen3-32B-AWQ", "qwen3-32b"),
+        ("Qwen/Qwen3-32B-FP8", "qwen3-32b"),
+        ("Qwen/Qwen2.5-72B-Instruct-GPTQ-Int4", "qwen2.5-72b-instruct"),
+        ("hugging-quants/Meta-Llama-3.1-70B-Instruct-AWQ-INT4", "llama-3.1-70b-instruct"),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", "llama-3.1-8b-instruct"),
+        ("nvidia/DeepSeek-R1-0528-NVFP4-v2", "deepseek-r1-0528"),
+        ("meituan/DeepSeek-R1-Block-INT8", "deepseek-r1"),
+        ("deepseek-ai/DeepSeek-V3", "deepseek-v3"),
+    ],
+)
+def test_checkpoints_of_one_model_have_one_name(id: str, name: str) -> None:
+    assert base_name(id) == name
+
+
+def test_a_published_checkpoint_of_another_precision_is_named_first() -> None:
+    r1 = model("deepseek-ai/DeepSeek-R1")
+    smaller = r1.model_copy(
+        update={
+            "id": "meituan/DeepSeek-R1-Block-INT8",
+            "dtype": "int8",
+            "weight_block_size": None,
+            "bytes_by_dtype": {"I8": 680_000_000_000},
+        }
+    )
+    found = alternatives(r1, fleet("A100-80G", 2), SGLANG, [smaller, r1], dtype="bf16")
+    assert found == [
+        "model=meituan/DeepSeek-R1-Block-INT8 is the same model in INT8 and fits with tensor_parallel=16.",
+        "3 nodes with 8 × A100-80G each hold it.",
+    ]
+
+
+def test_quantising_while_loading_is_named_where_the_gpu_can() -> None:
+    llama = model("meta-llama/Llama-3.1-405B-Instruct")
+    h100 = alternatives(llama, fleet("H100-80G", 1), SGLANG, [], dtype="bf16")
+    assert h100[0].startswith('engine_args="--quantization fp8" converts it to FP8')
+    assert "2 nodes with 8 × H100-80G each hold it." in h100
+    assert not any(
+        "--quantization" in line
+        for line in alternatives(llama, fleet("A100-80G", 1), SGLANG, [], dtype="bf16")
+    )
+
+
+def test_a_smaller_model_of_the_family_is_the_last_resort() -> None:
+    distilled = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
+    found = alternatives(distilled, fleet("H100-80G", 1, 1), SGLANG, catalogued(), dtype="bf16")
+    assert found[-1] == (
+        "model=deepseek-ai/DeepSeek-R1-Distill-Qwen-32B, a smaller model of the same family, fits."
+    )
+
+
+def test_the_plan_and_its_refusal_carry_the_alternatives() -> None:
+    inventory = str(INVENTORIES / "h200x1.ini")
+    result = CliRunner().invoke(app, ["plan", inventory, "-e", "gpu=A100-80G"])
+    assert result.exit_code == 2
+    assert "Instead: 3 nodes with 8 × A100-80G each hold it." in result.output
+    assert "deploy models" in unfit_hint(["3 nodes hold it."])
+
+
+def test_the_command_lists_models_and_lines() -> None:
+    inventory = str(INVENTORIES / "h20x2.ini")
+    result = CliRunner().invoke(app, ["models", inventory, "--json"])
+    assert result.exit_code == 0, result.output
+    found = Models.model_validate(json.loads(result.stdout))
+    assert len(found.offers) + len(found.refused) == len(catalogue.ids())
+    assert all(one.weights_seconds > 0 for one in found.offers)
+    table = CliRunner().invoke(app, ["models", inventory], env={"COLUMNS": "140"})
+    assert "deepseek-ai/DeepSeek-R1 " in table.output
+    assert f"write under [all:vars]:\n  model={found.offers[0].model}\n" in table.output
+
+
+def test_the_lines_of_one_model_make_a_plan(tmp_path: Path) -> None:
+    inventory = INVENTORIES / "h20x2.ini"
+    lines = CliRunner().invoke(app, ["models", str(inventory), "--model", "deepseek-ai/DeepSeek-V3"]).stdout
+    assert lines == "model=deepseek-ai/DeepSeek-V3\ntensor_parallel=16\n"
+    changed = tmp_path / "cluster.ini"
+    kept = [line for line in inventory.read_text().splitlines() if not line.startswith("model=")]
+    changed.write_text("\n".join(kept) + f"\n{lines}")
+    assert CliRunner().invoke(app, ["plan", str(changed)]).exit_code == 0
+
+
+def test_an_inventory_without_a_model_is_enough(tmp_path: Path) -> None:
+    path = tmp_path / "new.ini"
+    path.write_text("[head]\nn1 ansible_host=192.0.2.1 gpus=8 gpu=H200-141G nic=eth0 hca=none\n")
+    assert CliRunner().invoke(app, ["models", str(path)]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("hosts", "what"),
+    [
+        ("[head]\nn1 ansible_host=192.0.2.1\n", "the GPUs of n1 are not known"),
+        (
+            "[head]\nn1 ansible_host=192.0.2.1 gpus=8 gpu=H200-141G\n"
+            "[workers]\nn2 ansible_host=192.0.2.2 gpus=8 gpu=A100-80G\n",
+            "the hosts have different GPUs",
+        ),
+    ],
+)
+def test_unknown_or_mixed_gpus_are_refused(tmp_path: Path, hosts: str, what: str) -> None:
+    path = tmp_path / "new.ini"
+    path.write_text(hosts)
+    result = CliRunner().invoke(app, ["models", str(path)])
+    assert isinstance(result.exception, InputError)
+    assert what in result.exception.what
+
+
+def test_a_model_that_cannot_be_served_has_no_lines() -> None:
+    result = CliRunner().invoke(
+        app, ["models", str(INVENTORIES / "a100x1-70b.ini"), "--model", "deepseek-ai/DeepSeek-R1"]
+    )
+    assert isinstance(result.exception, InputError)
+    assert "It needs 3 nodes" in result.exception.what
+    unknown = CliRunner().invoke(app, ["models", str(INVENTORIES / "h200x1.ini"), "--model", "a/b"])
+    assert isinstance(unknown.exception, InputError)
+    assert "the catalogue has no a/b" in unknown.exception.what
+
+
+def test_fp8_that_is_neither_served_nor_converted_is_refused_and_not_proposed() -> None:
+    fp8 = model("nvidia/Llama-3.1-70B-Instruct-FP8").model_copy(update={"dtype": "fp8"})
+    found = survey(fleet("V100-32G", 1), SGLANG, [fp8], task=None, seconds=lambda checkpoint, convert: 1)
+    assert not found.offers
+    assert "cannot be converted to BF16 here: quantisation modelopt" in found.refused[0].reason
+    proposed = alternatives(
+        model("meta-llama/Llama-3.1-70B-Instruct"), fleet("V100-32G", 1), SGLANG, [fp8], dtype="bf16"
+    )
+    assert not any(fp8.id in sentence for sentence in proposed)

@@ -1,0 +1,210 @@
+"""The proxy in the plan: when there is one, at which names, in front of what, and which ports it closes."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from headfirst.cluster import local_ca
+from headfirst.cluster.inventory import load
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster
+from headfirst.deployment.artifacts import Artifacts
+from headfirst.deployment.certificate import certificate_of, with_certificate
+from headfirst.deployment.prepare import prepare
+from headfirst.deployment.role_vars.whole import role_vars
+from headfirst.errors import InputError
+from headfirst.plan.types import Plan
+
+ONE = "[head]\nn1 ansible_host=192.0.2.7 cpu_cores=0-3\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
+ELSEWHERE = ONE.replace("[all:vars]", "[webui]\nn9 ansible_host=192.0.2.9\n[all:vars]")
+SEVERAL = """\
+[chat]
+n1 ansible_host=192.0.2.7 cpu_cores=0-3
+n2 ansible_host=192.0.2.8 cpu_cores=0-3
+[chat:vars]
+model=headfirst-demo
+replicas=2
+[embedding]
+n3 ansible_host=192.0.2.10 cpu_cores=0-3
+[embedding:vars]
+model=headfirst-demo-embedding
+[all:vars]
+engine_device=cpu
+model_source=demo
+"""
+
+
+def made(folder: Path, text: str) -> tuple[Cluster, Plan]:
+    path = folder / "mine.ini"
+    path.write_text(text)
+    found = prepare([path], [], probe=False)
+    return found.cluster, found.plan
+
+
+def variables(cluster: Cluster, plan: Plan, secrets: Secrets) -> dict[str, dict[str, object]]:
+    engines = {service.name: None for service in cluster.services}
+    return role_vars(cluster, plan, secrets, Artifacts(engines, None, Path("wheel")))
+
+
+def test_without_the_settings_nothing_is_there(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path, ONE)
+    assert plan.proxy is None
+    assert "proxy" not in plan.model_dump_json()
+    assert variables(cluster, plan, Secrets())["n1"]["host_tuning_proxied_ports"] == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ("tls=local-ca", "https://192.0.2.7"),
+        ("tls=local-ca\nproxy_port=8443", "https://192.0.2.7:8443"),
+        ("tls=local-ca\ntls_names='llm.example.org *.example.org'", "https://llm.example.org"),
+        ("proxy=true", "http://192.0.2.7"),
+        ("proxy=true\nproxy_addresses=203.0.113.5,192.0.2.7", "http://203.0.113.5"),
+    ],
+)
+def test_where_people_reach_it(tmp_path: Path, settings: str, url: str) -> None:
+    _, plan = made(tmp_path, ONE + settings)
+    assert plan.proxy
+    assert plan.proxy.url == url
+    assert plan.webui
+    # The page accepts requests of pages at that address.
+    assert url in plan.webui.container.environment["CORS_ALLOW_ORIGIN"].split(";")
+
+
+def test_it_is_in_front_of_engine_and_page_and_closes_their_ports(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path, ELSEWHERE + "tls=local-ca")
+    assert plan.proxy
+    assert plan.proxy.host == "n9"
+    assert plan.proxy.page == "192.0.2.9:8080"
+    assert [(one.name, one.path, one.servers) for one in plan.proxy.services] == [
+        ("api", "/v1", ["192.0.2.7:30000"])
+    ]
+    secrets = with_certificate(cluster, Secrets())
+    found = variables(cluster, plan, secrets)
+    assert found["n1"]["host_tuning_proxied_ports"] == ["30000"]
+    assert found["n9"]["host_tuning_proxied_ports"] == ["9101", "8080"]
+    assert found["n9"]["host_tuning_peers"] == ["192.0.2.7"]
+    assert found["n9"]["proxy_service_api_keys"] == {"api": secrets.engine_api_key}
+
+
+def test_several_services_have_paths_and_their_routers(tmp_path: Path) -> None:
+    _, plan = made(tmp_path, SEVERAL + "proxy=true")
+    assert plan.proxy
+    assert [(one.path, one.servers) for one in plan.proxy.services] == [
+        ("/services/chat/v1", [url.removeprefix("http://") for url in plan.services[0].urls]),
+        ("/services/embedding/v1", ["192.0.2.10:30000"]),
+    ]
+    router = plan.services[0].routers[0]
+    # The router's, too: who reaches it needs no key of the proxy.
+    assert router.port in plan.proxy.closed_ports[router.host]
+    assert set(plan.proxy.closed_ports) == {"n1", "n2", "n3"}
+
+
+@pytest.mark.parametrize("names", ["LLM.example.org", "*.example.org", "-a", "a/b", "a..b"])
+def test_a_name_that_no_certificate_can_have_is_refused(tmp_path: Path, names: str) -> None:
+    with pytest.raises(InputError):
+        made(tmp_path, ONE + f"tls=local-ca\ntls_names={names}")
+
+
+def test_two_servers_at_one_port_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="proxy_port"):
+        made(tmp_path, ONE + "tls=local-ca\nproxy_port=8080")
+
+
+def test_the_certificate_is_kept_with_the_secrets(tmp_path: Path) -> None:
+    cluster, _ = made(tmp_path, ONE + "tls=local-ca")
+    first = with_certificate(cluster, Secrets())
+    assert first.local_ca
+    assert with_certificate(cluster, first) is first
+    presented = certificate_of(cluster, first)
+    assert presented.certificate == first.local_ca.certificate
+    assert first.local_ca.key in first.values()
+    # Another controller reads them from the head.
+    assert Secrets.model_validate_json(first.model_dump_json()) == first
+    assert first.rotated().local_ca == first.local_ca
+
+
+def write_files(folder: Path, names: list[str], days: int = 30) -> tuple[Path, Path]:
+    now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=local_ca.CERTIFICATE_DAYS - days)
+    own = local_ca.renewed(None, "x", names, now)
+    (folder / "chain.pem").write_text(own.certificate + own.ca_certificate)
+    (folder / "key.pem").write_text(own.key)
+    return folder / "chain.pem", folder / "key.pem"
+
+
+def with_files(folder: Path, more: str = "") -> Cluster:
+    text = f"{ONE}tls=files\ntls_certificate={folder / 'chain.pem'}\ntls_key={folder / 'key.pem'}\n{more}\n"
+    (folder / "mine.ini").write_text(text)
+    return load([folder / "mine.ini"])
+
+
+def test_files_of_the_controller_are_presented_with_their_chain(tmp_path: Path) -> None:
+    chain, key = write_files(tmp_path, ["llm.example.org"])
+    presented = certificate_of(with_files(tmp_path, "tls_names=llm.example.org"), Secrets())
+    assert (presented.certificate, presented.key) == (chain.read_text(), key.read_text())
+    assert presented.ends == int(local_ca.not_after(chain.read_text()).timestamp())
+    assert "PRIVATE" not in repr(presented)
+
+
+def test_a_pattern_covers_one_part_of_a_name(tmp_path: Path) -> None:
+    write_files(tmp_path, ["*.example.org"])
+    assert certificate_of(with_files(tmp_path, "tls_names=llm.example.org"), Secrets()).ends
+    with pytest.raises(InputError, match=r"not for a\.b\.example\.org"):
+        certificate_of(with_files(tmp_path, "tls_names=a.b.example.org"), Secrets())
+
+
+def test_a_certificate_for_another_name_is_refused_with_the_setting(tmp_path: Path) -> None:
+    write_files(tmp_path, ["llm.example.org"])
+    with pytest.raises(InputError, match=r"not for 192\.0\.2\.7, but for llm\.example\.org") as error:
+        certificate_of(with_files(tmp_path), Secrets())
+    assert "tls_names=llm.example.org" in str(error.value.hint)
+
+
+def test_a_certificate_that_ended_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path, ["192.0.2.7"], days=-1)
+    with pytest.raises(InputError, match="ended on"):
+        certificate_of(with_files(tmp_path), Secrets())
+
+
+def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path, ["192.0.2.7"])
+    (tmp_path / "key.pem").write_text(local_ca.renewed(None, "x", ["192.0.2.7"]).key)
+    with pytest.raises(InputError, match="the key is not that of"):
+        certificate_of(with_files(tmp_path), Secrets())
+
+
+@pytest.mark.parametrize("file", ["chain.pem", "key.pem"])
+def test_files_that_are_no_pem_or_missing_are_named(tmp_path: Path, file: str) -> None:
+    write_files(tmp_path, ["192.0.2.7"])
+    (tmp_path / file).write_text("no PEM")
+    with pytest.raises(InputError) as error:
+        certificate_of(with_files(tmp_path), Secrets())
+    assert str(tmp_path / file) in str(error.value.where)
+    (tmp_path / file).unlink()
+    with pytest.raises(InputError, match="No such file"):
+        certificate_of(with_files(tmp_path), Secrets())
+
+
+def test_the_setting_that_is_missing_is_named(tmp_path: Path) -> None:
+    (tmp_path / "mine.ini").write_text(ONE + "tls=files\n")
+    with pytest.raises(InputError, match="needs tls_certificate"):
+        certificate_of(load([tmp_path / "mine.ini"]), Secrets())
+
+
+def test_a_key_with_a_password_is_refused(tmp_path: Path) -> None:
+    write_files(tmp_path, ["192.0.2.7"])
+
+    key = load_pem_private_key((tmp_path / "key.pem").read_bytes(), None)
+    locked = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    (tmp_path / "key.pem").write_bytes(locked)
+    with pytest.raises(InputError, match="without a password"):
+        certificate_of(with_files(tmp_path), Secrets())

@@ -1,0 +1,94 @@
+"""The generated reference misses no verb, no field and no role."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+import typer.main
+import yaml
+from documented import ROOT
+from headfirst.cli.app import app
+from headfirst.errors import InputError
+from headfirst.plan.types import Plan
+
+
+@pytest.fixture(scope="module")
+def reference() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(ROOT / "tools"))
+    import reference_docs
+
+    yield reference_docs
+    sys.path.remove(str(ROOT / "tools"))
+
+
+def verbs(group: Any, words: tuple[str, ...] = ("deploy",)) -> Iterator[tuple[str, Any]]:
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from verbs(one, (*words, name))
+        else:
+            yield " ".join((*words, name)), one
+
+
+def test_a_page_that_is_not_up_to_date_is_named(
+    reference: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["reference_docs.py", "--check"])
+    monkeypatch.setattr(reference, "files", lambda: {"verbs.md": "another text"})
+    assert reference.main() == 1
+    named = capsys.readouterr().err
+    assert "verbs.md" in named
+    assert "roles.md is not up to date" in named  # a page that nothing writes
+
+
+def test_every_option_of_every_verb_is_listed() -> None:
+    page = (ROOT / "docs/reference/verbs.md").read_text("utf-8")
+    parts = {part.partition("\n")[0]: part for part in page.split("\n## ")}
+    passwords = parts["Options for passwords"]
+    for words, verb in verbs(typer.main.get_command(app)):
+        for option in [name for parameter in verb.params for name in parameter.opts if name.startswith("-")]:
+            assert f"`{option}" in parts[words] or f"`{option}" in passwords, (words, option)
+
+
+def test_every_verb_with_json_has_its_output(reference: ModuleType) -> None:
+    from reference import outputs
+
+    described = {" ".join(one.verb.split(" -")[0].split()) for one in outputs.OUTPUTS} | outputs.EVENTS.keys()
+    printing = {
+        words
+        for words, verb in verbs(typer.main.get_command(app))
+        if any("--json" in parameter.opts for parameter in verb.params)
+    }
+    assert printing == described
+
+
+def test_the_schema_of_the_plan_has_its_fields_and_their_comments() -> None:
+    schema = json.loads((ROOT / "docs/reference/schemas/Plan.json").read_text("utf-8"))
+    assert schema["properties"].keys() >= Plan.model_fields.keys()
+    assert (
+        schema["$defs"]["WeightsTime"]["properties"]["bottleneck"]["description"]
+        == "the stage that takes longest"
+    )
+
+
+def test_exit_codes_metrics_and_roles() -> None:
+    folder = ROOT / "docs/reference"
+    assert f"| {InputError.exit_code} | `InputError` |" in (folder / "exit-codes.md").read_text("utf-8")
+    assert "`sglang:num_running_reqs`" in (folder / "metrics.md").read_text("utf-8")
+    page = (folder / "roles.md").read_text("utf-8")
+    for spec in ROOT.glob("roles/*/meta/argument_specs.yml"):
+        for variable in yaml.safe_load(spec.read_text("utf-8"))["argument_specs"]["main"].get("options", {}):
+            assert f"| `{variable}` |" in page
+
+
+def test_every_rule_is_listed() -> None:
+    page = (ROOT / "docs/reference/failures.md").read_text("utf-8")
+    rows = re.findall(r"^\| \d+ \|.*$", (ROOT / "docs/diagnose.md").read_text("utf-8"), re.MULTILINE)
+    ids = {id for row in rows for cell in row.split("|")[3:5] for id in re.findall(r"`([^`]*)`", cell)}
+    assert len(ids) > 80
+    assert [id for id in sorted(ids) if f"`{id}`" not in page] == []

@@ -1,0 +1,312 @@
+"""`deploy report`: what was recorded is on one page that needs nothing else, and no secret is."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from headfirst.bench.load import Load
+from headfirst.bench.result import Point, Result, Spread, Subject
+from headfirst.bench.shapes import SHAPES
+from headfirst.cli.app import app
+from headfirst.cluster.identity import cluster_folder
+from headfirst.cluster.inventory import load
+from headfirst.cluster.secrets import Secrets, load_or_create
+from headfirst.cluster.types import Cluster
+from headfirst.deployment.comm_types import Comm, CommFinding, Pair, Rank, Row, Run, Trouble, Way
+from headfirst.deployment.options import RunOptions
+from headfirst.deployment.prepare import prepare
+from headfirst.deployment.recorded import keep_comm, keep_images, recorded
+from headfirst.deployment.report import own_digest
+from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, ReplicaStatus, WebuiStatus
+from headfirst.paths import state_dir
+from headfirst.report.page import html
+from headfirst.report.types import ClusterReport
+from headfirst.run.events import Finding, FindingsReported, StageDone, StageStarted
+from headfirst.run.history import read
+from headfirst.run.quiet import QuietReporter
+from headfirst.run.reporter import Reporter
+from typer.testing import CliRunner
+
+ROOT = Path(__file__).resolve().parents[2]
+A100 = ROOT / "inventories" / "a100x4.ini"
+HOSTILE = "</td><script>alert('x')</script><img src=https://evil.example/a.png> {{ 7 * 7 }}\x1b[31m&"
+DIGEST = "sha256:" + "ab" * 32
+VOID = {"meta", "br", "img", "link", "hr", "input"}  # elements of HTML without an end tag
+
+
+class Page(HTMLParser):
+    """Elements with their attributes, the text, and whether every element ends."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self._open: list[str] = []
+        self.styles: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] == "style":
+            self.styles.append(data)
+        self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+
+@pytest.fixture(autouse=True)
+def state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HF_TOKEN", "hf_0123456789abcdef")
+    monkeypatch.setenv("MODELSCOPE_API_TOKEN", "ms-0123456789abcdef")
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    return load([A100])
+
+
+def show(reporter: Reporter, stage: str, changed: int = 0, findings: tuple[Finding, ...] = ()) -> None:
+    reporter.handle(StageStarted(stage, "Title"))
+    if findings:
+        reporter.handle(FindingsReported(stage, "node01", findings))
+    reporter.handle(StageDone(stage, 1.0, changed, ()))
+
+
+def measured(model: str, date: str = "2026-11-20T10:00:00+00:00") -> Result:
+    spread = Spread(mean=0.1, p50=0.125, p95=0.25, p99=0.3)
+    point = Point(
+        load=Load(kind="concurrency", value=16),
+        requests=64,
+        warmup=16,
+        errors={},
+        seconds=10.0,
+        request_rate=6.4,
+        output_rate=1234.5,
+        total_rate=2000.0,
+        prompt_tokens=100.0,
+        answer_tokens=50.0,
+        ttft=spread,
+        tpot=spread,
+        e2e=spread,
+    )
+    subject = Subject(
+        cluster="a100x4",
+        service="DeepSeek-R1",
+        replicas=[0],
+        is_routed=False,
+        model=model,
+        engine="sglang",
+        engine_version="0.5.23",
+        image="i",
+        device="cuda",
+        hosts=["node01"],
+        tensor_parallel=32,
+        pipeline_parallel=1,
+        data_parallel=1,
+        arguments=[],
+    )
+    return Result(
+        headfirst="0.1.0",
+        tool="evalscope 1.0",
+        date=date,
+        subject=subject,
+        shape=SHAPES["chat"],
+        dataset=None,
+        seed=0,
+        mark="Run abc.",
+        path_seconds=0.001,
+        points=[point],
+    )
+
+
+def record_everything(cluster: Cluster, text: str) -> Secrets:
+    """Runs of all kinds on this controller; `text` is what a hostile node would send."""
+    known = load_or_create(cluster)
+    options = RunOptions([A100])
+    with recorded(cluster, options, "check", QuietReporter()) as reporter:
+        show(reporter, "check", findings=(Finding(text, "warning", "node01", text, text, text),))
+    row = Row(bytes=1 << 20, seconds=0.002, algbw=5e8, busbw=7.5e8, wrong=0, graph=False)
+    pair = Pair(
+        source="node01", target="node02", address="192.168.5.5", port=5000, rendezvous=True, ok=True,
+        state="ok", words="",
+    )  # fmt: skip
+    comm = Comm(
+        hosts=[Rank(host="node01", rank=0, address="192.168.5.4", link_gbit=100, rdma_gbit=0)],
+        pairs=[pair, pair.model_copy(update={"ok": False, "state": "dropped", "words": text})],
+        rendezvous_held=False,
+        port=5000,
+        torch=text,
+        runs=[Run(backend="gloo", ranks=4, rows=[row], stopped="", link_gbit=100)],
+        errors=[Trouble(host="node02", at=0.0, doing="gloo", message=text, fix="", echo=False)],
+        nccl={
+            "node01": Way(
+                version="2.27", network=text, devices=[], rdma=4, direct=4, socket=0, inside=2, disabled=[]
+            )
+        },
+        findings=[CommFinding(id="slow", severity="warning", host="node01", what=text, why="", fix=text)],
+    )
+    with recorded(cluster, options, "check --comm", QuietReporter()) as reporter:
+        show(reporter, "comm")
+        keep_comm(reporter, comm)
+    with recorded(cluster, options, "up", QuietReporter(), prepare([A100], [], probe=False).plan) as reporter:
+        show(reporter, "docker", 3)
+        show(reporter, "engine", 1)
+    rank = RankStatus(host="node01", state="running", image=text, image_id=DIGEST, rank=0)
+    engine = EngineStatus(url="http://192.168.5.4:30000", ready=True)
+    page = WebuiStatus(host="node01", state="running", url="u", ready=True)
+    replica = ReplicaStatus(service="DeepSeek-R1", index=0, ready=True, ranks=[rank], engine=engine)
+    keep_images(cluster, ClusterStatus(ready=True, replicas=[replica], webui=page))
+    folder = state_dir("bench", cluster.name, "20261120-100000-run")
+    measured(text).write(folder)
+    (state_dir("bench", cluster.name, "20261120-110000-broken") / "result.json").write_text("{")
+    return known
+
+
+def made(*words: str) -> str:
+    result = CliRunner().invoke(app, ["report", str(A100), *words])
+    assert result.exit_code == 0, result.exception
+    return result.stdout
+
+
+def test_the_page_has_what_was_recorded(cluster: Cluster, tmp_path: Path) -> None:
+    record_everything(cluster, "disk is slow")
+    target = tmp_path / "report.html"
+    made("-o", str(target))
+    page = Page(target.read_text())
+    text = page.text
+    # The plan with its reasons, and the drawing with every rank.
+    for word in ("A100", "RDMA over mlx5_1,mlx5_2,mlx5_3,mlx5_4: set in the inventory", "KV cache"):
+        assert word in text
+    boxes = {words["data-box"] for tag, words in page.elements if tag == "g" and "data-box" in words}
+    assert {f"rank:DeepSeek-R1/0:{rank}" for rank in range(4)} <= boxes
+    assert "disk is slow" in text
+    assert "1 of 2 connections made." in text
+    assert "node01: NCCL 2.27, network disk is slow: 4 channels over RDMA (4 of them from GPU memory)" in text
+    assert "ended early node02, gloo: disk is slow" in text
+    assert "gloo all-reduce, 4 ranks, the slowest link has 100 Gbit/s" in text
+    assert "4.000" in text  # Gbit/s of the row
+    assert "node01 → node02 port 5000" in text
+    assert "less than a minute before this report" in text.lower()
+    assert "deploy check --comm" in text
+    assert "1234.5" in text
+    assert "0.125 s" in text
+    assert DIGEST in text
+    assert f"sha256:{own_digest()}" in text
+    assert "lmsysorg/sglang:v0.5.23" in text
+    assert "Not recorded" not in text
+
+
+def test_what_was_not_recorded_is_stated_with_the_command() -> None:
+    text = Page(made()).text
+    for command in ("check", "check --comm", "up", "bench", "status"):
+        verb, _, flag = command.partition(" ")
+        assert f"deploy {verb} {A100}{f' {flag}' if flag else ''}" in text
+    assert text.count("Not recorded") == 5  # the list, and a word in each section
+
+
+def test_json_has_the_same_data(cluster: Cluster, tmp_path: Path) -> None:
+    record_everything(cluster, "disk is slow")
+    found = ClusterReport.model_validate_json(made("--json"))
+    assert found.check
+    assert found.check.findings[0].what == "disk is slow"
+    assert found.comm
+    assert (found.comm.connections, found.comm.failed_connections) == (2, 1)
+    assert [run.kind.verb for run in found.runs] == ["up", "check --comm", "check"]
+    assert [stage.stage for stage in found.runs[0].stages] == ["docker", "engine"]
+    assert len(found.bench) == 1  # the broken one is none
+    assert found.missing == []
+    # The page is made of it and of nothing else.
+    assert (
+        Page(html(found)).text == Page(html(ClusterReport.model_validate_json(found.model_dump_json()))).text
+    )
+
+
+def test_text_of_nodes_is_text_only(cluster: Cluster) -> None:
+    record_everything(cluster, HOSTILE)
+    written = made()
+    page = Page(written)
+    tags = {tag for tag, _ in page.elements}
+    assert not tags & {"script", "img", "iframe", "object", "link", "form", "a"}
+    assert "<script>alert('x')</script>" in page.text
+    assert "{{ 7 * 7 }}" in page.text
+    assert "\x1b" not in written
+    assert page.text.count("evil.example") >= 6  # as text: findings, comm, images, bench
+
+
+def test_the_page_asks_for_nothing_and_runs_nothing(cluster: Cluster) -> None:
+    record_everything(cluster, "quiet")
+    page = Page(made())
+    for tag, words in page.elements:
+        assert not words.keys() & {"src", "href", "xlink:href", "action", "data", "srcset"}, tag
+        assert "style" not in words  # the policy has hashes of style elements only
+        assert not [name for name in words if name.startswith("on")]
+    policy = next(
+        words["content"] for _, words in page.elements if words.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy
+    assert policy.startswith("default-src 'none';")
+    assert len(page.styles) == 2
+    for style in page.styles:
+        digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+        assert f"'sha256-{digest}'" in policy
+        assert not re.search(r"url\(|@import", style)
+    assert "@media print" in page.styles[0]
+    assert all("prefers-color-scheme: dark" in style for style in page.styles)
+
+
+def test_no_secret_is_in_the_file(cluster: Cluster, tmp_path: Path) -> None:
+    known = load_or_create(cluster)
+    secrets = [*known.values(), "hf_0123456789abcdef", "ms-0123456789abcdef"]
+    # A node that repeats all of them in what it reports.
+    record_everything(cluster, " ".join(secrets))
+    for words in ((), ("--json",)):
+        written = made(*words)
+        assert "********" in written
+        assert not [secret for secret in [*known.values(), "ms-0123456789abcdef"] if secret in written]
+
+
+def test_values_of_environments_are_not_handed_over() -> None:
+    written = made("-e", json.dumps({"webui_env": {"SOME_API_KEY": "s3cret-of-a-person"}}))
+    assert "s3cret-of-a-person" not in written
+
+
+def test_the_newest_results_count(cluster: Cluster) -> None:
+    options = RunOptions([A100])
+    for what in ("old", "new"):
+        with recorded(cluster, options, "check", QuietReporter()) as reporter:
+            show(reporter, "check", findings=(Finding("id", "warning", "node01", what),))
+    for number in range(7):
+        folder = state_dir("bench", cluster.name, f"run-{number}")
+        measured("m", f"2026-11-2{number}T10:00:00+00:00").write(folder)
+    found = ClusterReport.model_validate_json(made("--json"))
+    assert found.check
+    assert [finding.what for finding in found.check.findings] == ["new"]
+    assert [one.date[:10] for one in found.bench] == [f"2026-11-2{day}" for day in (6, 5, 4, 3, 2)]
+    assert len(read(cluster_folder(cluster)).runs) == 2
+
+
+def test_a_check_without_findings_is_a_result(cluster: Cluster) -> None:
+    with recorded(cluster, RunOptions([A100]), "up", QuietReporter()) as reporter:
+        show(reporter, "check")
+    assert "No findings." in Page(made()).text

@@ -1,0 +1,148 @@
+"""What `status`, `logs`, `chat` and `test` do where a service has routers; SSH is left out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.cluster.inventory import load
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster
+from headfirst.deployment import router_status as of_routers
+from headfirst.deployment import service as running
+from headfirst.errors import InputError, NotReadyError
+from headfirst.live.access import HostAccess
+
+TEXT = """\
+[chat]
+node1 ansible_host=192.0.2.1
+node2 ansible_host=192.0.2.2
+[chat:vars]
+model=Qwen/Qwen3-32B
+replicas=2
+[router]
+edge1 ansible_host=192.0.2.8
+edge2 ansible_host=192.0.2.9
+[all:vars]
+gpus=8
+gpu=H100-80G
+"""
+ID = "01a20327-f11f-7008-bf4e-189e8d1103ee"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    path = tmp_path / "mine.ini"
+    path.write_text(TEXT)
+    return load([path])
+
+
+@contextlib.contextmanager
+def answering(body: Any) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Keep the tests' output clean."""
+
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def listed(url: str, status: str, load: int) -> dict[str, Any]:
+    return {"id": ID, "url": url, "status": status, "load": load}
+
+
+@pytest.mark.parametrize(
+    ("second", "state", "is_ready"),
+    [
+        ([listed("http://192.0.2.2:30000", "ready", 3)], ("ready", 3), True),
+        ([listed("http://192.0.2.2:30000", "draining", 1)], ("draining", 1), False),
+        ([], ("missing", 0), False),
+    ],
+)
+def test_a_router_is_ready_when_it_has_every_replica(
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    second: list[Any],
+    state: tuple[str, int],
+    is_ready: bool,
+) -> None:
+    workers = [listed("http://192.0.2.1:30000", "ready", 0), *second]
+    with answering({"workers": workers}) as url:
+        monkeypatch.setattr(of_routers, "ssh", lambda access: contextlib.nullcontext())
+        monkeypatch.setattr(of_routers, "docker_client", lambda *_: contextlib.nullcontext())
+        monkeypatch.setattr(of_routers, "forward", lambda *_: contextlib.nullcontext(url))
+        monkeypatch.setattr(
+            of_routers,
+            "container_fields",
+            lambda client, host, name: {"host": host, "state": "running", "image": name},
+        )
+        found = of_routers.router_status(cluster, cluster.services, Secrets())
+    assert [(one.host, one.url, one.image) for one in found] == [
+        ("edge1", "http://192.0.2.8:8000", "headfirst-router-chat"),
+        ("edge2", "http://192.0.2.9:8000", "headfirst-router-chat"),
+    ]
+    assert [one.ready for one in found] == [is_ready] * 2
+    assert [(one.state, one.requests) for one in found[0].replicas] == [("ready", 0), state]
+
+
+def api(cluster: Cluster, chosen: str | None, monkeypatch: pytest.MonkeyPatch, alive: dict[str, str]) -> str:
+    """The address that a verb uses; `alive` has those behind the tunnels."""
+    secrets = Secrets().with_keys(["chat"])
+    monkeypatch.setattr(running, "current_credentials", lambda _: secrets)
+
+    @contextlib.contextmanager
+    def tunnel(access: HostAccess, url: str, **_: object) -> Iterator[str]:
+        if url not in alive:
+            raise NotReadyError("no answer", where=access.host)
+        yield alive[url]
+
+    monkeypatch.setattr(running, "tunnel", tunnel)
+    with running.open_api(cluster, chosen) as (url, key):
+        assert key == secrets.api_key("chat")
+        return url
+
+
+def test_the_first_router_that_answers_is_asked(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, second = (router.url for router in cluster.services[0].routers)
+    with answering({}) as url:
+        assert api(cluster, "chat", monkeypatch, {second: url}) == url
+        assert api(cluster, None, monkeypatch, {first: "http://127.0.0.1:1", second: url}) == url
+        with pytest.raises(NotReadyError, match="no router of chat answers"):
+            api(cluster, None, monkeypatch, {})
+
+
+def test_a_replica_that_is_named_is_asked_itself(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    alive = {"http://192.0.2.2:30000": "http://127.0.0.1:9"}
+    assert api(cluster, "chat/1", monkeypatch, alive) == "http://127.0.0.1:9"
+
+
+def test_logs_of_routers_are_asked_for_by_their_own_name(cluster: Cluster) -> None:
+    found = running.rank_logs(cluster, None, "router")
+    assert [(one.number, one.access.host, one.container) for one in found] == [
+        (None, "edge1", "headfirst-router-chat"),
+        (None, "edge2", "headfirst-router-chat"),
+    ]
+    assert {one.number for one in running.rank_logs(cluster, None, None)} == {0}
+
+
+def test_logs_of_routers_that_are_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "one.ini"
+    path.write_text("[head]\nnode1 ansible_host=192.0.2.1 gpus=8\n[all:vars]\nmodel=a/b\n")
+    with pytest.raises(InputError, match="router"):
+        running.rank_logs(load([path]), None, "router")

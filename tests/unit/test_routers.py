@@ -1,0 +1,148 @@
+"""Which services have routers, where, at which ports, and what the plan and the roles get of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from headfirst.cluster.inventory import load
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster
+from headfirst.deployment.artifacts import Artifacts
+from headfirst.deployment.phases import of_down, of_up
+from headfirst.errors import InputError
+from headfirst.model import catalogue
+from headfirst.plan.build import build
+from headfirst.plan.types import Plan
+
+ROLE = Path(__file__).resolve().parents[2] / "roles" / "router"
+MODEL = "Qwen/Qwen3-32B"
+ALL = f"\n[all:vars]\nmodel={MODEL}\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\n"
+ONE = "[head]\nnode1 ansible_host=192.0.2.1\n"
+TWO = f"{ONE}[workers]\nnode2 ansible_host=192.0.2.2\n"
+SERVICES = f"""\
+[chat]
+node1 ansible_host=192.0.2.1
+node2 ansible_host=192.0.2.2
+[chat:vars]
+model={MODEL}
+gpus_per_replica=4
+replicas=2
+[small]
+node2
+[small:vars]
+model=Qwen/Qwen3-30B-A3B
+gpus_per_replica=4
+replicas=1
+"""
+ROUTERS = "[router]\nedge1 ansible_host=192.0.2.8\nedge2 ansible_host=192.0.2.9\n"
+
+
+def cluster(folder: Path, text: str) -> Cluster:
+    path = folder / "mine.ini"
+    path.write_text(text)
+    return load([path])
+
+
+def planned(made: Cluster) -> Plan:
+    described = {one.name: catalogue.lookup(one.model_id) for one in made.services}
+    return build(made, {name: found for name, found in described.items() if found})
+
+
+def ends(made: Cluster) -> list[list[str]]:
+    return [list(service.urls) for service in made.services]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (ONE + ALL, [["http://192.0.2.1:30000"]]),
+        (TWO + ALL + "replicas=2", [["http://192.0.2.1:8000"]]),
+        (ONE + ROUTERS + ALL, [["http://192.0.2.8:8000", "http://192.0.2.9:8000"]]),
+        (SERVICES + ALL, [["http://192.0.2.1:8000"], ["http://192.0.2.2:30000"]]),
+        (
+            SERVICES + ROUTERS + ALL,
+            [
+                ["http://192.0.2.8:8000", "http://192.0.2.9:8000"],
+                ["http://192.0.2.8:8001", "http://192.0.2.9:8001"],
+            ],
+        ),
+    ],
+)
+def test_where_clients_find_a_service(tmp_path: Path, text: str, expected: list[list[str]]) -> None:
+    made = cluster(tmp_path, text)
+    assert ends(made) == expected
+    assert [service.urls for service in planned(made).services] == expected
+
+
+def test_hosts_of_routers_need_no_ranks(tmp_path: Path) -> None:
+    made = cluster(tmp_path, TWO + ROUTERS + ALL)
+    assert [host.name for host in made.hosts] == ["node1", "node2", "edge1", "edge2"]
+    assert [host.name for host in made.ranks] == ["node1", "node2"]
+
+
+def test_a_plan_without_routers_does_not_mention_them(tmp_path: Path) -> None:
+    assert "router" not in planned(cluster(tmp_path, ONE + ALL)).model_dump_json()
+
+
+@pytest.mark.parametrize("port", ["router_port=30000", "router_metrics_port=5000"])
+def test_a_port_that_another_has_is_refused(tmp_path: Path, port: str) -> None:
+    with pytest.raises(InputError, match="have the same port"):
+        cluster(tmp_path, f"{TWO}{ALL}replicas=2\n{port}\n")
+
+
+def test_the_plan_shows_the_whole_command_and_no_key(tmp_path: Path) -> None:
+    made = cluster(tmp_path, TWO + ALL + "replicas=2\nrouter_policy=round_robin\n")
+    (router,) = planned(made).services[0].routers
+    assert (router.host, router.policy, router.container.name) == ("node1", "round_robin", "headfirst-router")
+    words = router.container.command
+    assert words[words.index("--policy") + 1] == "round_robin"
+    assert words[words.index("--host") + 1] == words[words.index("--prometheus-host") + 1] == "192.0.2.1"
+    assert router.container.image == "lightseekorg/smg:1.13.0"
+    assert "api-key" not in " ".join(router.docker_run)
+
+
+def test_the_role_creates_what_the_plan_shows(tmp_path: Path) -> None:
+    made = cluster(tmp_path, SERVICES + ALL)
+    container = planned(made).services[0].routers[0].container
+    own = DataLoader().load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    given = {"router_container": container.module_spec(), "router_name": container.name}
+    found: dict[str, Any] = Templar(DataLoader(), variables={**own, **given}).template(
+        trust_as_template("{{ __router_spec }}")
+    )
+    assert found == container.module_spec()
+
+
+def test_every_router_knows_its_service_and_every_replica_its_routers(tmp_path: Path) -> None:
+    made = cluster(tmp_path, SERVICES + ROUTERS + ALL)
+    secrets = Secrets().with_keys(["chat", "small"])
+    found = of_up(made, planned(made), secrets, Artifacts({"chat": None, "small": None}, None, Path("wheel")))
+    routers = [phase for phase in found if phase.playbook == "router.yml"]
+    assert [list(phase.variables) for phase in routers] == [["edge1", "edge2"]] * 2
+    own = routers[1].variables["edge2"]
+    assert (own["router_name"], own["router_url"]) == ("headfirst-router-small", "http://192.0.2.9:8001")
+    assert own["router_planned"] == ["headfirst-router-chat", "headfirst-router-small"]
+    assert own["router_api_key"] == secrets.api_key("small")
+    assert own["router_admin_key"] in secrets.values()
+    served = [phase for phase in found if phase.playbook == "serve.yml"]
+    rank = next(iter(served[0].variables.values()))
+    assert rank["engine_supervision"]["routers"] == [
+        {"url": "http://192.0.2.8:8000", "key": secrets.router_key},
+        {"url": "http://192.0.2.9:8000", "key": secrets.router_key},
+    ]
+    names = [phase.playbook for phase in found]
+    assert names.index("router.yml") < names.index("serve.yml")
+    assert [phase.playbook for phase in of_down(made)].count("stop_router.yml") == 2
+
+
+def test_only_the_clusters_hosts_reach_the_routers_metrics(tmp_path: Path) -> None:
+    made = cluster(tmp_path, TWO + ROUTERS + ALL)
+    secrets = Secrets()
+    (everything,) = of_up(made, planned(made), secrets, Artifacts({None: None}, None, Path("wheel")))
+    own = everything.variables["edge1"]
+    assert own["host_tuning_rendezvous_ports"] == ["29000"]
+    assert own["check_ports"] == [8000, 29000]
+    assert everything.variables["node2"]["host_tuning_rendezvous_ports"] == []

@@ -1,0 +1,63 @@
+"""tools/sglang_support.py reads what an SGLang has from its source: here a small one, made for the test."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "sglang_support.py"
+FILES = {
+    "_version.py": "__version__ = version = '9.9.9'\n",
+    "srt/configs/model_config.py": (
+        "def is_generation_model(names, embedding=False):\n"
+        "    return not ('AModel' in names or 'ARewardModel' in names or 'ARanker' in names)\n"
+        "_MORE = ['VModel']\nmultimodal_model_archs = [*_MORE, 'WModel']\n"
+        "_cross_encoding_pooler_archs = ['ARanker']\n"
+    ),
+    "srt/models/a.py": (
+        "class Base:\n    def forward(self, x, get_embedding=False, pp_proxy_tensors=None): ...\n"
+        "class AForCausalLM(Base): ...\nclass BForCausalLM:\n    def forward(self, x): ...\n"
+        "EntryClass = [AForCausalLM, BForCausalLM]\n"
+    ),
+    "srt/layers/quantization/__init__.py": (
+        "METHODS = {'plain': Plain, 'mxfp8': Plain, 'packed': Packed}\n"
+        "if is_cuda():\n    METHODS.update({'cuda': Child})\n"
+        "if is_npu():\n    METHODS.update({'npu': Plain})\n"
+        "CPU_METHODS = {'cpu': Plain}\n"
+    ),
+    "srt/layers/quantization/methods.py": (
+        "class Plain:\n    def get_min_capability(self):\n        if is_npu():\n            return 0\n"
+        "        return 100 if self.use_mxfp8 else 80\n"
+        "    def get_config_filenames(self):\n        return []\n"
+        "class Packed:\n    def get_min_capability(self):\n        return Plain.get_min_capability()\n"
+        "    def get_config_filenames(self):\n        return ['quant_config.json']\n"
+        "class Child(Plain):\n    def __init__(self, bits): ...\n"
+    ),
+}
+
+
+def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
+    for name, text in FILES.items():
+        path = tmp_path / "sglang" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    subprocess.run([sys.executable, TOOL, tmp_path / "sglang", tmp_path], check=True)
+    table = json.loads((tmp_path / "support-9.9.9.json").read_text())
+    del table["source"]
+    assert table == {
+        "architectures": ["AForCausalLM", "BForCausalLM"],
+        "quantizations": {
+            "cuda": {"min_capability": 80, "checkpoint_only": True},
+            "mxfp8": {"min_capability": 100},
+            "packed": {"min_capability": 80, "checkpoint_only": True},
+            "plain": {"min_capability": 80},
+        },
+        "embedding": ["AForCausalLM", "AModel"],
+        "reward": ["ARewardModel"],
+        "rerank": ["ARanker"],
+        "pooling_only": ["AModel", "ARanker", "ARewardModel"],
+        "multimodal": ["VModel", "WModel"],
+        "pipeline": ["AForCausalLM"],
+    }

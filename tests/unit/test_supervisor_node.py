@@ -1,0 +1,183 @@
+"""Supervisors of two nodes over real sockets; the containers are simulated."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import docker
+import pytest
+from headfirst.peers.client import PeerClient, Unreachable
+from headfirst.supervisor import clock, messages, node, records
+from headfirst.supervisor.containers import Containers, Rank
+from headfirst.supervisor.holds import Holds
+from headfirst.supervisor.messages import Request, Seen
+from headfirst.supervisor.node import Listener, Node
+from headfirst.untrusted import UntrustedError
+
+NAME, HEAD, WORKER, STRANGER = "headfirst-engine", "127.0.0.21", "127.0.0.22", "127.0.0.23"
+TOKEN = "a token of the test"
+RECORD = {
+    "url": "http://127.0.0.21:30000",
+    "model": "demo",
+    "api_key": "sk-secret",
+    "readiness": {},
+    "worked_at": 1.0,
+    "supervision": {"ranks": [HEAD, WORKER], "hang_seconds": 60, "start_seconds": 300},
+}
+
+
+class OneRank(Containers):
+    """A Docker Engine with one rank, which stops and starts as it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Rank | None = Rank(NAME, 1, "g1", True, "one@1", "")
+        self.broken = False
+
+    def rank(self, name: str) -> Rank | None:
+        if self.broken:
+            raise docker.errors.DockerException("no such socket")
+        return self.found
+
+    def start(self, name: str) -> None:
+        assert self.found
+        self.found = replace(self.found, running=True, ended="", start="one@2")
+
+    def stop(self, name: str) -> None:
+        assert self.found
+        self.found = replace(self.found, running=False, ended="it ended with exit code 143")
+
+    def log(self, name: str) -> list[str]:
+        return ["Loading with api_key=sk-secret", "\x1b[31mred"]
+
+
+class Worker:
+    """The node of rank 1, and requests to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.containers, self.holds = OneRank(), Holds(folder / "run")
+        self.listener = Listener((WORKER, 0), [HEAD, STRANGER], TOKEN, Node(self.containers, self.holds))
+        self.port = self.listener.server_address[1]
+        threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
+
+    def asked(self, do: messages.Do, generation: str = "g1", own: str = HEAD, token: str = TOKEN) -> Seen:
+        client = PeerClient(own, int(self.port), token)
+        body = messages.encode(Request(do, NAME, generation))
+        return messages.seen(client.ask(WORKER, body, limit_s=5, longest=messages.LONGEST), where=WORKER)
+
+
+@pytest.fixture
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    (tmp_path / "etc" / NAME).mkdir(parents=True)
+    (tmp_path / "etc" / NAME / "g1.json").write_text(json.dumps(RECORD))
+    read = records.read
+    monkeypatch.setattr(records, "read", lambda name, generation: read(name, generation, tmp_path / "etc"))
+    monkeypatch.setattr(node, "weights_come", lambda: False)
+    worker = Worker(tmp_path)
+    yield worker
+    worker.listener.shutdown()
+    worker.listener.server_close()
+
+
+def test_the_head_looks_stops_and_starts(worker: Worker) -> None:
+    assert worker.asked("look") == Seen("g1", True, "one@1")
+    assert worker.asked("stop") == Seen("g1", False, "one@1", "it ended with exit code 143")
+    assert worker.asked("start") == Seen("g1", True, "one@2")
+
+
+def test_only_the_host_of_rank_0_may_stop_and_start(worker: Worker) -> None:
+    assert worker.asked("look", own=STRANGER).running
+    refused = worker.asked("stop", own=STRANGER)
+    assert refused.running and refused.problem == f"{STRANGER} is not its head"
+
+
+def test_a_request_for_another_generation_changes_nothing(worker: Worker) -> None:
+    refused = worker.asked("stop", "g0")
+    assert refused.running and refused.problem == "it has another version of the replica"
+
+
+def test_a_held_replica_is_not_touched(worker: Worker) -> None:
+    worker.holds.hold(NAME, 60)
+    refused = worker.asked("stop")
+    assert refused.running and refused.held and "being changed" in refused.problem
+    worker.holds.release(NAME)
+    assert not worker.asked("stop").running
+
+
+def test_nothing_starts_while_weights_come(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+    worker.asked("stop")
+    monkeypatch.setattr(node, "weights_come", lambda: True)
+    refused = worker.asked("start")
+    assert not refused.running and "weights" in refused.problem
+
+
+def test_docker_that_does_not_answer_is_a_problem_and_no_end(worker: Worker) -> None:
+    worker.containers.broken = True
+    assert worker.asked("look").problem == "Docker: no such socket"
+
+
+def test_a_log_has_no_key_and_no_colours(worker: Worker) -> None:
+    assert worker.asked("log").log == ("Loading with api_key=***", "red")
+
+
+def test_who_has_another_token_is_refused(worker: Worker) -> None:
+    with pytest.raises(Unreachable):
+        worker.asked("stop", token="another one")
+    assert worker.asked("look").running
+
+
+def test_a_host_that_is_no_member_is_refused_unread(worker: Worker) -> None:
+    with pytest.raises(Unreachable):
+        worker.asked("look", own="127.0.0.24")
+
+
+def test_an_answer_without_proof_is_none(tmp_path: Path) -> None:
+    with socket.create_server((WORKER, 0)) as stranger:
+
+        def answer() -> None:
+            connection, _ = stranger.accept()
+            with connection:
+                connection.recv(65_536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+        threading.Thread(target=answer, daemon=True).start()
+        client = PeerClient(HEAD, stranger.getsockname()[1], TOKEN)
+        with pytest.raises(ConnectionError, match="has another secret"):
+            client.ask(WORKER, b"{}", limit_s=5, longest=100)
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"do": "remove", "name": "x", "generation": "g"}', b"\xff"])
+def test_a_request_that_is_none_is_refused(worker: Worker, body: bytes) -> None:
+    with pytest.raises(UntrustedError):
+        messages.request(body, where=WORKER)
+    with pytest.raises(Unreachable):
+        PeerClient(HEAD, int(worker.port), TOKEN).ask(WORKER, body, limit_s=5, longest=100)
+
+
+def test_a_hold_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    holds, now = Holds(tmp_path), 100.0
+    monkeypatch.setattr(clock, "uptime", lambda: now)
+    holds.hold(NAME, 60)
+    assert holds.is_held(NAME) and not holds.is_held("headfirst-engine-1")
+    now = 161.0
+    assert not holds.is_held(NAME)
+
+
+def test_a_hold_of_a_run_ends_with_the_lock_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds = Holds(tmp_path)
+    monkeypatch.setattr(clock, "uptime", lambda: 100.0)
+    lock = {"token": "t1", "lease_s": 600, "ends": 700}
+    (tmp_path / "lock.json").write_text(json.dumps(lock))
+    holds.hold(NAME, 3600)
+    assert holds.is_held(NAME)
+    (tmp_path / "lock.json").write_text(json.dumps(lock | {"token": "t2"}))
+    assert not holds.is_held(NAME)
+    (tmp_path / "lock.json").unlink()
+    assert not holds.is_held(NAME)

@@ -1,0 +1,271 @@
+"""A real router (smg, started as in its container) in front of slow replicas, each a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+from headfirst.errors import NotReadyError
+from headfirst.plan.router import command, fixed_replicas
+from headfirst.supervisor.routers import Router
+from headfirst.untrusted import UntrustedError
+
+WORKER = Path(__file__).parents[1] / "slow_worker.py"
+KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"
+Answer = tuple[int, str]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+class Lan:
+    """One router and two replicas."""
+
+    def __init__(self) -> None:
+        self.port, self.metrics_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.ports = [free_port(), free_port()]
+        self.urls = [f"http://127.0.0.1:{port}" for port in self.ports]
+        self.workers = [self._worker(port) for port in self.ports]
+        self.start()
+        self.router = Router(self.url, ADMIN_KEY)
+        self.clients = ThreadPoolExecutor(16)
+
+    def start(self, *more: str) -> None:
+        words = ["--api-key", KEY, "--control-plane-api-keys", f"headfirst:headfirst:admin:{ADMIN_KEY}"]
+        self.process = subprocess.Popen(
+            [sys.executable, *command("127.0.0.1", self.port, self.metrics_port, "round_robin"), *more],
+            env=os.environ | {"ROUTER_ARGUMENTS": " ".join(words)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        until(lambda: answers(f"{self.url}/health"))
+
+    def kill_router(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def close(self) -> None:
+        self.kill_router()
+        for worker in self.workers:
+            worker.kill()
+            worker.wait()
+        self.clients.shutdown()
+
+    def register(self) -> None:
+        for url in self.urls:
+            self.router.register(url, KEY)
+        until(lambda: Counter(one.status for one in self.router.workers())["ready"] == len(self.urls))
+
+    def one_by_one(self, count: int) -> Iterator[int]:
+        """Numbers of requests, each when the router has the one before, so that they alternate."""
+        for number in range(count):
+            until(lambda wanted=number: self.running() == wanted)  # type: ignore[misc]
+            yield number
+
+    def running(self) -> int:
+        return sum(one.requests for one in self.router.workers())
+
+    def chat(self, words: int = 1, pause: float = 0.0, *, stream: bool = False) -> Future[Answer]:
+        return self.clients.submit(self._chat, words, pause, stream)
+
+    def _chat(self, words: int, pause: float, stream: bool) -> Answer:
+        asked = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}], "stream": stream}
+        asked |= {"max_tokens": words, "temperature": pause}
+        headers = {"Authorization": f"Bearer {KEY}"}
+        answer = httpx.post(f"{self.url}/v1/chat/completions", json=asked, headers=headers, timeout=60)
+        return answer.status_code, answer.text
+
+    def served_by(self, answer: Answer) -> int:
+        """The replica that gave an answer."""
+        assert answer[0] == 200, answer
+        return next(number for number, port in enumerate(self.ports) if f'"{port}"' in answer[1])
+
+    def _worker(self, port: int) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, str(WORKER), str(port)], env=os.environ | {"KEY": KEY})
+        until(lambda: answers(f"http://127.0.0.1:{port}/health"))
+        return process
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=1).is_success
+    except httpx.HTTPError:
+        return False
+
+
+def until(is_true: Callable[[], bool], seconds: float = 30.0) -> None:
+    ends = time.monotonic() + seconds
+    while not is_true():
+        assert time.monotonic() < ends
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def lan() -> Iterator[Lan]:
+    lan = Lan()
+    try:
+        yield lan
+    finally:
+        lan.close()
+
+
+def test_a_router_without_supervisors_has_the_replicas_of_its_command_line(lan: Lan) -> None:
+    lan.kill_router()
+    gone = lan.workers.pop()
+    gone.kill()
+    gone.wait()
+    lan.start(*fixed_replicas(lan.urls))
+    # The one that answers is used, whether or not the other is there.
+    until(lambda: [one.url for one in lan.router.workers() if one.status == "ready"] == lan.urls[:1])
+    assert lan.served_by(lan.chat().result()) == 0
+    # It is found again after the router's restart, which nobody notices.
+    lan.kill_router()
+    lan.start(*fixed_replicas(lan.urls))
+    until(lambda: [one.url for one in lan.router.workers() if one.status == "ready"] == lan.urls[:1])
+
+
+def test_requests_are_spread_over_replicas_that_registered_once(lan: Lan) -> None:
+    assert lan.router.workers() == []
+    lan.register()
+    lan.register()
+    assert sorted(one.url for one in lan.router.workers()) == sorted(lan.urls)
+    found = Counter(lan.served_by(lan.chat().result()) for _ in range(20))
+    assert found == {0: 10, 1: 10}
+
+
+def test_a_replica_that_dies_loses_only_the_streams_that_it_had_begun(lan: Lan) -> None:
+    lan.register()
+    asked = [lan.chat(100 if number < 4 else 60, 0.05, stream=number < 4) for number in lan.one_by_one(8)]
+    streams, whole = asked[:4], asked[4:]
+    time.sleep(0.5)  # words have come
+    lan.workers[0].send_signal(signal.SIGKILL)
+    after = [lan.chat() for _ in range(10)]
+    assert {lan.served_by(one.result()) for one in (*whole, *after)} == {1}
+    ended = [one.result()[1] for one in streams]
+    lost = [text for text in ended if "stream_error" in text]
+    assert len(lost) == 2
+    assert all(text.count(f'"{lan.ports[1]}"') == 100 for text in ended if text not in lost)
+
+
+def test_a_router_that_starts_again_gets_its_replicas_from_the_supervisors(lan: Lan) -> None:
+    lan.register()
+    lan.kill_router()
+    with pytest.raises(NotReadyError):
+        lan.router.workers()
+    lan.start()
+    assert lan.router.workers() == []
+    lan.register()
+    assert lan.chat().result()[0] == 200
+
+
+def test_a_drained_replica_ends_its_stream_and_gets_no_new_request(lan: Lan) -> None:
+    lan.register()
+    streams = [lan.chat(15, 0.2, stream=True) for _ in range(2)]
+    until(lambda: all(one.requests == 1 for one in lan.router.workers()))
+    assert [lan.router.drain(lan.urls[0]), lan.router.drain(lan.urls[0])] == [1, 1]
+    assert {lan.served_by(lan.chat().result()) for _ in range(6)} == {1}
+    for stream in streams:
+        assert "[DONE]" in stream.result()[1]
+        assert "error" not in stream.result()[1]
+    until(lambda: lan.router.drain(lan.urls[0]) == 0)
+    lan.register()
+    assert {lan.served_by(lan.chat().result()) for _ in range(6)} == {0, 1}
+
+
+def test_a_replica_that_is_removed_ends_its_stream(lan: Lan) -> None:
+    lan.register()
+    streams = [lan.chat(10, 0.2, stream=True) for _ in range(2)]
+    until(lambda: all(one.requests == 1 for one in lan.router.workers()))
+    lan.router.remove(lan.urls[0])
+    lan.router.remove(lan.urls[0])
+    assert [one.url for one in lan.router.workers()] == lan.urls[1:]
+    assert all("[DONE]" in one.result()[1] and "error" not in one.result()[1] for one in streams)
+
+
+def test_the_key_of_the_service_does_not_open_the_list_of_replicas(lan: Lan) -> None:
+    with pytest.raises(NotReadyError, match="401"):
+        Router(lan.url, KEY).workers()
+    for key in ("", ADMIN_KEY):
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        asked = httpx.post(f"{lan.url}/v1/chat/completions", json={"model": "slow"}, headers=headers)
+        assert asked.status_code == 401
+    arguments = Path(f"/proc/{lan.process.pid}/cmdline").read_text()
+    assert KEY not in arguments
+    assert ADMIN_KEY not in arguments
+
+
+def test_names_of_models_and_states_need_no_key(lan: Lan) -> None:
+    lan.register()
+    for path in ("/v1/models", "/health", "/readiness"):
+        assert httpx.get(f"{lan.url}{path}").is_success
+    # The replicas here have no metrics; what counts is that they are asked.
+    assert "backend" in httpx.get(f"{lan.url}/engine_metrics").text
+    assert httpx.get(f"{lan.url}/get_server_info").status_code == 401
+
+
+def replying(status: int, body: bytes, headers: dict[str, str] | None = None) -> HTTPServer:
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            """Keep the tests' output clean."""
+
+        def do_GET(self) -> None:
+            self.send_response(status)
+            for name, value in (headers or {}).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+    return server
+
+
+GOOD = {"id": "01a20327-f11f-7008-bf4e-189e8d1103ee", "url": "http://a", "status": "ready", "load": 0}
+
+
+@pytest.mark.parametrize(
+    "workers",
+    [
+        {},
+        [1],
+        [GOOD | {"id": "../metrics"}],
+        [GOOD | {"url": "http://a\x1b[2J"}],
+        [GOOD | {"status": "asleep"}],
+        [GOOD | {"load": -1}],
+        [GOOD | {"load": True}],
+    ],
+)
+def test_an_answer_that_no_router_gives_is_refused(workers: object) -> None:
+    server = replying(200, json.dumps({"workers": workers}).encode())
+    with pytest.raises(UntrustedError):
+        Router(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY).workers()
+    server.shutdown()
+
+
+def test_an_answer_without_an_end_and_a_redirect_are_refused() -> None:
+    server = replying(200, b" " * (2 << 20))
+    with pytest.raises(UntrustedError):
+        Router(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY).workers()
+    moved = replying(302, b"{}", {"Location": f"http://127.0.0.1:{server.server_port}/workers"})
+    with pytest.raises(NotReadyError, match="302"):
+        Router(f"http://127.0.0.1:{moved.server_port}", ADMIN_KEY).workers()
+    server.shutdown()
+    moved.shutdown()

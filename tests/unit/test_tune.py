@@ -1,0 +1,260 @@
+"""`deploy tune` without a cluster: verdicts, candidates of a real plan, the order of its work, its output.
+
+`up` and the measurements are fixtures: a service whose speed follows from its arguments.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from headfirst.bench import trial
+from headfirst.bench.load import Load
+from headfirst.bench.result import Point, Sample, Subject, point
+from headfirst.bench.shapes import SHAPES
+from headfirst.bench.trial import Judged
+from headfirst.cli.shown.tune import watcher
+from headfirst.deployment import restored as restoring
+from headfirst.deployment import tune as tuning
+from headfirst.deployment.bench import Wanted
+from headfirst.deployment.candidates import Candidate, merged, of_advice
+from headfirst.deployment.options import RunOptions
+from headfirst.deployment.tune import Wishes, intended
+from headfirst.deployment.written import write_arguments
+from headfirst.diagnose.types import Advice
+from headfirst.errors import HeadfirstError, InputError, NotReadyError, StoppedError
+from headfirst.run import history
+from headfirst.run.quiet import QuietReporter
+from headfirst.terminal import Terminal
+
+LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"
+LOAD = Load(kind="concurrency", value=4)
+SUBJECT = Subject(
+    cluster="lab", service="s", replicas=[0], is_routed=False,
+    model="m", engine="sglang", engine_version="1", image="i",
+    device="cpu", hosts=["a"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1, arguments=[],
+)  # fmt: skip
+
+
+def test_a_difference_counts_beyond_the_noise() -> None:
+    base = [100.0, 102.0, 98.0]
+    assert trial.judge(base, [104, 103, 106], "throughput").verdict == "no difference"
+    assert trial.judge(base, [110, 111, 112], "throughput").verdict == "better"
+    assert trial.judge(base, [90, 91, 92], "throughput").verdict == "worse"
+    assert trial.judge(base, [90, 91, 92], "ttft").verdict == "better"
+    assert trial.judge(base, None, "tpot").verdict == "failed"
+    found = trial.judge(base, [110, 111, 112], "throughput")
+    assert (found.ratio, found.noise) == (pytest.approx(1.11), pytest.approx(0.06))
+
+
+def test_the_best_is_the_highest_rate_or_the_shortest_time() -> None:
+    judged = [Judged(verdict="better", ratio=ratio) for ratio in (1.1, 1.3, 1.2)]
+    assert trial.best(judged, "throughput") == 1
+    assert trial.best(judged, "ttft") == 0
+    assert trial.best([Judged(verdict="no difference", ratio=2)], "throughput") is None
+
+
+def test_arguments_replace_those_of_the_same_name() -> None:
+    given = ["--chunked-prefill-size", "8192", "--enable-metrics", "--tp=2"]
+    assert merged(given, {"--chunked-prefill-size": "4096"}) == [
+        "--enable-metrics", "--tp=2", "--chunked-prefill-size", "4096",
+    ]  # fmt: skip
+    assert merged(given, {"--tp": "4", "--x": ""}) == [*given[:3], "--tp", "4", "--x"]
+
+
+def wishes(**changes: Any) -> Wishes:
+    wanted = Wanted(SHAPES["chat"], [LOAD], number=4)
+    return Wishes(**{"wanted": wanted, "goal": "throughput", "repeats": 2, **changes})
+
+
+OPTIONS = RunOptions([LAB])
+
+
+def test_candidates_come_from_the_presets_that_the_plan_accepts() -> None:
+    plan = intended(OPTIONS, wishes())
+    listed = {str(one) for one in plan.candidates}
+    assert "--schedule-conservativeness 0.3" in listed
+    assert not any("parser" in one for one in listed)
+    assert plan.restarts == len(plan.candidates) + 1
+    assert len(intended(OPTIONS, wishes(most=1)).candidates) == 1
+
+
+def test_what_is_in_use_is_no_candidate() -> None:
+    options = RunOptions([LAB], [json.dumps({"engine_args": "--schedule-conservativeness 0.3"})])
+    assert "--schedule-conservativeness 0.3" not in {
+        str(one) for one in intended(options, wishes()).candidates
+    }
+
+
+def test_a_cluster_of_several_services_is_refused() -> None:
+    with pytest.raises(InputError, match="several"):
+        intended(RunOptions([LAB.with_name("h100x2-services.ini")]), wishes())
+
+
+def test_advice_adds_values_that_are_not_known_yet() -> None:
+    advice = [
+        Advice(setting="--a", change="", why="w", values=["1", "2"]),
+        Advice(setting="--b", change="", why="w"),
+    ]
+    known = [Candidate(arguments={"--a": "1"}, why="", source="")]
+    assert [str(one) for one in of_advice(advice, known)] == ["--a 2"]
+
+
+ADVICE = [Advice(setting="--schedule-policy", change="", why="lpm sorts them all", values=["fcfs"])]
+
+
+class Cluster:
+    """Fixture: `up` sets the arguments; a service with them has the speed of `speeds`, by their last word."""
+
+    def __init__(self, speeds: dict[str, float | BaseException]) -> None:
+        self.speeds = speeds
+        self.log: list[str] = []
+        self.now = ""
+        self.advice: list[Advice] = []
+
+    def figures(self, *_: object) -> Any:
+        self.log.append("figures")
+        if not self.advice:
+            raise NotReadyError("the engine has no metrics")
+        return SimpleNamespace(advice=self.advice)
+
+    def up(self, options: RunOptions, _: object) -> None:
+        words = [json.loads(one)["engine_args"] for one in options.extra_vars]
+        name = words[0][-1] if words else "own"
+        self.log.append(f"up {name}")
+        if isinstance(fault := self.speeds.get(f"up {name}"), BaseException):
+            raise fault
+        self.now = name
+
+    @contextmanager
+    def opened(self, _: object, __: object, watcher: Any) -> Iterator[Any]:
+        self.watcher = watcher
+        yield SimpleNamespace(subject=SUBJECT, run=self)
+
+    def measure(self, load: Load) -> Point:
+        self.log.append(f"measure {self.now}")
+        self.watcher.started(load, 4)
+        for done in (1, 2, 3):
+            self.watcher.progress(done, 0.1)
+        speed = self.speeds[self.now]
+        if isinstance(speed, BaseException):
+            raise speed
+        noise = 1 + len(self.log) % 3 / 100
+        return point(load, [Sample(start=0, end=100 / speed * noise, first=0.1, prompt=9, answer=11)] * 4, 0)
+
+
+def tried(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    speeds: dict[str, float | BaseException],
+    names: Sequence[str],
+    advice: Sequence[Advice] = (),
+) -> tuple[tuning.Tuned | BaseException, Cluster]:
+    cluster = Cluster(speeds)
+    cluster.advice += advice
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(tuning, "up", cluster.up)
+    monkeypatch.setattr(restoring, "up", cluster.up)
+    monkeypatch.setattr(tuning.bench, "opened", cluster.opened)
+    monkeypatch.setattr(tuning, "tuning", cluster.figures)
+    plan = intended(OPTIONS, wishes())
+    plan.candidates[:] = [Candidate(arguments={"--x": name}, why="", source="") for name in names]
+    console = Terminal(quiet=True)
+    try:
+        with watcher(console, wishes()) as shown, QuietReporter() as quiet:
+            return tuning.tune(OPTIONS, wishes(), plan, shown, quiet)[0], cluster
+    except BaseException as error:  # the test judges it
+        return error, cluster
+
+
+def test_each_candidate_is_measured_and_the_service_restored(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    crash = HeadfirstError("it does not start")
+    speeds: dict[str, float | BaseException] = {
+        "own": 10,
+        "fast": 15,
+        "slow": 5,
+        "same": 10,
+        "up crash": crash,
+    }
+    found, cluster = tried(monkeypatch, tmp_path, speeds, ["slow", "fast", "crash", "same"])
+    assert isinstance(found, tuning.Tuned)
+    verdicts = [one.judged.verdict for one in found.trials]
+    assert verdicts == ["worse", "better", "failed", "no difference"]
+    assert found.trials[2].judged.why == "it does not start"
+    assert found.best == 1
+    assert found.best_arguments(["--y", "1"]) == ["--y", "1", "--x", "fast"]
+    assert len(found.baseline) == 4
+    assert cluster.log[:4] == ["up own", "measure own", "figures", "measure own"]
+    assert cluster.log[-3:] == ["up own", "measure own", "measure own"]
+    (kept,) = tmp_path.rglob("tune.json")
+    assert tuning.Tuned.model_validate_json(kept.read_text()) == found
+    (file,) = tmp_path.rglob(history.FILE)
+    (run,) = history.read(file.parent).runs
+    assert [stage.stage for stage in run.stages] == ["inventory", *["trial"] * 4, "inventory"]
+
+
+def test_advice_under_load_is_tried_once_the_plan_accepts_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    unknown = Advice(setting="--no-such-flag", change="", why="", values=["1"])
+    found, cluster = tried(monkeypatch, tmp_path, {"own": 10, "fcfs": 15}, [], [*ADVICE, unknown])
+    assert isinstance(found, tuning.Tuned)
+    assert [str(one.candidate) for one in found.trials] == ["--schedule-policy fcfs"]
+    assert found.best == 0
+    assert list(found.left_out) == ["--no-such-flag 1"]
+    assert cluster.log.count("figures") == 1
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), StoppedError("stopped before the end")])
+def test_an_interrupted_run_restores_the_service_and_tries_nothing_more(
+    fault: BaseException, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    speeds: dict[str, float | BaseException] = {"own": 10, "up one": fault, "two": 10}
+    found, cluster = tried(monkeypatch, tmp_path, speeds, ["one", "two"])
+    assert found is fault
+    assert cluster.log[-2:] == ["up one", "up own"]
+
+
+def test_sigterm_restores_the_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    ups: list[str] = []
+    monkeypatch.setattr(restoring, "up", lambda *_: ups.append("up"))
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt), QuietReporter() as quiet, restoring.restored(OPTIONS, quiet):
+        os.kill(os.getpid(), signal.SIGTERM)
+    assert ups == ["up"]
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_service_that_cannot_be_restored_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise HeadfirstError("the head is gone", where="node1")
+
+    monkeypatch.setattr(restoring, "up", fail)
+    failed = pytest.raises(HeadfirstError, match="not as the inventory has it: the head is gone")
+    with failed as caught, QuietReporter() as quiet, restoring.restored(OPTIONS, quiet):
+        pass
+    assert "deploy up" in (caught.value.hint or "")
+
+
+def test_the_best_is_written_into_an_ini_file(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.ini"
+    file.write_text("[all:vars]\nlab=true\nengine_args=--old 1  # mine\n[head]\na\n")
+    assert write_arguments([file], ["--new", '{"a": 1}']) == file
+    assert file.read_text() == "[all:vars]\nlab=true\nengine_args=--new '{\"a\": 1}'\n[head]\na\n"
+    file.write_text("[head]\na\n[all:vars]\nlab=true\n")
+    write_arguments([file], ["--new"])
+    assert file.read_text() == "[head]\na\n[all:vars]\nengine_args=--new\nlab=true\n"
+    file.write_text("all: {vars: {engine_args: --old}}\n")
+    with pytest.raises(InputError) as caught:
+        write_arguments([file], ["--new"])
+    assert "engine_args=--new" in (caught.value.hint or "")
+    assert file.read_text() == "all: {vars: {engine_args: --old}}\n"

@@ -1,0 +1,81 @@
+"""What a node takes in while the origin is started again with other files."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from headfirst.weights.intake import Intake
+from headfirst.weights.needs import Needs
+from headfirst.weights.proof.hashing import FileHash, hash_file
+from headfirst.weights.store import Store
+from headfirst.weights.transfer.board import Board, Overview
+from headfirst.weights.transfer.receiver import Event, Finished
+
+
+@dataclass
+class FakeTransport:
+    """Brings nothing by itself."""
+
+    received: list[FileHash] = field(default_factory=list)
+    happened: list[Event] = field(default_factory=list)
+
+    def receive(self, _name: str, proof: FileHash, _path: Path) -> None:
+        self.received.append(proof)
+
+    def events(self, timeout: float) -> list[Event]:
+        time.sleep(timeout)
+        happened, self.happened = self.happened, []
+        return happened
+
+    def forget(self, _name: str) -> None:
+        pass
+
+    def move(self, _name: str, _path: Path) -> None:
+        pass
+
+    def progress(self) -> dict[str, int]:
+        return {}
+
+
+def test_a_file_that_is_being_named_is_not_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the new version's first bytes would get the name, and the proof, of the old one."""
+    go_on = threading.Event()
+    settle = Store.settle
+
+    def slowly(self: Store, name: str, proof: FileHash) -> None:
+        go_on.wait(10)
+        settle(self, name, proof)
+
+    monkeypatch.setattr(Store, "settle", slowly)
+    proofs = []
+    for version in ("old", "new"):
+        (tmp_path / version).write_bytes(os.urandom(1000))
+        proofs.append(hash_file(tmp_path / version))
+    board, transport = Board(1, 2), FakeTransport()
+    store = Store(tmp_path / "got")
+    intake = Intake(board, store, transport, Needs(1, 2), lambda _name: False)  # type: ignore[arg-type]
+    board.describe(Overview(1, {}, {"a": 1000}))
+    board.announce({"a": proofs[0]})
+    intake.step(0)
+    (tmp_path / "old").replace(intake._store.parts / "a")
+    transport.happened.append(Finished("a"))
+    intake.step(0)
+    board.describe(Overview(2, {}, {"a": 1000}))
+    board.announce({"a": proofs[1]})
+    intake.step(0)
+    assert transport.received == proofs[:1]
+    go_on.set()
+    for _ in range(1000):
+        intake.step(0.01)
+        if len(transport.received) > 1:
+            break
+    assert transport.received == proofs
+    assert (intake._store.parts / "a").is_file(), "it is fixed where it is"
+    intake.close()

@@ -1,0 +1,107 @@
+"""What role weights decides from what the hosts report, where each serves some of the layers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLE = Path(__file__).resolve().parents[2] / "roles" / "weights"
+ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2"}
+LAYERS = {"10.0.0.1": "0-2", "10.0.0.2": "3-5"}
+NOTHING = {"digest": "", "whole": "", "answers": False, "is_whole": False, "pinned": "", "files": {}}
+FIRST = {"digest": "da", "whole": "w", "answers": True, "pinned": "p", "files": {"1": "11", "both": "00"}}
+SECOND = {"digest": "db", "whole": "w", "answers": True, "pinned": "p", "files": {"2": "22", "both": "00"}}
+WHOLE = {**SECOND, "is_whole": True, "files": {"1": "11", "2": "22", "both": "00"}}
+
+
+def value(
+    expression: str,
+    looks: dict[str, dict[str, Any]],
+    host: str = "a",
+    *,
+    shared: bool = False,
+    **variables: Any,
+) -> Any:
+    """What the expression is on a host; `looks` are their reports, `shared`: all write into one folder."""
+    loader = DataLoader()
+    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
+    reports = {
+        name: {"stdout": json.dumps({**NOTHING, "in_place": False, "address": ADDRESSES[name], **look})}
+        for name, look in looks.items()
+    }
+    known = {
+        "weights_model": "/srv/m",
+        "weights_source": "path",
+        "weights_name": "m-bf16",
+        "weights_source_name": "m",
+        "weights_convert_to_bf16": True,
+        "weights_token": "x",
+        "weights_members": list(ADDRESSES.values()),
+        "weights_address": ADDRESSES[host],
+        "weights_layers": LAYERS,
+        "weights_hidden_layers": 6,
+        "ansible_play_hosts": list(looks),
+        "inventory_hostname": host,
+        "ansible_check_mode": False,
+        "__weights_status": reports[host],
+        "__weights_folders": {"model": {}, "place": {}, "error": ""},
+        "__weights_writers": {name: "a" if shared else name for name in looks},
+        "hostvars": {name: {"__weights_status": reports[name]} for name in looks},
+    }
+    return Templar(loader, variables={**defaults, **own, **known, **variables}).template(
+        trust_as_template("{{ " + expression + " }}")
+    )
+
+
+def words_after(argv: list[str], option: str) -> list[str]:
+    return [argv[at + 1] for at, word in enumerate(argv) if word == option]
+
+
+def test_hosts_with_their_own_layers_of_one_checkpoint_are_done() -> None:
+    assert value("__weights_holders", {"a": FIRST, "b": SECOND}) == list(ADDRESSES.values())
+    assert value("__weights_holders", {"a": FIRST, "b": {**SECOND, "whole": "other"}}) == ["10.0.0.1"]
+    assert value("__weights_holders", {"a": FIRST, "b": SECOND}, weights_layers={}) == ["10.0.0.1"]
+
+
+def test_a_part_is_brought_from_the_source() -> None:
+    argv = value("__weights_argv", {"a": FIRST, "b": NOTHING}, host="b")
+    assert argv[2] == "/var/lib/headfirst/models/m"
+    assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
+    assert words_after(argv, "--layers") == ["0-2", "3-5"]
+    assert words_after(argv, "--hidden-layers") == ["6"]
+    assert words_after(argv, "--model") == ["/srv/m"]
+
+
+def test_a_whole_copy_is_passed_on_first() -> None:
+    argv = value("__weights_argv", {"a": NOTHING, "b": WHOLE})
+    assert argv[2] == "/var/lib/headfirst/models/m-bf16"
+    assert words_after(argv, "--member") == ["10.0.0.2", "10.0.0.1"]
+    assert words_after(argv, "--layers") == ["3-5", "0-2"]
+    assert words_after(argv, "--model") == []
+
+
+def test_hosts_that_share_a_folder_have_everything() -> None:
+    assert value("__weights_parts", {"a": NOTHING, "b": NOTHING}) == LAYERS
+    assert value("__weights_parts", {"a": NOTHING, "b": NOTHING}, shared=True) == {}
+    assert words_after(value("__weights_argv", {"a": NOTHING, "b": NOTHING}, shared=True), "--layers") == []
+
+
+@pytest.mark.parametrize(("both", "same"), [("00", True), ("99", False)])
+def test_what_two_hosts_share_is_compared(both: str, same: bool) -> None:
+    main = yaml.safe_load((ROLE / "tasks" / "main.yml").read_text())
+    proof = main[-1]["ansible.builtin.assert"]["that"]
+    looks = {"a": {**FIRST, "files": {"1": "11", "both": both}}, "b": SECOND}
+    assert all(value(that, looks, host) for that in proof for host in looks) == same
+
+
+def test_the_number_of_layers_is_needed() -> None:
+    looks = {"a": NOTHING, "b": NOTHING}
+    assert value("__weights_refusals", looks) == []
+    assert "weights_hidden_layers" in value("__weights_refusals", looks, weights_hidden_layers=0)[0]

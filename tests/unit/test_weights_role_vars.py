@@ -1,0 +1,50 @@
+"""What role weights hands to `headfirst-weights pipeline` of a host's RDMA ports, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+ROLE = Path(__file__).resolve().parents[2] / "roles" / "weights"
+
+
+def value(name: str, **variables: Any) -> Any:
+    loader = DataLoader()
+    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    defaults = loader.load_from_file(str(ROLE / "defaults" / "main.yml"), trusted_as_template=True)
+    host = {
+        "weights_model": "/data/model",
+        "weights_name": "model",
+        "weights_source": "path",
+        "weights_address": "10.0.0.1",
+        "weights_members": ["10.0.0.1", "10.0.0.2"],
+        "weights_token": "t0ken",
+        "ansible_check_mode": True,
+        "ansible_play_hosts": [],
+        "__weights_holders": [],
+        "__weights_givers": [],
+        "__weights_parts": {},
+        "__weights_order": ["10.0.0.1", "10.0.0.2"],
+        "__weights_status": {"stdout": "{}"},
+        "__weights_folders": {"model": {}, "place": {"id": "1"}, "error": ""},
+    }
+    return Templar(loader, variables={**defaults, **own, **host, **variables}).template(
+        trust_as_template("{{ " + name + " }}")
+    )
+
+
+def test_the_ports_are_one_argument() -> None:
+    argv = value("__weights_argv", weights_rdma=["mlx5_0:1:3", "mlx5_1:1:3"])
+    assert argv[argv.index("--rdma") + 1] == "mlx5_0:1:3,mlx5_1:1:3"
+    assert "--rdma" not in value("__weights_argv")
+    assert yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())["weights_rdma"] == []
+
+
+def test_ports_are_refused_together_with_encryption() -> None:
+    [refusal] = value("__weights_refusals", weights_rdma=["mlx5_0:1:3"], weights_encrypt=True)
+    assert "exclude each other" in refusal
+    assert value("__weights_refusals", weights_rdma=["mlx5_0:1:3"]) == []

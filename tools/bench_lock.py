@@ -1,0 +1,46 @@
+"""Writes py/headfirst/bench/packages.lock: the load tool of `deploy bench` and what it imports, with hashes.
+
+Usage: python tools/bench_lock.py   (uses the machine's package index)
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from uv import find_uv_bin
+
+ROOT = Path(__file__).parents[1] / "py"
+sys.path.insert(0, str(ROOT))
+
+from headfirst.images.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
+
+TOOL = "evalscope==1.14.1"
+HEADER = "# Python packages of the load tool. Made by tools/bench_lock.py; do not edit.\n"
+LISTS = ROOT / "headfirst" / "bench" / "packages"
+_FLAGS = (
+    "--universal",
+    "--generate-hashes",
+    "--no-header",
+    "--no-annotate",
+    "--python-version",
+    "3.11",
+    "--quiet",
+)
+
+
+def main() -> None:
+    needs = _resolved(LISTS.with_suffix(".in").read_text())
+    LISTS.with_suffix(".lock").write_text(HEADER + needs + _resolved(TOOL, "--no-deps"))
+
+
+def _resolved(requirements: str, *extra: str) -> str:
+    argv = [find_uv_bin(), "pip", "compile", "-", *_FLAGS, *extra]
+    return subprocess.run(
+        argv, input=requirements, stdout=subprocess.PIPE, env=uv_environment(), text=True, check=True
+    ).stdout
+
+
+if __name__ == "__main__":
+    main()

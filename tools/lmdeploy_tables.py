@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""Write LMDeploy's options and the models and quantisations of its two back ends as JSON, from its own code.
+
+Run it with the Python of an environment that has the wanted LMDeploy; no GPU is needed:
+    python tools/lmdeploy_tables.py py/headfirst/engines/lmdeploy
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import runpy
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import lmdeploy
+from lmdeploy.cli.serve import SubCliServe
+from lmdeploy.messages import QuantPolicy
+from lmdeploy.pytorch.config import QuantizationConfig
+from lmdeploy.serve.parsers.reasoning_parser import (
+    LEGACY_REASONING_PARSER_NAMES,
+    ReasoningParserManager,
+)
+from lmdeploy.serve.parsers.tool_parser import ToolParserManager
+
+HOME = Path(lmdeploy.__file__).parent
+
+# Values that the parser takes as text and that LMDeploy checks after it.
+CHOICES = {
+    "tool_call_parser": sorted(ToolParserManager.module_dict),
+    "reasoning_parser": sorted({*ReasoningParserManager.module_dict, *LEGACY_REASONING_PARSER_NAMES}),
+    "quant_policy": sorted(
+        {str(policy.value) for policy in QuantPolicy}
+        | {policy.name.lower() for policy in QuantPolicy}
+        | {"fp8_e4m3"}
+    ),
+}
+TYPES = {"int": "int", "float": "float", "loads": "json"}
+# Methods that published checkpoints name in config.json.
+METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq", "mxfp4", "smooth_quant")
+
+
+def describe(action: argparse.Action) -> dict[str, Any]:
+    """One option as headfirst.engines.argument_check reads it: its spellings and what it takes."""
+    option: dict[str, Any] = {"flags": list(action.option_strings), "dest": action.dest}
+    if action.nargs == 0:
+        option["type"] = "flag"
+        return option
+    option["type"] = TYPES.get(getattr(action.type, "__name__", "str"), "str")
+    if action.nargs is not None:
+        option["nargs"] = action.nargs
+    choices = CHOICES.get(action.dest) or action.choices
+    if choices is not None:
+        option["choices"] = sorted((choice for choice in choices if choice is not None), key=str)
+    return option
+
+
+def pytorch_methods() -> list[str]:
+    """The quantisation methods that the PyTorch engine reads from config.json."""
+    return [method for method in METHODS if _pytorch_reads(method)]
+
+
+def _pytorch_reads(method: str) -> bool:
+    try:
+        QuantizationConfig.from_config(SimpleNamespace(quantization_config={"quant_method": method}))
+    except TypeError:  # "Unsupported quant method"
+        return False
+    except (KeyError, ValueError):  # the method is read further, and this empty configuration lacks the rest
+        return True
+    return True
+
+
+def constant(file: str, name: str) -> Any:
+    """The value assigned to `name` in LMDeploy's `file`, which cannot be imported without a GPU."""
+    for node in ast.walk(ast.parse((HOME / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return eval(compile(ast.Expression(node.value), file, "eval"))  # noqa: S307
+    raise SystemExit(f"{file} has no {name}")
+
+
+def write(path: Path, text: str) -> None:
+    """Write and report."""
+    path.write_text(text, encoding="utf-8")
+    print(path)
+
+
+def main() -> int:
+    """Write arguments-<version>.json and models-<version>.json into the folder on the command line."""
+    SubCliServe.add_parsers()
+    parser = SubCliServe.subparsers.choices["api_server"]
+    actions = [action for action in parser._actions if action.option_strings and action.dest != "help"]
+    folder, version = Path(sys.argv[1]), lmdeploy.__version__
+    lines = ",\n".join(f"  {json.dumps(describe(action), ensure_ascii=False)}" for action in actions)
+    source = "parser of `lmdeploy serve api_server`, by tools/lmdeploy_tables.py"
+    write(
+        folder / f"arguments-{version}.json",
+        f'{{\n "source": "{source}",\n "options": [\n{lines}\n ]\n}}\n',
+    )
+    modules = runpy.run_path(str(HOME / "pytorch/models/module_map.py"))
+    turbomind = runpy.run_path(str(HOME / "turbomind/supported_models.py"))
+    models = {
+        "source": "turbomind/supported_models.py, turbomind/converter.py, pytorch/models/module_map.py, "
+        "pytorch/config.py and archs.py, by tools/lmdeploy_tables.py",
+        "turbomind": {
+            "architectures": sorted(turbomind["SUPPORTED_ARCHS"]),
+            "quantisations": sorted(constant("turbomind/converter.py", "_SUPPORTED_GROUP_SIZES")),
+        },
+        "pytorch": {
+            "architectures": sorted(modules["MODULE_MAP"]),
+            "quantisations": pytorch_methods(),
+        },
+        "vision": sorted(constant("archs.py", "supported_archs")),
+    }
+    write(folder / f"models-{version}.json", json.dumps(models, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""Writes the tables of presets into docs/presets.md and its translation. `--check` only compares, for CI."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from headfirst import engines
+from headfirst.engines import presets
+from headfirst.engines.presets import Rule
+from headfirst.model.families import families
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+HEADS = {
+    DOCS / "presets.md": (
+        "family",
+        "when",
+        "arguments",
+        "source",
+        "every model",
+        "a preset, or `parsers=auto`",
+    ),
+    DOCS / "zh-CN" / "presets.md": (
+        "系列",
+        "何时",
+        "参数",
+        "来源",
+        "所有模型",
+        "任一预设，或 `parsers=auto`",
+    ),
+}
+_TABLE = re.compile(
+    r"(<!-- presets: written by tools/presets_table.py -->\n).*?(<!-- end of presets -->)", re.S
+)
+
+
+def main() -> int:
+    """Write the pages, or with --check return 1 when one is not up to date."""
+    return max([_page(path) for path in HEADS])
+
+
+def _page(path: Path) -> int:
+    page = path.read_text(encoding="utf-8")
+    right = _TABLE.sub(lambda match: match[1] + tables(path) + match[2], page)
+    if "--check" not in sys.argv:
+        path.write_text(right, encoding="utf-8")
+    elif right != page:
+        print(f"{path} is not up to date: run tools/presets_table.py", file=sys.stderr)
+        return 1
+    return 0
+
+
+def tables(path: Path) -> str:
+    """One table an engine, with the words of the page's language."""
+    family, when, arguments, source, every, any_preset = HEADS[path]
+    text = ""
+    for name in engines.names():
+        rows = [
+            f"| {_families(rule, every)} | {_when(rule, any_preset)} "
+            f"| `{' '.join(presets.words(rule.arguments))}` | [{_label(rule)}]({rule.source}) |\n"
+            for rule in presets.rules(name)
+        ]
+        title = engines.get(name).title
+        text += f"\n### {title}\n\n| {family} | {when} | {arguments} | {source} |\n|---|---|---|---|\n"
+        text += "".join(rows)
+    return text + "\n"
+
+
+def _families(rule: Rule, every: str) -> str:
+    titles = {family.name: family.title for family in families()}
+    return ", ".join(titles[name] for name in rule.families) or every
+
+
+def _when(rule: Rule, any_preset: str) -> str:
+    if rule.always:
+        return ", ".join(f"`task={task}`" for task in rule.tasks)
+    needs = [f"{'.'.join(map(str, rule.capability))}+"] if rule.capability else []
+    needs += [need.replace("_", " ") for need in rule.needs]
+    chosen = ", ".join(f"`preset={preset}`" for preset in rule.presets) or any_preset
+    return chosen + (f" ({', '.join(needs)})" if needs else "")
+
+
+def _label(rule: Rule) -> str:
+    """The last part of the address that says something."""
+    return (
+        rule.source.rstrip("/")
+        .rpartition("/")[2]
+        .partition(".yaml")[0]
+        .partition(".md")[0]
+        .partition(".html")[0]
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

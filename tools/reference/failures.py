@@ -1,0 +1,64 @@
+"""The page of the rules that find failures, from the rules themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils import (
+    check_cluster_rules,
+    check_differences,
+    check_findings,  # noqa: F401, registers all rules
+    check_rules,
+    comm_rules,
+    engine_log_rules,
+)
+from headfirst import engines
+from headfirst.diagnose import rules
+
+from reference.text import cell, generated
+
+INTRODUCTION = """\
+A finding of `deploy check` and a cause of `deploy diagnose` have the id of a rule. This page lists them;
+[Check and diagnose](../diagnose.md) has the same by failure. Words in braces are filled in.
+"""
+
+
+def page() -> str:
+    """Rules of `check`, of `check --comm`, on logs of each engine, and on states."""
+    own = [(rule.id, rule.severity, rule.why, rule.fix) for rule in check_rules.RULES]
+    alike = [(one.id, one.severity, one.why, one.fix) for one in check_differences.DIFFERENCES]
+    generic = engine_log_rules.profile({}).rules
+    lines = [generated("Failure rules", "the rules of role check and of deploy diagnose"), INTRODUCTION]
+    lines += ["## deploy check", "", *_checked(own)]
+    lines += ["## deploy check: hosts that differ", "", *_checked(alike)]
+    lines += [
+        f"Also compared: {_ids(check_cluster_rules.COMPARED)}. Rules of `deploy check --comm`:"
+        f" {_ids(comm_rules.RULES)} ([what each means](../comm.md)).",
+        "",
+        "## deploy diagnose: logs of every engine",
+        "",
+        *_diagnosed(generic),
+    ]
+    known = {(rule.id, rule.means, rule.fix) for rule in generic}
+    for engine in map(engines.get, engines.names()):
+        of_engine = engine_log_rules.profile(engine.log()).rules
+        changed = [rule for rule in of_engine if (rule.id, rule.means, rule.fix) not in known]
+        lines += [f"## deploy diagnose: logs of {engine.title}", "", *_diagnosed(changed)]
+    lines += ["## deploy diagnose: states of the ranks", "", *_diagnosed(rules.conditions().values())]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _checked(found: Iterable[tuple[str, str, str, str]]) -> list[str]:
+    rows = [
+        f"| `{id}` | {severity} | {cell(why)} | {cell(fix)} |" for id, severity, why, fix in sorted(found)
+    ]
+    return ["| rule | severity | why it matters | what to do |", "|---|---|---|---|", *rows, ""]
+
+
+def _diagnosed(found: Iterable[engine_log_rules.Rule | rules.ConditionRule]) -> list[str]:
+    rows = [f"| `{one.id}` | {cell(one.means)} | {cell(one.fix)} |" for one in found]
+    return ["| rule | what is so of the rank | what to do |", "|---|---|---|", *sorted(rows), ""]
+
+
+def _ids(named: Iterable[str]) -> str:
+    return ", ".join(f"`{id}`" for id in named)

@@ -1,0 +1,58 @@
+"""The page of the figures that Headfirst reads of engines, from the engine contract."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import fields
+
+from headfirst import engines
+from headfirst.engines.base import Engine
+from headfirst.live.metrics import Metrics, Series
+
+from reference import comments
+from reference.text import cell, generated
+
+INTRODUCTION = """\
+What rank 0 of a replica publishes in Prometheus' format, as `deploy status`, `deploy top`,
+`deploy diagnose --tuning`, the supervisor and the rules of `[monitoring]` read it.
+[Monitoring](../monitoring.md) has the names under which Prometheus records them for all engines, and alerts.
+"""
+
+
+def page() -> str:
+    """A table of figures for each engine, of its newest version, and what older ones name otherwise."""
+    lines = [
+        generated("Metrics", "py/headfirst/live/metrics.py and the engines' metrics()"),
+        INTRODUCTION,
+        cell((inspect.getdoc(Metrics) or "").partition("\n\n")[2]),
+        "",
+        "| figure | meaning |",
+        "|---|---|",
+        *(f"| `{name}` | {cell(text)} |" for name, text in comments.of_fields(Metrics).items()),
+        "",
+    ]
+    for name in engines.names():
+        newest, *older = (engines.get(name, version) for version in engines.versions(name))
+        lines += [f"## {newest.title} {newest.version}", "", "| figure | published as |", "|---|---|"]
+        lines += [f"| `{figure}` | {text} |" for figure, text in _published(newest).items() if text]
+        lines.append("")
+        for engine in older:
+            changed = _published(engine).items() - _published(newest).items()
+            differ = "; ".join(f"`{figure}` is {text or 'missing'}" for figure, text in sorted(changed))
+            lines += [f"{engine.title} {engine.version}: {differ or 'the same'}.", ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _published(engine: Engine) -> dict[str, str]:
+    """Figure → how it is published; "" for what this version does not have."""
+    metrics = engine.metrics()
+    values = {field.name: getattr(metrics, field.name) for field in fields(Metrics)}
+    return {name: _value(value) if value else "" for name, value in values.items()}
+
+
+def _value(value: object) -> str:
+    if isinstance(value, Series):
+        return f"`{cell(value.selector)}`"
+    if isinstance(value, tuple):
+        return ", ".join(_value(one) for one in value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"

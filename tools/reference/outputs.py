@@ -1,0 +1,201 @@
+"""The page and the JSON schemas of what `deploy VERB --json` prints, from the types that print it."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, is_dataclass
+from typing import Any, get_args
+
+from headfirst.bench.result import Result
+from headfirst.cluster.secrets import Secrets
+from headfirst.deployment.comm_types import Comm
+from headfirst.deployment.events import History
+from headfirst.deployment.tune import Tuned
+from headfirst.deployment.webui_backups import Backup
+from headfirst.diagnose.types import ReplicaDiagnosis, Tuning
+from headfirst.lab.types import NodeStatus
+from headfirst.live.status_types import ClusterStatus
+from headfirst.plan.models import Models
+from headfirst.plan.types import Plan
+from headfirst.report.types import ClusterReport
+from headfirst.smoke.report import Report
+from pydantic import BaseModel, TypeAdapter
+
+from reference import comments
+from reference.text import cell, generated
+
+SCHEMAS = "schemas"
+INTRODUCTION = """\
+`--json` prints one object, or one object a line where a verb reports while it works. Fields may be added;
+none is removed or changes its meaning without a new major version. The links lead to JSON schemas.
+"""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What `verb` prints; `shape` places the value of type `kind`, which has a schema of its own."""
+
+    verb: str
+    shape: str
+    kind: Any = None
+
+
+OUTPUTS = (
+    Output("deploy plan", "{}; with `--bundle` also `bundle`", Plan),
+    Output("deploy status", "{}", ClusterStatus),
+    Output("deploy models", "{}", Models),
+    Output("deploy check --comm", "[events](../json-events.md), then `event` `comm` with {}", Comm),
+    Output("deploy diagnose", "`ready`, and `replicas`: a list of {}", ReplicaDiagnosis),
+    Output("deploy diagnose --tuning", "{}", Tuning),
+    Output("deploy report", "{}", ClusterReport),
+    Output("deploy events", "{}", History),
+    Output("deploy test", "{}", Report),
+    Output("deploy test --list", "a list of objects with `case` and `title`"),
+    Output(
+        "deploy bench", "`folder` and {}; with `--slo` also `slo`, with `--compare` also `compared`", Result
+    ),
+    Output("deploy bench --engines NAME,…", "`folder`, and `runs`: a list of {}", Result),
+    Output("deploy tune", "`folder`, `engine_args` and {}", Tuned),
+    Output("deploy credentials", "{}, without `named_keys`, `local_ca` and what is not set", Secrets),
+    Output("deploy keys add", "`event` `key added`, `name`, `key`, `urls`"),
+    Output("deploy keys list", "a list of objects with `name` and the limits of the key"),
+    Output("deploy keys revoke", "`event` `key revoked`, `name`"),
+    Output("deploy backup", "`backup`: its name, and `backups`: a list of {}", Backup),
+    Output("deploy restore", "`restored`: the name of the backup"),
+    Output("deploy restore --list", "a list of {}", Backup),
+    Output("deploy lab status", "a list of {}", NodeStatus),
+    Output(
+        "deploy render", "`to`, `files`: a list of objects with `path`, `mode`, `text`; `left_out`, `older`"
+    ),
+    Output("deploy variables", "a list of objects with `name`, `scope`, `default`, `description`"),
+    Output("deploy release", "`event` `released`, `hosts`, `left`"),
+)
+# Verbs that print what happens, line by line.
+EVENTS = {
+    "deploy up": "`summary`: `changed`, `served`, `chat_page`, `services`, `credentials`, `stages`",
+    "deploy bundle": "`bundle`: `path`, `id`, `since`, `bytes`, `files`, `images`, `systems`, `kinds`, "
+    "`kept`, `signed`, `notes`",
+    "deploy check": "`checked`: `ready`, `warnings`",
+    "deploy down": "`down`: `changed`, `data_removed`",
+    "deploy rollback": "`rollback`: `version`",
+    "deploy replace": "the summary of `deploy up`, after `inventory_changes`: `host`, `diff`",
+    "deploy remove": "the summary of `deploy up`, after `inventory_changes`: `host`, `diff`",
+    "deploy lab up": "none",
+    "deploy lab down": "none",
+}
+
+
+def page() -> str:
+    """What each verb prints, then every type with its fields."""
+    lines = [
+        generated("JSON output", "the types that verbs print"),
+        INTRODUCTION,
+        "| verb | prints |",
+        "|---|---|",
+        *(f"| `{one.verb}` | {one.shape.format(_link(one.kind))} |" for one in OUTPUTS),
+        *(
+            f"| `{verb}` | [events](../json-events.md); the last line: {last} |"
+            for verb, last in EVENTS.items()
+        ),
+        "",
+    ]
+    described: dict[str, Any] = {}
+    for schema in map(_schema, dict.fromkeys(one.kind for one in OUTPUTS if one.kind)):
+        described |= {schema["title"]: schema, **schema.get("$defs", {})}
+    for name, schema in sorted(described.items()):
+        if "properties" in schema:
+            lines += [f"## {name}", "", cell(schema.get("description", "")), "", *_table(schema), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def schemas() -> dict[str, str]:
+    """Name of a file → its text, for each type that a verb prints."""
+    return {
+        f"{SCHEMAS}/{one.kind.__name__}.json": json.dumps(_schema(one.kind), indent=1, ensure_ascii=False)
+        + "\n"
+        for one in OUTPUTS
+        if one.kind
+    }
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    """The JSON schema of a type, with the comments of its fields."""
+    found = TypeAdapter(kind).json_schema(mode="serialization")
+    for name, one in _types().items():
+        defined = found if name == kind.__name__ else found.get("$defs", {}).get(name)
+        for field, text in _comments(one).items() if defined else ():
+            defined["properties"].get(field, {}).setdefault("description", text)
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
+def _link(kind: Any) -> str:
+    name = getattr(kind, "__name__", "")
+    return f"[{name}]({SCHEMAS}/{name}.json)"
+
+
+def _types() -> dict[str, Any]:
+    """The types that are printed and those of their fields, by name."""
+    found: dict[str, Any] = {}
+    waiting = [one.kind for one in OUTPUTS if one.kind]
+    while waiting:
+        kind = waiting.pop()
+        if found.setdefault(kind.__name__, kind) is not kind:
+            raise ValueError(f"two types are called {kind.__name__}")
+        waiting += [
+            one for hint in _hints(kind).values() for one in _parts(hint) if one.__name__ not in found
+        ]
+    return found
+
+
+def _hints(kind: Any) -> Mapping[str, Any]:
+    if issubclass(kind, BaseModel):
+        return {name: field.annotation for name, field in kind.model_fields.items()}
+    return inspect.get_annotations(kind, eval_str=True)
+
+
+def _parts(hint: Any) -> Iterator[Any]:
+    """The types with fields that a hint names."""
+    if inspect.isclass(hint) and (issubclass(hint, BaseModel) or is_dataclass(hint)):
+        yield hint
+    for argument in get_args(hint):
+        yield from _parts(argument)
+
+
+def _table(schema: Mapping[str, Any]) -> list[str]:
+    rows = [
+        f"| `{name}` | {cell(_named(field))} | {cell(field.get('description', ''))} |"
+        for name, field in schema["properties"].items()
+    ]
+    return ["| field | type | meaning |", "|---|---|---|", *rows]
+
+
+def _named(schema: Mapping[str, Any]) -> str:
+    """A type as a person reads it: `list of Node`, `number`, `text or null`."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(map(_named, schema["anyOf"]))
+    if "enum" in schema:
+        return " or ".join(f"`{one}`" for one in schema["enum"])
+    if "const" in schema:
+        return f"`{schema['const']}`"
+    kind = schema.get("type", "anything")
+    if kind == "array":
+        parts = schema.get("prefixItems")
+        return f"list of {_named(schema['items'])}" if parts is None else f"[{', '.join(map(_named, parts))}]"
+    if kind == "object" and isinstance(schema.get("additionalProperties"), dict):
+        return f"object of {_named(schema['additionalProperties'])}"
+    return "text" if kind == "string" else str(kind)
+
+
+def _comments(kind: Any) -> dict[str, str]:
+    """Field → its description, or the comment behind it."""
+    owners = [one for one in reversed(kind.__mro__) if one is kind or issubclass(one, BaseModel)]
+    found: dict[str, str] = {}
+    for owner in owners:
+        found |= {} if owner is BaseModel else comments.of_fields(owner)
+    described = {name: field.description for name, field in getattr(kind, "model_fields", {}).items()}
+    return found | {name: text for name, text in described.items() if text}

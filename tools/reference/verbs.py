@@ -1,0 +1,138 @@
+"""The page of verbs and options, from the parser of the command line."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import typer.main
+from headfirst.cli import login_options
+from headfirst.cli.app import app
+from headfirst.supervisor import cli as supervisor
+from headfirst.weights import cli as weights
+
+from reference.text import cell, generated
+
+INTRODUCTION = """\
+A clone runs `./deploy`; a package runs `deploy`. `deploy VERB --help` prints the same. An option in two forms
+can be written in either; one with `…` can be given several times.
+"""
+_PASSWORDS = login_options._PANEL
+_KINDS: dict[type, str] = {Path: "PATH", str: "TEXT", int: "INTEGER", float: "NUMBER"}
+
+
+def page() -> str:
+    """All verbs of `deploy` in the order of its help, then the programs of the nodes."""
+    command: Any = typer.main.get_command(app)
+    lines = [
+        generated("Verbs and options", "py/headfirst/cli"),
+        INTRODUCTION,
+    ]
+    for words, verb in commands(command):
+        lines += [f"## {' '.join(words)}", "", verb.help.strip(), "", f"`{_usage(words, verb)}`", ""]
+        lines += _options(one for one in verb.params if not _is_password(one))
+        if any(_is_password(one) for one in verb.params):
+            lines += ["It has the [options for passwords](#options-for-passwords), too.", ""]
+        if verb.epilog:
+            lines += ["```sh", verb.epilog.removeprefix("Example: "), "```", ""]
+    some = command.commands["plan"]
+    lines += ["## Options for passwords", "", *_options(filter(_is_password, some.params))]
+    for parser, where in ((supervisor._parser(), "a node"), (weights._parser(), "a node")):
+        lines += [f"## {parser.prog}", "", f"{parser.description} A program of {where}.", ""]
+        lines += _argparse(parser)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def commands(group: Any, words: tuple[str, ...] = ("deploy",)) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Each verb that does something, with the words that call it."""
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from commands(one, (*words, name))
+        else:
+            yield (*words, name), one
+
+
+def _is_password(parameter: Any) -> bool:
+    return getattr(parameter, "rich_help_panel", None) == _PASSWORDS
+
+
+def _usage(words: tuple[str, ...], verb: Any) -> str:
+    arguments = [one for one in verb.params if one.param_type_name == "argument"]
+    named = [f"{_value(one)} …" if one.nargs == -1 else _value(one) for one in arguments]
+    given = [text if one.required else f"[{text}]" for text, one in zip(named, arguments, strict=True)]
+    return " ".join([*words, *given, "[OPTIONS]"])
+
+
+def _value(parameter: Any) -> str:
+    """The word that stands for the value, else its choices, else its type."""
+    if parameter.metavar or parameter.param_type_name == "argument":
+        return str(parameter.metavar or parameter.name.upper())
+    kind = parameter.type_descriptor.annotation
+    if get_origin(kind) is Literal:
+        return "|".join(get_args(kind))
+    (item,) = get_args(kind) or (kind,)
+    return _KINDS[item]
+
+
+def _options(parameters: Any) -> list[str]:
+    rows = []
+    for one in parameters:
+        if one.param_type_name == "argument":
+            names = [f"`{_value(one)}`"]
+        else:
+            value = "" if one.is_flag or one.count else f" {_value(one)}"
+            names = [f"`{name}{value}`" for name in (*one.opts, *one.secondary_opts)]
+        several = " …" if one.multiple or getattr(one, "count", False) or one.nargs == -1 else ""
+        rows.append(
+            f"| {cell(', '.join(names) + several)} | {cell(_default(one))} | {cell(one.help or '')} |"
+        )
+    return ["| option | default | meaning |", "|---|---|---|", *rows, ""] if rows else []
+
+
+def _default(parameter: Any) -> str:
+    value = parameter.default
+    if value in (None, False, "", [], ()) or callable(value) or getattr(parameter, "count", False):
+        return ""
+    return f"`{getattr(value, 'value', value)}`"
+
+
+def _argparse(parser: argparse.ArgumentParser) -> list[str]:
+    """A heading and a table for each command of a program that uses argparse."""
+    (subparsers,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    lines = []
+    helps = {one.dest: one.help for one in subparsers._choices_actions}
+    for name, command in subparsers.choices.items():
+        rows = [_action(one) for one in command._actions if one.dest != "help"]
+        lines += [
+            f"### {parser.prog} {name}",
+            "",
+            _sentence(helps.get(name) or command.description or ""),
+            "",
+        ]
+        lines += ["| option | default | meaning |", "|---|---|---|", *rows, ""] if rows else []
+    return lines
+
+
+def _action(action: argparse.Action) -> str:
+    value = "" if action.nargs == 0 else f" {action.metavar or action.dest.upper()}"
+    names = (
+        ", ".join(f"`{name}{value}`" for name in action.option_strings)
+        or f"`{action.metavar or action.dest.upper()}`"
+    )
+    text = _sentence((action.help or "") % {"default": action.default})
+    if action.choices:
+        text = f"{text} One of {', '.join(f'`{choice}`' for choice in action.choices)}.".strip()
+    default = (
+        ""
+        if action.default in (None, False, "", argparse.SUPPRESS) or action.default == []
+        else f"`{action.default}`"
+    )
+    default = "required" if action.required and action.option_strings else default
+    return f"| {cell(names)} | {cell(default)} | {cell(text)} |"
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", ")")) or not text else ".")

@@ -1,0 +1,201 @@
+#!/usr/bin/env python3
+"""Write what one SGLang version supports as JSON, from its source code. Nothing of it is imported.
+
+    python tools/sglang_support.py SITE/sglang py/headfirst/engines/sglang
+
+The layout is the same for every engine: architectures with a model class; quantisation methods with the
+lowest compute capability, "checkpoint_only" where the method cannot quantise a BF16 checkpoint at loading;
+architectures that serve embeddings, rewards and reranking; multimodal ones; those that can be divided into
+pipeline stages.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+# What the code asks about the platform: these are CUDA's answers. Every other platform is absent.
+CUDA = {"is_cuda", "_is_cuda"}
+
+
+def main() -> int:
+    """Write support-<version>.json into the folder named second."""
+    package, target = Path(sys.argv[1]), Path(sys.argv[2])
+    code = (package / "_version.py").read_text()
+    version = next(str(node.value.value) for node in ast.walk(ast.parse(code))
+                   if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+                   and isinstance(node.value.value, str))  # fmt: skip
+    srt = package / "srt"
+    config = ast.parse((srt / "configs" / "model_config.py").read_text())
+    pooling = _compared_strings(_function(config, "is_generation_model"))
+    rerank = _list(config, "_cross_encoding_pooler_archs")
+    reward = {name for name in pooling if "Reward" in name or "SequenceClassification" in name} - rerank
+    models = dict(_models(srt / "models"))
+    table = {
+        "source": "models/*.py EntryClass, layers/quantization, configs/model_config.py, "
+        "by tools/sglang_support.py",
+        "architectures": sorted(models),
+        "quantizations": _quantizations(srt / "layers" / "quantization"),
+        # With --is-embedding, also every model class whose forward can return a pooled vector.
+        "embedding": sorted((pooling | _with(models, "get_embedding")) - reward - rerank),
+        "reward": sorted(reward),
+        "rerank": sorted(rerank),
+        "pooling_only": sorted(pooling),
+        "multimodal": sorted(_list(config, "multimodal_model_archs")),
+        "pipeline": sorted(_with(models, "pp_proxy_tensors")),
+    }
+    path = target / f"support-{version}.json"
+    path.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
+    print(f"{path}: {len(table['architectures'])} architectures, {len(table['quantizations'])} quantisations")
+    return 0
+
+
+def _models(folder: Path) -> Iterator[tuple[str, set[str]]]:
+    """(architecture, the arguments of its forward) of every EntryClass."""
+    trees = [ast.parse(path.read_text()) for path in sorted(folder.glob("*.py"))]
+    classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
+    for tree in trees:
+        for name in _entry_classes(tree):
+            forward = _method(name, "forward", classes)
+            yield name, {argument.arg for argument in forward.args.args} if forward else set()
+
+
+def _with(models: dict[str, set[str]], argument: str) -> set[str]:
+    return {name for name, arguments in models.items() if argument in arguments}
+
+
+def _entry_classes(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == "EntryClass" for target in node.targets
+        ):
+            entries = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]
+            yield from (entry.id for entry in entries if isinstance(entry, ast.Name))
+
+
+def _quantizations(folder: Path) -> dict[str, dict[str, int | bool]]:
+    """Method -> {"min_capability": 75, "checkpoint_only": true} on CUDA."""
+    classes: dict[str, ast.ClassDef] = {}
+    for path in sorted(folder.rglob("*.py")):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                classes[node.name] = node
+    registry = ast.parse((folder / "__init__.py").read_text())
+    methods: dict[str, str] = {}
+    for statement in registry.body:
+        if isinstance(statement, ast.If) and not _true(statement.test, ""):
+            continue
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Dict) and not _is_for_cpus(statement):
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
+                        methods[str(key.value)] = value.id
+    found: dict[str, dict[str, int | bool]] = {}
+    for name, class_name in sorted(methods.items()):
+        capability = _capability(class_name, name, classes)
+        if capability:  # 0 is what methods of other platforms answer
+            found[name] = {"min_capability": capability}
+            if _checkpoint_only(class_name, classes):
+                found[name]["checkpoint_only"] = True
+    return found
+
+
+def _is_for_cpus(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Assign) and any(
+        isinstance(target, ast.Name) and target.id.startswith("CPU_") for target in statement.targets
+    )
+
+
+def _checkpoint_only(class_name: str, classes: dict[str, ast.ClassDef]) -> bool:
+    """model_loader/weight_utils.py, get_quant_config: without a file that describes how the checkpoint is
+    quantised, the class is made without arguments, and only where it names no such file."""
+    files = _method(class_name, "get_config_filenames", classes)
+    if files and any(isinstance(node, ast.List) and node.elts for node in ast.walk(files)):
+        return True
+    made = _method(class_name, "__init__", classes)
+    return made is not None and len(made.args.args) - 1 > len(made.args.defaults)
+
+
+def _method(class_name: str, name: str, classes: dict[str, ast.ClassDef]) -> ast.FunctionDef | None:
+    """The method of the class or of its nearest base that has it."""
+    found = classes.get(class_name)
+    if found is None:
+        return None
+    own = (node for node in found.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    bases = (_method(base.id, name, classes) for base in found.bases if isinstance(base, ast.Name))
+    return next(own, None) or next((method for method in bases if method), None)
+
+
+def _capability(class_name: str, method: str, classes: dict[str, ast.ClassDef]) -> int | None:
+    """What get_min_capability of the class returns on CUDA."""
+    found = _method(class_name, "get_min_capability", classes)
+    return None if found is None else _returned(found.body, method, classes)
+
+
+def _returned(body: list[ast.stmt], method: str, classes: dict[str, ast.ClassDef]) -> int | None:
+    for node in body:
+        if isinstance(node, ast.If):
+            value = _returned(node.body if _true(node.test, method) else node.orelse, method, classes)
+            if value is not None:
+                return value
+        elif isinstance(node, ast.Return) and node.value is not None:
+            return _value(node.value, method, classes)
+    return None
+
+
+def _value(node: ast.expr, method: str, classes: dict[str, ast.ClassDef]) -> int | None:
+    if isinstance(node, ast.Constant):
+        return int(node.value)  # type: ignore[arg-type]
+    if isinstance(node, ast.IfExp):
+        return _value(node.body if _true(node.test, method) else node.orelse, method, classes)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        owner = node.func.value
+        return _capability(owner.id, method, classes) if isinstance(owner, ast.Name) else None
+    raise NotImplementedError(ast.unparse(node))
+
+
+def _true(test: ast.expr, method: str) -> bool:
+    if isinstance(test, ast.BoolOp):
+        values = [_true(value, method) for value in test.values]
+        return all(values) if isinstance(test.op, ast.And) else any(values)
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return not _true(test.operand, method)
+    if isinstance(test, ast.Attribute):
+        return test.attr == "use_mxfp8" and method == "mxfp8"
+    name = test.func if isinstance(test, ast.Call) else test
+    return isinstance(name, ast.Name) and name.id in CUDA
+
+
+def _function(tree: ast.Module, name: str) -> ast.FunctionDef:
+    return next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == name)
+
+
+def _compared_strings(function: ast.FunctionDef) -> set[str]:
+    """The names that a function looks for, as in `"A" in architectures`."""
+    return {
+        str(node.left.value)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant)
+    }
+
+
+def _list(tree: ast.Module, name: str) -> set[str]:
+    """The strings of a list of the module; a starred name in it is another list of the module."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
+        ):
+            elements = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else []
+            found = {str(element.value) for element in elements if isinstance(element, ast.Constant)}
+            for element in elements:
+                if isinstance(element, ast.Starred) and isinstance(element.value, ast.Name):
+                    found |= _list(tree, element.value.id)
+            return found
+    return set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+"""Write which architectures and quantisations a vLLM version has, as JSON, from its own registries.
+
+Run it as tools/vllm_arguments.py. Optional packages that only exist as CUDA builds are replaced by stand-ins:
+the model files import them, and no model is run.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest.mock import MagicMock
+
+import transformers
+import transformers.models.auto.modeling_auto as auto
+import vllm
+
+STAND_INS = ("torchvision", "torchaudio", "torchcodec", "timm", "terratorch", "pynvml")
+
+
+class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Makes an empty module of every name in STAND_INS that is not installed."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """The spec of a stand-in."""
+        if name.partition(".")[0] in STAND_INS:
+            return importlib.machinery.ModuleSpec(name, self, is_package=True)
+        return None
+
+    def create_module(self, spec: Any) -> ModuleType:
+        """A module that has every attribute."""
+        module = MagicMock(name=spec.name)
+        module.__spec__, module.__path__ = spec, []
+        return module
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run."""
+
+
+def architectures() -> tuple[dict[str, list[str]], list[str]]:
+    """Architecture -> what its class can do; and the architectures whose class cannot be loaded here."""
+    from vllm.model_executor.models import registry
+    from vllm.model_executor.models.interfaces import supports_lora
+
+    found, failed = {}, []
+    for name, model in registry.ModelRegistry.models.items():
+        if name in registry._SPECULATIVE_DECODING_MODELS or name in registry._TRANSFORMERS_BACKEND_MODELS:
+            continue
+        try:
+            model_class = model.load_model_cls()
+            info = registry._ModelInfo.from_model_cls(model_class)
+        except Exception as error:  # whatever a model file raises
+            failed.append(name)
+            print(f"{name}: {error}", file=sys.stderr)
+            continue
+        can = {
+            "generate": info.is_text_generation_model,
+            "pooling": info.is_pooling_model,
+            "multimodal": info.supports_multimodal,
+            "pp": info.supports_pp,
+            "lora": supports_lora(model_class),
+            "hybrid": info.is_hybrid,
+            "attention_free": info.is_attention_free,
+        }
+        found[name] = [word for word, holds in can.items() if holds]
+    return found, failed
+
+
+def of_transformers(known: set[str]) -> list[str]:
+    """Architectures outside the registry that vLLM serves with transformers' own classes."""
+    names: set[str] = set()
+    for mapping in (auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES):
+        for entry in mapping.values():
+            names |= {entry} if isinstance(entry, str) else set(entry)
+    usable = []
+    for name in sorted(names - known):
+        try:
+            usable += [name] if getattr(transformers, name).is_backend_compatible() else []
+        except Exception as error:  # whatever a model file raises
+            print(f"{name}: {error}", file=sys.stderr)
+    return usable
+
+
+def quantizations() -> dict[str, int]:
+    """Method of quantisation -> the lowest compute capability, times ten."""
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS, get_quantization_config
+
+    methods = sorted(QUANTIZATION_METHODS)
+    return {name: int(get_quantization_config(name).get_min_capability()) for name in methods}
+
+
+def main() -> int:
+    """Write support-<version>.json into the folder named on the command line."""
+    from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS
+
+    # Only now: the packages above look for optional ones when they are imported.
+    sys.meta_path.append(StandIns())
+    found, failed = architectures()
+    version = vllm.__version__.partition("+")[0]
+    tables = {
+        "version": version,
+        "source": "model_executor/models/registry.py, layers/quantization, by tools/vllm_tables.py",
+        "quantizations": quantizations(),
+        "removed_architectures": dict(sorted(_PREVIOUSLY_SUPPORTED_MODELS.items())),
+        "unknown_abilities": sorted(failed),
+        "transformers": of_transformers({*found, *failed}),
+    }
+    lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in tables.items()]
+    models = [f"  {json.dumps(name)}: {json.dumps(can)}" for name, can in sorted(found.items())]
+    lines.append(' "architectures": {\n' + ",\n".join(models) + "\n }")
+    target = Path(sys.argv[1]) / f"support-{version}.json"
+    target.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    print(f"{target}: {len(found)} architectures")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
