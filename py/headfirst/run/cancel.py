@@ -61,6 +61,7 @@ class Canceller:
             self._seen = descendants(self.ansible_pid)
             with contextlib.suppress(ProcessLookupError):  # it ended by itself meanwhile
                 os.kill(self.ansible_pid, signal.SIGINT)
+            self._seen += descendants(self.ansible_pid)  # a worker that was started in between
             return False
         if self.requests > 1 or self._clock() - self._interrupted_at > GRACE_S:
             self._seen += descendants(self.ansible_pid)
