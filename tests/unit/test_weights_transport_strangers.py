@@ -347,7 +347,7 @@ def test_an_answer_that_is_none_is_refused_in_bounded_time(
         with pytest.raises((*Unreachable, Refused)):
             read(link.request("0" * 32, "file", 0, 10), 10)
         link.close()
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.parametrize("then", [b"", b"x"])
@@ -364,7 +364,7 @@ def test_bytes_that_come_too_slowly_are_not_waited_for(
         with pytest.raises(Unreachable):
             read(body, 10_000)
         link.close()
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 20
 
 
 def test_a_redirect_is_not_followed(hosts: list[str], head: Listener, source: Source) -> None:
