@@ -254,7 +254,7 @@ def test_a_client_that_takes_nothing_is_cut_off(
         await_that(lambda: not handlers())
         link = linked(hosts[1], hosts[0])
         body = link.request(large.proofs["sub/file"].version, "sub/file", 0, 32 * PIECE)
-        assert handlers() == 1
+        assert handlers()
         await_that(lambda: not handlers(), 8)
         assert head.sent < 32 * PIECE
         with pytest.raises(Unreachable):
