@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.cluster.inventory import load
-from headfirst.deployment import inventory
 from headfirst.deployment.lab_nodes import lab_access, required_lab
+from headfirst.deployment.running import inventory
 from headfirst.run.forks import forks
 from second_up import BIN, lab_inventory
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from headfirst.run.environment import ansible_environment
 from headfirst.run.private_dir import private_dir
-from headfirst.run.quiet import QuietReporter
+from headfirst.run.reporters.quiet import QuietReporter
 from headfirst.run.runner import run_playbook
 
 HOSTS = 8

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 from headfirst.cluster.inventory import load
-from headfirst.deployment import inventory
 from headfirst.deployment.lab_nodes import lab_access, required_lab
+from headfirst.deployment.running import inventory
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

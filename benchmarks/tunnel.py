@@ -26,8 +26,8 @@ from pathlib import Path
 from headfirst.bench import environment, requests, tool
 from headfirst.bench.load import Load
 from headfirst.bench.result import Point, point
-from headfirst.live.access import HostAccess
-from headfirst.live.tunnel import tunnel
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.tunnel import tunnel
 
 STEP_S = 0.02
 ANSWER = 100

@@ -20,9 +20,9 @@ import pytest
 from headfirst import engines
 from headfirst.errors import NotReadyError
 from headfirst.live.logs import Rank, stream_logs
+from headfirst.live.ssh_access.transport import docker_over_ssh
+from headfirst.live.ssh_access.tunnel import tunnel
 from headfirst.live.status import ReplicaTarget, WebuiTarget, cluster_status
-from headfirst.live.transport import docker_over_ssh
-from headfirst.live.tunnel import tunnel
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

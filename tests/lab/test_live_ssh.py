@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from headfirst.errors import InputError, NotReadyError
-from headfirst.live.access import HostAccess
-from headfirst.live.ssh import run, ssh
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.ssh import run, ssh
 from headfirst.run.failures import to_error
-from headfirst.run.quiet import QuietReporter
+from headfirst.run.reporters.quiet import QuietReporter
 from headfirst.run.runner import run_playbook
 
 if TYPE_CHECKING:

@@ -13,21 +13,21 @@ import pytest
 from headfirst import demo, engines
 from headfirst.cluster.asked import ASKED
 from headfirst.cluster.inventory import load
-from headfirst.deployment.access import host_access
-from headfirst.deployment.head_folder import describe_on_head
-from headfirst.deployment.options import RunOptions
-from headfirst.deployment.probe import probe_hosts
-from headfirst.deployment.stages import run_stages
+from headfirst.deployment.hosts.access import host_access
+from headfirst.deployment.hosts.head_folder import describe_on_head
+from headfirst.deployment.hosts.probe import probe_hosts
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.running.stages import run_stages
 from headfirst.diagnose.collect import Target, collect
 from headfirst.diagnose.subject import subject
 from headfirst.errors import NotReadyError
-from headfirst.live.access import HostAccess
 from headfirst.live.logs import Rank, stream_logs
-from headfirst.live.ssh import run, run_privileged, ssh
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.ssh import run, run_privileged, ssh
+from headfirst.live.ssh_access.tunnel import tunnel
 from headfirst.live.status import ReplicaTarget, cluster_status
 from headfirst.live.status_types import ReplicaStatus
-from headfirst.live.tunnel import tunnel
-from headfirst.run.quiet import QuietReporter
+from headfirst.run.reporters.quiet import QuietReporter
 from hidden_host import HOST, JUMP, PASSWORD, USER
 
 ENGINE = engines.get("sglang")

@@ -35,9 +35,9 @@ UP = """
 import sys, time
 from pathlib import Path
 from headfirst.cluster.inventory import load
-from headfirst.deployment.claim import claimed
-from headfirst.deployment.options import RunOptions
-from headfirst.run.quiet import QuietReporter
+from headfirst.deployment.running.claim import claimed
+from headfirst.deployment.running.options import RunOptions
+from headfirst.run.reporters.quiet import QuietReporter
 path = Path(sys.argv[1])
 with claimed(load([path]), RunOptions([path]), "up", QuietReporter()) as claim:
     print(claim.secrets.engine_api_key, flush=True)

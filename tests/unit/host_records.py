@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from headfirst.errors import NotReadyError
-from headfirst.live.access import HostAccess
+from headfirst.live.ssh_access.access import HostAccess
 from headfirst.ownership import hosts
 
 SCRIPT = Path(hosts.__file__).with_name("node_script.py")

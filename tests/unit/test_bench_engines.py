@@ -15,13 +15,13 @@ from headfirst import engines
 from headfirst.bench.load import Load
 from headfirst.bench.shapes import SHAPES
 from headfirst.cli.shown.bench import Silent
-from headfirst.deployment import bench_engines
-from headfirst.deployment import restored as restoring
-from headfirst.deployment.bench import Wanted
-from headfirst.deployment.bench_engines import Named, read_names
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.measuring import bench_engines
+from headfirst.deployment.measuring.bench import Wanted
+from headfirst.deployment.measuring.bench_engines import Named, read_names
+from headfirst.deployment.running import restored as restoring
+from headfirst.deployment.running.options import RunOptions
 from headfirst.errors import HeadfirstError, InputError
-from headfirst.run.quiet import QuietReporter
+from headfirst.run.reporters.quiet import QuietReporter
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"
 WANTED = Wanted(SHAPES["chat"], [Load(kind="concurrency", value=1)])

@@ -13,12 +13,12 @@ from headfirst.bundle import archive, manifest
 from headfirst.bundle.packages import ROLE_VALUES
 from headfirst.bundle.systems import System
 from headfirst.cluster.reading import role_values
-from headfirst.deployment import bundle as making
 from headfirst.deployment import bundle_needs
-from headfirst.deployment.bundle import BundleOptions
 from headfirst.deployment.bundled import BundleRequest
-from headfirst.deployment.host_systems import HostSystems
+from headfirst.deployment.hosts.host_systems import HostSystems
 from headfirst.deployment.prepare import Prepared, prepare
+from headfirst.deployment.verbs import bundle as making
+from headfirst.deployment.verbs.bundle import BundleOptions
 from headfirst.errors import InputError, NotReadyError
 
 INVENTORY = """\

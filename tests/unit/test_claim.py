@@ -20,15 +20,21 @@ import pytest
 from headfirst.cluster import identity, secrets
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import claim as claims
-from headfirst.deployment.claim import Claim, claimed, current_credentials, known_credentials, run_lock
-from headfirst.deployment.down import target
-from headfirst.deployment.options import RunOptions
-from headfirst.deployment.release import release
+from headfirst.deployment.running import claim as claims
+from headfirst.deployment.running.claim import (
+    Claim,
+    claimed,
+    current_credentials,
+    known_credentials,
+    run_lock,
+)
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs.down import target
+from headfirst.deployment.verbs.release import release
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.ownership import lease
 from headfirst.run.events import Event, FindingsReported
-from headfirst.run.quiet import QuietReporter
+from headfirst.run.reporters.quiet import QuietReporter
 from host_records import HostRecords
 
 INVENTORY = """\

@@ -11,8 +11,8 @@ from headfirst.bundle.manifest import Image, Manifest
 from headfirst.bundle.store import Bundle
 from headfirst.cli import options
 from headfirst.cli.shown.bundle import print_made, print_sources, sources
-from headfirst.deployment.bundle import Made
 from headfirst.deployment.bundled import Bundled
+from headfirst.deployment.verbs.bundle import Made
 from headfirst.errors import InputError
 
 FILES = {"apt/debian-12/a.deb": b"package", "images/i.json": b"{}", "images/layers/1.tar": b"layer"}

@@ -10,8 +10,8 @@ import pytest
 import typer
 from headfirst.cli import down as verb
 from headfirst.cluster.inventory import load
-from headfirst.deployment.down import Target
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs.down import Target
 from headfirst.errors import HeadfirstError, InputError
 
 
@@ -19,7 +19,7 @@ from headfirst.errors import HeadfirstError, InputError
 def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     path = tmp_path / "prod.ini"
     path.write_text("[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n")
-    monkeypatch.setattr("headfirst.deployment.down.data_bytes", lambda target: {"n1": 31_200_000_000})
+    monkeypatch.setattr("headfirst.deployment.verbs.down.data_bytes", lambda target: {"n1": 31_200_000_000})
     return Target(load([path]), RunOptions([path]), ["n1"])
 
 

@@ -16,8 +16,8 @@ import pytest
 from headfirst.cli import options
 from headfirst.cli.app import app
 from headfirst.cli.reporting import print_summary
-from headfirst.deployment.tags import checked_tags, stage_tags
-from headfirst.deployment.up import Outcome
+from headfirst.deployment.running.tags import checked_tags, stage_tags
+from headfirst.deployment.verbs.up import Outcome
 from headfirst.errors import InputError
 from headfirst.plan.types import Plan
 from headfirst.run.result import RunResult, StageTime

@@ -38,7 +38,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str, **server: Any) -> Any:
         yield url, KEY
 
     with serving(**server) as (url, _):
-        monkeypatch.setattr("headfirst.deployment.smoke.open_api", direct)
+        monkeypatch.setattr("headfirst.deployment.verbs.smoke.open_api", direct)
         done = CliRunner().invoke(app, ["test", LAB, "-e", f"served_model_name={MODEL}", *words])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception

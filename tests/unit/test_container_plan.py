@@ -13,10 +13,10 @@ from ansible_collections.headfirst.serving.plugins.module_utils import container
 from clusters import nodes
 from headfirst.cluster.secrets import Secrets
 from headfirst.containers.spec import Container
-from headfirst.deployment.artifacts import Artifacts
-from headfirst.deployment.comm import _variables
 from headfirst.deployment.prepare import Prepared, prepare
-from headfirst.deployment.role_vars.whole import role_vars
+from headfirst.deployment.running.artifacts import Artifacts
+from headfirst.deployment.running.role_vars.whole import role_vars
+from headfirst.deployment.verbs.comm import _variables
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ["a100x4.ini", "a100x1-70b.ini", "lab.ini"]

@@ -19,8 +19,8 @@ from headfirst.diagnose.collect import Target
 from headfirst.diagnose.types import Node
 from headfirst.engines.base import Readiness
 from headfirst.errors import NotReadyError
-from headfirst.live.access import HostAccess
 from headfirst.live.clock import Clock
+from headfirst.live.ssh_access.access import HostAccess
 
 DOCKER = """#!/bin/sh
 case "$*" in

@@ -14,11 +14,11 @@ from headfirst import engines
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
 from headfirst.collection import collection_root
-from headfirst.deployment import inventory
 from headfirst.deployment.prepare import Prepared, prepare
-from headfirst.deployment.role_vars.engine import replica_vars
-from headfirst.deployment.role_vars.host_vars import HostVars
-from headfirst.deployment.role_vars.hosts import check_vars
+from headfirst.deployment.running import inventory
+from headfirst.deployment.running.role_vars.engine import replica_vars
+from headfirst.deployment.running.role_vars.host_vars import HostVars
+from headfirst.deployment.running.role_vars.hosts import check_vars
 
 INVENTORY = """[head]
 node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G nic=eth0 hca=none

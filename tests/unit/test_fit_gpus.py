@@ -15,7 +15,7 @@ from headfirst.hardware import gpus
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.quantization import read as read_quantization
-from headfirst.plan import precision
+from headfirst.plan.weights import precision
 
 
 def model(id: str) -> Checkpoint:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import inventory
+from headfirst.deployment.running import inventory
 from headfirst.lab.types import LabAccess
 
 INVENTORY = """

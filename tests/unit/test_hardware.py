@@ -12,9 +12,10 @@ import yaml
 from clusters import planned, with_hosts
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import hardware, inventory
-from headfirst.deployment.probe import with_facts
-from headfirst.deployment.role_vars.hosts import check_vars
+from headfirst.deployment.hosts import hardware
+from headfirst.deployment.hosts.probe import with_facts
+from headfirst.deployment.running import inventory
+from headfirst.deployment.running.role_vars.hosts import check_vars
 from headfirst.model import catalogue
 from recorded_hosts import facts
 

@@ -17,27 +17,27 @@ from headfirst.cluster.identity import cluster_folder
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import load_or_create
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import check as checking
-from headfirst.deployment import down as stopping
-from headfirst.deployment import membership
-from headfirst.deployment import rollback as rolling
-from headfirst.deployment import up as bringing
-from headfirst.deployment import webui_backups as backups
-from headfirst.deployment.down import Target
-from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import Prepared, prepare
-from headfirst.deployment.recorded import keep_plan, recorded, timed
-from headfirst.deployment.up import Outcome
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.running.recorded import keep_plan, recorded, timed
+from headfirst.deployment.verbs import check as checking
+from headfirst.deployment.verbs import down as stopping
+from headfirst.deployment.verbs import membership
+from headfirst.deployment.verbs import rollback as rolling
+from headfirst.deployment.verbs import up as bringing
+from headfirst.deployment.verbs import webui_backups as backups
+from headfirst.deployment.verbs.down import Target
+from headfirst.deployment.verbs.up import Outcome
 from headfirst.errors import NotReadyError
 from headfirst.plan.types import Plan
 from headfirst.run import history
 from headfirst.run.events import Event, Finding, FindingsReported, StageDone, StageStarted
 from headfirst.run.history import KEEP, KEEP_RESULTS, Kind, RunRecord, StageRun
-from headfirst.run.json_events import JsonReporter
-from headfirst.run.live import LiveReporter
-from headfirst.run.plain import PlainReporter
-from headfirst.run.recording import Recording, RecordingReporter
-from headfirst.run.reporter import Reporter
+from headfirst.run.reporters.json_events import JsonReporter
+from headfirst.run.reporters.live import LiveReporter
+from headfirst.run.reporters.plain import PlainReporter
+from headfirst.run.reporters.recording import Recording, RecordingReporter
+from headfirst.run.reporters.reporter import Reporter
 from headfirst.run.result import RunResult
 from headfirst.run.time_left import TimeLeft
 from rich.console import Console
@@ -236,7 +236,7 @@ def test_a_full_disk_is_a_warning(prepared: Prepared, monkeypatch: pytest.Monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headfirst.run.recording.add_run", full)
+    monkeypatch.setattr("headfirst.run.reporters.recording.add_run", full)
     shown = Collector()
     with recorded(prepared.cluster, RunOptions([A100]), "up", shown):
         pass

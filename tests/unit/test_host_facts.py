@@ -12,7 +12,7 @@ import pytest
 from clusters import planned
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.probe import lacks_facts, with_facts
+from headfirst.deployment.hosts.probe import lacks_facts, with_facts
 from headfirst.errors import InputError
 from headfirst.hardware import facts as host_facts
 from headfirst.model import catalogue

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from headfirst.bundle.systems import System
 from headfirst.cluster.inventory import load
-from headfirst.deployment import host_systems
+from headfirst.deployment.hosts import host_systems
 from headfirst.errors import NotReadyError
-from headfirst.live.access import HostAccess
-from headfirst.live.ssh import Answer
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.ssh import Answer
 from headfirst.untrusted import UntrustedError
 
 INVENTORY = """\

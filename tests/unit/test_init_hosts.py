@@ -11,9 +11,9 @@ from headfirst.cli.app import app
 from headfirst.cluster.inventory import load
 from headfirst.cluster.template import Answers, HostAddress, render_inventory
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import found_hosts
-from headfirst.deployment.found_hosts import describe
-from headfirst.deployment.probe import lacks_facts, with_facts
+from headfirst.deployment.hosts import found_hosts
+from headfirst.deployment.hosts.found_hosts import describe
+from headfirst.deployment.hosts.probe import lacks_facts, with_facts
 from headfirst.errors import InputError, NotReadyError
 from recorded_hosts import facts
 from typer.testing import CliRunner

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.limit import limited_hosts
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.limit import limited_hosts
+from headfirst.deployment.running.options import RunOptions
 from headfirst.errors import InputError
 from inventory_cases import READ, REFUSED, TWO, Read, Refused, ini
 from inventory_server import lay_out

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from headfirst.cluster.edit import with_spare, without
 from headfirst.cluster.inventory import load
-from headfirst.deployment.membership import removal, replacement
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs.membership import removal, replacement
 from headfirst.errors import InputError
 
 INVENTORY = """\

@@ -9,8 +9,8 @@ import pytest
 from headfirst.cluster.local_ca import renewed
 from headfirst.cluster.named_keys import new_key
 from headfirst.cluster.secrets import Secrets
-from headfirst.deployment import keys
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs import keys
 from headfirst.errors import InputError
 from headfirst.ownership.node_script import LIMIT
 

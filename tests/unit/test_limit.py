@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.deployment.limit import refuse_limit
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.limit import refuse_limit
+from headfirst.deployment.running.options import RunOptions
 from headfirst.errors import InputError
 
 

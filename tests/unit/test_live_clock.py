@@ -10,8 +10,8 @@ import pytest
 from diagnosing import SGLANG, diagnose
 from headfirst.diagnose.collect import Target, parse
 from headfirst.diagnose.types import Node
-from headfirst.live.access import HostAccess
 from headfirst.live.clock import Clock, from_rfc3339, measure
+from headfirst.live.ssh_access.access import HostAccess
 
 
 class Script:

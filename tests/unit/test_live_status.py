@@ -13,8 +13,8 @@ import pytest
 from headfirst import engines
 from headfirst.engines.base import Readiness
 from headfirst.live import status
-from headfirst.live.access import HostAccess
 from headfirst.live.metrics import Metrics
+from headfirst.live.ssh_access.access import HostAccess
 from headfirst.live.status import ReplicaTarget
 from headfirst.live.status_types import EngineStatus
 

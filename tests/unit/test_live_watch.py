@@ -13,8 +13,8 @@ from headfirst import engines
 from headfirst.engines.base import Readiness
 from headfirst.errors import NotReadyError
 from headfirst.live import watch
-from headfirst.live.access import HostAccess
 from headfirst.live.load import Load, Meter
+from headfirst.live.ssh_access.access import HostAccess
 from headfirst.live.status import ReplicaTarget
 
 METRICS = engines.get("vllm").metrics()

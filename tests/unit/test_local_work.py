@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 from headfirst.cluster.inventory import load
-from headfirst.deployment import artifacts, local_work, up
-from headfirst.deployment.local_work import Advance, run_jobs
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running import artifacts, local_work
+from headfirst.deployment.running.local_work import Advance, run_jobs
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs import up
 from headfirst.errors import NotReadyError
 from headfirst.images.recipe import Recipe
 from headfirst.lab import packages

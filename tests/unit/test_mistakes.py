@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.cluster.inventory import load
-from headfirst.deployment import access
+from headfirst.deployment.hosts import access
 from headfirst.errors import InputError
 
 DEMO = "model_source=demo\nengine_device=cpu\nengine_image_source=build\ncpu_cores=0-3\n"

@@ -11,10 +11,10 @@ import pytest
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.artifacts import Artifacts, Tarball
-from headfirst.deployment.phases import of_down, of_up
-from headfirst.deployment.role_vars.hosts import check_vars, hardware_vars
-from headfirst.deployment.role_vars.monitoring import monitoring_vars
+from headfirst.deployment.running.artifacts import Artifacts, Tarball
+from headfirst.deployment.running.phases import of_down, of_up
+from headfirst.deployment.running.role_vars.hosts import check_vars, hardware_vars
+from headfirst.deployment.running.role_vars.monitoring import monitoring_vars
 from headfirst.errors import InputError
 from headfirst.model import catalogue
 from headfirst.plan import monitoring

@@ -15,7 +15,7 @@ import yaml
 from headfirst import engines
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.role_vars.monitoring import grafana_files, prometheus_files
+from headfirst.deployment.running.role_vars.monitoring import grafana_files, prometheus_files
 from headfirst.model import catalogue
 from headfirst.paths import cache_dir
 from headfirst.plan import metric_rules

@@ -16,17 +16,18 @@ from typing import Any
 import httpx
 import pytest
 from diagnosing import SGLANG
-from headfirst.deployment import comm, head_folder
+from headfirst.deployment.hosts import head_folder
+from headfirst.deployment.verbs import comm
 from headfirst.diagnose import collect, node_answer
 from headfirst.diagnose.collect import Target
 from headfirst.diagnose.figures import read_live
 from headfirst.diagnose.types import Line
 from headfirst.engines.sglang.past import read_past
 from headfirst.live import chat, http_answer, logs, status
-from headfirst.live import ssh as live_ssh
-from headfirst.live.access import HostAccess
 from headfirst.live.clock import Clock, measure
-from headfirst.live.ssh import Answer
+from headfirst.live.ssh_access import ssh as live_ssh
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.ssh import Answer
 from headfirst.untrusted import UntrustedError
 from model_files import CONFIG, INDEX, SHARDS
 

@@ -13,9 +13,9 @@ from clusters import planned, with_hosts, with_settings
 from headfirst.cli.shown.plan import print_plan
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.artifacts import Artifacts
-from headfirst.deployment.probe import lacks_facts
-from headfirst.deployment.role_vars.weights import tools_vars
+from headfirst.deployment.hosts.probe import lacks_facts
+from headfirst.deployment.running.artifacts import Artifacts
+from headfirst.deployment.running.role_vars.weights import tools_vars
 from headfirst.errors import InputError
 from headfirst.hardware.facts import NetworkFacts
 from headfirst.model import catalogue

@@ -12,14 +12,14 @@ from headfirst.cli.shown.plan import print_plan
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.artifacts import Artifacts
-from headfirst.deployment.role_vars.whole import role_vars
+from headfirst.deployment.running.artifacts import Artifacts
+from headfirst.deployment.running.role_vars.whole import role_vars
 from headfirst.engines.layout import Layout
 from headfirst.errors import InputError
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.layers import by_host
 from headfirst.plan.types import Weights
+from headfirst.plan.weights.layers import by_host
 from headfirst.weights.layers import read_layers
 
 GB = 10**9

@@ -12,7 +12,7 @@ from clusters import nodes, planned, with_hosts, with_settings
 from headfirst.cli.shown.plan import print_plan
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster, Host
-from headfirst.deployment.probe import lacks_facts
+from headfirst.deployment.hosts.probe import lacks_facts
 from headfirst.hardware.facts import NetworkFacts
 from headfirst.model import catalogue
 from headfirst.plan.network import choose

@@ -12,8 +12,8 @@ from clusters import planned, with_hosts, with_settings
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster, Host
-from headfirst.deployment.probe import lacks_facts
-from headfirst.deployment.role_vars.engine import replica_vars
+from headfirst.deployment.hosts.probe import lacks_facts
+from headfirst.deployment.running.role_vars.engine import replica_vars
 from headfirst.errors import InputError
 from headfirst.hardware.facts import FolderFacts
 from headfirst.model import catalogue

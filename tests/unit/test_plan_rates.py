@@ -17,14 +17,14 @@ from headfirst.cli.shown.plan import print_plan
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import probe
-from headfirst.deployment.artifacts import Artifacts
-from headfirst.deployment.role_vars.hosts import check_vars
-from headfirst.deployment.role_vars.whole import role_vars
+from headfirst.deployment.hosts import probe
+from headfirst.deployment.running.artifacts import Artifacts
+from headfirst.deployment.running.role_vars.hosts import check_vars
+from headfirst.deployment.running.role_vars.whole import role_vars
 from headfirst.errors import InputError
 from headfirst.model import catalogue
-from headfirst.plan.rates import GBIT, connections, rates
 from headfirst.plan.types import Plan, Rate
+from headfirst.plan.weights.rates import GBIT, connections, rates
 
 ROOT = Path(__file__).resolve().parents[2]
 GB = 10**9

@@ -16,10 +16,10 @@ from headfirst.cluster import local_ca
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.artifacts import Artifacts
 from headfirst.deployment.certificate import certificate_of, with_certificate
 from headfirst.deployment.prepare import prepare
-from headfirst.deployment.role_vars.whole import role_vars
+from headfirst.deployment.running.artifacts import Artifacts
+from headfirst.deployment.running.role_vars.whole import role_vars
 from headfirst.errors import InputError
 from headfirst.plan.types import Plan
 

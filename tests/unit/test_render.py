@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 import yaml
-from headfirst.deployment.render import Options, Target, files_of, render
+from headfirst.deployment.verbs.render import Options, Target, files_of, render
 from headfirst.errors import InputError
 from headfirst.plan.types import Plan
 from headfirst.render import compose

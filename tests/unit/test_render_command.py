@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.cli.render import _command
-from headfirst.deployment.render import write
+from headfirst.deployment.verbs.render import write
 from headfirst.errors import InputError
 from headfirst.render.files import File
 from rendering import ROOT

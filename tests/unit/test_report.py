@@ -18,19 +18,19 @@ from headfirst.cluster.identity import cluster_folder
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets, load_or_create
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.comm_types import Comm, CommFinding, Pair, Rank, Row, Run, Trouble, Way
-from headfirst.deployment.options import RunOptions
 from headfirst.deployment.prepare import prepare
-from headfirst.deployment.recorded import keep_comm, keep_images, recorded
-from headfirst.deployment.report import own_digest
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.running.recorded import keep_comm, keep_images, recorded
+from headfirst.deployment.verbs.comm_types import Comm, CommFinding, Pair, Rank, Row, Run, Trouble, Way
+from headfirst.deployment.verbs.report import own_digest
 from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, ReplicaStatus, WebuiStatus
 from headfirst.paths import state_dir
 from headfirst.report.page import html
 from headfirst.report.types import ClusterReport
 from headfirst.run.events import Finding, FindingsReported, StageDone, StageStarted
 from headfirst.run.history import read
-from headfirst.run.quiet import QuietReporter
-from headfirst.run.reporter import Reporter
+from headfirst.run.reporters.quiet import QuietReporter
+from headfirst.run.reporters.reporter import Reporter
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

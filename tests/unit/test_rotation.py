@@ -13,11 +13,11 @@ import pytest
 from headfirst.cluster import secrets
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import credentials
-from headfirst.deployment import up as verb
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs import credentials
+from headfirst.deployment.verbs import up as verb
 from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.run.quiet import QuietReporter
+from headfirst.run.reporters.quiet import QuietReporter
 from headfirst.run.result import RunResult
 from host_records import HostRecords
 

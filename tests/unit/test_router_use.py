@@ -14,10 +14,10 @@ import pytest
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import router_status as of_routers
-from headfirst.deployment import service as running
+from headfirst.deployment.hosts import router_status as of_routers
+from headfirst.deployment.verbs import service as running
 from headfirst.errors import InputError, NotReadyError
-from headfirst.live.access import HostAccess
+from headfirst.live.ssh_access.access import HostAccess
 
 TEXT = """\
 [chat]

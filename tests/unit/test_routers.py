@@ -11,8 +11,8 @@ from ansible.template import Templar, trust_as_template
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.artifacts import Artifacts
-from headfirst.deployment.phases import of_down, of_up
+from headfirst.deployment.running.artifacts import Artifacts
+from headfirst.deployment.running.phases import of_down, of_up
 from headfirst.errors import InputError
 from headfirst.model import catalogue
 from headfirst.plan.build import build

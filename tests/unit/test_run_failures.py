@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.live.access import HostAccess
+from headfirst.live.ssh_access.access import HostAccess
 from headfirst.run.cancel import Canceller
 from headfirst.run.events import Finding, HostFailed
 from headfirst.run.failures import to_error

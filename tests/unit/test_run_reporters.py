@@ -11,7 +11,6 @@ from typing import get_args
 import pytest
 from headfirst.run import events as kinds
 from headfirst.run.amounts import amount, duration, size, speed
-from headfirst.run.board import Board, State
 from headfirst.run.events import (
     Event,
     Finding,
@@ -25,9 +24,10 @@ from headfirst.run.events import (
     TaskDone,
     TaskStarted,
 )
-from headfirst.run.json_events import JsonReporter, event_fields, event_name
-from headfirst.run.live import LiveReporter
-from headfirst.run.plain import PlainReporter
+from headfirst.run.reporters.board import Board, State
+from headfirst.run.reporters.json_events import JsonReporter, event_fields, event_name
+from headfirst.run.reporters.live import LiveReporter
+from headfirst.run.reporters.plain import PlainReporter
 from headfirst.run.stages import PlayName, parse_play_name
 from rich.console import Console
 

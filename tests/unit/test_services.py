@@ -9,10 +9,10 @@ import pytest
 from headfirst.cluster.inventory import load
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.types import Cluster
-from headfirst.deployment import phases
-from headfirst.deployment.artifacts import Artifacts
-from headfirst.deployment.options import RunOptions
-from headfirst.deployment.phases import of_down, of_up
+from headfirst.deployment.running import phases
+from headfirst.deployment.running.artifacts import Artifacts
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.running.phases import of_down, of_up
 from headfirst.errors import InputError
 from headfirst.model import catalogue
 from headfirst.plan.build import build

@@ -15,7 +15,7 @@ from headfirst.cli import app as commands
 from headfirst.cli import main, status
 from headfirst.cli.shown.comm import print_comm
 from headfirst.cli.shown.diagnose import print_diagnosis
-from headfirst.deployment.comm_types import Comm
+from headfirst.deployment.verbs.comm_types import Comm
 from headfirst.diagnose.types import Diagnosis, Event, NodeState
 from headfirst.errors import HeadfirstError
 from headfirst.live.chat import Piece
@@ -24,11 +24,11 @@ from headfirst.live.log_printer import print_logs
 from headfirst.live.logs import LogLine
 from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, ReplicaStatus, WebuiStatus
 from headfirst.run.events import Finding, FindingsReported, HostFailed, Progress, StageStarted, TaskStarted
-from headfirst.run.json_events import JsonReporter
-from headfirst.run.live import LiveReporter
 from headfirst.run.messages import FINDINGS_KEY
-from headfirst.run.plain import PlainReporter
 from headfirst.run.progress_file import ProgressTail
+from headfirst.run.reporters.json_events import JsonReporter
+from headfirst.run.reporters.live import LiveReporter
+from headfirst.run.reporters.plain import PlainReporter
 from headfirst.run.translate import Translator
 from headfirst.terminal import Terminal
 from rich.console import Console

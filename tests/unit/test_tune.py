@@ -21,17 +21,17 @@ from headfirst.bench.result import Point, Sample, Subject, point
 from headfirst.bench.shapes import SHAPES
 from headfirst.bench.trial import Judged
 from headfirst.cli.shown.tune import watcher
-from headfirst.deployment import restored as restoring
-from headfirst.deployment import tune as tuning
-from headfirst.deployment.bench import Wanted
-from headfirst.deployment.candidates import Candidate, merged, of_advice
-from headfirst.deployment.options import RunOptions
-from headfirst.deployment.tune import Wishes, intended
-from headfirst.deployment.written import write_arguments
+from headfirst.deployment.measuring import tune as tuning
+from headfirst.deployment.measuring.bench import Wanted
+from headfirst.deployment.measuring.candidates import Candidate, merged, of_advice
+from headfirst.deployment.measuring.tune import Wishes, intended
+from headfirst.deployment.measuring.written import write_arguments
+from headfirst.deployment.running import restored as restoring
+from headfirst.deployment.running.options import RunOptions
 from headfirst.diagnose.types import Advice
 from headfirst.errors import HeadfirstError, InputError, NotReadyError, StoppedError
 from headfirst.run import history
-from headfirst.run.quiet import QuietReporter
+from headfirst.run.reporters.quiet import QuietReporter
 from headfirst.terminal import Terminal
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"

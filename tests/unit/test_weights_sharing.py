@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from fake_hub import MODEL, FakeHub, running
-from headfirst.plan import transfer
+from headfirst.plan.weights import transfer
 from headfirst.weights import sharing
 from headfirst.weights.fetch.fetching import MOST_AT_ONCE
 from headfirst.weights.files import list_files

@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 from headfirst.bench.result import Result
 from headfirst.cluster.secrets import Secrets
-from headfirst.deployment.comm_types import Comm
-from headfirst.deployment.events import History
-from headfirst.deployment.tune import Tuned
-from headfirst.deployment.webui_backups import Backup
+from headfirst.deployment.measuring.tune import Tuned
+from headfirst.deployment.verbs.comm_types import Comm
+from headfirst.deployment.verbs.events import History
+from headfirst.deployment.verbs.webui_backups import Backup
 from headfirst.diagnose.types import ReplicaDiagnosis, Tuning
 from headfirst.lab.types import NodeStatus
 from headfirst.live.status_types import ClusterStatus

@@ -8,7 +8,7 @@ from dataclasses import asdict
 import typer
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy backup cluster.ini"
@@ -23,8 +23,8 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Back up accounts, chats and files of the chat page on its host, while it runs."""
-    from headfirst.deployment import webui_backups
-    from headfirst.run.quiet import QuietReporter
+    from headfirst.deployment.verbs import webui_backups
+    from headfirst.run.reporters.quiet import QuietReporter
 
     run_options = RunOptions(options.inventories(inventory, inventory_option), extra_vars or [], wait_s=wait)
     name, found = webui_backups.take(run_options, QuietReporter())

@@ -11,13 +11,13 @@ import typer
 from rich.markup import escape
 
 from headfirst.cli import bench_load, login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.errors import HeadfirstError, InputError
 from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.bench.result import Result
-    from headfirst.deployment.bench import Outcome
+    from headfirst.deployment.measuring.bench import Outcome
 
 EXAMPLE = "Example: deploy bench cluster.ini --shape chat --concurrency 1,8,32 --slo ttft=2s,tpot=50ms"
 
@@ -74,7 +74,7 @@ def run(
     from headfirst.bench.result import read
     from headfirst.bench.slo import promises as read_promises
     from headfirst.cli.shown import bench as shown
-    from headfirst.deployment.bench import bench, draw
+    from headfirst.deployment.measuring.bench import bench, draw
 
     wanted = bench_load.wanted(
         shape, dataset, concurrency, rate, requests, seconds, warmup, seed, read_promises(promises or "")
@@ -134,8 +134,8 @@ def _engines(
     as_json: bool,
 ) -> None:
     from headfirst.cli.shown import bench as shown
-    from headfirst.deployment.bench_engines import bench_engines, read_names
-    from headfirst.run.plain import PlainReporter
+    from headfirst.deployment.measuring.bench_engines import bench_engines, read_names
+    from headfirst.run.reporters.plain import PlainReporter
 
     listed = read_names(names)
     if not yes:

@@ -14,7 +14,7 @@ from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.bench.slo import Promise
-    from headfirst.deployment.bench import Wanted, Watcher
+    from headfirst.deployment.measuring.bench import Wanted, Watcher
 
 ShapeName = Literal["chat", "long-prompt", "long-answer", "shared-prefix"]
 Shape = Annotated[ShapeName, typer.Option("--shape", help="Lengths of prompts and answers.")]
@@ -74,7 +74,7 @@ def wanted(
     """The options together. InputError where two exclude each other."""
     from headfirst.bench.load import loads
     from headfirst.bench.shapes import SHAPES
-    from headfirst.deployment.bench import Wanted
+    from headfirst.deployment.measuring.bench import Wanted
 
     for one, other, names in (
         (concurrency, rate, "--concurrency and --rate"),

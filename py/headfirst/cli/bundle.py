@@ -62,7 +62,7 @@ def run(
     """
     from headfirst.cli.reporting import choose_reporter
     from headfirst.cli.shown.bundle import print_made
-    from headfirst.deployment.bundle import BundleOptions, bundle
+    from headfirst.deployment.verbs.bundle import BundleOptions, bundle
 
     wanted = BundleOptions(
         inventories=options.inventories(inventory, inventory_option),

@@ -25,7 +25,7 @@ def run(
 ) -> None:
     """Send a question to the model, from this machine through SSH."""
     from headfirst.cluster.inventory import load
-    from headfirst.deployment.service import open_chat
+    from headfirst.deployment.verbs.service import open_chat
     from headfirst.live.chat_terminal import converse, print_answer
 
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])

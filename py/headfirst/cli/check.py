@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import Backend, RunOptions
+from headfirst.deployment.running.options import Backend, RunOptions
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.terminal import Terminal
 
@@ -46,7 +46,7 @@ def run(
     Exit code 0: ready; 1: ready, with warnings; 3: not ready.
     """
     from headfirst.cli.reporting import choose_reporter, print_checked
-    from headfirst.deployment.check import check
+    from headfirst.deployment.verbs.check import check
 
     run_options = RunOptions(
         options.inventories(inventory, inventory_option),
@@ -72,7 +72,7 @@ def run(
 def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, plain: bool) -> None:
     from headfirst.cli.reporting import choose_reporter
     from headfirst.cli.shown.comm import print_comm
-    from headfirst.deployment.comm import comm
+    from headfirst.deployment.verbs.comm import comm
 
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         found = comm(run_options, reporter, backend)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.errors import InputError
 from headfirst.terminal import Terminal
 
@@ -30,8 +30,8 @@ def run(
     """Show the API key and the administrator's password, as every controller of the cluster has them."""
     from headfirst.cli.reporting import choose_reporter, print_summary
     from headfirst.deployment.certificate import keep_ca
-    from headfirst.deployment.credentials import rotate as rotate_credentials
-    from headfirst.deployment.credentials import show
+    from headfirst.deployment.verbs.credentials import rotate as rotate_credentials
+    from headfirst.deployment.verbs.credentials import show
 
     run_options = RunOptions(options.inventories(inventory, inventory_option), extra_vars or [], wait_s=wait)
     if rotate:

@@ -32,7 +32,7 @@ def run(
     """
     from headfirst.cli.shown import diagnose as shown
     from headfirst.cluster.inventory import load
-    from headfirst.deployment import diagnose
+    from headfirst.deployment.verbs import diagnose
 
     console = Terminal(highlight=False, soft_wrap=True)
     inventories = options.inventories(inventory, inventory_option)

@@ -9,12 +9,12 @@ import typer
 from rich.markup import escape
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.errors import HeadfirstError, InputError
 from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
-    from headfirst.deployment.down import Target
+    from headfirst.deployment.verbs.down import Target
 
 EXAMPLE = "Example: deploy down cluster.ini"
 
@@ -37,7 +37,7 @@ def run(
 ) -> None:
     """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay."""
     from headfirst.cli.reporting import choose_reporter, print_down
-    from headfirst.deployment.down import down, target
+    from headfirst.deployment.verbs.down import down, target
 
     run_options = RunOptions(
         options.inventories(inventory, inventory_option),
@@ -61,7 +61,7 @@ def run(
 
 def _confirm(found: Target, *, yes: bool) -> None:
     """Print what will be deleted, and ask unless --yes was given."""
-    from headfirst.deployment.down import data_bytes
+    from headfirst.deployment.verbs.down import data_bytes
     from headfirst.run.amounts import size
 
     console = Terminal(stderr=True, highlight=False, soft_wrap=True)

@@ -11,7 +11,7 @@ from headfirst.cli import login_options, options
 from headfirst.terminal import Terminal
 
 if TYPE_CHECKING:
-    from headfirst.deployment.events import Event
+    from headfirst.deployment.verbs.events import Event
 
 EXAMPLE = "Example: deploy events cluster.ini --since 1d"
 
@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Show when ranks ended, why, and what the supervisors did: all hosts in one order."""
     from headfirst.cluster.inventory import load
-    from headfirst.deployment.events import events
+    from headfirst.deployment.verbs.events import events
     from headfirst.live.logs import parse_since
 
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])

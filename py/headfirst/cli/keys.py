@@ -9,7 +9,7 @@ import typer
 from rich.table import Table
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.terminal import Terminal
 
 app = typer.Typer(no_args_is_help=True, help="API keys with names, for people and programs.")
@@ -36,7 +36,7 @@ def add(
     as_json: options.Json = False,
 ) -> None:
     """Create a key and print it once: only a hash of it is stored. It is valid immediately."""
-    from headfirst.deployment import keys
+    from headfirst.deployment.verbs import keys
 
     run_options = RunOptions(options.inventories(inventory, inventory_option), extra_vars or [], wait_s=wait)
     made = keys.add(run_options, name, service, keys.requests_per_minute(rate))
@@ -59,7 +59,7 @@ def list_(
     as_json: options.Json = False,
 ) -> None:
     """List the keys by name, with date, service and limit."""
-    from headfirst.deployment import keys
+    from headfirst.deployment.verbs import keys
 
     found = keys.names(RunOptions(options.inventories(inventory, inventory_option), extra_vars or []))
     if as_json:
@@ -84,7 +84,7 @@ def revoke(
     as_json: options.Json = False,
 ) -> None:
     """Refuse a key from now on. Requests that it started are completed."""
-    from headfirst.deployment import keys
+    from headfirst.deployment.verbs import keys
 
     run_options = RunOptions(options.inventories(inventory, inventory_option), extra_vars or [], wait_s=wait)
     keys.revoke(run_options, name)

@@ -30,7 +30,7 @@ def up(
 ) -> None:
     """Start the lab nodes of an inventory, and print how to reach them."""
     from headfirst.cli.reporting import choose_reporter
-    from headfirst.deployment.local_work import ask_for_root, run_jobs
+    from headfirst.deployment.running.local_work import ask_for_root, run_jobs
     from headfirst.lab import lifecycle as nodes
 
     lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])
@@ -83,7 +83,7 @@ def down(
 ) -> None:
     """Remove the lab nodes of an inventory: containers, volumes, network, keys."""
     from headfirst.cli.reporting import choose_reporter
-    from headfirst.deployment.local_work import run_jobs
+    from headfirst.deployment.running.local_work import run_jobs
     from headfirst.lab import lifecycle as nodes
 
     lab = _lab(options.inventories(inventory, inventory_option), extra_vars or [])

@@ -33,7 +33,7 @@ def run(
 ) -> None:
     """Show the logs of all ranks, or of one."""
     from headfirst.cluster.inventory import load
-    from headfirst.deployment.service import rank_logs, without_secrets
+    from headfirst.deployment.verbs.service import rank_logs, without_secrets
     from headfirst.live.log_printer import print_logs
     from headfirst.live.logs import parse_since, stream_logs
 

@@ -39,7 +39,7 @@ def run(
 
     Each with precision, layout, replicas, tokens of KV cache, time for the weights, and the inventory lines.
     """
-    from headfirst.deployment.models import models
+    from headfirst.deployment.verbs.models import models
 
     inventories = options.inventories(inventory, inventory_option)
     found = models(inventories, extra_vars or [], task=task, engine=engine, probe=probe)

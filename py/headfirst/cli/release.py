@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy release cluster.ini"
@@ -31,7 +31,7 @@ def run(
     as_json: options.Json = False,
 ) -> None:
     """Remove the owner record of hosts. Stops nothing: `deploy down` is the way to stop a service."""
-    from headfirst.deployment.release import release
+    from headfirst.deployment.verbs.release import release
 
     run_options = RunOptions(
         options.inventories(inventory, inventory_option), extra_vars or [], limit, wait_s=wait

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 
 EXAMPLE = "Example: deploy remove cluster.ini node03"
 
@@ -26,7 +26,7 @@ def run(
 ) -> None:
     """Remove a host: stop its rank, change the inventory, divide the services among the others."""
     from headfirst.cli.shown.membership import print_and_carry_out
-    from headfirst.deployment.membership import removal
+    from headfirst.deployment.verbs.membership import removal
 
     wanted = RunOptions([inventory], extra_vars or [], verbosity=verbose, wait_s=wait)
     change = removal(wanted, host)

@@ -62,7 +62,7 @@ def run(
 
     The files have no secrets: make-secrets.sh, one of them, creates the secrets where they are used.
     """
-    from headfirst.deployment.render import Options, render, write
+    from headfirst.deployment.verbs.render import Options, render, write
 
     inventories = options.inventories(inventory, inventory_option)
     given = {

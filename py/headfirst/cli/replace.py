@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 
 EXAMPLE = "Example: deploy replace cluster.ini node03 --with node05"
 
@@ -32,7 +32,7 @@ def run(
 ) -> None:
     """Replace a host by a spare: stop its rank, change the inventory, start the replica again."""
     from headfirst.cli.shown.membership import print_and_carry_out
-    from headfirst.deployment.membership import replacement
+    from headfirst.deployment.verbs.membership import replacement
 
     wanted = RunOptions([inventory], extra_vars or [], verbosity=verbose, wait_s=wait)
     change = replacement(wanted, host, spare, keep=keep)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 
 EXAMPLE = "Example: deploy report cluster.ini -o report.html"
 
@@ -30,7 +30,7 @@ def run(
     Its sources are the inventory and the records of runs on this controller; what was not recorded is
     listed with the command that records it. No secret is in it.
     """
-    from headfirst.deployment.report import report
+    from headfirst.deployment.verbs.report import report
     from headfirst.report.page import html
 
     inventories = options.inventories(inventory, inventory_option)

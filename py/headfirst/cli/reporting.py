@@ -10,12 +10,12 @@ from typing import Any
 
 from rich.markup import escape
 
-from headfirst.deployment.up import Outcome
+from headfirst.deployment.verbs.up import Outcome
 from headfirst.plan.proxy import service_name
-from headfirst.run.json_events import JsonReporter
-from headfirst.run.live import LiveReporter
-from headfirst.run.plain import PlainReporter
-from headfirst.run.reporter import Reporter
+from headfirst.run.reporters.json_events import JsonReporter
+from headfirst.run.reporters.live import LiveReporter
+from headfirst.run.reporters.plain import PlainReporter
+from headfirst.run.reporters.reporter import Reporter
 from headfirst.run.result import RunResult
 from headfirst.run.timing import timing_table
 from headfirst.terminal import Terminal

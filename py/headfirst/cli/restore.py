@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.terminal import Terminal
 
 EXAMPLE = "Example: deploy restore cluster.ini --list"
@@ -33,8 +33,8 @@ def run(
 
     The page stops for that. The present data are backed up first, and restored if the page does not answer.
     """
-    from headfirst.deployment import webui_backups
-    from headfirst.run.quiet import QuietReporter
+    from headfirst.deployment.verbs import webui_backups
+    from headfirst.run.reporters.quiet import QuietReporter
 
     run_options = RunOptions(options.inventories(inventory, inventory_option), extra_vars or [], wait_s=wait)
     console = Terminal(highlight=False, soft_wrap=True)

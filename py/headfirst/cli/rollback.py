@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 
 EXAMPLE = "Example: deploy rollback cluster.ini"
 
@@ -24,7 +24,7 @@ def run(
     Exit code 2: there is none. The inventory is not changed, and the next `up` follows the inventory.
     """
     from headfirst.cli.reporting import choose_reporter, print_rollback
-    from headfirst.deployment.rollback import rollback
+    from headfirst.deployment.verbs.rollback import rollback
 
     run_options = RunOptions(
         options.inventories(inventory, inventory_option),

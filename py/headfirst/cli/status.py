@@ -35,8 +35,8 @@ def run(
 ) -> None:
     """Show every rank, engine and router and the chat page. Exit code 3 when something is not ready."""
     from headfirst.cluster.inventory import load
-    from headfirst.deployment import service as running
-    from headfirst.deployment.recorded import keep_images
+    from headfirst.deployment.running.recorded import keep_images
+    from headfirst.deployment.verbs import service as running
 
     inventories = options.inventories(inventory, inventory_option)
     cluster = load(inventories, extra_vars or [])

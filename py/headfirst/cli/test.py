@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.errors import HeadfirstError, InputError
 from headfirst.terminal import Terminal
 
@@ -47,7 +47,7 @@ def run(
     if listed:
         shown.print_cases(cases, console, as_json=as_json)
         return
-    from headfirst.deployment import smoke
+    from headfirst.deployment.verbs import smoke
     from headfirst.smoke.report import write_junit
 
     wanted = RunOptions(options.inventories(inventory, inventory_option), extra_vars or [], service=service)

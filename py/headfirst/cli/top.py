@@ -25,7 +25,7 @@ def run(
 ) -> None:
     """Watch all replicas, ranks and requests. Keys: q quit, s sort, r reverse, f next service."""
     from headfirst.cluster.inventory import load
-    from headfirst.deployment.service import watch
+    from headfirst.deployment.verbs.service import watch
 
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
     if not sys.stdout.isatty():

@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from headfirst.cli import bench_load, login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 from headfirst.errors import InputError
 from headfirst.terminal import Terminal
 
@@ -59,9 +59,9 @@ def run(
     The service is restarted for each candidate, and at the end with the inventory's arguments.
     """
     from headfirst.cli.shown import tune as shown
-    from headfirst.deployment.tune import Wishes, intended, tune
-    from headfirst.deployment.written import line_of, write_arguments
-    from headfirst.run.plain import PlainReporter
+    from headfirst.deployment.measuring.tune import Wishes, intended, tune
+    from headfirst.deployment.measuring.written import line_of, write_arguments
+    from headfirst.run.reporters.plain import PlainReporter
 
     usual = None if rate else "16"
     wanted = bench_load.wanted(shape, dataset, concurrency or usual, rate, requests, seconds, warmup, seed)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headfirst.cli import login_options, options
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
 
 EXAMPLE = "Example: deploy up cluster.ini"
 
@@ -27,7 +27,7 @@ def run(
 ) -> None:
     """Start the cluster: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
     from headfirst.cli.reporting import choose_reporter, print_summary
-    from headfirst.deployment.up import up
+    from headfirst.deployment.verbs.up import up
 
     run_options = RunOptions(
         inventories=options.inventories(inventory, inventory_option),

@@ -7,7 +7,7 @@ import socket
 
 from headfirst.cluster.types import Login
 from headfirst.errors import InputError
-from headfirst.live import openssh
+from headfirst.live.ssh_access import openssh
 
 
 def address_of(name: str, login: Login, where: str | None) -> str:

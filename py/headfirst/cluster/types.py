@@ -64,7 +64,7 @@ class Host:
     lab_cpus: float | None
     gpu_memory_bytes: int | None = None  # of its smallest GPU
     gpu_capability: tuple[int, int] | None = None
-    # Facts that only the host itself reports; None until it was asked (deployment/probe.py).
+    # Facts that only the host itself reports; None until it was asked (deployment/hosts/probe.py).
     link_rate: int | None = None  # what the driver of `nic` reports
     cores: int | None = None
     memory_bytes: int | None = None

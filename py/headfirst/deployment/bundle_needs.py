@@ -9,8 +9,8 @@ from headfirst import __version__
 from headfirst.bundle.needs import Model, Needs
 from headfirst.bundle.packages import Wanted, sources
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.host_systems import HostSystems
-from headfirst.deployment.inventory import meets, with_gpus
+from headfirst.deployment.hosts.host_systems import HostSystems
+from headfirst.deployment.running.inventory import meets, with_gpus
 from headfirst.plan.types import Plan
 
 

@@ -17,14 +17,15 @@ from headfirst.bundle.systems import RELEASES, System
 from headfirst.cluster.names import without_secrets
 from headfirst.cluster.reading import role_values
 from headfirst.cluster.types import Cluster, Service
-from headfirst.deployment import bundle_needs, host_systems
-from headfirst.deployment.artifacts import Artifacts, Tarball
+from headfirst.deployment import bundle_needs
 from headfirst.deployment.bundle_needs import unpinned
-from headfirst.deployment.host_systems import HostSystems
-from headfirst.deployment.limit import limited_hosts
-from headfirst.deployment.local_work import Advance, run_jobs
-from headfirst.deployment.options import RunOptions
-from headfirst.deployment.role_vars.host_vars import HostVars
+from headfirst.deployment.hosts import host_systems
+from headfirst.deployment.hosts.host_systems import HostSystems
+from headfirst.deployment.running.artifacts import Artifacts, Tarball
+from headfirst.deployment.running.limit import limited_hosts
+from headfirst.deployment.running.local_work import Advance, run_jobs
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.running.role_vars.host_vars import HostVars
 from headfirst.errors import InputError, NotReadyError
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
@@ -32,7 +33,7 @@ from headfirst.paths import cache_dir
 from headfirst.plan import trust
 from headfirst.plan.types import Plan
 from headfirst.run.node_wheel import build_node_wheel
-from headfirst.run.reporter import Reporter
+from headfirst.run.reporters.reporter import Reporter
 from headfirst.run.result import StageTime
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headfirst.cluster.template import Answers, render_inventory
 from headfirst.collection import data_dir
-from headfirst.deployment.found_hosts import ask
+from headfirst.deployment.hosts.found_hosts import ask
 from headfirst.deployment.prepare import prepare
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.plan.alternatives import unfit_hint

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from headfirst import demo
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster, Service
-from headfirst.deployment.access import host_access
-from headfirst.deployment.decided import refuse_decided
+from headfirst.deployment.hosts.access import host_access
 from headfirst.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_cores
+from headfirst.deployment.running.decided import refuse_decided
 from headfirst.errors import NotReadyError
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
@@ -70,7 +70,7 @@ def prepare(
         sources = looked_at(bundle, cluster, extra_vars)
         cluster = sources.applied(cluster)
     if probe:
-        from headfirst.deployment.probe import lacks_facts, probe_hosts
+        from headfirst.deployment.hosts.probe import lacks_facts, probe_hosts
 
         if rates or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
@@ -102,7 +102,7 @@ def _describe_path(cluster: Cluster, service: Service, folder: Path, *, probe: b
     if folder.is_dir():
         return describe(str(folder), "path")
     if probe:
-        from headfirst.deployment.head_folder import describe_on_head
+        from headfirst.deployment.hosts.head_folder import describe_on_head
 
         return describe_on_head(host_access(cluster)[service.hosts[0].name], str(folder))
     for id in catalogue.ids():

@@ -19,11 +19,11 @@ from headfirst.diagnose.subject import Subject
 from headfirst.diagnose.types import Answer, Container, Line, Node
 from headfirst.engines.base import Readiness
 from headfirst.errors import NotReadyError
-from headfirst.live import explain
-from headfirst.live.access import HostAccess
 from headfirst.live.clock import Clock, from_rfc3339, measure
-from headfirst.live.privilege import privileged
-from headfirst.live.ssh import AT_ONCE, ssh
+from headfirst.live.ssh_access import explain
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.privilege import privileged
+from headfirst.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.run.scrub import Scrubber
 from headfirst.untrusted import UntrustedError, for_terminal, json_document
 

@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from headfirst.errors import HeadfirstError
-from headfirst.live.access import HostAccess
-from headfirst.live.ssh import AT_ONCE
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.ssh import AT_ONCE
 
 Answer = TypeVar("Answer")
 

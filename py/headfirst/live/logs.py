@@ -16,9 +16,9 @@ import docker
 
 from headfirst.containers import names
 from headfirst.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.live.access import HostAccess
-from headfirst.live.ssh import AT_ONCE
-from headfirst.live.transport import docker_over_ssh
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.ssh import AT_ONCE
+from headfirst.live.ssh_access.transport import docker_over_ssh
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

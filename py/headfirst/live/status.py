@@ -16,12 +16,14 @@ from pydantic import ValidationError
 from headfirst.containers import names
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live import http_answer
-from headfirst.live.access import HostAccess
 from headfirst.live.http_answer import TIMEOUT_S, ask
 from headfirst.live.load import Load, Meter
 from headfirst.live.metrics import Metrics
 from headfirst.live.readiness import Readiness
-from headfirst.live.ssh import AT_ONCE, ssh
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.ssh import AT_ONCE, ssh
+from headfirst.live.ssh_access.transport import docker_client
+from headfirst.live.ssh_access.tunnel import forward, tunnel
 from headfirst.live.status_types import (
     ClusterStatus,
     ContainerStatus,
@@ -32,8 +34,6 @@ from headfirst.live.status_types import (
     WebuiStatus,
 )
 from headfirst.live.supervision import supervision
-from headfirst.live.transport import docker_client
-from headfirst.live.tunnel import forward, tunnel
 from headfirst.untrusted import UntrustedError, json_document, line
 
 # Between two readings of an engine's counters.

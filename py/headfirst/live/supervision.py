@@ -11,10 +11,10 @@ import paramiko
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headfirst.errors import NotReadyError
-from headfirst.live.access import HostAccess
 from headfirst.live.clock import Clock, measure
-from headfirst.live.privilege import privileged
-from headfirst.live.ssh import run, ssh
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.privilege import privileged
+from headfirst.live.ssh_access.ssh import run, ssh
 from headfirst.live.status_types import Supervision
 from headfirst.untrusted import UntrustedError, for_terminal, joined, json_document
 

@@ -16,12 +16,12 @@ import paramiko
 
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live import http_answer
-from headfirst.live.access import HostAccess
 from headfirst.live.load import Load, Meter
-from headfirst.live.ssh import AT_ONCE, ssh
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.ssh import AT_ONCE, ssh
+from headfirst.live.ssh_access.transport import docker_client
+from headfirst.live.ssh_access.tunnel import tunnel
 from headfirst.live.status import ReplicaTarget
-from headfirst.live.transport import docker_client
-from headfirst.live.tunnel import tunnel
 from headfirst.untrusted import UntrustedError, integer, json_object, line
 
 NS = 10**9

@@ -11,11 +11,11 @@ import paramiko
 
 from headfirst import untrusted
 from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.live import explain
-from headfirst.live.access import HostAccess
 from headfirst.live.each import try_each
-from headfirst.live.privilege import privileged
-from headfirst.live.ssh import ssh
+from headfirst.live.ssh_access import explain
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.live.ssh_access.privilege import privileged
+from headfirst.live.ssh_access.ssh import ssh
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
 _ANSWER_BYTES = 512 * 1024

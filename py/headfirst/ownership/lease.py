@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.live.access import HostAccess
+from headfirst.live.ssh_access.access import HostAccess
 from headfirst.ownership import hosts as requests
 from headfirst.ownership.holder import is_dead, new_lock
 from headfirst.ownership.records import HostState, Lock, host_state

@@ -10,8 +10,8 @@ from headfirst.engines.base import Engine
 from headfirst.errors import InputError
 from headfirst.model import families
 from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan import precision
 from headfirst.plan.sizes import Copy, Fleet, best, nodes_needed
+from headfirst.plan.weights import precision
 
 _UNQUANTISED = ("bf16", "fp16", "fp32")
 # What publishers append to a model's name for its precision: Qwen3-32B-AWQ, Llama-3.1-8B-quantized.w8a8.

@@ -19,13 +19,9 @@ from headfirst.model import catalogue, families
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.task import Task
 from headfirst.plan import (
-    carrier,
-    layers,
     monitoring,
     network,
     parallel,
-    placement,
-    precision,
     presets,
     proxy,
     router,
@@ -33,18 +29,18 @@ from headfirst.plan import (
     standby,
     trust,
     types,
-    warming,
     webui,
 )
 from headfirst.plan.adapters import adapters
 from headfirst.plan.alternatives import alternatives
 from headfirst.plan.fit import fit, kv_tokens
 from headfirst.plan.launching import Launching
-from headfirst.plan.placement import Placement
-from headfirst.plan.rates import connections, rates
 from headfirst.plan.sizes import Fleet
-from headfirst.plan.transfer import Job, estimate
 from headfirst.plan.types import Plan, Weights, WeightsShare
+from headfirst.plan.weights import carrier, layers, placement, precision, warming
+from headfirst.plan.weights.placement import Placement
+from headfirst.plan.weights.rates import connections, rates
+from headfirst.plan.weights.transfer import Job, estimate
 
 
 def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:

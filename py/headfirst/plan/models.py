@@ -17,8 +17,8 @@ from headfirst.model import families
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.parameters import tensors
 from headfirst.model.task import Task
-from headfirst.plan import precision
 from headfirst.plan.sizes import Copy, Fleet, best, nodes_needed
+from headfirst.plan.weights import precision
 
 
 class _Frozen(BaseModel):

@@ -46,7 +46,7 @@ class Rate(_Frozen):
 
 
 class WeightsTime(_Frozen):
-    """How long the weights take until every node has proven its copy (see plan/transfer.py)."""
+    """How long the weights take until every node has proven its copy (see plan/weights/transfer.py)."""
 
     seconds: float
     stages: dict[str, float]  # seconds of each stage alone: fetch, broadcast, convert or verify, disk
@@ -58,7 +58,7 @@ class WeightsTime(_Frozen):
 
 
 class Carrier(_Frozen):
-    """What carries the weights between hosts (see plan/carrier.py), and what a person should check of it."""
+    """What carries the weights between hosts (see plan/weights/carrier.py), and what a person checks."""
 
     kind: WeightsCarrier
     ports: dict[str, list[str]] = Field(default_factory=dict)  # by host: DEVICE:PORT:GID_INDEX
@@ -85,7 +85,7 @@ class Weights(_Frozen):
     served_bytes: int
     keep_fp8: bool  # the source stays beside the converted checkpoint
     disk_bytes: int  # the most that is stored on a node at a time
-    placement: Literal["brought", "staged", "in_place"]  # see plan/placement.py
+    placement: Literal["brought", "staged", "in_place"]  # see plan/weights/placement.py
     placement_reason: str
     warm_cache: Literal["whole", "part", "none"]  # read into the page cache before the ranks start
     warm_reserve_bytes: int  # of a node's memory, left to its ranks

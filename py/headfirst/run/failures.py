@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headfirst.errors import HeadfirstError, InputError, NotReadyError, StoppedError
-from headfirst.live import explain
-from headfirst.live.access import HostAccess
+from headfirst.live.ssh_access import explain
+from headfirst.live.ssh_access.access import HostAccess
 from headfirst.run.events import Finding, HostFailed
 from headfirst.run.result import RunResult
 

@@ -19,7 +19,7 @@ from headfirst.run.forks import allow_open_files, forks
 from headfirst.run.log import open_log
 from headfirst.run.private_dir import PrivateDir, private_dir
 from headfirst.run.progress_file import ProgressTail
-from headfirst.run.reporter import Reporter
+from headfirst.run.reporters.reporter import Reporter
 from headfirst.run.result import Record, RunResult
 from headfirst.run.scrub import Scrubber
 from headfirst.run.translate import Translator

@@ -8,7 +8,7 @@ from pathlib import Path
 from headfirst.weights.files import require_space
 
 SHARDS_IN_FLIGHT = 8
-"""FP8 shards on a disk at a time where each goes once it is converted; plan/transfer.py counts so too."""
+"""FP8 shards on a disk at a time where each is deleted once converted; plan/weights/transfer.py agrees."""
 
 
 def require_node_space(

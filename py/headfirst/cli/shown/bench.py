@@ -13,7 +13,7 @@ from headfirst.bench.compare import compare
 from headfirst.bench.load import Load
 from headfirst.bench.result import Point, Result, Spread, Subject, differences
 from headfirst.bench.slo import Found, Promise, broken
-from headfirst.deployment.bench import Watcher
+from headfirst.deployment.measuring.bench import Watcher
 from headfirst.run.amounts import duration
 
 

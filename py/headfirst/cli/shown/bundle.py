@@ -13,8 +13,8 @@ from headfirst.run import amounts
 from headfirst.untrusted import shown
 
 if TYPE_CHECKING:
-    from headfirst.deployment.bundle import Made
     from headfirst.deployment.bundled import Bundled
+    from headfirst.deployment.verbs.bundle import Made
 
 _KINDS = {
     "images": "images",

@@ -7,8 +7,8 @@ import json
 from rich.markup import escape
 
 from headfirst.cli.reporting import choose_reporter, print_summary
-from headfirst.deployment.membership import Change, carry_out
-from headfirst.deployment.options import RunOptions
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs.membership import Change, carry_out
 from headfirst.terminal import Terminal
 
 

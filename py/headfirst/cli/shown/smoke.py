@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.status import Status
 from rich.table import Table
 
-from headfirst.deployment.smoke import Watcher
+from headfirst.deployment.verbs.smoke import Watcher
 from headfirst.run.amounts import duration
 from headfirst.smoke.report import Report
 from headfirst.smoke.verdict import Case, Result, Verdict

@@ -11,8 +11,8 @@ from rich.table import Table
 
 from headfirst.bench.trial import Judged
 from headfirst.cli.shown.bench import Live
-from headfirst.deployment.candidates import Candidate
-from headfirst.deployment.tune import Intended, Tuned, Watcher, Wishes
+from headfirst.deployment.measuring.candidates import Candidate
+from headfirst.deployment.measuring.tune import Intended, Tuned, Watcher, Wishes
 from headfirst.run.amounts import duration
 
 _COLOURS = {"better": "green", "worse": "yellow", "no difference": "dim", "failed": "red"}

@@ -102,7 +102,7 @@ def _quantization(
         ]
     if kept is not None and given not in (None, kept) and kept not in _COMPATIBLE.get(str(given), ()):
         return [f"the checkpoint is quantised with {kept}, not with {given}: leave --quantization out"]
-    # An FP8 checkpoint on a GPU without FP8 is converted before (plan/precision.py).
+    # An FP8 checkpoint on a GPU without FP8 is converted before (plan/weights/precision.py).
     method = given or (None if kept == "fp8" else kept)
     if method is None:
         return []

@@ -1,0 +1,46 @@
+"""`deploy credentials`: the credentials of a cluster, read from its head, and replaced."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headfirst.cluster.inventory import load
+from headfirst.cluster.secrets import Secrets
+from headfirst.cluster.types import Cluster
+from headfirst.deployment.hosts.access import host_access
+from headfirst.deployment.running.claim import current_credentials, refuse_foreign
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs.up import Outcome, up
+from headfirst.errors import NotReadyError
+from headfirst.ownership.lease import look
+from headfirst.run.reporters.reporter import Reporter
+
+# Stages that take a key or a password.
+_TAGS = ("router", "serve", "webui", "proxy", "monitoring")
+
+
+def show(options: RunOptions) -> tuple[Cluster, Secrets]:
+    """The cluster, and the credentials that its service has now."""
+    cluster = load(options.inventories, options.extra_vars)
+    found = current_credentials(cluster)
+    if found is None:
+        raise _not_up(cluster)
+    return cluster, found.with_keys(service.name for service in cluster.services)
+
+
+def rotate(options: RunOptions, reporter: Reporter) -> Outcome:
+    """Make new credentials and apply them: one restart of the ranks and of the chat page."""
+    cluster = load(options.inventories, options.extra_vars)
+    states = look([host_access(cluster)[cluster.head.name]])
+    refuse_foreign(cluster, states)
+    if states[cluster.head.name].owner is None:
+        raise _not_up(cluster)
+    return up(replace(options, tags=_TAGS), reporter, rotate=True)
+
+
+def _not_up(cluster: Cluster) -> NotReadyError:
+    return NotReadyError(
+        f"cluster {cluster.name} is not up: there are no credentials to use",
+        where=cluster.head.name,
+        hint=f"Bring it up: deploy up {cluster.inventories[0]}",
+    )

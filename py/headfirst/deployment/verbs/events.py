@@ -1,0 +1,80 @@
+"""`deploy events`: what the supervisors of all hosts did and why, in one order."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.cluster.types import Cluster, Replica, Service
+from headfirst.deployment.engine import engine_of
+from headfirst.deployment.hosts.access import host_access
+from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.live.each import try_each
+from headfirst.live.supervision import HostEvent, history
+
+
+class Event(BaseModel):
+    """One event. `at` is UTC by this machine's clock; `cause` and `fix` are of the rule for its log."""
+
+    model_config = ConfigDict(frozen=True)
+
+    at: datetime
+    host: str
+    service: str
+    replica: int
+    kind: str
+    text: str
+    cause: str = ""
+    fix: str = ""
+    log: list[str] = []
+
+
+class History(BaseModel):
+    """All events, the oldest first; `silent` hosts did not answer, with the reason."""
+
+    model_config = ConfigDict(frozen=True)
+
+    events: list[Event]
+    silent: dict[str, str]
+
+
+def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | None = None) -> History:
+    """The history of the replicas. NotReadyError where no host answers."""
+    access = host_access(cluster)
+    replicas = {service.container(replica): (service, replica) for service, replica in cluster.chosen(chosen)}
+    hosts = [access[host.name] for host in cluster.nodes]
+    answers = try_each(hosts, history)
+    for answer in answers.values():
+        if isinstance(answer, InputError):  # the login of the inventory, not the host
+            raise answer
+    silent = {host: error.what for host, error in answers.items() if isinstance(error, HeadfirstError)}
+    if len(silent) == len(hosts):
+        host, reason = next(iter(silent.items()))
+        raise NotReadyError(reason, where=host, hint=f"Try: {access[host].ssh_command('true')}")
+    logs = {name: profile(engine_of(service).log()) for name, (service, _) in replicas.items()}
+    found = [
+        _event(host, one, *replicas[one.name], logs[one.name])
+        for host, answer in answers.items()
+        if not isinstance(answer, HeadfirstError)
+        for one in answer
+        if one.name in replicas
+    ]
+    kept = [one for one in found if since is None or one.at >= since]
+    return History(events=sorted(kept, key=lambda one: one.at), silent=silent)
+
+
+def _event(host: str, found: HostEvent, service: Service, replica: Replica, log: Profile) -> Event:
+    cause = log.find_cause(found.log) if found.log else None
+    return Event(
+        at=datetime.fromtimestamp(found.at, timezone.utc),
+        host=host,
+        service=str(service),
+        replica=replica.index,
+        kind=found.kind,
+        text=found.text,
+        cause=cause.reason if cause else "",
+        fix=cause.hint if cause else "",
+        log=found.log,
+    )
