@@ -7,18 +7,17 @@ from functools import partial
 from typing import Any
 
 from headfirst import engines
-from headfirst.cluster.settings import HUBS
 from headfirst.cluster.source import locate_variable
 from headfirst.cluster.types import Cluster, Service
 from headfirst.engines.base import Engine
 from headfirst.engines.layout import Machines
 from headfirst.errors import InputError
-from headfirst.hardware import gpus
 from headfirst.hardware.gpus import Gpu
 from headfirst.model import catalogue, families
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.task import Task
 from headfirst.plan import (
+    hosts,
     monitoring,
     network,
     parallel,
@@ -36,11 +35,9 @@ from headfirst.plan.alternatives import alternatives
 from headfirst.plan.fit import fit, kv_tokens
 from headfirst.plan.launching import Launching
 from headfirst.plan.sizes import Fleet
-from headfirst.plan.types import Plan, Weights, WeightsShare
-from headfirst.plan.weights import carrier, layers, placement, precision, warming
-from headfirst.plan.weights.placement import Placement
-from headfirst.plan.weights.rates import connections, rates
-from headfirst.plan.weights.transfer import Job, estimate
+from headfirst.plan.types import Plan
+from headfirst.plan.weights import layers, precision
+from headfirst.plan.weights.decide import decide
 
 
 def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:
@@ -77,7 +74,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     where_arguments = locate_variable("engine_args", cluster.inventories)
     arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
-    gpu, machines = _gpu(service, where), _machines(service, where)
+    gpu, machines = hosts.gpu(service, where), hosts.machines(service, where)
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
     )
@@ -129,7 +126,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
     spans = layers.by_host(service, engine, checkpoint, sizes)
     room = fit(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments)
-    weights = _weights(cluster, service, checkpoint, room, sizes.world, spans, convert=dtype.convert_to_bf16)
+    weights = decide(cluster, service, checkpoint, room, sizes.world, spans, convert=dtype.convert_to_bf16)
     launch = partial(
         Launching,
         runtime=cluster.settings.container_runtime,
@@ -225,158 +222,3 @@ def _alternatives(
     fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node, rdma)
     others = [found for id in catalogue.ids() if (found := catalogue.lookup(id))]
     return alternatives(checkpoint, fleet, engine, others, dtype=dtype)
-
-
-def _gpu(service: Service, where: str) -> Gpu | None:
-    """The GPU of all ranks; in a mix the larger ones would wait for the smaller."""
-    named = [host for host in service.hosts if host.gpu or host.gpu_memory_bytes]
-    if service.settings.engine_device == "cpu" or not named:
-        return None
-    found = [
-        gpus.reported(host.gpu or "GPU", host.gpu_memory_bytes, host.gpu_capability, where=host.name)
-        for host in named
-    ]
-    if other := next((gpu for gpu in found if gpu.vendor != "nvidia"), None):
-        raise InputError(
-            f"{other.name} is not an NVIDIA GPU: its driver, devices and images are not set up yet",
-            where=where,
-            hint="`deploy models` estimates what such GPUs hold; start the engine's own image by hand.",
-        )
-    listed = sorted({gpu.name for gpu in found})
-    if len(listed) > 1:
-        raise InputError(
-            f"the ranks have different GPUs: {', '.join(listed)}",
-            where=where,
-            hint="Ranks run at the pace and with the memory of the smallest: list hosts of one type.",
-        )
-    return min(found, key=lambda gpu: gpu.memory_bytes)
-
-
-def _machines(service: Service, where: str) -> Machines:
-    """The hosts of a replica; all replicas are alike."""
-    places = [place for replica in service.replicas for place in replica.places]
-    nodes = len(service.replicas[0].places)
-    if service.settings.engine_device == "cpu":
-        return Machines(nodes, None)
-    missing = [place.host.name for place in places if not place.gpus]
-    if missing:
-        raise InputError(
-            f"the number of GPUs of {', '.join(dict.fromkeys(missing))} is not known",
-            where=where,
-            hint="Write gpus=8 gpu=A100-80G in the inventory, or probe the hosts: deploy plan --probe.",
-        )
-    counts = {place.gpus for place in places}
-    if len(counts) > 1:
-        listed = ", ".join(f"{place.host.name} {place.gpus}" for place in places)
-        raise InputError(
-            f"the ranks have different numbers of GPUs: {listed}",
-            where=where,
-            hint="Ranks are spread evenly over the nodes: give each the same gpus=.",
-        )
-    return Machines(nodes, counts.pop())
-
-
-def _weights(
-    cluster: Cluster,
-    service: Service,
-    checkpoint: Checkpoint,
-    room: types.Fit,
-    ranks: int,
-    spans: Mapping[str, range],
-    *,
-    convert: bool,
-) -> Weights:
-    settings = service.settings
-    name = checkpoint.id.rstrip("/").rpartition("/")[2]
-    where = locate_variable("weights_shared", cluster.inventories)
-    place = placement.choose(service, convert=convert, where=where)
-    if place.how == "in_place" or _has_one_folder(service):  # what all hosts read has all layers
-        spans = dict.fromkeys(spans, range(checkpoint.layers))
-    job = _weights_job(service, checkpoint, place, spans, convert=convert)
-    cache = warming.choose(
-        settings,
-        service.hosts,
-        job.served_bytes,
-        rank_bytes=room.weight_bytes_per_rank,
-        ranks_on_node=-(-ranks // len(service.replicas[0].places)),
-    )
-    keep_fp8 = convert and settings.keep_fp8
-    passing = int(job.source_bytes * job.kept) if keep_fp8 else job.at_once_bytes
-    found = rates(service.hosts, cluster.settings.download_rate, from_hub=job.from_hub, convert=convert)
-    carried = _carrier(cluster, service, in_place=place.how == "in_place")
-    return Weights(
-        model=checkpoint.id,
-        source=settings.model_source,
-        revision=trust.revision(settings),
-        directory=f"{settings.weights_dir.rstrip('/')}/{name}{'-bf16' if convert else ''}",
-        source_bytes=job.source_bytes,
-        served_bytes=job.served_bytes,
-        keep_fp8=keep_fp8,
-        # Shards for others pass through the head.
-        disk_bytes=0
-        if job.in_place
-        else int(job.served_bytes * job.kept) + (passing if convert or job.kept < 1 else 0),
-        placement=place.how,
-        placement_reason=place.reason,
-        warm_cache=cache.how,
-        warm_reserve_bytes=cache.reserve_bytes,
-        warm_reason=cache.reason,
-        connections=max(connections(found), *(len(ports) for ports in carried.ports.values()), 0),
-        encrypt=settings.weights_encrypt,
-        carrier=carried,
-        fetch=settings.weights_fetch if job.from_hub and job.nodes > 1 else "head",
-        time=estimate(job, found, share=settings.weights_fetch == "auto"),
-        hidden_layers=checkpoint.layers,
-        shares=_shares(checkpoint, spans, job),
-    )
-
-
-def _shares(checkpoint: Checkpoint, spans: Mapping[str, range], job: Job) -> list[WeightsShare]:
-    if all(span == range(checkpoint.layers) for span in spans.values()):
-        return []
-    parts = {host: layers.share(checkpoint, span) for host, span in spans.items()}
-    return [
-        WeightsShare(
-            host=host,
-            layers=layers.written(spans[host]),
-            source_bytes=int(job.source_bytes * part),
-            served_bytes=int(job.served_bytes * part),
-        )
-        for host, part in parts.items()
-    ]
-
-
-def _has_one_folder(service: Service) -> bool:
-    return all(host.weights_dir_shared for host in service.hosts)
-
-
-def _weights_job(
-    service: Service, checkpoint: Checkpoint, place: Placement, spans: Mapping[str, range], *, convert: bool
-) -> Job:
-    # One node reads what all see, and writes what all write to.
-    alone = place.how == "in_place" or _has_one_folder(service)
-    memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
-    from_hub = service.settings.model_source in HUBS
-    return Job(
-        source_bytes=checkpoint.total_bytes,
-        served_bytes=checkpoint.bf16_bytes if convert else checkpoint.total_bytes,
-        largest_shard_bytes=checkpoint.largest_shard_bytes,
-        nodes=1 if alone else len(service.hosts),
-        convert=convert,
-        in_place=place.how == "in_place",
-        on_share=place.on_share,
-        from_hub=from_hub,
-        memory_bytes=min(memories, default=None),
-        kept=max(layers.share(checkpoint, span) for span in spans.values()),
-        sent=layers.sent(checkpoint, spans, service.hosts[0].name),
-        fetchers=len(service.hosts)
-        if from_hub and not alone and service.settings.weights_fetch == "all"
-        else 1,
-    )
-
-
-def _carrier(cluster: Cluster, service: Service, *, in_place: bool) -> types.Carrier:
-    if in_place:
-        return types.Carrier(kind="tcp")
-    where = locate_variable("weights_carrier", cluster.inventories)
-    return carrier.choose(service, where=where or str(cluster.inventories[0]))
