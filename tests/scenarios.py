@@ -9,8 +9,9 @@ from pathlib import Path
 
 from readme_lab import ROOT
 
-# A mode of the role `weights` that its own scenario leaves out, the other runtime, and closed networks.
-LONG = ("weights_in_place", "podman_engine", "bundle")
+# A mode of the role `weights` that its own scenario leaves out, the other runtime, closed networks, and two
+# roles that tests/lab/test_services.py and tests/browser/test_monitoring.py run.
+LONG = ("weights_in_place", "podman_engine", "bundle", "monitoring", "router")
 
 
 def molecule(scenario: str, *options: str) -> None:
