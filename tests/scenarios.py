@@ -9,9 +9,19 @@ from pathlib import Path
 
 from readme_lab import ROOT
 
-# A mode of the role `weights` that its own scenario leaves out, the other runtime, closed networks, and two
-# roles that tests/lab/test_services.py and tests/browser/test_monitoring.py run.
-LONG = ("weights_in_place", "podman_engine", "bundle", "monitoring", "router")
+# Roles that the lab's own `deploy up` runs in tests/lab and tests/browser, a mode of `weights` that its own
+# scenario leaves out, the other runtime, and closed networks.
+LONG = (
+    "bundle",
+    "engine",
+    "engine_image",
+    "monitoring",
+    "node_tools",
+    "open_webui",
+    "podman_engine",
+    "router",
+    "weights_in_place",
+)
 
 
 def molecule(scenario: str, *options: str) -> None:

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from headfirst.errors import InputError
 from headfirst.lab import engine, host_settings, image, keys, network, node_settings, nodes, readiness
-from headfirst.lab.types import Lab, LabAccess, NodeStatus, Progress, Warn
+from headfirst.lab.types import Lab, LabAccess, NodeStatus, Progress, Warn, state_home
+from headfirst.state_files import exclusive
 
 
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """A lab that goes down must not stop the engine, or remove the image, of one that just comes up."""
+    home = state_home()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with exclusive(home):
+        yield
+
+
+@_one_at_a_time()
 def up(lab: Lab, progress: Progress, warn: Warn | None = None) -> LabAccess:
     """Starts what is missing of the lab, and returns how its nodes are reached.
 
@@ -59,6 +72,7 @@ def up(lab: Lab, progress: Progress, warn: Warn | None = None) -> LabAccess:
     return keys.access(lab)
 
 
+@_one_at_a_time()
 def down(lab: Lab, progress: Progress = lambda what, done, total: None) -> None:
     """Removes everything the lab made on this machine; packages that were installed stay.
 
