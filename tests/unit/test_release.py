@@ -67,6 +67,13 @@ def test_the_versions_of_this_checkout_agree() -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
 
 
+def test_each_module_has_its_line_for_ansible_test() -> None:
+    """`./test long` runs ansible-test, which would find it much later."""
+    lines = (ROOT / "tests" / "sanity" / "ignore-2.19.txt").read_text().splitlines()
+    modules = {f"plugins/modules/{path.name}" for path in (ROOT / "plugins" / "modules").glob("*.py")}
+    assert {line.split()[0] for line in lines if "missing-gplv3-license" in line} == modules
+
+
 def test_the_documented_options_are_there() -> None:
     lines = [words for text in ("checkout", "--sign ~") for words in commands(documented(text))]
     given = [tool.parser().parse_args(words[2:]) for words in lines if "tools/release.py" in words]
