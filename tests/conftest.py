@@ -12,6 +12,11 @@ from readme_lab import Service, bring_up, deploy
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What brings other services up on the README's nodes comes last: the first one need not come back."""
+    items.sort(key=lambda item: item.get_closest_marker("replaces_the_service") is not None)
+
+
 @pytest.fixture(scope="session")
 def readme_nodes() -> Iterator[None]:
     """Whatever runs of the README's lab is removed in the end."""

@@ -14,9 +14,9 @@ from typing import Any
 import httpx
 import pytest
 from headfirst import demo
-from readme_lab import Service, bring_up, deploy, on_node
+from readme_lab import Service, deploy, on_node
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.replaces_the_service]
 
 # The nodes of inventories/lab.ini, which are there already.
 CHAT = """\
@@ -63,7 +63,7 @@ ENGINES = ("http://10.213.0.11:30000", "http://10.213.0.12:30000")
 
 @pytest.fixture(scope="module")
 def inventory(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """An inventory of its own on the nodes of the README's lab, whose service comes back in the end."""
+    """An inventory of its own on the nodes of the README's lab, whose service goes."""
     path = tmp_path_factory.mktemp("services") / "services.ini"
     path.write_text(CHAT + EMBEDDING + ALL)
     # With its data: the chat page's accounts are those of another cluster.
@@ -72,7 +72,6 @@ def inventory(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield path
     finally:
         assert deploy("down", inventory=path, options=["--data", "--yes"]).returncode == 0
-        bring_up()
 
 
 @pytest.fixture(scope="module")
