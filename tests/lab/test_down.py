@@ -1,14 +1,14 @@
-"""`deploy down` removes what Headfirst made and nothing else; the next `up` serves again."""
+"""`deploy down` removes what runs and nothing else: what the next `up` needs stays."""
 
 from __future__ import annotations
 
 import pytest
-from readme_lab import Service, bring_up, deploy, on_node, running
+from readme_lab import Service, deploy, on_node
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.replaces_the_service]
 
 
-def test_down_and_up_again(service: Service) -> None:
+def test_down_and_down_again(service: Service) -> None:
     on_node(
         "node1", "docker run --detach --name neighbour --network none headfirst/sglang-cpu:0.5.23 sleep 600"
     )
@@ -20,6 +20,9 @@ def test_down_and_up_again(service: Service) -> None:
             assert on_node(node, "docker ps --all --quiet --filter name=headfirst-") == ""
             assert on_node(node, "ls -d /etc/headfirst /opt/headfirst 2>/dev/null || true") == ""
             assert on_node(node, "ls /var/lib/headfirst/models/headfirst-demo-bf16/config.json")
+        kept = "/var/lib/headfirst/credentials.json"
+        assert on_node("node1", f"stat -c '%a %U' {kept}") == "600 root"
+        assert service.password in on_node("node1", f"cat {kept}")
         assert on_node("node1", "docker ps --quiet --filter name=neighbour")
         assert deploy("status", options=["--json"]).returncode == 3
         again = deploy("down", options=["--plain"])
@@ -27,5 +30,3 @@ def test_down_and_up_again(service: Service) -> None:
         assert "Nothing was running." in again.stdout
     finally:
         on_node("node1", "docker rm --force neighbour")
-    assert bring_up().password == service.password
-    assert all(running(node) for node in ("node1", "node2"))

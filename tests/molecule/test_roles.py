@@ -1,4 +1,4 @@
-"""Every molecule scenario, from create to destroy; the lab's tests go on with the service of `cluster`."""
+"""The molecule scenario of each role, from create to destroy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,3 @@ SCENARIOS = sorted(path.parent.name for path in ROOT.glob("molecule/*/molecule.y
 @pytest.mark.parametrize("scenario", [name for name in SCENARIOS if name not in ("cluster", *LONG)])
 def test_role(scenario: str) -> None:
     molecule(scenario)
-
-
-def test_cluster(readme_nodes: None) -> None:
-    molecule("cluster", "--destroy=never")
