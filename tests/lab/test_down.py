@@ -8,7 +8,7 @@ from readme_lab import Service, deploy, on_node
 pytestmark = [pytest.mark.lab, pytest.mark.replaces_the_service]
 
 
-def test_down_and_down_again(service: Service) -> None:
+def test_only_what_runs_goes(service: Service) -> None:
     on_node(
         "node1", "docker run --detach --name neighbour --network none headfirst/sglang-cpu:0.5.23 sleep 600"
     )

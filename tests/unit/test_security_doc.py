@@ -46,7 +46,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "`/var/lib/headfirst/jobs`": (
         "unit/test_job_script.py::test_a_secret_is_in_a_private_file_and_nowhere_else",
     ),
-    "containers and units `headfirst-*`": ("lab/test_down.py::test_down_and_up_again",),
+    "containers and units `headfirst-*`": ("lab/test_down.py::test_only_what_runs_goes",),
     "`/etc/docker/daemon.json`": ("unit/test_docker_engine_vars.py::test_daemon_json_is_merged",),
     "`/etc/hosts`": ("host_tuning: Names, which the restart of a lab node takes away",),
     "`/etc/security/limits.d/headfirst.conf`": ("host_tuning: What is asked for no more",),
@@ -56,10 +56,10 @@ TESTS: dict[str, tuple[str, ...]] = {
         "host_tuning: What is asked for no more",
     ),
     "`deploy down` removes": (
-        "lab/test_down.py::test_down_and_up_again",
+        "lab/test_down.py::test_only_what_runs_goes",
         "host_tuning: The end of a service",
     ),
-    "Docker, its images, drivers": ("lab/test_down.py::test_down_and_up_again",),
+    "Docker, its images, drivers": ("lab/test_down.py::test_only_what_runs_goes",),
     "`/etc/headfirst/headfirst-engine`": ("unit/test_service_change.py",),
     "`/etc/headfirst/owner.json`": ("lab/test_owner.py::test_every_node_names_its_owner",),
     "`/etc/headfirst/credentials.json`": (
