@@ -14,6 +14,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What brings other services up on the README's nodes comes last: the first one need not come back."""
+    for item in items:
+        if item.path.parent.name == "long":
+            item.add_marker(pytest.mark.slow)
     items.sort(key=lambda item: item.get_closest_marker("replaces_the_service") is not None)
 
 

@@ -9,17 +9,19 @@ from pathlib import Path
 
 from readme_lab import ROOT
 
-# Roles that the lab's own `deploy up` runs in tests/lab and tests/browser, a mode of `weights` that its own
-# scenario leaves out, the other runtime, and closed networks.
+# Roles that the lab's own `deploy up` runs in tests/lab and tests/browser, other modes and runtimes,
+# and closed networks.
 LONG = (
     "bundle",
     "engine",
     "engine_image",
+    "host_tuning",
     "monitoring",
     "node_tools",
     "open_webui",
     "podman_engine",
     "router",
+    "weights",
     "weights_in_place",
 )
 

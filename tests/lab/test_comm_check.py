@@ -105,6 +105,7 @@ def test_a_firewall_that_swallows_one_direction(wall: None) -> None:
     assert "silently dropped" in finding["what"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wall", [("node1", REFUSED)], indirect=True)
 def test_a_firewall_that_refuses_the_rendezvous(wall: None) -> None:
     done = deploy("check", options=["--comm", "--plain"])
@@ -113,6 +114,7 @@ def test_a_firewall_that_refuses_the_rendezvous(wall: None) -> None:
     assert f"node2 ({WORKER}) does not reach node1 ({HEAD}) on port 5000 (rendezvous): refused" in said
 
 
+@pytest.mark.slow
 def test_a_wrong_interface_is_told_with_gloos_own_words() -> None:
     begin = time.monotonic()
     found = talk("-e", "engine_env='GLOO_SOCKET_IFNAME=lo'", code=3)
@@ -122,6 +124,7 @@ def test_a_wrong_interface_is_told_with_gloos_own_words() -> None:
     assert time.monotonic() - begin < 180
 
 
+@pytest.mark.slow
 def test_a_back_end_that_the_image_lacks() -> None:
     found = talk("--backend", "mpi", code=3)
     assert "no MPI" in found["findings"][0]["what"]

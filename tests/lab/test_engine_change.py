@@ -163,11 +163,15 @@ def test_what_cannot_be_created_stops_nothing(service: Service, change: dict[str
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"more": ["--no-such-flag"]}, "unrecognized arguments: --no-such-flag"),
-        ({"more": ["--gpu", "full"]}, "out of memory"),
-        ({"more": ["--dies", "1"]}, "it was killed"),
+        pytest.param(
+            {"more": ["--no-such-flag"]},
+            "unrecognized arguments: --no-such-flag",
+            id="flag",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param({"more": ["--gpu", "full"]}, "out of memory", id="full-gpu"),
+        pytest.param({"more": ["--dies", "1"]}, "it was killed", id="dies", marks=pytest.mark.slow),
     ],
-    ids=["flag", "full-gpu", "dies"],
 )
 def test_what_does_not_start_brings_the_old_version_back(
     service: Service, change: dict[str, Any], reason: str

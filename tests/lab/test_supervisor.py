@@ -10,6 +10,7 @@ import pytest
 from supervised import ADDRESSES, HANG_S, LIMIT_S, NAME, Replica, comes_back, supervised_replica, wait
 
 pytestmark = pytest.mark.lab
+NODES = (pytest.param(1, marks=pytest.mark.slow), 2)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def serving(replica: Replica) -> None:
         time.sleep(0.5)
 
 
-@pytest.mark.parametrize("node", [1, 2])
+@pytest.mark.parametrize("node", NODES)
 def test_all_ranks_start_again_when_one_is_killed(replica: Replica, node: int) -> None:
     before = replica.starts()
     replica.on(node, f"kill -9 {replica.pid(node)}")
@@ -53,7 +54,7 @@ def test_it_comes_back_after_docker_was_restarted(replica: Replica) -> None:
         comes_back(replica, before)
 
 
-@pytest.mark.parametrize("node", [1, 2])
+@pytest.mark.parametrize("node", NODES)
 def test_it_comes_back_after_a_node_was_rebooted(replica: Replica, node: int) -> None:
     before = replica.starts()
     subprocess.run(["docker", "restart", "--time", "2", replica.container(node)], check=True)
