@@ -72,6 +72,7 @@ def texts(credentials: dict[str, str | dict[str, str]]) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_a_rotation_and_a_second_controller(service: Service, tmp_path: Path) -> None:
     old = json.loads(on_node("node1", f"cat {CREDENTIALS}"))
     before = [started(node) for node in NODES]
