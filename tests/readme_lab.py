@@ -7,7 +7,6 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import httpx
 
@@ -52,14 +51,6 @@ def bring_up(*options: str, inventory: Path = INVENTORY) -> Service:
         password=secrets["webui_admin_password"],
         changed=summary["changed"],
     )
-
-
-def diagnosis() -> dict[str, Any]:
-    """What `deploy diagnose` finds in the README's lab, where something is wrong."""
-    done = deploy("diagnose", options=["--json"])
-    assert done.returncode == 1, done.stdout + done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)["replicas"][0]["found"]
-    return found
 
 
 def hello(api: str, key: str, model: str = "headfirst-demo") -> str:

@@ -5,7 +5,8 @@ from threading import Event, Thread
 
 import pytest
 from headfirst.lab import engine, lifecycle
-from headfirst.lab.types import Lab, LabNode, state_home
+from headfirst.lab.types import Lab, LabNode
+from headfirst.paths import state_dir
 from headfirst.state_files import exclusive
 
 
@@ -13,10 +14,9 @@ def test_a_lab_goes_down_after_what_another_does(tmp_path: Path, monkeypatch: py
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     asked = Event()
     monkeypatch.setattr(engine, "connect", asked.set)
-    state_home().mkdir(parents=True)
     node = LabNode("node1", "10.213.96.11")
-    lab = Lab("test-two", "10.213.96.0/24", (node,), state_home() / "test-two", tmp_path)
-    with exclusive(state_home()):
+    lab = Lab("test-two", "10.213.96.0/24", (node,), tmp_path / "test-two", tmp_path)
+    with exclusive(state_dir("lab")):
         down = Thread(target=lifecycle.down, args=(lab,))
         down.start()
         assert not asked.wait(0.5)

@@ -8,16 +8,15 @@ from contextlib import contextmanager
 
 from headfirst.errors import InputError
 from headfirst.lab import engine, host_settings, image, keys, network, node_settings, nodes, readiness
-from headfirst.lab.types import Lab, LabAccess, NodeStatus, Progress, Warn, state_home
+from headfirst.lab.types import Lab, LabAccess, NodeStatus, Progress, Warn
+from headfirst.paths import state_dir
 from headfirst.state_files import exclusive
 
 
 @contextmanager
 def _one_at_a_time() -> Iterator[None]:
     """A lab that goes down must not stop the engine, or remove the image, of one that just comes up."""
-    home = state_home()
-    home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with exclusive(home):
+    with exclusive(state_dir("lab")):
         yield
 
 
