@@ -161,7 +161,7 @@ def test_what_is_wrong_with_a_node_alone(nodes: BareNodes, tmp_path: Path) -> No
         code, found, said = check(write(nodes, tmp_path, "weights_dir=/small", worker_more=ANSIBLE_PYTHON))
     assert (code, found) == (3, {("node1", "port"), ("node2", "clock"), ("node2", "disk")}), said
     assert "port 30000 is in use by python3" in said
-    assert re.search(r"\b(?:8\d|9\d|10\d) s behind", said), said
+    assert re.search(r"\b(?:8\d|90) s behind", said), said
     assert "free for /small" in said
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from readme_lab import Service, deploy, on_node
+from readme_lab import Service, bring_up, deploy, on_node, running
 
 pytestmark = [pytest.mark.lab, pytest.mark.replaces_the_service]
 
@@ -30,3 +30,10 @@ def test_only_what_runs_goes(service: Service) -> None:
         assert "Nothing was running." in again.stdout
     finally:
         on_node("node1", "docker rm --force neighbour")
+
+
+@pytest.mark.slow
+def test_the_next_up_serves_again(service: Service) -> None:
+    assert deploy("down", options=["--plain"]).returncode == 0
+    assert bring_up().password == service.password
+    assert all(running(node) for node in ("node1", "node2"))

@@ -209,15 +209,23 @@ def test_a_limited_play_is_refused(service: Service) -> None:
     assert service.answer("sk-one") == "one"
 
 
-def test_a_run_killed_amid_the_change_of_names_is_taken_up(service: Service) -> None:
-    """tests/unit/test_container_generations.py has every step."""
+# Before, amid and after the change of names; tests/unit/test_container_generations.py has every step.
+STEPS = (
+    pytest.param("Create the container beside", marks=pytest.mark.slow),
+    "Give the name",
+    pytest.param("Wait until", marks=pytest.mark.slow),
+)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_killed_at_any_step_is_taken_up(service: Service, step: str) -> None:
     given = json.dumps({"says": "two", "key": "sk-two"})
     command = [str(BIN / "ansible-playbook"), "-i", "hosts.ini", "play.yml", "-e", given]
     env = os.environ | {"ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
     with subprocess.Popen(command, cwd=service.folder, env=env, text=True, stdout=subprocess.PIPE) as run:
         assert run.stdout
         for line in run.stdout:
-            if "Give the name" in line:
+            if step in line:
                 break
         run.kill()
     service.works(says="two", key="sk-two")

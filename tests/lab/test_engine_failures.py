@@ -78,6 +78,7 @@ def test_up_brings_all_ranks_back_where_no_supervisor_runs(service: Service) -> 
         on_node(node, "systemctl is-active headfirst-supervisor")
 
 
+@pytest.mark.slow
 def test_a_rank_of_another_image_is_named_and_replaced(service: Service) -> None:
     on_node("node2", f"python3 -c '{OTHER_IMAGE}'")
     on_node("node1", "docker restart --time 1 headfirst-engine")
@@ -95,6 +96,7 @@ def cut_rendezvous() -> Iterator[None]:
     on_node("node1", f"iptables --delete {CUT}")
 
 
+@pytest.mark.slow
 def test_a_worker_that_never_comes(service: Service, cut_rendezvous: None) -> None:
     done = attempt("--dist-timeout 30")
     assert done.returncode == 1
@@ -105,6 +107,7 @@ def test_a_worker_that_never_comes(service: Service, cut_rendezvous: None) -> No
     assert diagnosis()["decisive"]["rule"] in ("rank-missing", "head-unreachable")
 
 
+@pytest.mark.slow
 def test_what_failed_is_taken_up(service: Service) -> None:
     bring_up()
     assert all(running(node) for node in NODES)
@@ -146,6 +149,7 @@ def created(found: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
 def test_a_change_that_fails_leaves_the_old_version(service: Service) -> None:
     done = attempt("--attention-backend fa3")
     assert done.returncode == 1
@@ -159,6 +163,7 @@ def test_a_change_that_fails_leaves_the_old_version(service: Service) -> None:
     assert deploy("rollback", options=["--plain"]).returncode == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["a rank crashes", "a node reboots"])
 def test_the_ranks_meet_again_without_a_run(service: Service, what: str) -> None:
     before = starts()
