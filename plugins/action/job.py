@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script
+from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script, node_answer
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
 
@@ -17,6 +18,7 @@ LONGEST_WAIT_S = 2.0
 RECONNECT_PAUSE_S = 3.0
 SIGN_OF_LIFE = "alive"
 """Of a progress: any value that changes while the work moves on, and is not shown."""
+_CHANGED = {"changed": {"type": "bool", "required": False}}
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]
@@ -26,7 +28,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
     _requires_connection = True
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return the program's own result, or a failure with its message or its last log lines."""
+        """Return what `returns` names of the program's result, or a failure with its message or log."""
         super().run(tmp, task_vars)
         _result, args = self.validate_argument_spec(
             {
@@ -43,6 +45,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "reconnect_timeout": {"type": "int", "default": 600},
                 "timeout": {"type": "int", "default": 86400},
                 "silence_timeout": {"type": "int", "default": 3600},
+                "returns": {"type": "dict", "default": {}},
             },
             required_if=[("state", "finished", ["argv"]), ("state", "started", ["argv"])],
         )
@@ -50,6 +53,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         self._what = args["what"] or args["name"]
         self._patience_s: int = args["reconnect_timeout"]
         self._silence_s: int = args["silence_timeout"]
+        self._returns: dict[str, Any] = args["returns"]
         self._connected = False
         if self._task.check_mode:
             return {"changed": False, "skipped": True, "msg": f"Check mode: would run {self._what}."}
@@ -85,7 +89,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             wait = min(1.25 * wait, LONGEST_WAIT_S)
             seen = self._ask(job_script.poll(job, wait))
         if seen.succeeded:
-            return {"changed": True, **seen.result}
+            return {"changed": True, **self._checked(seen.result, {**self._returns, **_CHANGED})}
         return {"failed": True, "exit": seen.exit, "msg": self._why(seen, job)}
 
     def _why_stopped(self, seen: Report) -> str:
@@ -102,7 +106,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 "(timeout). Run again, with a higher limit where the work needs it."
             )
         if "msg" in seen.result:
-            return str(seen.result["msg"])
+            return str(self._checked({"msg": seen.result["msg"]}, {"msg": "str"})["msg"])
         log = "\n".join(seen.log)
         if seen.state == "vanished":
             return (
@@ -110,6 +114,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]
                 f"Check whether {self._host} was restarted, then run again.\n{log}"
             )
         return f"{self._what} ended with {seen.exit or 'no exit status'}. Its last lines:\n{log}"
+
+    def _checked(self, result: Mapping[str, Any], spec: Mapping[str, Any]) -> dict[str, Any]:
+        return node_answer.checked(result, spec, host=self._host, what=self._what)
 
     def _ask(self, script: str) -> Report:
         """Run a script of job_script; a lost connection is made again; once it answered, patiently."""

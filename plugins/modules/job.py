@@ -10,7 +10,8 @@ description:
     task joins it; where the task has become another one (argv or environment), the unit is replaced.
   - The program may keep one JSON object with C(done), C(total), C(unit) and C(note) in the file that the
     environment variable E(HEADFIRST_PROGRESS_FILE) names, and leave its result, a JSON object, in the file
-    that E(HEADFIRST_RESULT_FILE) names. The result becomes the task's, its C(msg) the message of a failure.
+    that E(HEADFIRST_RESULT_FILE) names. What O(returns) names of it becomes the task's result, with
+    C(changed); its C(msg) is the message of a failure. A result with another name is refused.
   - A number C(alive) in that object is not shown; where it changes, the program is not silent for
     O(silence_timeout).
   - Each new progress is appended, as a JSON line, to the controller's file that E(HEADFIRST_PROGRESS) names.
@@ -66,6 +67,13 @@ options:
       - 0 is no limit.
     type: int
     default: 3600
+  returns:
+    description:
+      - The names of the result that the program leaves, each with its type (V(str), V(int), V(float),
+        V(bool), V(list) or V(dict)), or with C(type), C(elements), C(options), C(choices), C(required),
+        C(nullable), C(min) and C(max). Names are required, but for those with C(required=false).
+    type: dict
+    default: {}
 """
 
 EXAMPLES = r"""

@@ -12,11 +12,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_answer import named, parsed, printable
+
 JOBS = "/var/lib/headfirst/jobs"
 SECRETS = "/run/headfirst/jobs"
 """In memory: a job's secrets are gone after a power cut."""
 LOG_LINES = 20
 _LONGEST_NOTE = 200  # characters
+_LONGEST_EXIT = 100  # characters
+_PROGRESS = {
+    **{name: {"type": "int", "min": 0, "required": False} for name in ("done", "total", "alive")},
+    **{name: {"type": "str", "required": False} for name in ("unit", "note")},
+}
 
 _PRELUDE = r"""
 running() {
@@ -160,45 +167,25 @@ def parse(stdout: str) -> Report:
     for line in stdout.splitlines():
         key, _space, value = line.partition(" ")
         if key == "log":
-            log.append(_printable(value))
+            log.append(printable(value))
         elif key in ("state", "exit"):
-            facts[key] = value
+            facts[key] = printable(value)[:_LONGEST_EXIT]
         elif key in ("attached", "stopped"):
             facts[key] = value == "yes"
         elif key == "progress":
-            facts[key] = _progress(_object(value))
+            facts[key] = _progress(parsed(value))
         elif key == "result":
-            facts[key] = _object(value)
+            facts[key] = parsed(value)
     return Report(**facts, log=log)
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        document = json.loads(text)
-    except RecursionError:
-        raise ValueError("JSON that is nested too deep") from None
-    if not isinstance(document, dict):
-        raise ValueError("JSON that is not an object")
-    return document
 
 
 def _progress(document: Mapping[str, Any]) -> dict[str, Any]:
     """The known values of a progress, which the node's program wrote; others are passed over."""
-    progress: dict[str, Any] = {}
-    for name in document.keys() & {"done", "total", "alive"}:
-        value = document[name]
-        if not isinstance(value, int) or not 0 <= value < 2**63:
-            raise ValueError(f"a progress whose {name} is not a count")
-        progress[name] = value
-    for name in document.keys() & {"unit", "note"}:
-        if not isinstance(document[name], str):
-            raise ValueError(f"a progress whose {name} is not text")
-        progress[name] = _printable(document[name])[:_LONGEST_NOTE]
-    return progress
-
-
-def _printable(text: str) -> str:
-    return "".join(char if char.isprintable() or char == "\t" else "?" for char in text)
+    progress = named({name: document[name] for name in document.keys() & _PROGRESS.keys()}, _PROGRESS)
+    return {
+        name: value.replace("\n", "?")[:_LONGEST_NOTE] if isinstance(value, str) else value
+        for name, value in progress.items()
+    }
 
 
 def _tenths(seconds: float) -> int:

@@ -31,6 +31,7 @@ def follow(
     monkeypatch.setattr(job_action.time, "monotonic", lambda: next(clock))
     action = object.__new__(ActionModule)
     action._host, action._what, action._silence_s, action._ask = "node1", "pull image", silence_s, ask
+    action._returns = {}
     return action._follow(JOB, until_started=False), scripts
 
 

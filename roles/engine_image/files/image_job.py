@@ -85,7 +85,7 @@ def split(name: str) -> tuple[str, str, str]:
     return repository, tag or ("" if digest else "latest"), digest
 
 
-def pull(client: docker.DockerClient, progress: Progress, name: str) -> str:
+def pull(client: docker.DockerClient, progress: Progress, name: str) -> None:
     """Pull by digest where there is one, and give the image its tag."""
     repository, tag, digest = split(name)
     layers = Layers()
@@ -98,10 +98,9 @@ def pull(client: docker.DockerClient, progress: Progress, name: str) -> str:
     image = client.images.get(f"{repository}@{digest}" if digest else f"{repository}:{tag}")
     if digest and tag:
         image.tag(repository, tag)
-    return image.id
 
 
-def load(client: docker.DockerClient, progress: Progress, tarball: str, name: str) -> str:
+def load(client: docker.DockerClient, progress: Progress, tarball: str, name: str) -> None:
     """Load an archive made by docker save, and give the image its name."""
     size = Path(tarball).stat().st_size
     total = 2 * size  # read once by the engine, then unpacked
@@ -125,10 +124,9 @@ def load(client: docker.DockerClient, progress: Progress, tarball: str, name: st
     repository, tag, _digest = split(name)
     image.tag(repository, tag)
     progress(total, total, "loaded")
-    return image.id
 
 
-def build(client: docker.DockerClient, progress: Progress, folder: str, name: str, label: str) -> str:
+def build(client: docker.DockerClient, progress: Progress, folder: str, name: str, label: str) -> None:
     """Build from a folder with a Dockerfile, on the host's network."""
     labels = dict([label.split("=", 1)])
     for event in events(
@@ -139,10 +137,10 @@ def build(client: docker.DockerClient, progress: Progress, folder: str, name: st
         step = re.match(r"Step (\d+)/(\d+) : (.*)", text)
         if step:
             progress(int(step.group(1)) - 1, int(step.group(2)), step.group(3)[:80], "layers")
-    return client.images.get(name).id
+    client.images.get(name)  # raises where the build left none
 
 
-def save(client: docker.DockerClient, progress: Progress, name: str, tarball: str) -> str:
+def save(client: docker.DockerClient, progress: Progress, name: str, tarball: str) -> None:
     """Write the archive of an image; the file appears when it is whole."""
     image = client.images.get(name)
     done, total = 0, image.attrs["Size"]
@@ -155,10 +153,9 @@ def save(client: docker.DockerClient, progress: Progress, name: str, tarball: st
             done += len(chunk)
             progress(done, max(total, done), "saving")
     part.replace(tarball)
-    return image.id
 
 
-COMMANDS: dict[str, Callable[..., str]] = {"pull": pull, "load": load, "build": build, "save": save}
+COMMANDS: dict[str, Callable[..., None]] = {"pull": pull, "load": load, "build": build, "save": save}
 
 
 def main() -> int:
@@ -168,11 +165,11 @@ def main() -> int:
     try:
         # Unpacking a layer of many GB can keep the engine silent for long.
         client = docker.from_env(version="auto", timeout=3600)
-        result = {"changed": command != "save", "image_id": COMMANDS[command](client, Progress(), *arguments)}
+        COMMANDS[command](client, Progress(), *arguments)
     except (docker.errors.DockerException, OSError, RuntimeError) as error:
         write(result_file, {"changed": False, "msg": f"{command} failed: {error}"})
         return 1
-    write(result_file, result)
+    write(result_file, {"changed": command != "save"})
     return 0
 
 
