@@ -142,6 +142,9 @@ def test_a_setting_of_one_group_is_not_another_ones(tmp_path: Path) -> None:
     [
         (short("replicas=3"), "4 hosts cannot be divided among 3 replicas"),
         (short("gpus_per_replica=3\nreplicas=9"), "9 replicas of 3 GPUs are more than the free GPUs"),
+        (short("replicas=2\ngpu_devices='0 1 2 3'", 3), "node3 would serve nothing"),
+        (short("replicas=1\ngpus_per_replica=8", 2), "node2 would serve nothing"),
+        (short("gpus_per_replica=16", 3), "node3 would serve nothing"),
         (short("gpus_per_replica=12"), "a replica of 12 GPUs cannot be made of whole hosts"),
         (short("gpu_devices=8", 1), "node1 has no GPU 8"),
         (short('gpu_devices="1 1"', 1), "a GPU is listed twice"),

@@ -49,7 +49,23 @@ def divide(members: Sequence[Members]) -> tuple[Service, ...]:
         for host in one.hosts:
             times[host.name] = times.get(host.name, 0) + 1
     taken = _Taken()
-    return tuple(_service(one, times, taken) for one in members)
+    services = tuple(_service(one, times, taken) for one in members)
+    _refuse_idle_hosts(members, services)
+    return services
+
+
+def _refuse_idle_hosts(members: Sequence[Members], services: Sequence[Service]) -> None:
+    """A host without a rank would be part of the cluster and serve nothing, unnoticed."""
+    busy = {host.name for service in services for host in service.hosts}
+    for one, service in zip(members, services, strict=True):
+        idle = [host.name for host in one.hosts if host.name not in busy]
+        if idle:
+            raise InputError(
+                f"{', '.join(idle)} would serve nothing: the {len(service.replicas)} replicas of "
+                f"{one.name or 'the service'} take the hosts before",
+                where=one.where,
+                hint="Change replicas or gpus_per_replica so that every host has a rank, or remove the host.",
+            )
 
 
 def _service(one: Members, times: Mapping[str, int], taken: _Taken) -> Service:
