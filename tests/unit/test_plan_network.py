@@ -13,6 +13,7 @@ from headfirst.cli.shown.plan import print_plan
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster, Host
 from headfirst.deployment.hosts.probe import lacks_facts
+from headfirst.errors import InputError
 from headfirst.hardware.facts import NetworkFacts
 from headfirst.model import catalogue
 from headfirst.plan.network import choose
@@ -146,6 +147,37 @@ def test_the_gid_of_devices_that_the_inventory_names_is_looked_up(ranks: Ranks) 
 def test_rdma_can_be_kept_out(ranks: Ranks) -> None:
     chosen = choose(ranks("hgx-a100-roce", "192.168.5.4", hca="none"), gpus=True)[0]
     assert (chosen.hca, chosen.ib_gid_index) == (None, None)
+
+
+def test_rdma_that_one_host_keeps_out_is_kept_out_on_its_peers(ranks: Ranks) -> None:
+    first, second = ranks("hgx-a100-roce", "192.168.5.4")
+    chosen = choose([first, replace(second, hca="none")], gpus=True)
+    assert [one.hca for one in chosen] == [None, None]
+    assert "hca=none is set for node2" in " ".join(chosen[0].reasons)
+
+
+def test_devices_that_the_inventory_names_for_one_host_are_its_peers_too(ranks: Ranks) -> None:
+    first, second = ranks("hgx-a100-roce", "192.168.5.4")
+    chosen = choose([first, replace(second, hca="mlx5_1,mlx5_2")], gpus=True)
+    assert [one.hca for one in chosen] == ["=mlx5_1,mlx5_2", "mlx5_1,mlx5_2"]
+    assert "hca=mlx5_1,mlx5_2 is set for node2" in " ".join(chosen[0].reasons)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        ("mlx5_1", "none", "hca=none is set for node2, and hca=mlx5_1 for node1"),
+        (None, "mlx5_77", "node1 has no active RDMA port that hca=mlx5_77 of node2 selects"),
+    ],
+)
+def test_stated_devices_that_cannot_work_together_are_refused(
+    ranks: Ranks, first: str | None, second: str, what: str
+) -> None:
+    hosts = ranks("hgx-a100-roce", "192.168.5.4")
+    stated = [replace(host, hca=hca) for host, hca in zip(hosts, (first, second), strict=True)]
+    with pytest.raises(InputError, match=what) as caught:
+        choose(stated, gpus=True)
+    assert caught.value.hint
 
 
 def test_behind_address_translation_the_route_decides(ranks: Ranks) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headfirst.cluster.types import Host
+from headfirst.errors import InputError
 from headfirst.hardware.facts import NetworkFacts
 from headfirst.plan import rdma
 from headfirst.plan.types import NodeNetwork
@@ -19,9 +20,30 @@ def choose(ranks: Sequence[Host], *, gpus: bool) -> list[NodeNetwork]:
     """One choice for each rank; with one rank there is nothing to connect. RDMA is for ranks on GPUs."""
     if len(ranks) == 1:
         return [NodeNetwork(host_ip=ranks[0].address, reasons=[])]
+    agreed = _agreed(ranks) if gpus else None
+    return [_choose(host, ranks, agreed, gpus=gpus) for host in ranks]
+
+
+def _agreed(ranks: Sequence[Host]) -> rdma.Agreed | None:
+    """The ports of hosts without `hca`: what the inventory sets for one host binds its peers.
+
+    None where no such host was probed. Raises InputError where the ranks could not reach each other.
+    """
     known = {host.name: host.network for host in ranks if host.network and host.hca is None}
-    agreed = rdma.agree(known) if gpus and known else None
-    return [_choose(host, ranks, agreed if gpus else None, gpus=gpus) for host in ranks]
+    kept_out = [host.name for host in ranks if host.hca == "none"]
+    stated = {host.name: host.hca for host in ranks if host.hca and host.hca != "none"}
+    if kept_out and stated:
+        name, hca = next(iter(stated.items()))
+        raise InputError(
+            f"hca=none is set for {', '.join(kept_out)}, and hca={hca} for {name}: "
+            "the ranks of a replica use RDMA on all hosts, or on none",
+            hint="Write the same on every host of the replica, or leave hca out.",
+        )
+    if kept_out:
+        return rdma.no_rdma({host.name for host in ranks}, f"hca=none is set for {', '.join(kept_out)}")
+    if not known:
+        return None
+    return rdma.follow(known, stated) if stated else rdma.agree(known)
 
 
 def rdma_between(ranks: Sequence[Host], *, gpus: bool) -> bool | None:
@@ -69,9 +91,9 @@ def _hca(host: Host, agreed: rdma.Agreed | None) -> tuple[str | None, str]:
         return None, "RDMA: hca=none is set in the inventory"
     if host.hca:
         return host.hca, f"RDMA over {host.hca}: set in the inventory"
-    if host.network is None or agreed is None:
+    ports = None if agreed is None else agreed.ports.get(host.name)
+    if agreed is None or ports is None:
         return None, f"RDMA: {NOT_ASKED}"
-    ports = agreed.ports[host.name]
     if not ports:
         return None, f"no RDMA, NCCL will use sockets: {agreed.reason}"
     # Without "=" NCCL takes the names for prefixes, and mlx5_1 for mlx5_10 too.

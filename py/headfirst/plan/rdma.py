@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from headfirst.errors import InputError
 from headfirst.hardware.facts import Hca, NetworkFacts, Port
 
 # As `nvidia-smi topo -m` calls them, from near to far.
@@ -24,12 +25,12 @@ def agree(known: Mapping[str, NetworkFacts]) -> Agreed:
     active = {host: [one for hca in facts.hcas for one in _active(hca)] for host, facts in known.items()}
     without = [host for host, ports in active.items() if not ports]
     if without:
-        return _none(known, f"no active RDMA port on {', '.join(without)}")
+        return no_rdma(known, f"no active RDMA port on {', '.join(without)}")
     links = [
         link for link in ("InfiniBand", "Ethernet") if all(_of(ports, link) for ports in active.values())
     ]
     if not links:
-        return _none(known, "some hosts have InfiniBand and some have RoCE")
+        return no_rdma(known, "some hosts have InfiniBand and some have RoCE")
     best = {host: _nearest(_fastest(_of(ports, links[0]))) for host, ports in active.items()}
     names = {host: tuple(name for name, _, _ in ports) for host, ports in best.items()}
     speed = min(port.gbit for ports in best.values() for _, _, port in ports)
@@ -46,7 +47,28 @@ def agree(known: Mapping[str, NetworkFacts]) -> Agreed:
     if len({len(own) for own in names.values()}) == 1:
         return Agreed(names, f"{what}; the hosts have the same number with other names")
     listed = "; ".join(f"{host}: {', '.join(own)}" for host, own in names.items())
-    return _none(known, f"the hosts have no set of ports in common ({listed}); write hca= for each")
+    return no_rdma(known, f"the hosts have no set of ports in common ({listed}); write hca= for each")
+
+
+def follow(known: Mapping[str, NetworkFacts], stated: Mapping[str, str]) -> Agreed:
+    """The ports of probed hosts whose peers have an `hca` of the inventory, by host in `stated`.
+
+    Raises InputError where a host has no such port, or the peers have different values.
+    """
+    peer, spec = next(iter(stated.items()))
+    hint = "Write hca= for every host of the replica."
+    if len(set(stated.values())) > 1:
+        listed = ", ".join(f"{hca} for {name}" for name, hca in stated.items())
+        raise InputError(f"hca= differs ({listed}), and {', '.join(known)} has none", hint=hint)
+    ports = {host: tuple(name for name, _ in named(facts, spec)) for host, facts in known.items()}
+    for host in (host for host, own in ports.items() if not own):
+        raise InputError(f"{host} has no active RDMA port that hca={spec} of {peer} selects", hint=hint)
+    return Agreed(ports, f"hca={spec} is set for {', '.join(stated)}, and all ranks use the same")
+
+
+def no_rdma(hosts: Iterable[str], reason: str) -> Agreed:
+    """No RDMA on any of these hosts."""
+    return Agreed(dict.fromkeys(hosts, ()), reason)
 
 
 def named(facts: NetworkFacts, spec: str) -> list[tuple[str, Port]]:
@@ -107,7 +129,3 @@ def _nearest(ports: Ports) -> Ports:
 def _distance(hca: Hca) -> int:
     """To the nearest GPU; one switch more on the way (PXB) does not matter."""
     return max(1, min((DISTANCES.index(distance) for distance in hca.gpu_distances), default=0))
-
-
-def _none(known: Mapping[str, NetworkFacts], reason: str) -> Agreed:
-    return Agreed(dict.fromkeys(known, ()), reason)
