@@ -66,6 +66,10 @@ def test_arguments_replace_those_of_the_same_name() -> None:
     assert merged(given, {"--chunked-prefill-size": "4096"}) == [
         "--enable-metrics", "--tp=2", "--chunked-prefill-size", "4096",
     ]  # fmt: skip
+    assert merged(["--max-model-len", "4096", "-O3"], {"--max-model-len": "8192"}) == [
+        "-O3", "--max-model-len", "8192",
+    ]  # fmt: skip
+    assert merged(["--seed", "-1", "-O", "3"], {"--seed": "7"}) == ["-O", "3", "--seed", "7"]
     assert merged(given, {"--tp": "4", "--x": ""}) == [*given[:3], "--tp", "4", "--x"]
 
 

@@ -77,11 +77,20 @@ def merged(given: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
     found: list[str] = []
     is_value_of_dropped = False
     for word in given:
-        if word.startswith("--"):
+        if word.startswith("-") and not _is_number(word):
             is_value_of_dropped = word.partition("=")[0] in arguments
         if not is_value_of_dropped:
             found.append(word)
     return found + words(arguments)
+
+
+def _is_number(word: str) -> bool:
+    """Whether `word` is a value although it begins with a minus."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def refusal(own: Prepared, service: Service, candidate: Candidate) -> str | None:
