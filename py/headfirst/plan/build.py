@@ -173,7 +173,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         config_file=secret_texts.config_file(engine, service.name),
         replicas=[launching.replica(replica) for replica in service.replicas],
         scheduled=[launching.scheduled(replica) for replica in service.replicas],
-        standbys=standby.standbys(cluster, service, launch),
+        standbys=standby.standbys(cluster, service, gpu, launch),
         routers=router.routers(cluster, service),
         notes=[text for text in (note, fewer and parallel.replicas_hint(machines, fewer)) if text],
     )

@@ -234,8 +234,8 @@ def _gpus_needed(
 
 def _room(gpu: Gpu, layout: Layout, weights: int, pool: int, tokens: int, context: int) -> str:
     text = (
-        f"Each of {layout.world} GPUs ({gpu.name}) holds {_gib(weights)} of weights and "
-        f"{_gib(pool)} of KV cache: {tokens:,} tokens."
+        f"Each of {layout.world} GPUs ({gpu.name}) holds {gib(weights)} of weights and "
+        f"{gib(pool)} of KV cache: {tokens:,} tokens."
     )
     if tokens < context:
         text += f" One request can be at most that long, though {context:,} tokens are allowed."
@@ -246,8 +246,8 @@ def _too_large(
     gpu: Gpu, layout: Layout, weights: int, static: int, needed: Layout | None, use: MemoryUse
 ) -> str:
     text = (
-        f"Each of {layout.world} GPUs ({gpu.name}, {_gib(gpu.memory_bytes)}) would hold {_gib(weights)} of "
-        f"weights, and the engine has {_gib(max(0, static))} for weights and KV cache."
+        f"Each of {layout.world} GPUs ({gpu.name}, {gib(gpu.memory_bytes)}) would hold {gib(weights)} of "
+        f"weights, and the engine has {gib(max(0, static))} for weights and KV cache."
     )
     if use.more is not None:
         pool = int(use.more.static_fraction * (gpu.memory_bytes - use.outside)) - weights
@@ -263,7 +263,8 @@ def _too_large(
     return f"{text} At least {needed.world} such GPUs are needed (tensor_parallel={needed.tensor}{stages})."
 
 
-def _gib(size: int) -> str:
+def gib(size: int) -> str:
+    """Bytes as text in GiB."""
     return f"{size / GIB:.1f} GiB"
 
 

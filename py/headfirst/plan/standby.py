@@ -5,13 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from headfirst.cluster.types import Cluster, Place, Service
+from headfirst.cluster.types import Cluster, Host, Place, Service
+from headfirst.errors import InputError
+from headfirst.hardware.gpus import Gpu
+from headfirst.plan import hosts
+from headfirst.plan.fit import gib
 from headfirst.plan.launching import Launching
 from headfirst.plan.types import Standby
 
 
-def standbys(cluster: Cluster, service: Service, launching: Callable[[Service], Launching]) -> list[Standby]:
-    """One for each spare and each host of a replica of several hosts; [] where no spare may take over."""
+def standbys(
+    cluster: Cluster, service: Service, gpu: Gpu | None, launching: Callable[[Service], Launching]
+) -> list[Standby]:
+    """One for each spare and each host of a replica of several hosts; [] where no spare may take over.
+
+    `gpu` is what the plan of the service counts with. Raises InputError for a spare that has other GPUs, or
+    another number of them, than the ranks: it would fail when it takes over.
+    """
     if not cluster.settings.spare_takeover:
         return []
     found = []
@@ -23,6 +33,19 @@ def standbys(cluster: Cluster, service: Service, launching: Callable[[Service], 
                 places = (*replica.places[:rank], Place(spare, place.devices), *replica.places[rank + 1 :])
                 changed = replace(replica, places=places)
                 own = replace(service, replicas=(changed,))
+                _refuse_other_gpus(own, spare, gpu)
                 planned = launching(own).replica(changed)
                 found.append(Standby(spare=spare.name, address=spare.address, replaces=rank, replica=planned))
     return found
+
+
+def _refuse_other_gpus(service: Service, spare: Host, gpu: Gpu | None) -> None:
+    """`service` has the spare among its hosts."""
+    hosts.machines(service, spare.name)
+    smallest = hosts.gpu(service, spare.name)
+    if smallest and gpu and smallest.memory_bytes < gpu.memory_bytes:
+        raise InputError(
+            f"its GPUs have {gib(smallest.memory_bytes)}, and the plan counts with {gib(gpu.memory_bytes)}",
+            where=spare.name,
+            hint="List a spare with the GPUs of the ranks, or leave spare_takeover out.",
+        )

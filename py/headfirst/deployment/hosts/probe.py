@@ -20,15 +20,17 @@ MBIT = 10**6 // 8  # bytes
 
 def lacks_facts(cluster: Cluster) -> bool:
     """Whether a plan needs what the inventory does not set."""
-    return any(_lacks_facts(service) for service in cluster.services)
+    # A spare that takes over by itself runs the rank that is planned now.
+    spares = cluster.spares if cluster.settings.spare_takeover else ()
+    return any(_lacks_facts(service, spares) for service in cluster.services)
 
 
-def _lacks_facts(service: Service) -> bool:
+def _lacks_facts(service: Service, spares: Sequence[Host]) -> bool:
     cpu = service.settings.engine_device == "cpu"
     if cpu:
-        known = all(host.cpu_cores or host.cores for host in service.hosts)
+        known = all(host.cpu_cores or host.cores for host in (*service.hosts, *spares))
     else:
-        known = all(host.gpus and _knows_gpu(host) for host in service.hosts)
+        known = all(host.gpus and _knows_gpu(host) for host in (*service.hosts, *spares))
     meet = len(service.replicas[0].places) > 1
     if may_be_in_place(service.settings) and not all(host.model_folder for host in service.hosts):
         return True

@@ -1,0 +1,66 @@
+"""A spare that takes over must be able to run the rank that it takes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from headfirst.cluster.inventory import load
+from headfirst.deployment.hosts.probe import lacks_facts
+from headfirst.errors import InputError
+from headfirst.model import catalogue
+from headfirst.plan.build import build
+from headfirst.plan.types import Plan
+
+INVENTORY = """
+[head]
+node1 ansible_host=192.0.2.1 {ranks}
+[workers]
+node2 ansible_host=192.0.2.2 {ranks}
+[spares]
+extra ansible_host=192.0.2.77 {spare}
+[all:vars]
+nic=eth0
+hca=none
+spare_takeover=true
+model=deepseek-ai/DeepSeek-R1-Distill-Llama-70B
+model_source=huggingface
+"""
+RANKS = "gpus=8 gpu=H100-80G"
+
+
+def planned(folder: Path, spare: str) -> Plan:
+    path = folder / "cluster.ini"
+    path.write_text(INVENTORY.format(ranks=RANKS, spare=spare))
+    made = load([path])
+    checkpoint = catalogue.lookup("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
+    assert checkpoint
+    return build(made, {made.services[0].name: checkpoint})
+
+
+def test_an_equal_spare_waits_for_each_rank(tmp_path: Path) -> None:
+    (service,) = planned(tmp_path, RANKS).services
+    assert [(one.spare, one.replaces) for one in service.standbys] == [("extra", 0), ("extra", 1)]
+
+
+@pytest.mark.parametrize(
+    ("spare", "what"),
+    [
+        ("gpus=8 gpu=A100-40G", "the ranks have different GPUs: A100-40G, H100-80G"),
+        ("gpus=4 gpu=H100-80G", "the ranks have different numbers of GPUs: extra 4, node2 8"),
+        ("gpus=8 gpu=H100-80G gpu_memory=40g", "its GPUs have 40.0 GiB, and the plan counts with 79.6 GiB"),
+        ("gpu=H100-80G", "the number of GPUs of extra is not known"),
+    ],
+)
+def test_a_spare_that_could_not_run_the_rank_is_refused(tmp_path: Path, spare: str, what: str) -> None:
+    with pytest.raises(InputError) as caught:
+        planned(tmp_path, spare)
+    assert what in caught.value.what
+    assert caught.value.where == "extra"
+    assert caught.value.hint
+
+
+def test_a_spare_that_may_take_over_is_probed_where_its_gpus_are_not_in_the_inventory(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.ini"
+    path.write_text(INVENTORY.format(ranks=RANKS, spare=""))
+    assert lacks_facts(load([path]))
