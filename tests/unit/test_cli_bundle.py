@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from headfirst.errors import InputError
 FILES = {"apt/debian-12/a.deb": b"package", "images/i.json": b"{}", "images/layers/1.tar": b"layer"}
 IMAGE = Image(
     name="engine:1",
-    id="sha256:id",
+    id=f"sha256:{hashlib.sha256(FILES['images/i.json']).hexdigest()}",
     digest="sha256:digest\x1b[2J",
     config="images/i.json",
     layers=("images/layers/1.tar",),
