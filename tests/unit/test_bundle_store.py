@@ -10,6 +10,7 @@ import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils.image_archive import describe
 from bundles import items, manifest_of, quiet, write
 from headfirst.bundle import archive, images
+from headfirst.bundle.manifest import Image, Manifest
 from headfirst.bundle.store import Store, opened
 from headfirst.errors import NotReadyError
 from headfirst.images import archive as image_archive
@@ -113,6 +114,56 @@ def test_an_image_comes_back_with_its_id(tmp_path: Path, store: Store) -> None:
     back = store.image(made, image)
     assert describe(str(back), "engine:1") == describe(str(saved), "engine:1")
     assert image_archive.image_id(back) == image.id == image_archive.image_id(saved)
+
+
+def image_bundle(path: Path, content: bytes, **claims: str) -> tuple[Manifest, Image]:
+    """A bundle at `path` with an image of one layer, of which it states `claims` in place of the truth."""
+    saved = path.with_suffix(".saved")
+    members = [layer.Member("file", len(content), head=content)]
+    image_archive.write(saved, "engine:1", {"only": lambda out: layer.write(out, members)}, {"Env": []})
+    image, found = images.parts(saved, "engine:1")
+    image = image.model_copy(update=claims)
+    made = manifest_of(found, images=(image,))
+    archive.write(path, made, b"", found, quiet)
+    return made, image
+
+
+def layer_of(path: Path) -> bytes:
+    with tarfile.open(path) as tar:
+        return tar.extractfile("0/layer.tar").read()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "sha256:" + "a" * 64,  # of another configuration
+        "../../escaped",
+        "sha256:../../../escaped",
+        "sha256:" + "A" * 64,
+        "",
+    ],
+)
+def test_an_image_whose_id_is_not_the_hash_of_its_configuration_is_refused(
+    tmp_path: Path, store: Store, id: str
+) -> None:
+    with pytest.raises(UntrustedError, match="ID"):
+        made, image = image_bundle(tmp_path / "b.tar", b"content", id=id)
+        take(store, tmp_path / "b.tar")
+        store.image(made, image)
+
+
+def test_an_image_of_an_unsigned_bundle_is_never_that_of_another_one(tmp_path: Path, store: Store) -> None:
+    """The stranger's image has the configuration of the signed one, and another layer at its path."""
+    genuine, image = image_bundle(tmp_path / "signed.tar", b"genuine")
+    with tarfile.open(tmp_path / "signed.saved") as tar:
+        config = tar.extractfile(f"{image.id.removeprefix('sha256:')}.json").read()  # type: ignore[union-attr]
+    found = items(tmp_path / "stranger", {image.config: config, image.layers[0]: b"stranger"})
+    forged = manifest_of(found, images=(image,))
+    archive.write(tmp_path / "unsigned.tar", forged, b"", found, quiet)
+    take(store, tmp_path / "unsigned.tar")
+    store.image(forged, image)
+    take(store, tmp_path / "signed.tar")
+    assert b"genuine" in layer_of(store.image(genuine, image))
 
 
 def test_an_image_that_docker_saved_with_links_is_read(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from headfirst.deployment.prepare import Prepared, prepare
 from headfirst.deployment.verbs import bundle as making
 from headfirst.deployment.verbs.bundle import BundleOptions
 from headfirst.errors import InputError, NotReadyError
+from headfirst.untrusted import UntrustedError
 
 INVENTORY = """\
 [head]
@@ -133,6 +134,12 @@ def test_weights_of_a_hub_must_be_in_the_bundle(inventory: Path) -> None:
     with pytest.raises(NotReadyError, match="the weights of org/m are not in the bundle") as caught:
         closed(inventory, "model=org/m", "model_source=modelscope", request=request)
     assert "--weights" in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("folder", ["../../..", "models/../../../etc", "/etc", "apt/debian-12"])
+def test_a_model_outside_the_models_of_the_bundle_is_refused(inventory: Path, folder: str) -> None:
+    with pytest.raises(UntrustedError, match="folder"):
+        bundle_of(inventory, folder=folder)
 
 
 def test_somebody_must_vouch_for_a_bundle(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import tarfile
 from collections.abc import Iterator
@@ -38,18 +39,21 @@ def parts(archive: Path, name: str, digest: str = "") -> tuple[Image, dict[str, 
                 raise UntrustedError(f"the archive has no {shown(str(path))}", where=where, hint=_HINT)
             return info
 
-        def document(path: Any) -> Any:
+        def read(path: Any) -> bytes:
             stream = tar.extractfile(file(path))
-            data = stream.read(_MAX_DOCUMENT + 1) if stream else b""
-            return json_document(data, what=shown(str(path)), where=where, limit=_MAX_DOCUMENT)
+            return stream.read(_MAX_DOCUMENT + 1) if stream else b""
 
-        entry = _entry(document("manifest.json"), name, where)
+        def document(data: bytes, path: str) -> Any:
+            return json_document(data, what=shown(path), where=where, limit=_MAX_DOCUMENT)
+
+        entry = _entry(document(read("manifest.json"), "manifest.json"), name, where)
         config = file(entry.get("Config"))
         layers = [file(path) for path in entry.get("Layers") or ()]
-        found = _diff_ids(document(config.name), where)
+        data = read(config.name)
+        found = _diff_ids(document(data, config.name), where)
     if len(found) != len(layers):
         raise UntrustedError("the image has other layers than its configuration", where=where, hint=_HINT)
-    id = _id_of(config.name, where)
+    id = hashlib.sha256(data).hexdigest()
     paths = [f"images/layers/{diff_id}.tar" for diff_id in found]
     files = zip(paths, layers, strict=True)
     items = {path: Item(archive, info.offset_data, info.size) for path, info in files}
@@ -121,9 +125,3 @@ def _hashes(values: list[Any], where: str) -> Iterator[str]:
     for value in values:
         text = value.removeprefix("sha256:") if isinstance(value, str) else value
         yield hex_digest(text, what="a layer's ID", where=where, digits=64)
-
-
-def _id_of(config: str, where: str) -> str:
-    """The ID from the name of the configuration: HASH.json, or blobs/sha256/HASH."""
-    name = config.rpartition("/")[2].removesuffix(".json")
-    return hex_digest(name, what="the image's ID", where=where, digits=64)

@@ -20,6 +20,7 @@ from headfirst.untrusted import (
     hex_digest,
     integer,
     json_document,
+    relative_path,
     shown,
 )
 
@@ -75,9 +76,14 @@ class Manifest:
     files: Mapping[str, File]
 
     @property
+    def sha256(self) -> str:
+        """Hash of what is signed, as hexadecimal digits."""
+        return hashlib.sha256(self.sums).hexdigest()
+
+    @property
     def id(self) -> str:
-        """Names the bundle: 12 digits of the hash of what is signed."""
-        return hashlib.sha256(self.sums).hexdigest()[:12]
+        """Names the bundle for people: 12 digits of its hash."""
+        return self.sha256[:12]
 
     @property
     def carried(self) -> dict[str, File]:
@@ -122,6 +128,16 @@ def read(sums: bytes, contents: bytes, *, where: str) -> Manifest:
     for image in what.images:
         if not {image.config, *image.layers} <= set(sizes):
             raise UntrustedError(f"the image {shown(image.name)} lacks a layer", where=where)
+        if image.id != f"sha256:{hashes[image.config]}":
+            raise UntrustedError(
+                f"the ID of the image {shown(image.name)} is not the hash of its configuration", where=where
+            )
+    for model in what.needs.models.values():
+        if (
+            model.folder
+            and relative_path(model.folder, what="a model's folder", where=where).parts[0] != "models"
+        ):
+            raise UntrustedError(f"a model's folder is not below models: {shown(model.folder)}", where=where)
     files = {
         path: File(integer(sizes[path], what="a file's size", where=where, high=_MAX_FILE), digest)
         for path, digest in hashes.items()

@@ -98,7 +98,7 @@ class Store:
 
     def view(self, manifest: Manifest, prefix: str) -> Path:
         """A folder with the bundle's files below `prefix` under their names; the same one the next time."""
-        folder = self._folder / "views" / manifest.id / prefix
+        folder = self._folder / "views" / manifest.sha256 / prefix
         for path, file in manifest.files.items():
             if path.startswith(f"{prefix}/"):
                 place = folder / path.removeprefix(f"{prefix}/")
@@ -109,11 +109,13 @@ class Store:
 
     def image(self, manifest: Manifest, image: Image) -> Path:
         """The image as a file that `docker load` reads."""
+        parts = [manifest.files[path].sha256 for path in (image.config, *image.layers)]
+        key = hashlib.sha256(repr((image.name, parts)).encode()).hexdigest()
         folder = self._folder / "images"
         folder.mkdir(exist_ok=True)
-        target = folder / f"{image.id.removeprefix('sha256:')}.tar"
+        target = folder / f"{key}.tar"
         if target.is_file():
-            return target  # an engine proves the layers of what it loads
+            return target
         part = target.with_suffix(".part")
         with part.open("wb") as out, tarfile.TarFile(fileobj=out, mode="w") as tar:
             layers = {f"{number}/layer.tar": path for number, path in enumerate(image.layers)}
@@ -138,7 +140,7 @@ class Store:
         key = hashlib.sha256(repr(sorted((path, file.sha256) for path, file in names.items())).encode())
         folder = self._folder / "archives"
         folder.mkdir(exist_ok=True)
-        target = folder / f"{key.hexdigest()[:16]}.tar"
+        target = folder / f"{key.hexdigest()}.tar"
         if target.is_file():
             return target
         part = target.with_suffix(".part")
