@@ -39,7 +39,7 @@ def waiting(replaces: int, own: str) -> dict[str, Any] | None:
         return None
     rank, url = ranks.index(own), f"http://{ranks[0]}:{PORT}"
     return {
-        "generation": f"standby-{replaces}",
+        "generation": f"standby-{replaces:012}",
         "rank": rank,
         "ranks": 2,
         "container": {

@@ -132,7 +132,7 @@ def test_it_holds_only_what_a_node_needs(tmp_path: Path) -> None:
         "state_files.py",
         "untrusted.py",
     }
-    assert folders == {*modules, "live", "peers", "supervisor", "weights"}
+    assert folders == {*modules, "containers", "live", "peers", "supervisor", "weights"}
     assert {name.rpartition("/")[2] for name in plugins} == {"container_spec.py", "http_probe.py"}
 
 

@@ -21,6 +21,8 @@ from headfirst.untrusted import UntrustedError
 
 NAME, HEAD, WORKER, STRANGER = "headfirst-engine", "127.0.0.21", "127.0.0.22", "127.0.0.23"
 TOKEN = "a token of the test"
+GENERATION, OLD = "0123456789ab", "ba9876543210"
+UNKNOWN = b'{"do": "remove", "name": "x", "generation": "0123456789ab"}'
 RECORD = {
     "url": "http://127.0.0.21:30000",
     "model": "demo",
@@ -36,7 +38,7 @@ class OneRank(Containers):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: Rank | None = Rank(NAME, 1, "g1", True, "one@1", "")
+        self.found: Rank | None = Rank(NAME, 1, GENERATION, True, "one@1", "")
         self.broken = False
 
     def rank(self, name: str) -> Rank | None:
@@ -65,7 +67,9 @@ class Worker:
         self.port = self.listener.server_address[1]
         threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
 
-    def asked(self, do: messages.Do, generation: str = "g1", own: str = HEAD, token: str = TOKEN) -> Seen:
+    def asked(
+        self, do: messages.Do, generation: str = GENERATION, own: str = HEAD, token: str = TOKEN
+    ) -> Seen:
         client = PeerClient(own, int(self.port), token)
         body = messages.encode(Request(do, NAME, generation))
         return messages.seen(client.ask(WORKER, body, limit_s=5, longest=messages.LONGEST), where=WORKER)
@@ -74,7 +78,7 @@ class Worker:
 @pytest.fixture
 def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     (tmp_path / "etc" / NAME).mkdir(parents=True)
-    (tmp_path / "etc" / NAME / "g1.json").write_text(json.dumps(RECORD))
+    (tmp_path / "etc" / NAME / f"{GENERATION}.json").write_text(json.dumps(RECORD))
     read = records.read
     monkeypatch.setattr(records, "read", lambda name, generation: read(name, generation, tmp_path / "etc"))
     monkeypatch.setattr(node, "weights_come", lambda: False)
@@ -85,9 +89,9 @@ def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
 
 
 def test_the_head_looks_stops_and_starts(worker: Worker) -> None:
-    assert worker.asked("look") == Seen("g1", True, "one@1")
-    assert worker.asked("stop") == Seen("g1", False, "one@1", "it ended with exit code 143")
-    assert worker.asked("start") == Seen("g1", True, "one@2")
+    assert worker.asked("look") == Seen(GENERATION, True, "one@1")
+    assert worker.asked("stop") == Seen(GENERATION, False, "one@1", "it ended with exit code 143")
+    assert worker.asked("start") == Seen(GENERATION, True, "one@2")
 
 
 def test_only_the_host_of_rank_0_may_stop_and_start(worker: Worker) -> None:
@@ -97,7 +101,7 @@ def test_only_the_host_of_rank_0_may_stop_and_start(worker: Worker) -> None:
 
 
 def test_a_request_for_another_generation_changes_nothing(worker: Worker) -> None:
-    refused = worker.asked("stop", "g0")
+    refused = worker.asked("stop", OLD)
     assert refused.running and refused.problem == "it has another version of the replica"
 
 
@@ -151,7 +155,7 @@ def test_an_answer_without_proof_is_none(tmp_path: Path) -> None:
             client.ask(WORKER, b"{}", limit_s=5, longest=100)
 
 
-@pytest.mark.parametrize("body", [b"", b"[]", b'{"do": "remove", "name": "x", "generation": "g"}', b"\xff"])
+@pytest.mark.parametrize("body", [b"", b"[]", UNKNOWN, b"\xff"])
 def test_a_request_that_is_none_is_refused(worker: Worker, body: bytes) -> None:
     with pytest.raises(UntrustedError):
         messages.request(body, where=WORKER)

@@ -35,6 +35,8 @@ _REQUIREMENTS = (
 )
 # What the supervisor shares with the collection's modules; they need the standard library alone.
 _PLUGINS = ("container_spec.py", "http_probe.py")
+# Modules of other packages that they import.
+_MODULES = ("containers/__init__.py", "containers/names.py", "live/__init__.py", "live/metrics.py")
 _WHEEL = b"""Wheel-Version: 1.0
 Generator: headfirst
 Root-Is-Purelib: true
@@ -80,7 +82,7 @@ def _sources() -> dict[str, bytes]:
     """Content by path in the wheel, without the package's __init__.py, which gets the wheel's own version."""
     package = Path(headfirst.__file__).parent
     names = ("convertible.py", "errors.py", "safetensors_file.py", "state_files.py", "untrusted.py")
-    shared = (package / name for name in (*names, "live/__init__.py", "live/metrics.py"))
+    shared = (package / name for name in (*names, *_MODULES))
     folders = ("peers", "supervisor", "weights")
     paths = [*shared, *(path for folder in folders for path in (package / folder).rglob("*.py"))]
     plugins = collection_root() / "plugins" / "module_utils"

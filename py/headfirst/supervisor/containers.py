@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,9 +54,10 @@ class Containers:
     def rank(self, name: str) -> Rank | None:
         """The rank called so; None where there is none. Raises EngineDown."""
         try:
-            return _rank(self._docker().containers.get(name))
+            container = self._docker().containers.get(name)
         except docker.errors.NotFound:
             return None
+        return _rank(container) if container.labels.get(GENERATION_LABEL) else None
 
     def start(self, name: str) -> None:
         """Start the container. Raises EngineDown."""
@@ -68,14 +70,13 @@ class Containers:
 
     def activate(self, name: str, generation: str) -> None:
         """Stop what has the name, and give it to the container of another generation. Raises EngineDown."""
-        # Docker compares with "/NAME", Podman with "NAME".
         client = self._docker()
-        wanted = client.containers.list(all=True, filters={"name": f"^/?{name}.{generation}$"})
+        wanted = client.containers.list(all=True, filters={"name": _exactly(f"{name}.{generation}")})
         if not wanted:
             if (now := self.rank(name)) is not None and now.generation == generation:
                 return
             raise docker.errors.NotFound(f"there is no container {name}.{generation}")
-        for present in client.containers.list(all=True, filters={"name": f"^/?{name}$"}):
+        for present in client.containers.list(all=True, filters={"name": _exactly(name)}):
             present.stop(timeout=STOP_S)
             present.rename(f"{name}.{present.labels.get(GENERATION_LABEL, 'before')}")
         wanted[0].rename(name)
@@ -89,6 +90,11 @@ class Containers:
         if self._client is None:
             self._client = docker.DockerClient.from_env(version="auto", timeout=_DOCKER_S)
         return self._client
+
+
+def _exactly(name: str) -> str:
+    """The filter for one name, a regular expression: Docker compares with "/NAME", Podman with "NAME"."""
+    return f"^/?{re.escape(name)}$"
 
 
 def _rank(container: Container) -> Rank:

@@ -21,7 +21,7 @@ _ANSWER_S = 5.0
 def has_left(own: str, members: Sequence[str], client: PeerClient) -> bool | None:
     """Whether the others refuse this node; None where nobody answers."""
     others = [member for member in members if member != own]
-    request = messages.encode(Request("look", "", ""))
+    request = messages.encode(Request("member", "", ""))
     refused = None
     for address in random.sample(others, min(_ASKED, len(others))):
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, cast, get_args
 
@@ -10,12 +11,18 @@ from headfirst import untrusted
 from headfirst.untrusted import UntrustedError
 
 LONGEST = 65_536
-Do = Literal["look", "start", "stop", "log", "prepare", "activate"]
+Do = Literal["member", "look", "start", "stop", "log", "prepare", "activate"]
+# Both become parts of paths and of names that Docker compares. A look needs no generation.
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}")
+_GENERATION = re.compile(r"(?:standby-)?[0-9a-f]{12}")
 
 
 @dataclass(frozen=True)
 class Request:
-    """`do` something with the rank of a replica: the container `name`, of this generation."""
+    """`do` something with the rank of a replica: the container `name`, of this generation.
+
+    A `member` request has neither: its answer proves that the host lists the one that sends it.
+    """
 
     do: Do
     name: str
@@ -50,7 +57,12 @@ def request(data: bytes, where: str) -> Request:
     do = found.get("do")
     if do not in get_args(Do):
         raise UntrustedError("a supervisor sends an unknown request", where=where)
-    return Request(cast(Do, do), _text(found, "name", where), _text(found, "generation", where))
+    name, generation = _text(found, "name", where), _text(found, "generation", where)
+    if do != "member" and not _NAME.fullmatch(name):
+        raise UntrustedError("a supervisor sends a name that no replica has", where=where)
+    if do not in ("member", "look") and not _GENERATION.fullmatch(generation):
+        raise UntrustedError("a supervisor sends a generation that no replica has", where=where)
+    return Request(cast(Do, do), name, generation)
 
 
 def seen(data: bytes, where: str) -> Seen:

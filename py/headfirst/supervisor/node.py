@@ -32,6 +32,8 @@ class Node:
 
     def answer(self, asked: Request, address: str) -> Seen:
         """What becomes of a request that comes from `address`."""
+        if asked.do == "member":
+            return Seen()
         with self._locks[asked.name]:
             try:
                 return self._answer(asked, address)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headfirst.containers import names
 from headfirst.live.metrics import Metrics, Series
 from headfirst.state_files import replace_file
 from headfirst.supervisor import documents
@@ -91,10 +92,14 @@ def standbys(spare: str, folder: Path = CONFIG) -> list[Standby]:
 
 
 def activate(name: str, generation: str, folder: Path = CONFIG) -> None:
-    """Write the generation's files, and note that the supervisor keeps it from now on."""
+    """Write the engine's configuration, and note that the supervisor keeps the generation from now on.
+
+    Of the record's files no other one is written.
+    """
     found = _document(name, generation, folder)
-    for path, text in found.get("files", {}).items():
-        replace_file(Path(path), text)
+    path = names.engine_config(name)
+    if path in found.get("files", {}):
+        replace_file(folder / Path(path).name, found["files"][path])
     replace_file(folder / name / f"{generation}.json", json.dumps({**found, "worked_at": time.time()}))
 
 

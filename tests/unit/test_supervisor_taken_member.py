@@ -1,0 +1,163 @@
+"""What a member that somebody has taken over can do to the others: real listeners and clients on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from docker_names import DockerNames
+from headfirst.peers.client import PeerClient, Unreachable
+from headfirst.supervisor import messages, records
+from headfirst.supervisor.containers import Containers
+from headfirst.supervisor.holds import Holds
+from headfirst.supervisor.messages import Request, Seen
+from headfirst.supervisor.node import Listener, Node
+from headfirst.untrusted import UntrustedError
+
+NAME, GENERATION, STANDBY = "headfirst-engine", "0123456789ab", "standby-0123456789ab"
+HEAD, WORKER, SPARE, VICTIM = "127.0.0.21", "127.0.0.22", "127.0.0.23", "127.0.0.24"
+TOKEN = "a token of the test"
+
+
+def record(**fields: Any) -> dict[str, Any]:
+    return {
+        "url": f"http://{HEAD}:30000",
+        "model": "demo",
+        "api_key": "sk-secret",
+        "readiness": {},
+        "files": {},
+        "supervision": {"ranks": [HEAD, VICTIM], "hang_seconds": 60, "start_seconds": 300},
+        **fields,
+    }
+
+
+def standby(**fields: Any) -> dict[str, Any]:
+    """The generation in which the spare has the place of the worker, rank 2."""
+    waits = {
+        "spare": SPARE,
+        "replaces": 2,
+        "instead_of": [HEAD, VICTIM, WORKER],
+        "instead_of_url": f"http://{HEAD}:30000",
+        "after_seconds": 60,
+    }
+    supervision = {"ranks": [HEAD, VICTIM, SPARE], "hang_seconds": 60, "start_seconds": 300}
+    return record(supervision=supervision | {"standby": waits}, **fields)
+
+
+class Victim:
+    """An honest member, its files below `folder`, and requests to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.config = folder / "etc" / "headfirst"
+        self.config.mkdir(parents=True)
+        self.docker, self.containers = DockerNames(), Containers()
+        self.containers._client = self.docker  # type: ignore[assignment]
+        self.node = Node(self.containers, Holds(folder / "run"))
+        self.listener = Listener((VICTIM, 0), [HEAD, WORKER, SPARE], TOKEN, self.node)
+        self.port = int(self.listener.server_address[1])
+        threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
+
+    def write(self, name: str, generation: str, document: object) -> None:
+        path = self.config / name / f"{generation}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document))
+
+    def asked(self, own: str, do: messages.Do, name: str = NAME, generation: str = GENERATION) -> Seen:
+        """The answer to a member's request. Raises Unreachable where it is refused."""
+        body = messages.encode(Request(do, name, generation))
+        answer = PeerClient(own, self.port, TOKEN).ask(VICTIM, body, limit_s=5, longest=messages.LONGEST)
+        return messages.seen(answer, where=VICTIM)
+
+
+@pytest.fixture
+def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
+    victim = Victim(tmp_path)
+    for function in (records.read, records.standby, records.activate):
+        monkeypatch.setattr(
+            records,
+            function.__name__,
+            lambda name, generation, function=function: function(name, generation, victim.config),
+        )
+    yield victim
+    victim.listener.shutdown()
+    victim.listener.server_close()
+
+
+def test_a_member_writes_no_file_through_a_name(victim: Victim, tmp_path: Path) -> None:
+    """A record among the weights, which every member can bring, and a name that leads there."""
+    settings = victim.config / "supervisor.json"
+    settings.write_text("the settings")
+    models = tmp_path / "models"
+    planted = models / f"a|{NAME}" / f"{STANDBY}.json"
+    planted.parent.mkdir(parents=True)
+    planted.write_text(json.dumps(standby(files={str(settings): "overwritten"})))
+    victim.docker.add(f"{NAME}.{STANDBY}", STANDBY)
+    victim.docker.add(NAME, GENERATION, running=True)
+    for do in ("prepare", "activate"):
+        with contextlib.suppress(Unreachable):
+            victim.asked(SPARE, do, f"../../models/a|{NAME}", STANDBY)
+    assert settings.read_text() == "the settings"
+    assert victim.docker.stopped == []
+
+
+def test_a_record_writes_only_the_configuration_of_its_engine(victim: Victim) -> None:
+    other = victim.config / "supervisor.json"
+    other.write_text("the settings")
+    files = {"/etc/headfirst/engine.yaml": "api-key: one\n", str(other): "overwritten"}
+    victim.write(NAME, STANDBY, standby(files=files))
+    records.activate(NAME, STANDBY)
+    assert (victim.config / "engine.yaml").read_text() == "api-key: one\n"
+    assert other.read_text() == "the settings"
+
+
+@pytest.mark.parametrize(
+    ("name", "generation"),
+    [
+        ("", GENERATION),
+        ("..", GENERATION),
+        ("a/b", GENERATION),
+        ("/etc/passwd", GENERATION),
+        ("a|b", GENERATION),
+        ("a.*", GENERATION),
+        ("-a", GENERATION),
+        ("a" * 129, GENERATION),
+        ("a\n", GENERATION),
+        (NAME, ""),
+        (NAME, "g1"),
+        (NAME, "../0123456789ab"),
+        (NAME, "0123456789AB"),
+        (NAME, f"{GENERATION}\n"),
+        (NAME, f"standby-standby-{GENERATION}"),
+        (NAME, f"{GENERATION}|x"),
+    ],
+)
+def test_only_names_and_generations_that_roles_give_are_read(name: str, generation: str) -> None:
+    for do in ("start", "stop", "log", "prepare", "activate"):
+        with pytest.raises(UntrustedError):
+            messages.request(messages.encode(Request(do, name, generation)), where=SPARE)
+
+
+@pytest.mark.parametrize("name", [NAME, "headfirst-engine-1", "headfirst-engine-my_chat-12"])
+@pytest.mark.parametrize("generation", [GENERATION, STANDBY])
+def test_names_and_generations_that_roles_give_are_read(name: str, generation: str) -> None:
+    request = Request("activate", name, generation)
+    assert messages.request(messages.encode(request), where=SPARE) == request
+
+
+def test_a_name_is_no_regular_expression_for_docker(victim: Victim) -> None:
+    """Also where a role was given a name with a dot."""
+    victim.docker.add(f"my.engine.{STANDBY}", STANDBY)
+    victim.docker.add("my-engine", GENERATION, running=True)
+    victim.containers.activate("my.engine", STANDBY)
+    assert victim.docker.names() == ["my-engine", "my.engine"]
+    assert victim.docker.stopped == []
+
+
+def test_of_a_container_that_is_no_rank_nothing_is_read(victim: Victim) -> None:
+    victim.docker.add("database", running=True)
+    assert victim.asked(WORKER, "look", "database") == Seen()
