@@ -1,4 +1,4 @@
-"""A Docker Engine with containers that have names, which it compares as Docker does: as regular expressions."""
+"""A Docker Engine with containers that have names, found as Docker finds them: by regular expressions."""
 
 from __future__ import annotations
 

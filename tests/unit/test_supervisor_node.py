@@ -11,7 +11,7 @@ from pathlib import Path
 
 import docker
 import pytest
-from headfirst.peers.client import PeerClient, Unreachable
+from headfirst.peers.client import NotAMember, PeerClient, Unreachable
 from headfirst.supervisor import clock, messages, node, records
 from headfirst.supervisor.containers import Containers, Rank
 from headfirst.supervisor.holds import Holds
@@ -135,8 +135,8 @@ def test_who_has_another_token_is_refused(worker: Worker) -> None:
     assert worker.asked("look").running
 
 
-def test_a_host_that_is_no_member_is_refused_unread(worker: Worker) -> None:
-    with pytest.raises(Unreachable):
+def test_a_host_that_is_no_member_is_refused(worker: Worker) -> None:
+    with pytest.raises(NotAMember):
         worker.asked("look", own="127.0.0.24")
 
 

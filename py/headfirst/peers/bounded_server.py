@@ -1,4 +1,4 @@
-"""An HTTP server for known peers: strangers are refused unread, and silent connections do not hold it up."""
+"""An HTTP server for known peers: strangers are refused, and silent connections do not hold it up."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ PER_PEER = 24
 Each has a thread."""
 _UNPROVEN_LIMIT_S = 10.0
 _IDLE_LIMIT_S = 60.0
+_STRANGERS = ""
 _FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
@@ -42,10 +43,13 @@ class BoundedServer(ThreadingHTTPServer):
     """PER_PEER connections for each of `peers`; the least useful one gives way (until it is over, it counts
     among twice as many).
 
-    A connection must be `proven` by its handler within ten seconds, and again each minute.
+    A connection must be `proven` by its handler within ten seconds, and again each minute. Strangers are
+    refused before a byte is read; with `hears_strangers` by the handler, and all together have as many
+    connections as one peer.
     """
 
     daemon_threads = True
+    hears_strangers = False
     request_queue_size = 128
 
     def __init__(
@@ -57,9 +61,10 @@ class BoundedServer(ThreadingHTTPServer):
         super().__init__(place, handler)
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Admit by address, before a byte is read; a stranger gets the same answer always."""
-        address = client_address[0]
-        if address not in self._peers:
+        """Admit by address, before a byte is read."""
+        is_peer = self.is_peer(client_address[0])
+        address = client_address[0] if is_peer else _STRANGERS
+        if not is_peer and not self.hears_strangers:
             request.setblocking(False)
             with suppress(OSError):  # it does not take the answer
                 request.send(_FORBIDDEN)
@@ -73,6 +78,10 @@ class BoundedServer(ThreadingHTTPServer):
                 self._end(*min(useful, key=lambda item: (item[1].proven, item[1].since)))
             self._connections[request] = _Connection(address)
         return True
+
+    def is_peer(self, address: str) -> bool:
+        """Whether the address is one of `peers`."""
+        return address in self._peers
 
     def prove(self, request: socket.socket) -> None:
         """Note that a connection has sent a request that is authentic."""

@@ -18,7 +18,7 @@ Unreachable = (OSError, http.client.HTTPException)
 
 
 class NotAMember(ConnectionRefusedError):
-    """The peer does not list this host's address."""
+    """The peer proves that it does not list this host's address."""
 
 
 class PeerClient:
@@ -35,8 +35,6 @@ class PeerClient:
         status, answer = self._send(address, body, ends, longest)
         if status == HTTPStatus.CONFLICT:  # the peer was started since
             status, answer = self._send(address, body, ends, longest)
-        if status == HTTPStatus.FORBIDDEN:
-            raise NotAMember(f"{address} does not list {self._own} as a member")
         if status != HTTPStatus.OK:
             raise ConnectionRefusedError(f"{address} answers with status {status}")
         return answer
@@ -59,10 +57,13 @@ class PeerClient:
             if answer.status == HTTPStatus.CONFLICT:
                 with self._lock:
                     self._sessions[address] = answer.headers.get(SESSION, "")
+            headers = dict(answer.headers)
+            if answer.status == HTTPStatus.FORBIDDEN and caller.is_refusal(headers, address, self._own):
+                raise NotAMember(f"{address} does not list {self._own} as a member")
             if answer.status != HTTPStatus.OK:
                 return answer.status, b""
             data = _bounded(answer, ends, longest)
-            if not caller.is_answer(dict(answer.headers), data):
+            if not caller.is_answer(headers, data):
                 raise ConnectionError(f"{address} has another secret than the members")
             return answer.status, data
         finally:

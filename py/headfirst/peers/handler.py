@@ -33,7 +33,9 @@ class PeerHandler(BaseHTTPRequestHandler):
         """
         length, told = (self.headers.get(name, "") for name in ("Content-Length", DIGEST))
         words = ("POST", told, length, *more)
-        if "Transfer-Encoding" in self.headers or not _LENGTH_FORM.fullmatch(length):
+        if not self.server.is_peer(self.client_address[0]):
+            self.refuse(HTTPStatus.FORBIDDEN)
+        elif "Transfer-Encoding" in self.headers or not _LENGTH_FORM.fullmatch(length):
             self.refuse(HTTPStatus.BAD_REQUEST)
         elif int(length) > limit:
             self.refuse(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
@@ -60,11 +62,13 @@ class PeerHandler(BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def refuse(self, status: HTTPStatus) -> None:
-        """The body is not read, so the connection cannot be used again."""
+        """The body is not read, so the connection cannot be used again. FORBIDDEN is proven to the caller."""
         self.close_connection = True
-        self.begin(
-            status, {"Content-Length": "0", "Connection": "close", SESSION: self.server.admission.session}
-        )
+        admission, headers = self.server.admission, {"Content-Length": "0", "Connection": "close"}
+        if status is HTTPStatus.FORBIDDEN:
+            own, address = self.connection.getsockname()[0], self.client_address[0]
+            headers |= admission.not_a_member(dict(self.headers), own, address)
+        self.begin(status, {**headers, SESSION: admission.session})
 
     def begin(self, status: HTTPStatus, headers: dict[str, str]) -> None:
         """Send the status and the headers."""

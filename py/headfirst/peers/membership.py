@@ -3,7 +3,9 @@
 A request carries an HMAC, keyed with the members' token, over all that makes it unique: the session that
 the listener chose when it started, the caller's name and its growing count, and what is asked for. So a
 recorded request is refused by its listener and by all others, whatever the clocks show. An answer that is to
-be believed carries an HMAC too, over the same words and over the digest of its body.
+be believed carries an HMAC too, over the same words and over the digest of its body. So does the answer that
+the caller is no member: over the caller's name and count, and both addresses, so that it is worth nothing to
+another caller, or again.
 """
 
 from __future__ import annotations
@@ -52,6 +54,10 @@ class Caller:
         """Whether a member answers the last request with this body."""
         return _equal(headers.get(PROOF) or "", _answer_proof(self._token, self._words, body))
 
+    def is_refusal(self, headers: Mapping[str, str], listener: str, own: str) -> bool:
+        """Whether who has the token refuses the last request, since it comes from the address `own`."""
+        return _equal(headers.get(PROOF) or "", _refusal_proof(self._token, self._words[1], listener, own))
+
 
 class Admission:
     """Checks the requests that come to a listener. Safe to use from threads."""
@@ -80,6 +86,11 @@ class Admission:
         said = (asked.get(SESSION) or "", asked.get(CALL) or "", *words)
         return {PROOF: _answer_proof(self._token, said, body)}
 
+    def not_a_member(self, asked: Mapping[str, str], listener: str, address: str) -> dict[str, str]:
+        """Headers that prove to who sent the request `asked` that its address is no member's."""
+        call = _CALL_FORM.fullmatch(asked.get(CALL) or "")
+        return {PROOF: _refusal_proof(self._token, call[0], listener, address)} if call else {}
+
     def _is_new(self, caller: str, count: int) -> bool:
         with self._lock:
             if count <= self._calls.get(caller, 0):
@@ -98,6 +109,10 @@ def digest(body: bytes) -> str:
 
 def _answer_proof(token: str, words: tuple[str, ...], body: bytes) -> str:
     return _hmac(token, "answer", *words, digest(body))
+
+
+def _refusal_proof(token: str, call: str, listener: str, address: str) -> str:
+    return _hmac(token, "refuse", call, listener, address)
 
 
 def _hmac(token: str, *words: str) -> str:

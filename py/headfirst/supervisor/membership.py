@@ -1,7 +1,8 @@
 """Whether this node still belongs to the cluster: a host that was replaced while it was away must not serve.
 
-The other nodes refuse addresses that are not in their list, which `deploy up` writes. A node that is refused,
-and is accepted by nobody, has left. One that reaches nobody has not: it goes on with what it has.
+The other nodes refuse addresses that are not in their list, which `deploy up` writes, and prove it with the
+cluster's secret. A node that more than half of them refuse, and none accepts, has left. One that reaches
+too few goes on with what it has: silence, and whatever is not proven, count for nothing.
 """
 
 from __future__ import annotations
@@ -13,23 +14,22 @@ from headfirst.peers.client import NotAMember, PeerClient, Unreachable
 from headfirst.supervisor import messages
 from headfirst.supervisor.messages import Request
 
-# Of many nodes so many are asked, others each time.
-_ASKED = 5
 _ANSWER_S = 5.0
 
 
 def has_left(own: str, members: Sequence[str], client: PeerClient) -> bool | None:
-    """Whether the others refuse this node; None where nobody answers."""
+    """Whether the others refuse this node; None where too few prove that they do, and none accepts it."""
     others = [member for member in members if member != own]
     request = messages.encode(Request("member", "", ""))
-    refused = None
-    for address in random.sample(others, min(_ASKED, len(others))):
+    refusals = 0
+    # The first that accepts decides; another one each time, so that no node answers all of many.
+    for address in random.sample(others, len(others)):
         try:
             client.ask(address, request, limit_s=_ANSWER_S, longest=messages.LONGEST)
         except NotAMember:
-            refused = True
+            refusals += 1
         except Unreachable:
             continue
         else:
             return False
-    return refused
+    return True if 2 * refusals > len(others) else None

@@ -102,7 +102,9 @@ def weights_come() -> bool:
 
 
 class Listener(PeerServer):
-    """Answers the supervisors of other nodes."""
+    """Answers the supervisors of other nodes; to one that left the cluster it proves that it did."""
+
+    hears_strangers = True
 
     def __init__(self, place: tuple[str, int], peers: list[str], token: str, node: Node) -> None:
         self.admission, self.node = Admission(token), node

@@ -1,0 +1,157 @@
+"""Whether a node has left its cluster: only the members prove it. Real listeners and clients on loopback."""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from headfirst.peers.bounded_server import PER_PEER
+from headfirst.peers.client import PeerClient
+from headfirst.peers.membership import PROOF, Caller
+from headfirst.supervisor import membership, messages
+from headfirst.supervisor.containers import Containers
+from headfirst.supervisor.holds import Holds
+from headfirst.supervisor.membership import has_left
+from headfirst.supervisor.messages import Request
+from headfirst.supervisor.node import Listener, Node
+from wire_tap import tapped
+
+OWN, B, C, D = (f"127.0.0.{number}" for number in (41, 42, 43, 44))
+TOKEN, OTHER = "the cluster's secret", "another cluster's secret"
+UNPROVEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+@dataclass
+class Network:
+    """Hosts that answer on loopback, all at the same port."""
+
+    folder: Path
+    stack: ExitStack
+    port: int = field(default=0)
+
+    def member(self, address: str, members: list[str], token: str = TOKEN) -> Listener:
+        """A host with this list."""
+        node = Node(Containers(), Holds(self.folder))
+        listener = Listener((address, self.port), members, token, node)
+        self.port = int(listener.server_address[1])
+        threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
+        self.stack.callback(listener.server_close)
+        self.stack.callback(listener.shutdown)
+        return listener
+
+    def program(self, address: str, answer: Callable[[bytes], bytes]) -> None:
+        """Somebody without the secret at this address."""
+        server = socket.create_server((address, self.port))
+        self.port = server.getsockname()[1]
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    connection, _ = server.accept()
+                    with connection, suppress(OSError):
+                        connection.sendall(answer(connection.recv(65_536)))
+
+        threading.Thread(target=serve, daemon=True).start()
+        self.stack.callback(server.close)
+        self.stack.callback(server.shutdown, socket.SHUT_RDWR)
+
+    def has_left(self, *members: str) -> bool | None:
+        """What OWN decides, whose list has these others."""
+        return has_left(OWN, [OWN, *members], PeerClient(OWN, self.port, TOKEN))
+
+
+@pytest.fixture
+def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
+    monkeypatch.setattr(membership, "_ANSWER_S", 1.0)
+    with ExitStack() as stack:
+        yield Network(tmp_path, stack)
+
+
+def test_a_host_that_all_others_refuse_has_left(network: Network) -> None:
+    for address in (B, C):
+        network.member(address, [B, C, D])
+    assert network.has_left(B, C) is True
+
+
+def test_a_host_that_one_other_accepts_has_not_left(network: Network) -> None:
+    """In the moments in which the members get their new lists."""
+    for address in (B, C):
+        network.member(address, [B, C, D])
+    network.member(D, [OWN, B, C, D])
+    assert network.has_left(B, C, D) is False
+
+
+def test_a_host_that_half_of_the_others_refuse_goes_on(network: Network) -> None:
+    """A member that was taken over cannot end the ranks of others that reach nobody else."""
+    network.member(B, [B, C, D])
+    assert network.has_left(B, C) is None
+    network.member(C, [B, C, D])
+    assert network.has_left(B, C, D) is True
+
+
+def test_a_host_that_reaches_nobody_goes_on(network: Network) -> None:
+    network.member(D, [])
+    assert network.has_left(B, C) is None
+
+
+def test_a_program_without_the_secret_at_the_address_of_an_absent_member_ends_nothing(
+    network: Network,
+) -> None:
+    network.program(B, lambda _: UNPROVEN)
+    assert network.has_left(B) is None
+
+
+def test_a_member_that_another_cluster_took_ends_nothing(network: Network) -> None:
+    network.member(B, [B, C], OTHER)
+    assert network.has_left(B) is None
+
+
+def test_a_refusal_that_was_recorded_ends_nothing(network: Network) -> None:
+    listener = network.member(C, [B, C])
+    assert network.has_left(C) is True
+    caller = Caller(TOKEN)
+    lines = [f"{name}: {value}" for name, value in caller.sign(C, "POST").items()]
+    with socket.create_connection((C, network.port), 5, (OWN, 0)) as wire:
+        wire.sendall("\r\n".join(["POST / HTTP/1.1", *lines, "", ""]).encode())
+        recorded = b"".join(iter(lambda: wire.recv(65_536), b""))
+    proof = re.findall(rb"X-Headfirst-Proof: (\w+)", recorded)[0].decode()
+    assert caller.is_refusal({PROOF: proof}, C, OWN)
+    listener.shutdown()
+    listener.server_close()
+    network.program(C, lambda _: recorded)
+    assert network.has_left(C) is None
+
+
+def test_a_refusal_that_a_program_fetches_for_its_own_address_ends_nothing(network: Network) -> None:
+    """It passes the request on, and is the one that is refused."""
+    network.member(C, [C, OWN])
+    with tapped(B, C, network.port) as tap:
+        assert network.has_left(B) is None
+    assert b"X-Headfirst-Proof: " in bytes(tap.answered[0])
+
+
+def test_a_stranger_is_refused_before_its_body_is_read(network: Network) -> None:
+    network.member(B, [B, C])
+    with socket.create_connection((B, network.port), 5, (OWN, 0)) as stranger:
+        stranger.sendall(b"POST / HTTP/1.1\r\nContent-Length: 1000\r\n\r\n")
+        assert stranger.recv(65_536).startswith(b"HTTP/1.1 403 ")
+
+
+def test_silent_strangers_hold_few_threads_and_no_member_up(network: Network) -> None:
+    network.member(B, [B, C])
+    client, request = PeerClient(C, network.port, TOKEN), messages.encode(Request("member", "", ""))
+    before = threading.active_count()
+    with ExitStack() as stack:
+        for number in range(200):
+            place = (f"127.0.1.{number % 100 + 1}", 0)
+            stack.enter_context(socket.create_connection((B, network.port), 5, place))
+        for _ in range(5):
+            assert client.ask(B, request, limit_s=5, longest=messages.LONGEST)
+        assert threading.active_count() - before <= 2 * PER_PEER
+        assert network.has_left(B) is True, "the newest of the strangers is answered"
