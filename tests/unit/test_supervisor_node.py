@@ -27,7 +27,7 @@ RECORD = {
     "url": "http://127.0.0.21:30000",
     "model": "demo",
     "api_key": "sk-secret",
-    "readiness": {},
+    "readiness": {"path": "/health", "probe_path": "/v1/completions", "probe_body": {}, "answer": ["usage"]},
     "worked_at": 1.0,
     "supervision": {"ranks": [HEAD, WORKER], "hang_seconds": 60, "start_seconds": 300},
 }
