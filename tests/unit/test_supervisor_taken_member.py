@@ -29,7 +29,7 @@ def record(**fields: Any) -> dict[str, Any]:
         "url": f"http://{HEAD}:30000",
         "model": "demo",
         "api_key": "sk-secret",
-        "readiness": {},
+        "readiness": {"path": "/health", "probe_path": "/v1/completions", "probe_body": {}, "answer": []},
         "files": {},
         "supervision": {"ranks": [HEAD, VICTIM], "hang_seconds": 60, "start_seconds": 300},
         **fields,
@@ -99,7 +99,7 @@ def test_a_member_writes_no_file_through_a_name(victim: Victim, tmp_path: Path) 
     victim.docker.add(f"{NAME}.{STANDBY}", STANDBY)
     victim.docker.add(NAME, GENERATION, running=True)
     for do in ("prepare", "activate"):
-        with contextlib.suppress(Unreachable):
+        with contextlib.suppress(*Unreachable):
             victim.asked(SPARE, do, f"../../models/a|{NAME}", STANDBY)
     assert settings.read_text() == "the settings"
     assert victim.docker.stopped == []
@@ -161,3 +161,24 @@ def test_a_name_is_no_regular_expression_for_docker(victim: Victim) -> None:
 def test_of_a_container_that_is_no_rank_nothing_is_read(victim: Victim) -> None:
     victim.docker.add("database", running=True)
     assert victim.asked(WORKER, "look", "database") == Seen()
+
+
+def test_only_the_head_of_a_replica_reads_the_log_of_its_rank(victim: Victim) -> None:
+    victim.write(NAME, GENERATION, record(worked_at=1.0))
+    victim.docker.add(NAME, GENERATION, running=True)
+    assert victim.asked(HEAD, "log").log == (f"the log of {NAME}",)
+    for member, generation in ((WORKER, GENERATION), (SPARE, GENERATION), (HEAD, "ba9876543210")):
+        refused = victim.asked(member, "log", generation=generation)
+        assert refused.problem and not refused.log
+
+
+def test_of_a_rank_that_has_not_served_nobody_reads_the_log(victim: Victim) -> None:
+    victim.write(NAME, GENERATION, record())
+    victim.docker.add(NAME, GENERATION, running=True)
+    assert victim.asked(HEAD, "log").log == ()
+
+
+def test_names_that_are_sent_once_stay_nowhere(victim: Victim) -> None:
+    for number in range(50):
+        victim.asked(WORKER, "look", f"engine-{number}")
+    assert len(victim.node._locks) <= 1, "one may not have left its thread"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections import defaultdict
 from collections.abc import Callable
 from http import HTTPStatus
+from weakref import WeakValueDictionary
 
 from headfirst.peers.handler import PeerHandler, PeerServer
 from headfirst.peers.membership import Admission
@@ -28,13 +28,17 @@ class Node:
     ) -> None:
         """`objection`: why this node does not agree to a generation that waits."""
         self._containers, self._holds, self._objection = containers, holds, objection
-        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        # A lock is there while a request for its name is carried out: members may send any name.
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._locks_lock = threading.Lock()
 
     def answer(self, asked: Request, address: str) -> Seen:
         """What becomes of a request that comes from `address`."""
         if asked.do == "member":
             return Seen()
-        with self._locks[asked.name]:
+        with self._locks_lock:
+            lock = self._locks.setdefault(asked.name, threading.Lock())
+        with lock:
             try:
                 return self._answer(asked, address)
             except EngineDown as error:
@@ -46,10 +50,10 @@ class Node:
         rank = self._containers.rank(asked.name)
         if rank is None:
             return Seen(held=self._holds.is_held(asked.name))
-        if asked.do == "log":
-            return Seen(rank.generation, rank.running, log=tuple(self._log(rank)))
         if asked.do != "look" and (refused := self._refusal(asked, rank, address)):
             return self._seen(rank, refused)
+        if asked.do == "log":
+            return Seen(rank.generation, rank.running, log=tuple(self._log(rank)))
         if asked.do == "stop" and (rank.running or "paused" in rank.ended):
             self._containers.stop(asked.name)
         if asked.do == "start" and not rank.running:
@@ -59,8 +63,8 @@ class Node:
         return self._seen(self._containers.rank(asked.name) or rank, "")
 
     def _refusal(self, asked: Request, rank: Rank, address: str) -> str:
-        """Why nothing is started or stopped; only rank 0 of the generation that is here may ask."""
-        if self._holds.is_held(asked.name):
+        """Why nothing is started, stopped or read; only rank 0 of the generation that is here may ask."""
+        if asked.do != "log" and self._holds.is_held(asked.name):
             return "the replica is being changed"
         if rank.generation != asked.generation:
             return "it has another version of the replica"
