@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 import stat
 import tarfile
 import tempfile
@@ -16,12 +15,24 @@ import time
 import typing as t
 from pathlib import Path
 
+from ansible_collections.headfirst.serving.plugins.module_utils import page_database
+from ansible_collections.headfirst.serving.plugins.module_utils.files_beneath import (
+    Parts,
+    files_beneath,
+    folder_beneath,
+    missing_suppressed,
+    open_file,
+)
+from ansible_collections.headfirst.serving.plugins.module_utils.page_database import BackupError
+
 NAME = re.compile(r"\d{8}T\d{6}Z(?:-\d{1,3})?")
 MANIFEST = "manifest.json"
 _FORMAT = 1
-_SQLITE = b"SQLite format 3\0"
-# Belong to a database that is copied as a whole.
-_JOURNALS = ("-wal", "-shm", "-journal")
+# The reason of a backup that a person asks for.
+COMMAND = "command"
+# Open WebUI's own databases. What else looks like one is a user's upload, and is copied as it is.
+_DATABASES = (("webui.db",), ("vector_db", "chroma.sqlite3"), ("vector_db", "milvus.db"))
+_LOGS = frozenset((*path[:-1], path[-1] + end) for path in _DATABASES for end in page_database.LOGS)
 # What can be fetched or computed again, and folders of a restore.
 _RESTORED, _REPLACED = ".headfirst-restored", ".headfirst-replaced"
 _LEFT_OUT = ("cache", _RESTORED, _REPLACED)
@@ -31,21 +42,31 @@ _MANIFEST_BYTES = 64 << 20
 Manifest = t.Dict[str, t.Any]
 
 
-class BackupError(Exception):
-    """Why a backup cannot be made or used, as one sentence without a full stop."""
-
-
 def take(data: Path, folder: Path, image: str, reason: str) -> t.Optional[str]:
     """Write a backup of the folder `data` into `folder`; return its name, None where there is no data.
 
-    Databases of SQLite are copied through its online backup, so the page may run. `image` and `reason` are
-    recorded. Nothing is left where it fails.
+    The page may run: its databases are copied as of their last transaction, and no link is followed. `image`
+    and `reason` are recorded. Nothing is left where it fails.
     """
-    files = list(_files(data))
+    try:
+        root = os.open(str(data), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        return _take(root, folder, image, reason)
+    finally:
+        os.close(root)
+
+
+def _take(root: int, folder: Path, image: str, reason: str) -> t.Optional[str]:
+    sizes = dict(files_beneath(root, left_out=_LEFT_OUT))
+    files = [path for path in sizes if path not in _LOGS]
     if not files:
         return None
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _require_space(sum(_size(path) for path in files), folder)
+    # A database is copied twice: once to check it.
+    copies = sum(size for path, size in sizes.items() if path in _DATABASES or path in _LOGS)
+    _require_space(sum(sizes.values()) + copies, folder)
     name = _new_name(folder)
     with tempfile.TemporaryDirectory(dir=str(folder), prefix=".part-") as scratch:
         part = Path(scratch, "archive")
@@ -54,9 +75,9 @@ def take(data: Path, folder: Path, image: str, reason: str) -> t.Optional[str]:
             with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
                 entries = {}
                 for path in files:
-                    entry = _add(tar, data, path, Path(scratch))
+                    entry = _add(tar, root, path, folder)
                     if entry is not None:
-                        entries[str(path.relative_to(data))] = entry
+                        entries["/".join(path)] = entry
                 manifest = {
                     "format": _FORMAT,
                     "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -103,6 +124,8 @@ def restore(data: Path, folder: Path, name: str) -> None:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     made, replaced = data / _RESTORED, data / _REPLACED
     for old in (made, replaced):
+        if old.is_symlink():
+            old.unlink()
         shutil.rmtree(str(old), ignore_errors=True)
     _require_space(path.stat().st_size, data)
     made.mkdir(mode=0o700)
@@ -126,8 +149,14 @@ def restore(data: Path, folder: Path, name: str) -> None:
 
 
 def prune(folder: Path, keep: int, also: str = "") -> t.List[str]:
-    """Remove all but the `keep` newest backups and the one named `also`; return what was removed."""
-    old = [name for name in _names(folder)[keep:] if name != also]
+    """Remove all but the `keep` newest backups and the one named `also`; return what was removed.
+
+    Those that a person made (reason COMMAND) and automatic ones are counted apart.
+    """
+    backups = listed(folder)
+    own = [backup["name"] for backup in backups if backup.get("reason") == COMMAND]
+    automatic = [backup["name"] for backup in backups if backup.get("reason") != COMMAND]
+    old = [name for name in own[keep:] + automatic[keep:] if name != also]
     for name in old:
         _archive(folder, name).unlink()
     return old
@@ -156,24 +185,6 @@ def _new_name(folder: Path) -> str:
     return name
 
 
-def _files(data: Path) -> t.Iterator[Path]:
-    """Regular files to keep; links are not followed."""
-    for top, folders, names in os.walk(str(data)):
-        if Path(top) == data:
-            folders[:] = [folder for folder in folders if folder not in _LEFT_OUT]
-        for name in sorted(names):
-            path = Path(top, name)
-            if not name.endswith(_JOURNALS) and stat.S_ISREG(path.lstat().st_mode):
-                yield path
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
 def _require_space(wanted: int, folder: Path) -> None:
     free = shutil.disk_usage(str(folder)).free
     if free < wanted * 1.05:
@@ -182,55 +193,34 @@ def _require_space(wanted: int, folder: Path) -> None:
         )
 
 
-def _add(tar: tarfile.TarFile, data: Path, path: Path, scratch: Path) -> t.Optional[Manifest]:
+def _add(tar: tarfile.TarFile, root: int, path: Parts, folder: Path) -> t.Optional[Manifest]:
     """Add one file; return its size and hash, None where it was removed meanwhile."""
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if file.read(len(_SQLITE)) == _SQLITE:
-                with _snapshot(path, scratch).open("rb") as copy:
-                    return _add_open(tar, data, path, copy, status)
-            file.seek(0)
-            return _add_open(tar, data, path, file, status)
-    except FileNotFoundError:
-        return None
+    name = "/".join(path)
+    with missing_suppressed(), folder_beneath(root, path[:-1]) as parent:
+        file = open_file(parent, path[-1])
+        if file is not None:
+            with file:
+                status = os.fstat(file.fileno())
+                magic = os.pread(file.fileno(), len(page_database.MAGIC), 0)
+                if path not in _DATABASES or magic != page_database.MAGIC:
+                    return _add_open(tar, name, file, status)
+                with tempfile.TemporaryDirectory(dir=str(folder), prefix=".part-") as scratch:
+                    whole = page_database.snapshot(parent, path[-1], file, Path(scratch))
+                    with whole.open("rb") as copy:
+                        return _add_open(tar, name, copy, status)
+    if path in _DATABASES:
+        raise BackupError("the database {} was replaced while it was copied".format(name))
+    return None
 
 
-def _add_open(
-    tar: tarfile.TarFile, data: Path, path: Path, file: t.IO[bytes], status: os.stat_result
-) -> Manifest:
+def _add_open(tar: tarfile.TarFile, name: str, file: t.IO[bytes], status: os.stat_result) -> Manifest:
     size = os.fstat(file.fileno()).st_size
-    info = _header(str(path.relative_to(data)), size)
+    info = _header(name, size)
     info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
     info.uid, info.gid = status.st_uid, status.st_gid
     reader = _Hashing(file)
     tar.addfile(info, reader)  # type: ignore[arg-type]  # it needs read() only
     return {"size": size, "sha256": reader.digest.hexdigest()}
-
-
-def _snapshot(path: Path, scratch: Path) -> Path:
-    """A copy of a database as it is between two transactions; it is checked."""
-    target = scratch / "snapshot"
-    if target.exists():
-        target.unlink()
-    os.close(os.open(str(target), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-    source = sqlite3.connect("file:{}?mode=rw".format(_quoted(path)), uri=True, timeout=30)
-    copy = sqlite3.connect(str(target))
-    try:
-        source.backup(copy, pages=4096)
-        (answer,) = copy.execute("PRAGMA quick_check").fetchone()
-    except sqlite3.Error as error:
-        raise BackupError("the database {} cannot be copied: {}".format(path, error)) from error
-    finally:
-        copy.close()
-        source.close()
-    if answer != "ok":
-        raise BackupError("the database {} is damaged: {}".format(path, answer))
-    return target
-
-
-def _quoted(path: Path) -> str:
-    return str(path).replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
 class _Hashing:

@@ -8,9 +8,9 @@ module: webui_backup
 short_description: Back up, list and restore the data of a chat page
 description:
   - The data is the folder that the container O(name) mounts at its C(DATA_DIR). A backup is a tar archive,
-    mode 0600, with a manifest of sizes and SHA-256 digests. Databases of SQLite are copied through its online
-    backup and checked.
-  - Caches are left out.
+    mode 0600, with a manifest of sizes and SHA-256 digests. The page's databases of SQLite are copied as of
+    their last transaction and checked.
+  - Caches and links are left out.
 options:
   name: {description: Name of the container., type: str, required: true}
   folder: {description: Folder of the backups on the node., type: path, required: true}
@@ -28,7 +28,11 @@ options:
     description: With V(restored), back up the present data first.
     type: bool
     default: true
-  keep: {description: Backups that stay; older ones are removed., type: int, default: 3}
+  keep:
+    description:
+      - Backups that stay, of those with the reason C(command) and of all others. Older ones are removed.
+    type: int
+    default: 3
 attributes:
   check_mode: {support: full, description: Reports what would change.}
   diff_mode: {support: none, description: No differences.}
@@ -77,7 +81,7 @@ def main() -> None:
             "folder": {"type": "path", "required": True},
             "state": {"type": "str", "choices": ["taken", "listed", "restored"], "required": True},
             "backup": {"type": "str", "default": ""},
-            "reason": {"type": "str", "default": "command"},
+            "reason": {"type": "str", "default": page_backup.COMMAND},
             "present": {"type": "bool", "default": True},
             "keep": {"type": "int", "default": 3},
         },
