@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from headfirst.cluster.local_ca import renewed
+from headfirst.cluster.local_ca import new_authority
 from headfirst.cluster.named_keys import new_key
 from headfirst.cluster.secrets import Secrets
 from headfirst.deployment.running.options import RunOptions
@@ -59,7 +59,7 @@ def test_the_largest_record_of_keys_fits_in_the_file_on_the_head() -> None:
     _, kept = new_key("s" * 31, 1_000_000)
     most = {f"{number:03}".ljust(63, "x"): kept for number in range(keys.MOST)}
     names = [f"{number:02}".ljust(60, "y") + ".example.org" for number in range(50)]
-    secrets = Secrets(named_keys=most, local_ca=renewed(None, "x", names))
+    secrets = Secrets(named_keys=most, local_ca=new_authority("x", names).shared)
     assert len(secrets.model_dump_json(indent=2)) < LIMIT
 
 

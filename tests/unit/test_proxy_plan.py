@@ -88,7 +88,7 @@ def test_it_is_in_front_of_engine_and_page_and_closes_their_ports(tmp_path: Path
     assert [(one.name, one.path, one.servers) for one in plan.proxy.services] == [
         ("api", "/v1", ["192.0.2.7:30000"])
     ]
-    secrets = with_certificate(cluster, Secrets())
+    secrets = with_certificate(cluster, Secrets()).secrets
     found = variables(cluster, plan, secrets)
     assert found["n1"]["host_tuning_proxied_ports"] == ["30000"]
     assert found["n9"]["host_tuning_proxied_ports"] == ["9101", "8080"]
@@ -122,9 +122,9 @@ def test_two_servers_at_one_port_are_refused(tmp_path: Path) -> None:
 
 def test_the_certificate_is_kept_with_the_secrets(tmp_path: Path) -> None:
     cluster, _ = made(tmp_path, ONE + "tls=local-ca")
-    first = with_certificate(cluster, Secrets())
+    first = with_certificate(cluster, Secrets()).secrets
     assert first.local_ca
-    assert with_certificate(cluster, first) is first
+    assert with_certificate(cluster, first).secrets is first
     presented = certificate_of(cluster, first)
     assert presented.certificate == first.local_ca.certificate
     assert first.local_ca.key in first.values()
@@ -135,7 +135,7 @@ def test_the_certificate_is_kept_with_the_secrets(tmp_path: Path) -> None:
 
 def write_files(folder: Path, names: list[str], days: int = 30) -> tuple[Path, Path]:
     now = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=local_ca.CERTIFICATE_DAYS - days)
-    own = local_ca.renewed(None, "x", names, now)
+    own = local_ca.new_authority("x", names, now).shared
     (folder / "chain.pem").write_text(own.certificate + own.ca_certificate)
     (folder / "key.pem").write_text(own.key)
     return folder / "chain.pem", folder / "key.pem"
@@ -177,7 +177,7 @@ def test_a_certificate_that_ended_is_refused(tmp_path: Path) -> None:
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
     write_files(tmp_path, ["192.0.2.7"])
-    (tmp_path / "key.pem").write_text(local_ca.renewed(None, "x", ["192.0.2.7"]).key)
+    (tmp_path / "key.pem").write_text(local_ca.new_authority("x", ["192.0.2.7"]).shared.key)
     with pytest.raises(InputError, match="the key is not that of"):
         certificate_of(with_files(tmp_path), Secrets())
 

@@ -39,13 +39,13 @@ DONE = RunResult(
 class Site:
     """A cluster whose stages are recorded instead of run."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, settings: str = "") -> None:
         monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
         self.hosts = HostRecords(folder / "hosts", monkeypatch)
         path = folder / "prod.ini"
         path.write_text(
             "[head]\na ansible_host=192.0.2.1\n[workers]\nb ansible_host=192.0.2.2\n"
-            "[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
+            f"[all:vars]\nengine_device=cpu\nmodel_source=demo\n{settings}"
         )
         self.cluster: Cluster = load([path])
         self.options = RunOptions([path])

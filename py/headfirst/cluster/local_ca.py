@@ -1,13 +1,17 @@
-"""A certificate authority for one cluster, and the certificate that it signs for the proxy."""
+"""A certificate authority for one cluster, and the certificate that it signs for the proxy.
+
+It can sign for the names and addresses of its cluster only: the certificate has critical name constraints.
+"""
 
 from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from ipaddress import IPv4Address
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -25,37 +29,92 @@ Pem = Annotated[str, Field(pattern=r"^-----BEGIN [A-Z ]+-----\n[A-Za-z0-9+/=\n]+
 
 
 class LocalCa(BaseModel):
-    """The authority, and its present certificate for the proxy; all PEM."""
+    """The authority, and its present certificate for the proxy, in PEM: on the head and all controllers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     ca_certificate: Pem
-    ca_key: Pem
     certificate: Pem
     key: Pem
 
+    @model_validator(mode="before")
+    @classmethod
+    def _without_its_key(cls, fields: Any) -> Any:
+        """Earlier releases kept the key of the authority here; what is read is never written again."""
+        if not isinstance(fields, dict):
+            return fields
+        return {name: value for name, value in fields.items() if name != "ca_key"}
 
-def renewed(
-    found: LocalCa | None, cluster: str, names: Sequence[str], now: datetime.datetime | None = None
-) -> LocalCa:
-    """The same where its certificate is for these names and has 30 days left, else a new certificate.
 
-    The authority is made where there is none, and replaced in its last year only.
-    """
+@dataclass(frozen=True)
+class Issued:
+    """A new authority with its first certificate. `ca_key` (PEM) stays on the controller."""
+
+    shared: LocalCa
+    ca_key: str = field(repr=False)
+
+
+def new_authority(cluster: str, names: Sequence[str], now: datetime.datetime | None = None) -> Issued:
+    """An authority that can sign for these names and addresses only, with a certificate for all of them."""
     now = now or datetime.datetime.now(datetime.UTC)
-    if found is not None and _serves(found, names, now):
-        return found
-    if found is None or not_after(found.ca_certificate) - now < datetime.timedelta(days=CERTIFICATE_DAYS):
-        ca_key = _new_key()
-        ca_certificate = _ca_certificate(cluster, ca_key, now)
-    else:
-        ca_key, ca_certificate = _loaded(found)
-    key = _new_key()
-    return LocalCa(
-        ca_certificate=_pem(ca_certificate),
-        ca_key=_key_pem(ca_key),
-        certificate=_pem(_certificate(names, key, ca_certificate, ca_key, now)),
+    ca_key, key = _new_key(), _new_key()
+    ca = _ca_certificate(cluster, names, ca_key, now)
+    shared = LocalCa(
+        ca_certificate=_pem(ca),
+        certificate=_pem(_certificate(names, key, ca, ca_key, now)),
         key=_key_pem(key),
+    )
+    return Issued(shared, _key_pem(ca_key))
+
+
+def new_certificate(
+    own: LocalCa, ca_key: str | None, names: Sequence[str], now: datetime.datetime | None = None
+) -> LocalCa | None:
+    """The same authority with a new certificate; None where `ca_key` (PEM) is not its key."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    ca = x509.load_pem_x509_certificate(own.ca_certificate.encode())
+    loaded = load_pem_private_key(ca_key.encode(), None) if ca_key else None
+    if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != ca.public_key():
+        return None
+    key, now = _new_key(), now or datetime.datetime.now(datetime.UTC)
+    certificate = _pem(_certificate(names, key, ca, loaded, now))
+    return own.model_copy(update={"certificate": certificate, "key": _key_pem(key)})
+
+
+def is_current(own: LocalCa, names: Sequence[str], now: datetime.datetime | None = None) -> bool:
+    """Whether the certificate is for exactly these names and has 30 days left."""
+    from cryptography import x509
+
+    certificate = x509.load_pem_x509_certificate(own.certificate.encode())
+    left = certificate.not_valid_after_utc - (now or datetime.datetime.now(datetime.UTC))
+    return set(certificate_names(certificate)) == set(names) and left >= datetime.timedelta(days=RENEW_DAYS)
+
+
+def outlives_certificates(own: LocalCa, now: datetime.datetime | None = None) -> bool:
+    """Whether a certificate signed now ends before the authority."""
+    left = not_after(own.ca_certificate) - (now or datetime.datetime.now(datetime.UTC))
+    return left >= datetime.timedelta(days=CERTIFICATE_DAYS)
+
+
+def is_constrained(own: LocalCa) -> bool:
+    """Whether clients refuse what the authority signs for other sites; those of earlier releases are not."""
+    return _constraints(own) is not None
+
+
+def permits(own: LocalCa, names: Sequence[str]) -> bool:
+    """Whether clients accept the authority's certificate for all of these names."""
+    from cryptography import x509
+
+    constraints = _constraints(own)
+    bases = [base.value for base in constraints.permitted_subtrees or []] if constraints else []
+    return all(
+        IPv4Network(general.value) in bases
+        if isinstance(general, x509.IPAddress)
+        else any(f".{_base(name)}".endswith(f".{base}") for base in bases if isinstance(base, str))
+        for name, general in ((name, _general(name)) for name in names)
     )
 
 
@@ -77,12 +136,15 @@ def certificate_names(certificate: x509.Certificate) -> list[str]:
     return [*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))]
 
 
-def _serves(found: LocalCa, names: Sequence[str], now: datetime.datetime) -> bool:
+def _constraints(own: LocalCa) -> x509.NameConstraints | None:
     from cryptography import x509
 
-    certificate = x509.load_pem_x509_certificate(found.certificate.encode())
-    left = certificate.not_valid_after_utc - now
-    return set(certificate_names(certificate)) == set(names) and left >= datetime.timedelta(days=RENEW_DAYS)
+    ca = x509.load_pem_x509_certificate(own.ca_certificate.encode())
+    try:
+        extension = ca.extensions.get_extension_for_class(x509.NameConstraints)
+    except x509.ExtensionNotFound:
+        return None
+    return extension.value if extension.critical else None
 
 
 def _new_key() -> EllipticCurvePrivateKey:
@@ -91,21 +153,12 @@ def _new_key() -> EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def _loaded(found: LocalCa) -> tuple[EllipticCurvePrivateKey, x509.Certificate]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric import ec
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
-    key = load_pem_private_key(found.ca_key.encode(), None)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise TypeError("the key of the authority is not of the type that Headfirst creates")
-    return key, x509.load_pem_x509_certificate(found.ca_certificate.encode())
-
-
-def _ca_certificate(cluster: str, key: EllipticCurvePrivateKey, now: datetime.datetime) -> x509.Certificate:
+def _ca_certificate(
+    cluster: str, names: Sequence[str], key: EllipticCurvePrivateKey, now: datetime.datetime
+) -> x509.Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import NameOID
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Headfirst, cluster {cluster}")])
     return (
@@ -115,9 +168,34 @@ def _ca_certificate(cluster: str, key: EllipticCurvePrivateKey, now: datetime.da
         .public_key(key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_usage(key_cert_sign=True), critical=True)
+        .add_extension(_only(names), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
+
+
+def _only(names: Sequence[str]) -> x509.NameConstraints:
+    """These names, those below them, and these addresses. A type without a permitted name is excluded."""
+    from cryptography import x509
+
+    permitted: list[x509.GeneralName] = []
+    for general in map(_general, names):
+        address = isinstance(general, x509.IPAddress)
+        permitted.append(
+            x509.IPAddress(IPv4Network(general.value)) if address else x509.DNSName(_base(general.value))
+        )
+    excluded: list[x509.GeneralName] = [x509.IPAddress(IPv6Network("::/0"))]
+    if not any(isinstance(base, x509.DNSName) for base in permitted):
+        excluded.append(x509.DNSName(""))
+    if not any(isinstance(base, x509.IPAddress) for base in permitted):
+        excluded.append(x509.IPAddress(IPv4Network("0.0.0.0/0")))
+    return x509.NameConstraints(permitted, excluded)
+
+
+def _base(name: str) -> str:
+    """What a constraint needs for a name: it covers all names below it, so also those of a pattern."""
+    return name.removeprefix("*.")
 
 
 def _certificate(

@@ -61,7 +61,7 @@ class Secrets(BaseModel):
         found += self.service_api_keys.values()
         found += [self.supervisor_token, self.router_key]
         found += filter(None, (self.webui_admin_password_before, self.grafana_admin_password))
-        return [*found, *([self.local_ca.ca_key, self.local_ca.key] if self.local_ca else [])]
+        return [*found, *([self.local_ca.key] if self.local_ca else [])]
 
     @property
     def supervisor_token(self) -> str:

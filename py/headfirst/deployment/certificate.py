@@ -11,8 +11,8 @@ from headfirst.cluster.identity import cluster_folder
 from headfirst.cluster.secrets import Secrets
 from headfirst.cluster.source import locate_variable
 from headfirst.cluster.types import Cluster
-from headfirst.errors import InputError
-from headfirst.state_files import replace_file
+from headfirst.errors import InputError, NotReadyError
+from headfirst.state_files import read_file, replace_file
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,55 @@ class Certificate:
     ends: int = 0
 
 
-def with_certificate(cluster: Cluster, secrets: Secrets) -> Secrets:
-    """The secrets with a certificate of the cluster's own authority, where `tls` asks for that."""
+@dataclass(frozen=True)
+class Signed:
+    """Secrets with the certificate that they need. `ca_key` (PEM) is that of a new authority."""
+
+    secrets: Secrets
+    ca_key: str | None = field(default=None, repr=False)
+    warning: str | None = None
+
+
+def with_certificate(cluster: Cluster, secrets: Secrets, *, rotates: bool = False) -> Signed:
+    """The secrets with a certificate of the cluster's own authority, where `tls` asks for that.
+
+    An authority signs for the names that it was made for; further names need another one. NotReadyError: the
+    certificate ended, and the authority's key is not here. A rotation then makes another authority.
+    """
     if cluster.settings.tls != "local-ca":
-        return secrets
-    wanted = local_ca.renewed(secrets.local_ca, cluster.name, cluster.proxy_names)
-    return secrets if wanted is secrets.local_ca else secrets.model_copy(update={"local_ca": wanted})
+        return Signed(secrets)
+    own, names = secrets.local_ca, cluster.proxy_names
+    if own is None:
+        return _new_authority(cluster, secrets)
+    if not local_ca.is_constrained(own):
+        return _new_authority(cluster, secrets, "the one before was not limited to this cluster's names")
+    if not local_ca.permits(own, names):
+        return _new_authority(
+            cluster, secrets, "the one before is not for all names and addresses of the proxy"
+        )
+    if local_ca.is_current(own, names):
+        return Signed(secrets)
+    if not local_ca.outlives_certificates(own):
+        return _new_authority(cluster, secrets, "the one before ends within its last year")
+    if new := local_ca.new_certificate(own, read_file(_ca_key_file(cluster)), names):
+        return Signed(secrets.model_copy(update={"local_ca": new}))
+    if rotates:
+        return _new_authority(cluster, secrets, "the key of the one before is not on this controller")
+    ends = local_ca.not_after(own.certificate)
+    what = "the proxy's certificate cannot be replaced: the key of its authority is not on this controller"
+    ways = (
+        f"Run `deploy up` on the controller that has the key, or copy ca-key.pem from there to "
+        f"{_ca_key_file(cluster)}. If the key is lost: deploy credentials {cluster.inventories[0]} --rotate "
+        f"(users must then trust another authority)."
+    )
+    if ends <= datetime.datetime.now(datetime.UTC):
+        raise NotReadyError(f"{what}, and it ended on {ends:%Y-%m-%d}", where=cluster.webui.name, hint=ways)
+    return Signed(secrets, warning=f"{what}; it ends on {ends:%Y-%m-%d}. {ways}")
+
+
+def keep_ca_key(cluster: Cluster, ca_key: str) -> None:
+    """Keep the key of a new authority, here only: a host that has it could pose as the proxy."""
+    replace_file(_ca_key_file(cluster), ca_key)
 
 
 def certificate_of(cluster: Cluster, secrets: Secrets) -> Certificate:
@@ -46,10 +89,29 @@ def keep_ca(cluster: Cluster, secrets: Secrets) -> Path | None:
     """The file with the authority's certificate, for people to trust; None where there is none."""
     if cluster.settings.tls != "local-ca" or secrets.local_ca is None:
         return None
-    path = cluster_folder(cluster) / "ca.pem"
+    path = _ca_file(cluster)
     if not path.exists() or path.read_text() != secrets.local_ca.ca_certificate:
         replace_file(path, secrets.local_ca.ca_certificate)
     return path
+
+
+def _new_authority(cluster: Cluster, secrets: Secrets, reason: str = "") -> Signed:
+    issued = local_ca.new_authority(cluster.name, cluster.proxy_names)
+    warning = (
+        f"another authority signs the proxy's certificate, since {reason}. Give users the new file "
+        f"({_ca_file(cluster)}); they must remove the authority that they trusted before"
+    )
+    return Signed(
+        secrets.model_copy(update={"local_ca": issued.shared}), issued.ca_key, warning if reason else None
+    )
+
+
+def _ca_key_file(cluster: Cluster) -> Path:
+    return cluster_folder(cluster) / "ca-key.pem"
+
+
+def _ca_file(cluster: Cluster) -> Path:
+    return cluster_folder(cluster) / "ca.pem"
 
 
 def _from_files(cluster: Cluster) -> Certificate:

@@ -11,7 +11,7 @@ from typing import Any
 from headfirst.cluster.secrets import Secrets, credentials_file
 from headfirst.cluster.types import Cluster
 from headfirst.deployment.bundled import Closed, proven
-from headfirst.deployment.certificate import keep_ca, with_certificate
+from headfirst.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
 from headfirst.deployment.hosts import hardware
 from headfirst.deployment.hosts.hub_access import hub_token
 from headfirst.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
@@ -30,6 +30,7 @@ from headfirst.lab import packages
 from headfirst.lab.lifecycle import up as lab_up
 from headfirst.plan.alternatives import unfit_hint
 from headfirst.plan.types import Plan
+from headfirst.run.events import Finding, FindingsReported
 from headfirst.run.forks import require_all
 from headfirst.run.reporters.reporter import Reporter
 from headfirst.run.result import RunResult, StageTime
@@ -74,24 +75,34 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
         here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
     closed = Closed.of(bundle, prepared, options) if bundle else None
     if options.check:
-        secrets = _complete(prepared.cluster, peek(prepared.cluster, options))
-        return _carry_out(prepared, secrets, options, reporter, here, closed)
+        signed = _complete(prepared.cluster, peek(prepared.cluster, options), reporter, rotates=rotate)
+        return _carry_out(prepared, signed.secrets, options, reporter, here, closed)
     with claimed(prepared.cluster, options, "credentials --rotate" if rotate else "up", reporter) as claim:
         if rotate and not claim.secrets.is_rotating:
             claim = claim.change(claim.secrets.rotated())
-        wanted = _complete(prepared.cluster, claim.secrets)
-        if wanted is not claim.secrets:
-            claim = claim.change(wanted)
+        signed = _complete(prepared.cluster, claim.secrets, reporter, rotates=rotate)
+        if signed.ca_key:
+            # Before its certificate is recorded: without the key nobody could renew that.
+            keep_ca_key(prepared.cluster, signed.ca_key)
+        if signed.secrets is not claim.secrets:
+            claim = claim.change(signed.secrets)
         outcome = _carry_out(prepared, claim.secrets, options, reporter, here, closed)
         if claim.secrets.is_rotating and _webui_ran(prepared.cluster, options, claim):
             claim.change(claim.secrets.applied())
     return outcome
 
 
-def _complete(cluster: Cluster, secrets: Secrets) -> Secrets:
+def _complete(cluster: Cluster, secrets: Secrets, reporter: Reporter, *, rotates: bool) -> Signed:
     """The secrets, with those that this cluster needs and has not yet."""
-    found = with_certificate(cluster, secrets.with_keys([service.name for service in cluster.services]))
-    return found.with_grafana_password() if cluster.monitoring and cluster.settings.grafana else found
+    found = secrets.with_keys([service.name for service in cluster.services])
+    if cluster.monitoring and cluster.settings.grafana:
+        found = found.with_grafana_password()
+    signed = with_certificate(cluster, found, rotates=rotates)
+    if signed.warning:
+        host = cluster.webui.name
+        finding = Finding(id="certificate", severity="warning", host=host, what=signed.warning)
+        reporter.handle(FindingsReported("certificate", host, (finding,)))
+    return signed
 
 
 def _webui_ran(cluster: Cluster, options: RunOptions, claim: Claim) -> bool:
