@@ -361,6 +361,29 @@ def test_a_run_that_lost_its_lock_ends(
     assert (hosts.record("b", "/run/headfirst/lock.json") or {})["token"] == "bb"
 
 
+def test_a_controller_that_slept_stops_before_the_next_stage(
+    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep_s = 0.0
+    monkeypatch.setattr(lease, "_TICK_S", 60.0)  # the thread is not scheduled yet
+    clock = lease._clock
+    monkeypatch.setattr(lease, "_clock", lambda: clock() + asleep_s)
+    path = site.inventory("hosts.ini", "a", "b")
+    reached = False
+    with pytest.raises(NotReadyError, match="took the lock over") as caught, up(path) as first:
+        file = hosts.file("b", "/run/headfirst/lock.json")
+        file.write_text(json.dumps({**json.loads(file.read_text()), "ends": 1.0}))
+        other = {**json.loads(file.read_text()), "token": "bb"}
+        (access,) = [one for one in first.held.hosts if one.host == "b"]
+        assert hosts.ask(access, "take", lock=other, lease_s=600)["taken"]
+        hosts.ask(access, "release", token="bb")
+        asleep_s = 3600.0
+        first.held.confirm()
+        reached = True
+    assert not reached
+    assert caught.value.where == "b"
+
+
 def test_the_lease_is_renewed_and_a_silent_host_does_not_end_the_run(
     hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,11 @@ def ask(root: Path, do: str, **fields: Any) -> dict[str, Any]:
     return found
 
 
+def renewed(root: Path, age_s: float = 120) -> dict[str, Any]:
+    """The answer to the renewal of LOCK, whose last one was so long ago."""
+    return ask(root, "renew", lock=LOCK, lease_s=LEASE, age_s=age_s)
+
+
 def refused(root: Path, do: str, **fields: Any) -> str:
     done = request(root, do, **fields)
     assert done.returncode == 1
@@ -57,7 +62,23 @@ def test_the_lock_names_its_holder_until_it_is_released(tmp_path: Path) -> None:
 def test_an_expired_lease_is_taken_over(tmp_path: Path) -> None:
     ask(tmp_path, "take", lock=LOCK, lease_s=-1)
     assert ask(tmp_path, "take", lock=OTHER, lease_s=LEASE)["taken"]
-    assert not ask(tmp_path, "renew", lock=LOCK, lease_s=LEASE)["kept"]
+    assert not renewed(tmp_path)["kept"]
+
+
+@pytest.mark.parametrize("age_s", [130, 900])
+def test_a_lock_that_another_run_took_and_released_is_lost(tmp_path: Path, age_s: float) -> None:
+    ask(tmp_path, "take", lock=LOCK, lease_s=-1)
+    assert ask(tmp_path, "take", lock=OTHER, lease_s=LEASE)["taken"]
+    ask(tmp_path, "release", token="bb")
+    answer = renewed(tmp_path, age_s)
+    assert not answer["kept"]
+    assert answer["lock"] is None
+    assert ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)["taken"]  # by the next run
+
+
+def test_a_lease_that_ended_is_renewed_where_nobody_took_the_lock(tmp_path: Path) -> None:
+    ask(tmp_path, "take", lock=LOCK, lease_s=-1)
+    assert renewed(tmp_path, 900)["kept"]
 
 
 def test_a_lease_of_another_boot_is_expired(tmp_path: Path) -> None:
@@ -78,13 +99,19 @@ def test_a_renewal_keeps_the_time_since_and_survives_a_reboot(tmp_path: Path) ->
     ask(tmp_path, "take", lock=LOCK, lease_s=5)
     file = tmp_path / "run/headfirst/lock.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "since": "2020-01-01T00:00:00Z"}))
-    renewed = ask(tmp_path, "renew", lock=LOCK, lease_s=LEASE)
-    assert renewed["kept"]
-    assert json.loads(renewed["lock"])["since"] == "2020-01-01T00:00:00Z"
-    assert json.loads(renewed["lock"])["left_s"] > 5
-    file.unlink()
-    assert ask(tmp_path, "renew", lock=LOCK, lease_s=LEASE)["kept"]
+    answer = renewed(tmp_path)
+    assert answer["kept"]
+    assert json.loads(answer["lock"])["since"] == "2020-01-01T00:00:00Z"
+    assert json.loads(answer["lock"])["left_s"] > 5
+    shutil.rmtree(tmp_path / "run/headfirst")
+    assert renewed(tmp_path)["kept"]
     assert not ask(tmp_path, "take", lock=OTHER, lease_s=LEASE)["taken"]
+
+
+def test_a_reboot_after_the_lease_had_ended_loses_the_lock(tmp_path: Path) -> None:
+    ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)
+    shutil.rmtree(tmp_path / "run/headfirst")
+    assert not renewed(tmp_path, LEASE + 1)["kept"]
 
 
 def test_a_lock_is_replaced_only_by_its_token(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any
 
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.live.each import try_each
 from headfirst.live.ssh_access.access import HostAccess
 from headfirst.ownership import hosts as requests
 from headfirst.ownership.holder import is_dead, new_lock
@@ -25,6 +26,9 @@ from headfirst.ownership.records import HostState, Lock, host_state
 LEASE_S = 600.0
 RENEW_EVERY_S = 120.0
 _ASK_AGAIN_S = 5.0
+_TICK_S = 1.0
+# Sleep counts: a controller that wakes up asks at once whether it still has the lock.
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 States = dict[str, HostState]
 
@@ -32,12 +36,18 @@ States = dict[str, HostState]
 class Held:
     """Locked hosts, and what each answered."""
 
-    def __init__(self, hosts: Sequence[HostAccess], lock: dict[str, Any], states: States) -> None:
+    def __init__(
+        self, hosts: Sequence[HostAccess], lock: dict[str, Any], states: States, *, taken_at: float
+    ) -> None:
+        """`taken_at`: the time of `_clock` when the hosts were asked for the lock."""
         self.hosts = hosts
         self.states = states
         self.token: str = lock["token"]
         self.lost: HeadfirstError | None = None
         self._lock = lock
+        self._asked_at = taken_at
+        self._renewed = dict.fromkeys((access.host for access in hosts), taken_at)
+        self._mutex = threading.Lock()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
@@ -51,20 +61,47 @@ class Held:
         self._thread.join()
         requests.try_all(self.hosts, "release", token=self.token)
 
+    def confirm(self) -> None:
+        """Raise NotReadyError where another run took the lock; the hosts are asked where a renewal is due."""
+        self._is_lost_now()
+        if self.lost is not None:
+            raise self.lost
+
     def _renew(self) -> None:
-        while not self._ended.wait(RENEW_EVERY_S):
+        while not self._ended.wait(min(_TICK_S, RENEW_EVERY_S)):
+            if self._is_lost_now():
+                # The run in the main thread ends as after Ctrl-C, which a job in the background ignores.
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+
+    def _is_lost_now(self) -> bool:
+        """Renew the lease where that is due; whether it was found lost by this call."""
+        with self._mutex:
+            if self.lost is not None or _clock() - self._asked_at < RENEW_EVERY_S:
+                return False
+            self.lost = self._lost_on_a_host()
+            return self.lost is not None
+
+    def _lost_on_a_host(self) -> HeadfirstError | None:
+        """Renew the lease on every host; the error of the first one that another run took."""
+        self._asked_at = asked_at = _clock()
+
+        def renew(access: HostAccess) -> dict[str, Any]:
+            age_s = asked_at - self._renewed[access.host]
+            return requests.ask(access, "renew", lock=self._lock, lease_s=LEASE_S, age_s=age_s)
+
+        for host, answer in try_each(self.hosts, renew).items():
             # A host that does not answer may be rebooting: it is asked again within the lease.
-            answers = requests.try_all(self.hosts, "renew", lock=self._lock, lease_s=LEASE_S)
-            for host, answer in answers.items():
-                if not isinstance(answer, HeadfirstError) and not answer.get("kept"):
-                    self.lost = NotReadyError(
-                        "another run took the lock over, because this one did not renew it in time",
-                        where=host,
-                        hint="Nothing more was changed. Run the command again when the other run has ended.",
-                    )
-                    # The run in the main thread ends as after Ctrl-C, which a job in the background ignores.
-                    os.kill(os.getpid(), signal.SIGTERM)
-                    return
+            if isinstance(answer, HeadfirstError):
+                continue
+            if not answer.get("kept"):
+                return NotReadyError(
+                    "another run took the lock over, because this one did not renew it in time",
+                    where=host,
+                    hint="Nothing more was changed. Run the command again when the other run has ended.",
+                )
+            self._renewed[host] = asked_at
+        return None
 
 
 @contextlib.contextmanager
@@ -87,6 +124,7 @@ def locked(
     with _signals_end_the_run():
         try:
             while True:
+                asked_at = _clock()
                 states, busy = _try(hosts, lock, judge)
                 if busy is None:
                     break
@@ -100,7 +138,7 @@ def locked(
         except BaseException:
             requests.try_all(hosts, "release", token=lock["token"])
             raise
-        held = Held(hosts, lock, states)
+        held = Held(hosts, lock, states, taken_at=asked_at)
         held.start()
         try:
             yield held
@@ -145,6 +183,10 @@ def _take(hosts: Sequence[HostAccess], lock: dict[str, Any]) -> dict[str, tuple[
         if not answers[access.host].get("taken") and state.lock and is_dead(state.lock):
             answers[access.host] = requests.ask(access, "take", replace=state.lock.token, **request)
     return {host: (bool(answer.get("taken")), host_state(answer, host)) for host, answer in answers.items()}
+
+
+def _clock() -> float:
+    return time.clock_gettime(_CLOCK)
 
 
 def _refusal(host: str, lock: Lock, waited_s: float) -> NotReadyError:

@@ -57,15 +57,22 @@ def take(
     held = valid_lock()
     taken = held is None or held.get("token") in (lock["token"], replace)
     if taken:
+        # Stays after the release: a run that slept through its lease finds out that another one was here.
+        write(RUN / "taker", lock["token"], 0o644)
         write_lock({**lock, "since": now()}, lease_s)
     return {"taken": taken, **look(credentials)}
 
 
-def renew(lock: dict[str, t.Any], lease_s: float) -> dict[str, t.Any]:
-    """Make the lease last longer; a lock that a reboot removed is taken again."""
-    held = valid_lock()
-    kept = held is None or held.get("token") == lock["token"]
+def renew(lock: dict[str, t.Any], lease_s: float, age_s: float) -> dict[str, t.Any]:
+    """Make the lease last longer, unless another run took the lock since the last renewal, `age_s` ago.
+
+    A reboot removes the lock and who took it; within the lease nobody could take it before that.
+    """
+    held, taker = valid_lock(), read(RUN / "taker")
+    ours = held is None or held.get("token") == lock["token"]
+    kept = ours and (taker == lock["token"] or (taker is None and age_s <= lease_s))
     if kept:
+        write(RUN / "taker", lock["token"], 0o644)
         write_lock({**lock, "since": held["since"] if held else now()}, lease_s)
     return {"kept": kept, **look()}
 

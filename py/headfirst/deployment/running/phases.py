@@ -26,6 +26,7 @@ from headfirst.deployment.running.role_vars.weights import adapter_vars, service
 from headfirst.deployment.running.role_vars.whole import role_vars
 from headfirst.deployment.running.stages import run_stages
 from headfirst.deployment.running.tags import playbook_tags
+from headfirst.ownership.lease import Held
 from headfirst.plan.types import Plan
 from headfirst.run.reporters.reporter import Reporter
 from headfirst.run.result import RunResult, joined
@@ -113,13 +114,17 @@ def run_phases(
     secrets: Sequence[str] = (),
     extra: Sequence[str] = (),
     sources: HostVars | None = None,
+    held: Held | None = None,
 ) -> RunResult:
     """Run one after the other, on the hosts that --limit leaves. Raises HeadfirstError where one fails.
 
-    `sources` are variables by host from where roles take what they install.
+    `sources` are variables by host from where roles take what they install. `held` is the run's lock:
+    no phase begins after it is lost.
     """
     results = []
     for phase, own in _limited(phases, options, cluster):
+        if held is not None:
+            held.confirm()
         results.append(
             run_stages(
                 phase.playbook,

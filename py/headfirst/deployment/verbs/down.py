@@ -61,6 +61,6 @@ def down(found: Target, reporter: Reporter, *, data: bool) -> RunResult:
         return run_phases(phases, found.options, found.cluster, reporter, extra=extra)
     with (
         recorded(found.cluster, found.options, "down --data" if data else "down", reporter) as shown,
-        run_lock(found.cluster, found.options, "down", shown),
+        run_lock(found.cluster, found.options, "down", shown) as held,
     ):
-        return run_phases(phases, found.options, found.cluster, shown, extra=extra)
+        return run_phases(phases, found.options, found.cluster, shown, extra=extra, held=held)

@@ -24,9 +24,9 @@ def rollback(options: RunOptions, reporter: Reporter) -> RunResult:
     require_all(max(len(phase.variables) for phase in phases))
     with (
         recorded(cluster, options, "rollback", reporter) as shown,
-        run_lock(cluster, options, "rollback", shown),
+        run_lock(cluster, options, "rollback", shown) as held,
     ):
-        result = run_phases(phases, options, cluster, shown)
+        result = run_phases(phases, options, cluster, shown, held=held)
     if not result.stats.get("rollback"):
         raise InputError(
             "there is no version to return to: no other one has served on these hosts",

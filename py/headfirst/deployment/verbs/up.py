@@ -28,6 +28,7 @@ from headfirst.deployment.running.tags import checked_tags
 from headfirst.errors import InputError
 from headfirst.lab import packages
 from headfirst.lab.lifecycle import up as lab_up
+from headfirst.ownership.lease import Held
 from headfirst.plan.alternatives import unfit_hint
 from headfirst.plan.types import Plan
 from headfirst.run.events import Finding, FindingsReported
@@ -86,7 +87,7 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
             keep_ca_key(prepared.cluster, signed.ca_key)
         if signed.secrets is not claim.secrets:
             claim = claim.change(signed.secrets)
-        outcome = _carry_out(prepared, claim.secrets, options, reporter, here, closed)
+        outcome = _carry_out(prepared, claim.secrets, options, reporter, here, closed, claim.held)
         if claim.secrets.is_rotating and _webui_ran(prepared.cluster, options, claim):
             claim.change(claim.secrets.applied())
     return outcome
@@ -117,8 +118,9 @@ def _carry_out(
     reporter: Reporter,
     here: LocalWork | None,
     closed: Closed | None,
+    held: Held | None = None,
 ) -> Outcome:
-    """The run itself, on hosts that are ours. `here` is this machine's part, where it is done already."""
+    """The run itself, on hosts that are ours and locked. `here` is this machine's part, where it is done."""
     start = time.monotonic()
     before: list[StageTime] = []
     sources = closed.variables(prepared.cluster) if closed else {}
@@ -134,7 +136,7 @@ def _carry_out(
     files = closed.bundle.artifacts(prepared.plan) if closed else artifacts.collect(cluster, built)
     hidden = [*secrets.values(), *(hub_token(one.weights.source) for one in prepared.plan.services)]
     phases = of_up(cluster, prepared.plan, secrets, files)
-    result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources)
+    result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, held=held)
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
     result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
     return Outcome(
