@@ -16,13 +16,14 @@ MOST_FAILED_STARTS = 6
 _PAUSES_S = (0.0, 5.0, 15.0, 30.0, 60.0)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Memory:
     """Of one generation."""
 
     generation: str = ""
     early_ends: int = 0  # in a row: the replica ended before it had served for a minute
     failed_starts: int = 0  # in a row: the replica ended before it served at all
+    refused_starts: int = 0  # in a row: a node did not start its rank
     gave_up: str = ""
     restarts: int = 0
     last_reason: str = ""
@@ -30,8 +31,10 @@ class Memory:
 
     @property
     def pause_s(self) -> float:
-        """Seconds between the last end and the next start."""
-        return _PAUSES_S[min(self.early_ends, len(_PAUSES_S)) - 1] if self.early_ends else 0.0
+        """Seconds between the last end, or the last refusal of a start, and the next start."""
+        # An end that comes early may be chance; what refused a start once refuses the next one, too.
+        ends = max(self.early_ends, self.refused_starts + 1 if self.refused_starts else 0)
+        return _PAUSES_S[min(ends, len(_PAUSES_S)) - 1] if ends else 0.0
 
     @property
     def is_too_much(self) -> bool:
