@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from headfirst.supervisor import clock, memory
@@ -42,7 +44,8 @@ class World:
         self.load_s = 5.0
         self.dies = False  # rank 1 ends while it loads
         self.hangs = False
-        self.refuses = ""  # why rank 1 cannot be started
+        self.refuses = ""  # why Docker refuses to start rank 1
+        self.exits = False  # rank 1 ends before its node answers that it was started
         self.calls: list[str] = []
         self.addresses = RECORD.ranks
 
@@ -65,16 +68,20 @@ class World:
 
     def start(self, ranks: Sequence[int]) -> list[Seen | None]:
         self.calls.append(f"start {[*ranks]}")
-        self.starts += 1
+        self.starts += ranks[0] == 0
         for rank in ranks:
-            if rank == 1 and self.refuses:
-                self.seen[rank] = Seen(generation="g1", problem=self.refuses)
-            else:
+            if rank == 1 and (self.refuses or self.exits):
+                self.end(rank, f"it did not start: {self.refuses}" if self.refuses else "exit code 1")
+            elif rank not in self.away:
                 self.seen[rank] = self._running(rank, self.starts)
+        if self.refuses and 1 in ranks:  # the node reports it once, in its answer
+            return [
+                Seen(problem=f"Docker: {self.refuses}") if rank == 1 else self.seen[rank] for rank in ranks
+            ]
         return [self.look()[rank] for rank in ranks]
 
-    def log(self, rank: int) -> list[str]:
-        return [f"the last line of rank {rank}"]
+    def logs(self) -> list[list[str]]:
+        return [[f"the last line of rank {rank}"] for rank in (0, 1)]
 
     def close(self) -> None:
         """Nothing is open."""
@@ -116,7 +123,7 @@ def keeper(world: World, tmp_path: Path) -> Keeper:
 
 def new_keeper(world: World, folder: Path) -> Keeper:
     events = Events(folder / "events.jsonl")
-    return Keeper(RECORD, world, lambda record: Engine(world), events, Memories(folder))
+    return Keeper(RECORD, world, lambda record: Engine(world), events, Memories(folder, folder))
 
 
 def after(world: World, keeper: Keeper, seconds: int) -> str:
@@ -127,6 +134,20 @@ def after(world: World, keeper: Keeper, seconds: int) -> str:
             world.end(1)
         keeper.step()
     return keeper.status.phase
+
+
+def times_of_starts(world: World, keeper: Keeper, seconds: int) -> list[float]:
+    """When the replica was started, in so many steps."""
+    started = []
+    for _ in range(seconds):
+        before = world.starts
+        after(world, keeper, 1)
+        started += [world.now] * (world.starts - before)
+    return started
+
+
+def events(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
 
 
 def test_it_adopts_ranks_that_serve_already(world: World, keeper: Keeper) -> None:
@@ -191,12 +212,7 @@ def test_failed_starts_have_growing_pauses_and_an_end(world: World, keeper: Keep
     after(world, keeper, 10)
     world.dies = True
     world.end(1)
-    started = []
-    for _ in range(600):
-        before = world.starts
-        after(world, keeper, 1)
-        if world.starts > before:
-            started.append(world.now)
+    started = times_of_starts(world, keeper, 600)
     assert keeper.status.phase == "gave_up"
     assert len(started) == MOST_FAILED_STARTS
     pauses = [later - earlier for earlier, later in itertools.pairwise(started)]
@@ -212,8 +228,28 @@ def test_it_remembers_that_it_gave_up_until_it_is_asked_to_go_on(
     again = new_keeper(world, tmp_path)
     assert after(world, again, 60) == "gave_up"
     world.dies = False
-    assert Memories(tmp_path).forget(RECORD.name)
+    Memories(tmp_path, tmp_path).ask_again(RECORD.name)
     assert after(world, again, 20) == "serving"
+
+
+def test_a_hold_in_between_begins_no_further_attempt(world: World, keeper: Keeper) -> None:
+    test_failed_starts_have_growing_pauses_and_an_end(world, keeper)
+    starts = world.starts
+    world.seen[0] = Seen(generation="g1", held=True, ended="it ended with exit code 1")
+    assert after(world, keeper, 5) == "held"
+    world.end(0)
+    world.away = {1}
+    assert after(world, keeper, 60) == "gave_up"
+    world.away = set()
+    assert after(world, keeper, 60) == "gave_up"
+    assert world.starts == starts
+
+
+def test_a_memory_of_another_version_is_read_as_far_as_it_is_valid(tmp_path: Path) -> None:
+    document = {"generation": "g1", "restarts": 7, "failed_starts": "many", "early_ends": -1, "later": True}
+    (tmp_path / "headfirst-engine.json").write_text(json.dumps(document))
+    found = Memories(tmp_path, tmp_path).load("headfirst-engine", "g1")
+    assert (found.restarts, found.failed_starts, found.early_ends) == (7, 0, 0)
 
 
 def test_a_replica_that_serves_for_long_between_its_ends_is_started_at_once(
@@ -238,17 +274,30 @@ def test_a_replica_that_serves_for_a_moment_between_its_ends_is_always_started_a
     assert keeper.memory.early_ends == 0
 
 
-def test_a_container_that_cannot_be_started_is_tried_again_without_an_end(
-    world: World, keeper: Keeper
+def test_a_container_that_cannot_be_started_is_tried_again_with_growing_pauses(
+    world: World, keeper: Keeper, tmp_path: Path
 ) -> None:
     after(world, keeper, 70)
     world.refuses = "no space left on device"
     world.end(1)
-    assert after(world, keeper, 900) == "down"
-    assert "no space left" in keeper.status.text
+    started = times_of_starts(world, keeper, 900)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(started)]
+    assert pauses[:4] == [5, 15, 30, 60] and set(pauses[4:]) == {60}
+    assert keeper.status.phase == "down" and "no space left" in keeper.status.text
+    assert not any(one and one.running for one in world.seen)
+    refused = [event["text"] for event in events(tmp_path) if event["kind"] == "refused"]
+    assert len(refused) == len(started) and "3 times in a row" in refused[2]
     world.refuses = ""
+    assert after(world, keeper, 70) == "serving"
+    assert keeper.memory.refused_starts == keeper.memory.failed_starts == 0
+
+
+def test_a_rank_that_ends_as_soon_as_it_is_started_is_a_failed_start(world: World, keeper: Keeper) -> None:
+    after(world, keeper, 70)
+    world.exits = True
     world.end(1)
-    assert after(world, keeper, 30) == "serving"
+    assert len(times_of_starts(world, keeper, 900)) == MOST_FAILED_STARTS
+    assert keeper.status.phase == "gave_up"
 
 
 def test_a_start_that_takes_too_long_has_failed(world: World, keeper: Keeper) -> None:
@@ -287,12 +336,93 @@ def test_the_boot_of_a_node_counts_no_failure(world: World, tmp_path: Path) -> N
     assert keeper.memory.failed_starts == keeper.memory.early_ends == 0
 
 
-def test_a_full_disk_ends_nothing(world: World, keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(self: Path, *args: object, **options: object) -> None:
         raise OSError(28, "No space left on device")
 
-    after(world, keeper, 70)
     monkeypatch.setattr(memory, "replace_file", full)
     monkeypatch.setattr(Path, "open", full)
+
+
+def test_a_full_disk_ends_nothing(world: World, keeper: Keeper, full_disk: None) -> None:
+    after(world, keeper, 70)
     world.end(1)
     assert after(world, keeper, 20) == "serving"
+
+
+def test_on_a_full_disk_six_failed_starts_are_the_last(world: World, keeper: Keeper, full_disk: None) -> None:
+    after(world, keeper, 70)
+    world.dies = True
+    world.end(1)
+    assert len(times_of_starts(world, keeper, 3600)) == MOST_FAILED_STARTS
+    assert keeper.status.phase == "gave_up"
+
+
+def test_a_replica_that_serves_is_adopted_beside_a_silent_node(world: World, keeper: Keeper) -> None:
+    """As after an upgrade, which restarts all supervisors at once."""
+    world.away = {1}
+    assert after(world, keeper, 30) == "serving"
+    world.away = set()
+    assert after(world, keeper, 30) == "serving"
+    assert world.calls == [] and keeper.memory.restarts == 0
+
+
+def test_a_rank_that_ended_while_its_node_was_silent_restarts_all(world: World, keeper: Keeper) -> None:
+    world.away = {1}
+    after(world, keeper, 30)
+    world.end(1)
+    assert after(world, keeper, 30) == "serving"
+    world.away = set()
+    assert after(world, keeper, 10) == "serving"
+    assert world.calls[-2:] == ["start [0]", "start [1]"]
+    assert "rank 1 (10.0.0.2): it ended" in keeper.memory.last_reason
+
+
+def test_a_hang_is_noticed_beside_a_node_that_was_silent_from_the_start(world: World, keeper: Keeper) -> None:
+    world.away = {1}
+    after(world, keeper, 30)
+    world.hangs = True
+    assert after(world, keeper, int(HANG_S) + 10) == "down"
+    assert "the engine hangs" in keeper.memory.last_reason
+
+
+@pytest.mark.parametrize("blind", [None, Seen(held=False, problem="Docker: it does not answer")])
+def test_nothing_is_down_because_no_node_can_be_read(
+    world: World, keeper: Keeper, monkeypatch: pytest.MonkeyPatch, blind: Seen | None
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "look", lambda: [Seen(problem="Docker: it does not answer"), blind])
+        assert after(world, keeper, 30) == "watching"
+    assert after(world, keeper, 10) == "serving"
+    assert world.calls == []
+
+
+def test_a_supervisor_that_stood_still_takes_no_engine_for_one_that_hangs(
+    world: World, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after(world, keeper, 70)
+    with monkeypatch.context() as patch:  # the engine was asked last before the process was stopped
+        patch.setattr(Engine, "silent_s", 3600.0)
+        world.now += 3600
+        after(world, keeper, 1)
+    assert after(world, keeper, 10) == "serving"
+    assert world.calls == []
+
+
+def test_ranks_that_cannot_be_stopped_are_not_joined_by_others(
+    world: World, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node whose Docker refuses to stop its rank reports neither that it runs nor that it does not."""
+    after(world, keeper, 70)
+    stop = world.stop
+
+    def refuse(ranks: Sequence[int]) -> list[Seen | None]:
+        stop([rank for rank in ranks if rank == 0])
+        return [Seen(problem="Docker: timeout") if rank == 1 else world.seen[rank] for rank in ranks]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world, "stop", refuse)
+        world.end(0)
+        assert times_of_starts(world, keeper, 300) == []
+    assert after(world, keeper, 70) == "serving"

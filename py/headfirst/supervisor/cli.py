@@ -20,7 +20,6 @@ def main() -> int:
         Daemon(Settings.read(given.config)).run()
         return 0
     from headfirst.supervisor.holds import Holds
-    from headfirst.supervisor.memory import Memories
 
     if given.command == "hold":
         Holds().hold(given.name, given.seconds)
@@ -30,9 +29,21 @@ def main() -> int:
         return _wait(given.name, given.seconds)
     elif given.command == "release":
         Holds().release(given.name)
-    elif given.command == "resume" and not Memories().forget(given.name):
-        print(f"{given.name}: the supervisor still tries to start it. Nothing was changed.", file=sys.stderr)
+    elif given.command == "resume":
+        _resume(given.name)
     return 0
+
+
+def _resume(name: str) -> None:
+    from headfirst.supervisor import documents
+    from headfirst.supervisor.daemon import STATE
+    from headfirst.supervisor.memory import Memories
+
+    phase = documents.read(STATE).get("replicas", {}).get(name, {}).get("phase")
+    if phase in ("watching", "starting", "serving", "down"):
+        print(f"{name}: the supervisor still tries to start it. Nothing was changed.", file=sys.stderr)
+    else:
+        Memories().ask_again(name)
 
 
 def _drain(name: str, seconds: float) -> int:

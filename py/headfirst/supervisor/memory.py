@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from headfirst.state_files import replace_file
 from headfirst.supervisor import documents
+from headfirst.supervisor.holds import RUN
 
 FOLDER = Path("/var/lib/headfirst/supervisor")
 MOST_FAILED_STARTS = 6
@@ -43,37 +45,64 @@ class Memory:
 
 
 class Memories:
-    """The memory of each replica, a file each."""
+    """The memory of each replica, a file each. Requests of people are in /run, which no full disk ends."""
 
-    def __init__(self, folder: Path = FOLDER) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path = FOLDER, run: Path = RUN) -> None:
+        self._folder, self._run = folder, run
 
     def load(self, name: str, generation: str) -> Memory:
         """What is remembered of the generation; nothing of another one but the length of its start."""
-        found = self._read(name)
-        if found is None:
-            return Memory(generation)
-        return found if found.generation == generation else Memory(generation, start_s=found.start_s)
+        found = documents.read(self._path(name))
+        known = {key: found[key] for key, is_valid in _VALID.items() if key in found and is_valid(found[key])}
+        if known.get("generation") != generation:
+            return Memory(generation, start_s=known.get("start_s"))
+        return Memory(**known)
 
-    def save(self, name: str, memory: Memory) -> None:
-        """Keep it. With a full disk it is remembered until this process ends."""
-        with contextlib.suppress(OSError):
+    def save(self, name: str, memory: Memory) -> bool:
+        """Whether it was written; with a full disk it was not."""
+        try:
             self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             replace_file(self._path(name), json.dumps(asdict(memory)))
-
-    def forget(self, name: str) -> bool:
-        """Forget that it gave up, and why; whether it had."""
-        found = self._read(name)
-        if found is None or not found.gave_up:
+        except OSError:
             return False
-        self.save(name, replace(found, gave_up="", early_ends=0, failed_starts=0))
         return True
 
-    def _read(self, name: str) -> Memory | None:
-        try:
-            return Memory(**found) if (found := documents.read(self._path(name))) else None
-        except TypeError:  # of another version
-            return None
+    def ask_again(self, name: str) -> None:
+        """Ask the supervisor to try again to start the replica."""
+        path = self._request(name)
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+
+    def was_asked(self, name: str) -> bool:
+        """Whether somebody has asked to try again, since this was read last."""
+        with contextlib.suppress(FileNotFoundError):
+            self._request(name).unlink()
+            return True
+        return False
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
+
+    def _request(self, name: str) -> Path:
+        return self._run / "resume" / name
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+# A file of another version, or a damaged one, has fields that are not used.
+_VALID: dict[str, Callable[[object], bool]] = {
+    "generation": _is_text,
+    "early_ends": _is_count,
+    "failed_starts": _is_count,
+    "refused_starts": _is_count,
+    "gave_up": _is_text,
+    "restarts": _is_count,
+    "last_reason": _is_text,
+    "start_s": lambda value: isinstance(value, float),
+}

@@ -35,10 +35,10 @@ class Ranks:
         """Start these ranks; answers in their order."""
         return self._ask_all("start", ranks, _CHANGE_S)
 
-    def log(self, rank: int) -> list[str]:
-        """The last lines of a rank's log, [] where its node does not answer."""
-        found = self._ask("log", rank, _LOOK_S)
-        return list(found.log) if found else []
+    def logs(self) -> list[list[str]]:
+        """The last lines of every rank's log, [] where its node does not answer."""
+        answers = self._ask_all("log", range(len(self.addresses)), _LOOK_S)
+        return [list(answer.log) if answer else [] for answer in answers]
 
     def close(self) -> None:
         """End the threads."""
