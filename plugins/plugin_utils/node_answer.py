@@ -21,6 +21,11 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 
 Spec = Mapping[str, Any]
+# The texts are what ansible-core adds where a module could not run at all.
+FAILURE: Spec = {
+    "failed": "bool",
+    **{name: {"type": "str", "required": False} for name in ("msg", "module_stdout", "module_stderr")},
+}
 MAX_JSON = 16 << 20  # characters
 MAX_TEXT = 1 << 20  # characters
 MAX_ITEMS = 100_000
@@ -43,6 +48,15 @@ def checked(answer: Any, spec: Spec, *, host: str, what: str) -> dict[str, Any]:
 def named(answer: Any, spec: Spec) -> dict[str, Any]:
     """As `checked`, but for ValueError, where the caller names the host."""
     return _names(answer, spec, "")
+
+
+def of_module(result: Mapping[str, Any], spec: Spec, *, host: str, what: str) -> dict[str, Any]:
+    """What `spec` names of a module's result, and of a failure what FAILURE names.
+
+    ansible-core adds keys of its own to what the module printed, so others are left out, not refused.
+    """
+    names = FAILURE if result.get("failed") else spec
+    return checked({name: result[name] for name in names if name in result}, names, host=host, what=what)
 
 
 def parsed(text: str) -> dict[str, Any]:
@@ -68,7 +82,7 @@ def printable(text: str) -> str:
 def _names(value: Any, spec: Spec, where: str) -> dict[str, Any]:
     _require(isinstance(value, dict), where, "an object", value)
     if unknown := [name for name in value if name not in spec]:
-        raise ValueError(f"it has {_quoted(unknown[0])}{_inside(where)}, which nothing here reads")
+        raise ValueError(f"it has {quoted(unknown[0])}{_inside(where)}, which nothing here reads")
     document = {}
     for name, kind in spec.items():
         rule = {"type": kind} if isinstance(kind, str) else kind
@@ -85,7 +99,7 @@ def _value(value: Any, rule: Spec, where: str) -> Any:
         return None
     checked_value = _TYPES[rule["type"]](value, rule, where)
     if "choices" in rule and checked_value not in rule["choices"]:
-        raise ValueError(f"{where} is none of {', '.join(map(str, rule['choices']))}: {_quoted(value)}")
+        raise ValueError(f"{where} is none of {', '.join(map(str, rule['choices']))}: {quoted(value)}")
     return checked_value
 
 
@@ -154,14 +168,14 @@ def _elements(rule: Spec) -> Spec:
 
 def _require(right: bool, where: str, expected: str, value: Any) -> None:
     if not right:
-        raise ValueError(f"{where or 'it'} is not {expected}: {_quoted(value)}")
+        raise ValueError(f"{where or 'it'} is not {expected}: {quoted(value)}")
 
 
 def _inside(where: str) -> str:
     return f" in {where}" if where else ""
 
 
-def _quoted(value: Any) -> str:
+def quoted(value: Any) -> str:
     """A value in an error; neither its length nor its depth matters."""
     if isinstance(value, (list, dict)):
         return f"a {type(value).__name__} of {len(value)}"

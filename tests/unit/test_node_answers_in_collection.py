@@ -1,0 +1,45 @@
+"""What hosts report of themselves and of their containers is proven before a decision reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible_collections.headfirst.serving.plugins.filter.service_change import FilterModule
+from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
+from ansible_collections.headfirst.serving.plugins.plugin_utils import host_answer, node_answer
+from recorded_hosts import SHAPES, facts
+
+
+@pytest.mark.parametrize("shape", ["cpu-only", "hgx-h100-infiniband"])
+def test_the_facts_of_a_host_pass_as_they_are(shape: str, tmp_path: Path) -> None:
+    host = facts(shape, tmp_path / "host", peers=("10.0.0.2",))
+    folder = shared_folder.model_folder(str(SHAPES))
+    host |= {"disk_shared": False, "disk_read_rate": 0, "model_folder": folder}
+    assert node_answer.named(host, host_answer.HOST) == host
+    assert node_answer.named({**host, "model_folder": None}, host_answer.HOST)["model_folder"] is None
+
+
+@pytest.mark.parametrize("filter_name", ["service_change", "service_rollback"])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"generations": {"../../models/M/a": {"worked_at": 9.0, "ranks": 1}}},
+        {"generations": {"a" * 12: {"worked_at": "late", "ranks": 1}}},
+        {"generations": []},
+        {"current": {"generation": "a|headfirst-engine", "running": True}},
+        {"current": None},
+    ],
+)
+def test_a_generation_that_is_a_path_or_a_pattern_is_refused(filter_name: str, bad: dict[str, Any]) -> None:
+    decide = FilterModule().filters()[filter_name]
+    seen = {
+        "current": {"generation": "b" * 12, "running": True, "rank": 0},
+        "generations": {"b" * 12: {"worked_at": 5.0, "ranks": 1}, "c" * 12: {"worked_at": 3.0, "ranks": 1}},
+    }
+    rank = {"host": "node1", "rank": 0, "fingerprint": "f", "seen": seen}
+    assert decide([rank])["fallback"] == "b" * 12
+    with pytest.raises(AnsibleFilterError, match="The generations of node1 are refused"):
+        decide([{**rank, "seen": {**seen, **bad}}])
