@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 
 DEFAULTS = {"lock_timeout": 300, "install_recommends": False}
+REPAIR, APT = "headfirst.serving.dpkg_repair", "ansible.builtin.apt"
+_TEXTS = ("msg", "stdout", "stderr")
 
 
-class ActionModule(ActionBase):
+class ActionModule(GatedAction):
     """Runs both modules on the host; a failed repair ends the task."""
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        result: dict[str, Any] = super().run(tmp, task_vars)
-        options = DEFAULTS | self._task.args
-        repair = self._execute_module(
-            "headfirst.serving.dpkg_repair",
-            module_args={"seconds": options["lock_timeout"]},
-            task_vars=task_vars,
-        )
+    ANSWERS: ClassVar[dict[str, Any]] = {
+        REPAIR: {"changed": "bool", "found": "str"},
+        APT: {
+            "changed": "bool",
+            "cache_updated": {"type": "bool", "required": False},
+            "cache_update_time": {"type": "int", "required": False},
+            **{name: {"type": "str", "required": False} for name in _TEXTS},
+        },
+    }
+    RETURNS = ("cache_updated", "cache_update_time", *_TEXTS, "repaired")
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return what module apt does, and what was repaired."""
+        options = DEFAULTS | arguments
+        repair = self.ask_module(REPAIR, {"seconds": options["lock_timeout"]})
         if repair.get("failed"):
-            return result | repair
-        done = self._execute_module("ansible.builtin.apt", module_args=options, task_vars=task_vars)
+            return repair
+        done = self.ask_module(APT, options)
         changed = bool(done.get("changed") or repair["changed"])
-        return result | done | {"changed": changed, "repaired": repair["found"]}
+        return {**done, "changed": changed, "repaired": repair["found"]}

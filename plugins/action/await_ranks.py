@@ -6,12 +6,12 @@ import time
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
     ALIVE,
@@ -36,6 +36,7 @@ BOARD_EVERY_S = 0.2
 DYING_GRACE_S = 10.0
 # When all that is known is that a rank lost its peer, the peer gets this long to report why.
 SETTLE_S = 12.0
+WATCH = "headfirst.serving.container_watch"
 KILLED = 137  # 128 + SIGKILL
 _READINESS = {
     "path": {"type": "str", "required": True},
@@ -45,29 +46,36 @@ _READINESS = {
 }
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(GatedAction):
     """`await_ranks`: one waiter a host, all at once, sharing a board on the controller."""
 
     _supports_check_mode = True
     _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "name": {"type": "str", "required": True},
+        "rank": {"type": "int", "required": True},
+        "hosts": {"type": "list", "elements": "str", "required": True},
+        "start_error": {"type": "str", "default": ""},
+        "url": {"type": "str", "required": True},
+        "model": {"type": "str", "required": True},
+        "api_key": {"type": "str", "no_log": True},
+        "readiness": {"type": "dict", "required": True, "options": _READINESS},
+        "engine_log": {"type": "dict", "default": {}},
+        "timeout": {"type": "int", "default": 900},
+    }
+    ANSWERS: ClassVar[dict[str, Any]] = {
+        WATCH: {
+            **dict.fromkeys(("exists", "running", "ready", "oom_killed"), "bool"),
+            "probe": "str",
+            "exit_code": "int",
+            "log": {"type": "list", "elements": "str"},
+        }
+    }
+    RETURNS = ("answer", "failure", "ranks")
+
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Return {"changed", "answer"}, or a failure with `failure` (the deciding Verdict) and `ranks`."""
-        super().run(tmp, task_vars)
-        _result, args = self.validate_argument_spec(
-            {
-                "name": {"type": "str", "required": True},
-                "rank": {"type": "int", "required": True},
-                "hosts": {"type": "list", "elements": "str", "required": True},
-                "start_error": {"type": "str", "default": ""},
-                "url": {"type": "str", "required": True},
-                "model": {"type": "str", "required": True},
-                "api_key": {"type": "str", "no_log": True},
-                "readiness": {"type": "dict", "required": True, "options": _READINESS},
-                "engine_log": {"type": "dict", "default": {}},
-                "timeout": {"type": "int", "default": 900},
-            }
-        )
         if self._task.check_mode:
             return {"changed": False, "skipped": True, "msg": "Nothing was started in check mode."}
         if context.CLIARGS["forks"] < len(args["hosts"]):
@@ -77,17 +85,15 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
         # Made and removed by this run of Ansible; the task's id is the same on every host.
         board = RankBoard(Path(constants.DEFAULT_LOCAL_TMP) / f"ranks-{self._task._uuid}")
-        host = (task_vars or {})["inventory_hostname"]
+        host = self._host
         if args["start_error"]:
             verdict = _not_started(host, args["rank"], args["start_error"])
             board.post(verdict)
         else:
-            verdict = self._wait(args, host, board, task_vars)
+            verdict = self._wait(args, host, board)
         return _outcome(verdict, board, len(args["hosts"]))
 
-    def _wait(
-        self, args: dict[str, Any], host: str, board: RankBoard, task_vars: dict[str, Any] | None
-    ) -> Verdict:
+    def _wait(self, args: dict[str, Any], host: str, board: RankBoard) -> Verdict:
         """Watch, post and read until this rank is decided or another one has ended the wait."""
         log = profile(args["engine_log"])
         deadline = time.monotonic() + args["timeout"]
@@ -95,7 +101,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         told = ""
         watch_s = 0  # an engine that serves already is seen at once
         while True:
-            seen = self._look(args, host, watch_s, board, task_vars)
+            seen = self._look(args, host, watch_s, board)
             now = time.monotonic()
             dying = any(log.dying.search(line) for line in seen["log"])
             if dying:
@@ -126,14 +132,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             if now > echo_until:
                 return verdict
 
-    def _look(
-        self,
-        args: dict[str, Any],
-        host: str,
-        watch_s: int,
-        board: RankBoard,
-        task_vars: dict[str, Any] | None,
-    ) -> dict[str, Any]:
+    def _look(self, args: dict[str, Any], host: str, watch_s: int, board: RankBoard) -> dict[str, Any]:
         module_args = {"name": args["name"], "seconds": watch_s, "api_key": args["api_key"]}
         if args["rank"] == 0:  # the others do not answer, or they do whatever their state
             readiness = args["readiness"]
@@ -144,9 +143,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             }
             module_args.update(url=args["url"], path=readiness["path"], probe=probe)
         try:
-            seen: dict[str, Any] = self._execute_module(
-                "headfirst.serving.container_watch", module_args=module_args, task_vars=task_vars
-            )
+            seen = self.ask_module(WATCH, module_args)
         except AnsibleConnectionFailure as error:
             hint = f"Check the node and its SSH, then run the same command again: ssh {host}"
             board.post(
@@ -156,10 +153,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             )
             raise
         if seen.get("failed"):
-            what = f"it cannot be watched: {seen['msg']}"
+            what = f"it cannot be watched: {seen.get('msg', 'no reason')}"
             hint = f"Check Docker on {host}: systemctl status docker"
             board.post(Verdict(host, args["rank"], DIED, what, hint))
-            raise AnsibleActionFail(what, result=seen)
+            raise AnsibleActionFail(what)
         return seen
 
 

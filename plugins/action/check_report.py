@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
 from ansible_collections.headfirst.serving.plugins.plugin_utils import check_findings
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 
 
-class ActionModule(ActionBase):
+class ActionModule(GatedAction):
     """Runs on the controller; fails when a finding is an error. Result: `headfirst_findings`."""
 
     _requires_connection = False
     _supports_check_mode = True
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "results": {"type": "dict", "required": True},
+        "limits": {"type": "dict", "required": True},
+    }
+    RETURNS = ("headfirst_findings",)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return {failed, msg, headfirst_findings: [{id, severity, host, what, why, fix}]}."""
-        _result, args = self.validate_argument_spec(
-            argument_spec={
-                "results": {"type": "dict", "required": True},
-                "limits": {"type": "dict", "required": True},
-            }
-        )
-        results, limits = args["results"], args["limits"]
+        results, limits = arguments["results"], arguments["limits"]
         findings = check_findings.findings(results, limits)
         failed = any(found["severity"] == "error" for found in findings)
         return {

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
-from ansible_collections.headfirst.serving.plugins.plugin_utils import comm_rules
+from ansible_collections.headfirst.serving.plugins.plugin_utils import comm_rules, node_answer
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(GatedAction):
     """Runs on the controller and fails for nothing that it finds. Result: `report`, `headfirst_findings`."""
 
     _requires_connection = False
     _supports_check_mode = True
+    ARGUMENTS: ClassVar[dict[str, Any]] = {"hosts": {"type": "dict", "required": True}}
+    RETURNS = ("report", "errors", "headfirst_findings")
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return {report, errors, headfirst_findings: [{id, severity, host, what, why, fix}]}."""
-        _result, args = self.validate_argument_spec(
-            argument_spec={"hosts": {"type": "dict", "required": True}}
-        )
-        findings = comm_rules.findings(args["hosts"])
+        reach = _reach([known["address"] for known in arguments["hosts"].values()])
+        hosts = {
+            host: {**known, "reach": node_answer.of_module(known["reach"], reach, host=host, what="reach")}
+            for host, known in arguments["hosts"].items()
+        }
+        findings = comm_rules.findings(hosts)
         return {
             "changed": False,
-            "report": comm_rules.report(args["hosts"]),
+            "report": comm_rules.report(hosts),
             "errors": [
                 f"{one['host']}: {one['what']}. {one['fix']}"
                 for one in findings
@@ -30,3 +34,17 @@ class ActionModule(ActionBase):  # type: ignore[misc]
             ],
             "headfirst_findings": findings,
         }
+
+
+def _reach(addresses: list[str]) -> dict[str, Any]:
+    """What is read of module reach's result: no host reports of another one than these."""
+    one_try = {
+        "address": {"type": "str", "choices": addresses},
+        "port": {"type": "int", "min": 1, "max": 65535},
+        "state": {"type": "str", "choices": ["ok", *comm_rules.WORDS]},
+        "words": {"type": "str", "max": 1000},
+    }
+    return {
+        "listening": {"type": "dict", "elements": "str"},
+        "reached": {"type": "list", "elements": "dict", "options": one_try},
+    }

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, ClassVar
 
-from ansible.plugins.action import ActionBase
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
+from ansible_collections.headfirst.serving.plugins.plugin_utils.host_answer import HOST
+
+MODULE = "headfirst.serving.host_facts"
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(GatedAction):
     """Runs the module on the host and corrects `clock_skew_s` of its result."""
 
     _supports_check_mode = True
+    ANSWERS: ClassVar[dict[str, Any]] = {
+        MODULE: {"changed": "bool", "host": {"type": "dict", "options": HOST}}
+    }
+    RETURNS = ("host",)
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result."""
-        super().run(tmp, task_vars)
         sent = time.time()
-        result: dict[str, Any] = self._execute_module(
-            "headfirst.serving.host_facts",
-            module_args={**self._task.args, "controller_time": sent},
-            task_vars=task_vars,
-        )
+        result = self.ask_module(MODULE, {**arguments, "controller_time": sent})
         if "host" in result:
             host = result["host"]
             host["clock_skew_s"] = skew(host["clock_skew_s"], time.time() - sent)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
-from ansible.plugins.action import ActionBase
 from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script, node_answer
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
 
@@ -21,35 +21,33 @@ SIGN_OF_LIFE = "alive"
 _CHANGED = {"changed": {"type": "bool", "required": False}}
 
 
-class ActionModule(ActionBase):  # type: ignore[misc]
+class ActionModule(GatedAction):
     """`job`: the unit is on the node, this plugin only starts or joins it, and watches."""
 
     _supports_check_mode = True
     _requires_connection = True
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "name": {"type": "str", "required": True},
+        "what": {"type": "str"},
+        "argv": {"type": "list", "elements": "str", "default": []},
+        "environment": {"type": "dict", "default": {}},
+        "environment_secret": {"type": "dict", "default": {}, "no_log": True},
+        "state": {"type": "str", "choices": STATES, "default": "finished"},
+        "reconnect_timeout": {"type": "int", "default": 600},
+        "timeout": {"type": "int", "default": 86400},
+        "silence_timeout": {"type": "int", "default": 3600},
+        "returns": {"type": "dict", "default": {}},
+    }
+    REQUIRED_IF: ClassVar[list[Any]] = [("state", "finished", ["argv"]), ("state", "started", ["argv"])]
+    RETURNS = ("exit",)
+
+    def declared(self, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """What the task lists of the program's result."""
+        return tuple(arguments["returns"])
+
+    def act(self, args: dict[str, Any]) -> dict[str, Any]:
         """Return what `returns` names of the program's result, or a failure with its message or log."""
-        super().run(tmp, task_vars)
-        _result, args = self.validate_argument_spec(
-            {
-                "name": {"type": "str", "required": True},
-                "what": {"type": "str"},
-                "argv": {"type": "list", "elements": "str", "default": []},
-                "environment": {"type": "dict", "default": {}},
-                "environment_secret": {"type": "dict", "default": {}, "no_log": True},
-                "state": {
-                    "type": "str",
-                    "choices": STATES,
-                    "default": "finished",
-                },
-                "reconnect_timeout": {"type": "int", "default": 600},
-                "timeout": {"type": "int", "default": 86400},
-                "silence_timeout": {"type": "int", "default": 3600},
-                "returns": {"type": "dict", "default": {}},
-            },
-            required_if=[("state", "finished", ["argv"]), ("state", "started", ["argv"])],
-        )
-        self._host = (task_vars or {})["inventory_hostname"]
         self._what = args["what"] or args["name"]
         self._patience_s: int = args["reconnect_timeout"]
         self._silence_s: int = args["silence_timeout"]
@@ -123,7 +121,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]
         lost_at = None
         while True:
             try:
-                answer = self._low_level_execute_command("sh", in_data=script.encode())
+                answer = self.ask_shell("sh", script.encode())
                 break
             except AnsibleConnectionFailure:
                 # Never answered: the master connection of an earlier task may be dead, one new one is due.

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
 
 CHUNK = 32 * 2**20
+_SIZE = re.compile(r"-1|[0-9]{1,18}")
 
 
-class ActionModule(ActionBase):
+class ActionModule(GatedAction):
     """Unlike ansible.builtin.copy, needs no space in the login user's home and can be taken up again."""
 
     _supports_check_mode = True
+    ARGUMENTS: ClassVar[dict[str, Any]] = {
+        "src": {"type": "path", "required": True},
+        "dest": {"type": "path", "required": True},
+        "what": {"type": "str", "default": "upload"},
+    }
+    RETURNS = ("dest", "size", "sent")
 
-    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return {changed, dest, size, sent}, in bytes; AnsibleActionFail when the host cannot take it."""
-        _result, args = self.validate_argument_spec(
-            argument_spec={
-                "src": {"type": "path", "required": True},
-                "dest": {"type": "path", "required": True},
-                "what": {"type": "str", "default": "upload"},
-            }
-        )
-        source, dest = Path(args["src"]), args["dest"]
+        source, dest = Path(arguments["src"]), arguments["dest"]
         if not source.is_file():
             raise AnsibleActionFail(f"There is no file {source} on the controller.")
         size = source.stat().st_size
@@ -38,9 +39,7 @@ class ActionModule(ActionBase):
         if self._task.check_mode:
             return {"changed": True, "dest": dest, "size": size, "sent": 0}
         start = min(max(self._size(f"{dest}.part"), 0), size)
-        progress = partial(
-            report, str((task_vars or {})["inventory_hostname"]), args["what"], total=size, unit="bytes"
-        )
+        progress = partial(report, self._host, arguments["what"], total=size, unit="bytes")
         self._send(source, f"{dest}.part", start, progress)
         self._command(f"mv {shlex.quote(dest + '.part')} {shlex.quote(dest)}")
         return {"changed": True, "dest": dest, "size": size, "sent": size - start}
@@ -61,10 +60,13 @@ class ActionModule(ActionBase):
 
     def _size(self, path: str) -> int:
         """Bytes of a file on the host, -1 when it is not there."""
-        return int(self._command(f"stat -c %s {shlex.quote(path)} 2>/dev/null || echo -1").strip())
+        text = self._command(f"stat -c %s {shlex.quote(path)} 2>/dev/null || echo -1").strip()
+        if not _SIZE.fullmatch(text):
+            raise AnsibleActionFail(f"{self._host} reports no size of {path}: {text[:60]}")
+        return int(text)
 
     def _command(self, command: str, data: bytes | None = None) -> str:
-        answer = self._low_level_execute_command(command, in_data=data)
+        answer = self.ask_shell(command, data)
         if answer["rc"] != 0:
             raise AnsibleActionFail(
                 f"{command.split(' of=')[0]} failed on the host: {answer['stderr'].strip()}"

@@ -49,7 +49,7 @@ def pairs(hosts: Hosts) -> list[dict[str, Any]]:
     for source, known in hosts.items():
         for one in known["reach"]["reached"]:
             target = by_address[one["address"]]
-            listening = hosts[target]["reach"]["listening"][str(one["port"])]
+            listening = hosts[target]["reach"]["listening"].get(str(one["port"]))
             rendezvous = one["port"] == known["rendezvous_port"]
             if listening != "open" and not rendezvous:
                 continue

@@ -1,0 +1,68 @@
+"""The base of every action of this collection: what comes from a node passes through node_answer.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+from ansible.errors import AnsibleAction, AnsibleActionFail
+from ansible.plugins.action import ActionBase
+from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_answer import FAILURE, Spec
+
+_SHELL: Spec = {"rc": "int", "stdout": {"type": "str", "max": 64 << 20}, "stderr": {"type": "str"}}
+
+
+class GatedAction(ActionBase):  # type: ignore[misc]
+    """Declares what it takes, reads and returns; ansible-core gets a result with these names alone.
+
+    ARGUMENTS is the argument_spec (None: the module checks them), REQUIRED_IF belongs to it, ANSWERS has the
+    specification of each module's result, and RETURNS the names of the result beside those of every action.
+    """
+
+    ARGUMENTS: ClassVar[dict[str, Any] | None] = None
+    REQUIRED_IF: ClassVar[list[Any]] = []
+    ANSWERS: ClassVar[dict[str, Any]] = {}
+    RETURNS: ClassVar[Iterable[str]] = ()
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Check the arguments, act, and return what is declared."""
+        super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        if self.ARGUMENTS is not None:
+            _result, arguments = self.validate_argument_spec(
+                argument_spec=dict(self.ARGUMENTS), required_if=self.REQUIRED_IF
+            )
+        self._variables = task_vars or {}
+        self._host = str(self._variables["inventory_hostname"])
+        try:
+            result = self.act(arguments)
+        except AnsibleAction as error:
+            self._require_declared(error.result, arguments)
+            raise
+        self._require_declared(result, arguments)
+        return result
+
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Do the work and return the result."""
+        raise NotImplementedError
+
+    def declared(self, arguments: Mapping[str, Any]) -> Iterable[str]:
+        """Names of the result that the task's arguments declare."""
+        return ()
+
+    def _require_declared(self, result: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
+        declared = {"changed", "skipped", *FAILURE, *self.RETURNS, *self.declared(arguments)}
+        if undeclared := [name for name in result if name not in declared]:
+            raise AnsibleActionFail(f"The action returns {undeclared[0]}, which it does not declare.")
+
+    def ask_module(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a module on the host; its result by ANSWERS, or its failure."""
+        result = self._execute_module(name, module_args=dict(arguments), task_vars=self._variables)
+        return node_answer.of_module(result, self.ANSWERS[name], host=self._host, what=name)
+
+    def ask_shell(self, command: str, data: bytes | None = None) -> dict[str, Any]:
+        """Run a command on the host: {rc, stdout, stderr}."""
+        answer = self._low_level_execute_command(command, in_data=data)
+        chosen = {name: answer[name] for name in _SHELL}
+        return node_answer.checked(chosen, _SHELL, host=self._host, what=command.split(" ")[0])
