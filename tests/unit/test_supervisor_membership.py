@@ -15,6 +15,7 @@ from headfirst.peers.bounded_server import PER_PEER
 from headfirst.peers.client import PeerClient
 from headfirst.peers.membership import PROOF, Caller
 from headfirst.supervisor import membership, messages
+from headfirst.supervisor.agreement import Agreement
 from headfirst.supervisor.containers import Containers
 from headfirst.supervisor.holds import Holds
 from headfirst.supervisor.membership import has_left
@@ -37,7 +38,8 @@ class Network:
 
     def member(self, address: str, members: list[str], token: str = TOKEN) -> Listener:
         """A host with this list."""
-        node = Node(Containers(), Holds(self.folder))
+        agreement = Agreement(address, PeerClient(address, self.port, token), Containers())
+        node = Node(Containers(), Holds(self.folder), agreement)
         listener = Listener((address, self.port), members, token, node)
         self.port = int(listener.server_address[1])
         threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()

@@ -13,6 +13,7 @@ import docker
 import pytest
 from headfirst.peers.client import NotAMember, PeerClient, Unreachable
 from headfirst.supervisor import clock, messages, node, records
+from headfirst.supervisor.agreement import Agreement
 from headfirst.supervisor.containers import Containers, Rank
 from headfirst.supervisor.holds import Holds
 from headfirst.supervisor.messages import Request, Seen
@@ -63,7 +64,9 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.containers, self.holds = OneRank(), Holds(folder / "run")
-        self.listener = Listener((WORKER, 0), [HEAD, STRANGER], TOKEN, Node(self.containers, self.holds))
+        agreement = Agreement(WORKER, PeerClient(WORKER, 1, TOKEN), self.containers)
+        node = Node(self.containers, self.holds, agreement)
+        self.listener = Listener((WORKER, 0), [HEAD, STRANGER], TOKEN, node)
         self.port = self.listener.server_address[1]
         threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
 

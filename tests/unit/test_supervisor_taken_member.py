@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import Any
 import pytest
 from docker_names import DockerNames
 from headfirst.peers.client import PeerClient, Unreachable
-from headfirst.supervisor import messages, records
+from headfirst.supervisor import agreement, clock, messages, records
+from headfirst.supervisor.agreement import Agreement
 from headfirst.supervisor.containers import Containers
 from headfirst.supervisor.holds import Holds
 from headfirst.supervisor.messages import Request, Seen
@@ -49,18 +51,31 @@ def standby(**fields: Any) -> dict[str, Any]:
     return record(supervision=supervision | {"standby": waits}, **fields)
 
 
+def member(address: str, port: int, containers: Containers, folder: Path) -> Node:
+    """What a host of the cluster runs."""
+    return Node(
+        containers, Holds(folder / "run"), Agreement(address, PeerClient(address, port, TOKEN), containers)
+    )
+
+
+@contextlib.contextmanager
+def listening(address: str, port: int, node: Node) -> Iterator[None]:
+    listener = Listener((address, port), [HEAD, WORKER, SPARE, VICTIM], TOKEN, node)
+    threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
+    yield
+    listener.shutdown()
+    listener.server_close()
+
+
 class Victim:
     """An honest member, its files below `folder`, and requests to it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.config = folder / "etc" / "headfirst"
+    def __init__(self, folder: Path, port: int) -> None:
+        self.config, self.port = folder / "etc" / "headfirst", port
         self.config.mkdir(parents=True)
         self.docker, self.containers = DockerNames(), Containers()
-        self.containers._client = self.docker  # type: ignore[assignment]
-        self.node = Node(self.containers, Holds(folder / "run"))
-        self.listener = Listener((VICTIM, 0), [HEAD, WORKER, SPARE], TOKEN, self.node)
-        self.port = int(self.listener.server_address[1])
-        threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
+        self.containers._client = self.docker
+        self.node = member(VICTIM, port, self.containers, folder)
 
     def write(self, name: str, generation: str, document: object) -> None:
         path = self.config / name / f"{generation}.json"
@@ -76,16 +91,17 @@ class Victim:
 
 @pytest.fixture
 def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
-    victim = Victim(tmp_path)
+    with socket.create_server((VICTIM, 0)) as free:
+        port = free.getsockname()[1]
+    victim = Victim(tmp_path, port)
     for function in (records.read, records.standby, records.activate):
         monkeypatch.setattr(
             records,
             function.__name__,
             lambda name, generation, function=function: function(name, generation, victim.config),
         )
-    yield victim
-    victim.listener.shutdown()
-    victim.listener.server_close()
+    with listening(VICTIM, port, victim.node):
+        yield victim
 
 
 def test_a_member_writes_no_file_through_a_name(victim: Victim, tmp_path: Path) -> None:
@@ -182,3 +198,104 @@ def test_names_that_are_sent_once_stay_nowhere(victim: Victim) -> None:
     for number in range(50):
         victim.asked(WORKER, "look", f"engine-{number}")
     assert len(victim.node._locks) <= 1, "one may not have left its thread"
+
+
+class Replica:
+    """The victim's replica, whose rank 2 is on the worker, and the generation that waits for the spare."""
+
+    def __init__(self, victim: Victim, stack: contextlib.ExitStack, folder: Path) -> None:
+        self.victim, self._stack, self._folder = victim, stack, folder
+        engine = socket.create_server((HEAD, 0))
+        self.url, self.engine = f"http://{HEAD}:{engine.getsockname()[1]}", engine
+        stack.callback(engine.close)
+        document = standby()
+        document["supervision"]["standby"]["instead_of_url"] = self.url
+        victim.write(NAME, STANDBY, document)
+        victim.docker.add(NAME, GENERATION, running=True)
+        victim.docker.add(f"{NAME}.{STANDBY}", STANDBY)
+
+    def answers(self, address: str, generation: str) -> None:
+        """Another host answers, and has a rank of this generation."""
+        containers, engine = Containers(), DockerNames()
+        engine.add(NAME, generation, running=True)
+        containers._client = engine
+        node = member(address, self.victim.port, containers, self._folder)
+        self._stack.enter_context(listening(address, self.victim.port, node))
+
+    def asked(self, do: messages.Do) -> str:
+        """What the victim answers to the spare, \"\" where it does it."""
+        return self.victim.asked(SPARE, do, NAME, STANDBY).problem
+
+    @property
+    def is_untouched(self) -> bool:
+        names = [NAME, f"{NAME}.{STANDBY}"]
+        return not self.victim.docker.stopped and self.victim.docker.every[0].name == names[0]
+
+
+@pytest.fixture
+def replica(victim: Victim, tmp_path: Path) -> Iterator[Replica]:
+    with contextlib.ExitStack() as stack:
+        yield Replica(victim, stack, tmp_path)
+
+
+def test_a_taken_spare_does_not_stop_a_replica_that_serves(replica: Replica) -> None:
+    replica.answers(WORKER, GENERATION)
+    assert replica.asked("activate")
+    assert replica.asked("prepare") == f"{WORKER} answers {VICTIM}"
+    assert replica.asked("activate")
+    assert replica.is_untouched
+
+
+def test_a_taken_spare_does_not_stop_an_engine_that_answers_without_a_supervisor(replica: Replica) -> None:
+    assert replica.asked("prepare") == f"the replica answers at {replica.url}"
+    assert replica.asked("activate") and replica.is_untouched
+
+
+def test_nothing_is_activated_that_was_not_prepared(replica: Replica) -> None:
+    replica.engine.close()
+    assert replica.asked("activate") == "it has not agreed to it"
+    assert replica.is_untouched
+
+
+def test_a_spare_takes_over_what_was_prepared(replica: Replica) -> None:
+    replica.engine.close()
+    assert (replica.asked("prepare"), replica.asked("activate")) == ("", "")
+    assert replica.victim.docker.names() == [NAME, f"{NAME}.{GENERATION}"]
+    assert replica.victim.docker.stopped == [NAME]
+
+
+def test_a_host_that_came_back_after_it_was_prepared_is_not_replaced(replica: Replica) -> None:
+    replica.engine.close()
+    assert replica.asked("prepare") == ""
+    replica.answers(WORKER, GENERATION)
+    assert replica.asked("activate") == f"{WORKER} answers {VICTIM}"
+    assert replica.is_untouched
+
+
+def test_an_agreement_ends(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+    replica.engine.close()
+    assert replica.asked("prepare") == ""
+    later = clock.uptime() + agreement._LASTS_S + 1
+    monkeypatch.setattr(clock, "uptime", lambda: later)
+    assert replica.asked("activate") == "it has not agreed to it"
+
+
+def test_what_another_host_has_activated_is_followed(replica: Replica) -> None:
+    """Also where the host that was away is back in that moment: half of a replica serves nobody."""
+    replica.answers(WORKER, GENERATION)
+    replica.answers(HEAD, STANDBY)
+    assert replica.asked("activate") == "" and replica.victim.docker.stopped == [NAME]
+
+
+def test_what_the_spare_alone_has_activated_is_not_followed(replica: Replica) -> None:
+    replica.answers(WORKER, GENERATION)
+    replica.answers(HEAD, GENERATION)
+    replica.answers(SPARE, STANDBY)
+    assert replica.asked("activate") and replica.is_untouched
+
+
+def test_only_the_spare_of_a_generation_activates_it(replica: Replica) -> None:
+    replica.engine.close()
+    for do in ("prepare", "activate"):
+        assert replica.victim.asked(WORKER, do, NAME, STANDBY).problem == f"{WORKER} is not the spare"
+    assert replica.is_untouched

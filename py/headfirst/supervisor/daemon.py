@@ -15,6 +15,7 @@ from types import FrameType
 
 from headfirst.peers.client import PeerClient
 from headfirst.supervisor import clock, records, registration, standby
+from headfirst.supervisor.agreement import Agreement
 from headfirst.supervisor.containers import Containers, EngineDown
 from headfirst.supervisor.events import Events
 from headfirst.supervisor.health import Health
@@ -27,7 +28,7 @@ from headfirst.supervisor.nodes import Nodes
 from headfirst.supervisor.ranks import Ranks
 from headfirst.supervisor.records import Record
 from headfirst.supervisor.registration import Registration
-from headfirst.supervisor.standby import Standbys, objection
+from headfirst.supervisor.standby import Standbys
 from headfirst.weights.files import write_whole
 
 _STEP_S = 1.0
@@ -59,11 +60,8 @@ class Daemon:
         self._settings = settings
         self._containers, self._holds = Containers(), Holds()
         self._client = PeerClient(settings.address, settings.port, settings.token)
-        self._node = Node(
-            self._containers,
-            self._holds,
-            lambda one: objection(one, settings.address, self._client, self._containers),
-        )
+        agreement = Agreement(settings.address, self._client, self._containers)
+        self._node = Node(self._containers, self._holds, agreement)
         self._events, self._memories = Events(), Memories()
         self._kept: dict[str, _Kept] = {}
         self._nodes = Nodes(settings.address, self._node, self._client)

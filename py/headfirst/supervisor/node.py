@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import threading
-from collections.abc import Callable
 from http import HTTPStatus
 from weakref import WeakValueDictionary
 
 from headfirst.peers.handler import PeerHandler, PeerServer
 from headfirst.peers.membership import Admission
 from headfirst.supervisor import messages, records
+from headfirst.supervisor.agreement import Agreement
 from headfirst.supervisor.containers import Containers, EngineDown, Rank
 from headfirst.supervisor.holds import Holds
 from headfirst.supervisor.messages import Request, Seen
-from headfirst.supervisor.records import Standby
 from headfirst.untrusted import UntrustedError
 
 _WEIGHTS_JOB = "headfirst-job-weights.service"
@@ -23,11 +22,8 @@ _WEIGHTS_JOB = "headfirst-job-weights.service"
 class Node:
     """Carries out requests. Safe to use from threads: for one replica, one is carried out at a time."""
 
-    def __init__(
-        self, containers: Containers, holds: Holds, objection: Callable[[Standby], str] = lambda one: ""
-    ) -> None:
-        """`objection`: why this node does not agree to a generation that waits."""
-        self._containers, self._holds, self._objection = containers, holds, objection
+    def __init__(self, containers: Containers, holds: Holds, agreement: Agreement) -> None:
+        self._containers, self._holds, self._agreement = containers, holds, agreement
         # A lock is there while a request for its name is carried out: members may send any name.
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._locks_lock = threading.Lock()
@@ -83,7 +79,8 @@ class Node:
             return Seen(held=True, problem="the replica is being changed")
         if address != one.spare:
             return Seen(problem=f"{address} is not the spare")
-        if asked.do == "prepare" and (why := self._objection(one)):
+        agrees = self._agreement.prepare if asked.do == "prepare" else self._agreement.activate
+        if why := agrees(one):
             return Seen(problem=why)
         if asked.do == "activate":
             self._containers.activate(asked.name, asked.generation)

@@ -9,14 +9,9 @@ others follow, whatever becomes of the host that was away.
 
 from __future__ import annotations
 
-import contextlib
-import socket
 from collections.abc import Mapping
-from urllib.parse import urlsplit
 
-from headfirst.peers.client import PeerClient, Unreachable
-from headfirst.supervisor import clock, messages, records
-from headfirst.supervisor.containers import Containers
+from headfirst.supervisor import clock, records
 from headfirst.supervisor.events import Events
 from headfirst.supervisor.messages import Do, Request, Seen
 from headfirst.supervisor.nodes import Nodes
@@ -24,7 +19,6 @@ from headfirst.supervisor.records import Standby
 
 TURN_S = 5.0
 _ANSWER_S = 30.0
-_CONNECT_S = 3.0
 
 
 class Standbys:
@@ -73,23 +67,3 @@ class Standbys:
     def _ask(self, do: Do, one: Standby, address: str) -> Seen | None:
         request = Request(do, one.record.name, one.record.generation)
         return self._nodes.ask(address, request, _ANSWER_S)
-
-
-def objection(one: Standby, own: str, client: PeerClient, containers: Containers) -> str:
-    """Why a host of the generation that waits does not agree to it; "" where it does. Raises EngineDown."""
-    away = one.instead_of[one.replaces]
-    request = messages.encode(Request("look", one.record.name, ""))
-    with contextlib.suppress(*Unreachable):
-        client.ask(away, request, limit_s=_CONNECT_S, longest=messages.LONGEST)
-        return f"{away} answers {own}"
-    if own == one.spare and any(rank.running and rank.name != one.record.name for rank in containers.ranks()):
-        return "the spare serves another replica"
-    return f"the replica answers at {one.instead_of_url}" if answers(one.instead_of_url) else ""
-
-
-def answers(url: str) -> bool:
-    """Whether something accepts connections there: an engine that works needs no supervisor."""
-    place = urlsplit(url)
-    with contextlib.suppress(OSError), socket.create_connection((place.hostname, place.port), _CONNECT_S):
-        return True
-    return False

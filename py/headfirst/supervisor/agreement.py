@@ -1,0 +1,83 @@
+"""Whether this host agrees to a generation that waits: it finds by itself that it is needed.
+
+A spare that somebody has taken over may ask at any time. So what it reports counts for nothing, both when it
+prepares the takeover and when it activates it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from urllib.parse import urlsplit
+
+from headfirst.peers.client import PeerClient, Unreachable
+from headfirst.supervisor import clock, messages
+from headfirst.supervisor.containers import Containers
+from headfirst.supervisor.messages import Request, Seen
+from headfirst.supervisor.records import Standby
+from headfirst.untrusted import UntrustedError
+
+_CONNECT_S = 3.0
+# The spare prepares all hosts one after the other before it activates the first.
+_LASTS_S = 300.0
+
+
+class Agreement:
+    """What this host, at the address `own`, has agreed to. Safe to use from threads, one for each replica."""
+
+    def __init__(self, own: str, client: PeerClient, containers: Containers) -> None:
+        self._own, self._client, self._containers = own, client, containers
+        self._agreed_at: dict[tuple[str, str], float] = {}
+
+    def prepare(self, one: Standby) -> str:
+        """Agree to the generation for some minutes; "", or why this host does not. Raises EngineDown."""
+        key, why = (one.record.name, one.record.generation), self._objection(one)
+        if why:
+            self._agreed_at.pop(key, None)
+        else:
+            self._agreed_at[key] = clock.uptime()
+        return why
+
+    def activate(self, one: Standby) -> str:
+        """Why the generation is not activated, "" where nothing objects. Raises EngineDown.
+
+        Once another host of the replica has activated it nothing does: half of a replica serves nobody.
+        """
+        agreed_at = self._agreed_at.get((one.record.name, one.record.generation))
+        if agreed_at is None or clock.uptime() - agreed_at > _LASTS_S:
+            why = "it has not agreed to it"
+        else:
+            why = self._objection(one)
+        return "" if not why or self._is_activated(one) else why
+
+    def _objection(self, one: Standby) -> str:
+        away = one.instead_of[one.replaces]
+        if self._ask(away, Request("member", "", "")):
+            return f"{away} answers {self._own}"
+        others = (rank.running and rank.name != one.record.name for rank in self._containers.ranks())
+        if self._own == one.spare and any(others):
+            return "the spare serves another replica"
+        return f"the replica answers at {one.instead_of_url}" if _answers(one.instead_of_url) else ""
+
+    def _is_activated(self, one: Standby) -> bool:
+        """Whether a host that is not the spare has the generation already."""
+        request = Request("look", one.record.name, one.record.generation)
+        others = [address for address in one.record.ranks if address not in (self._own, one.spare)]
+        answers = (self._ask(address, request) for address in others)
+        return any(seen and seen.generation == one.record.generation for seen in answers)
+
+    def _ask(self, address: str, request: Request) -> Seen | None:
+        body = messages.encode(request)
+        try:
+            data = self._client.ask(address, body, limit_s=_CONNECT_S, longest=messages.LONGEST)
+            return messages.seen(data, where=address)
+        except (*Unreachable, UntrustedError):
+            return None
+
+
+def _answers(url: str) -> bool:
+    """Whether something accepts connections there: an engine that works needs no supervisor."""
+    place = urlsplit(url)
+    with contextlib.suppress(OSError), socket.create_connection((place.hostname, place.port), _CONNECT_S):
+        return True
+    return False
