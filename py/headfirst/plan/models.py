@@ -33,6 +33,7 @@ class Offer(_Frozen):
     parameters: int
     checkpoint_dtype: str
     dtype: str  # what is served
+    precision: str  # of the weights, for people: INT4, FP8→BF16 where they are converted
     convert_to_bf16: bool
     tensor_parallel: int
     pipeline_parallel: int
@@ -64,6 +65,12 @@ class Models(_Frozen):
     engine_version: str
     offers: list[Offer]
     refused: list[Refusal]
+
+
+def _precision(checkpoint: Checkpoint, served: str) -> str:
+    scheme = checkpoint.quantization.scheme if checkpoint.quantization else ""
+    own = (scheme or checkpoint.dtype).upper()
+    return own if served == checkpoint.dtype else f"{own}→{served.upper()}"
 
 
 def survey(
@@ -107,6 +114,7 @@ def survey(
                 parameters=parameters(checkpoint),
                 checkpoint_dtype=checkpoint.dtype,
                 dtype=served.dtype,
+                precision=_precision(checkpoint, served.dtype),
                 convert_to_bf16=served.convert_to_bf16,
                 tensor_parallel=copy.layout.tensor,
                 pipeline_parallel=copy.layout.pipeline,

@@ -1,0 +1,75 @@
+"""`deploy models` on a narrow terminal: nothing of a row is cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+from headfirst import engines
+from headfirst.cli.shown.models import print_models
+from headfirst.hardware import gpus
+from headfirst.model import catalogue
+from headfirst.plan.models import Models, survey
+from headfirst.plan.sizes import Fleet
+
+
+def surveyed(gpu: str, ids: Iterable[str]) -> Models:
+    fleet = Fleet(gpus.find(gpu), 4, 8)
+    checkpoints = [found for id in ids if (found := catalogue.lookup(id))]
+    return survey(fleet, engines.get("sglang"), checkpoints, task=None, seconds=lambda *_: 60.0)
+
+
+@pytest.fixture(scope="module")
+def models() -> Models:
+    """The longest ids of the catalogue, and one of each precision."""
+    by_precision = {}
+    for id in catalogue.ids():
+        found = catalogue.lookup(id)
+        assert found
+        by_precision[found.quantization_name] = id
+    longest = sorted(catalogue.ids(), key=len)[-5:]
+    return surveyed("A100-80G", {*longest, *by_precision.values(), "moonshotai/Kimi-K2.5"})
+
+
+def printed(models: Models, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    print_models(models)
+    return capsys.readouterr().out.splitlines()
+
+
+def test_every_id_and_precision_is_whole_at_80_columns(
+    models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = printed(models, capsys)
+    table = lines[1 : next(number for number, line in enumerate(lines) if line.startswith("To serve"))]
+    assert all(len(line) <= 80 for line in table) and "…" not in "".join(table)
+    assert len({offer.precision for offer in models.offers}) >= 4
+    for offer in models.offers:
+        below = table[table.index(offer.model) + 1].split()
+        assert offer.precision in below and f"{offer.kv_tokens:,}" in below
+
+
+def test_a_wide_terminal_has_a_line_a_model(
+    models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    lines = printed(models, capsys)
+    titles, rows = lines[1], lines[2 : 2 + len(models.offers)]
+    for offer, line in zip(models.offers, rows, strict=True):
+        assert line.split()[0] == offer.model
+        assert line[titles.index("precision") :].startswith(offer.precision)
+
+
+@pytest.mark.parametrize(
+    ("id", "gpu", "precision"),
+    [
+        ("moonshotai/Kimi-K2.5", "A100-80G", "INT4"),
+        ("meituan/DeepSeek-R1-Block-INT8", "A100-80G", "INT8"),
+        ("Qwen/Qwen3-32B-AWQ", "A100-80G", "INT4"),
+        ("deepseek-ai/DeepSeek-R1", "A100-80G", "FP8→BF16"),
+        ("deepseek-ai/DeepSeek-R1", "H100-80G", "FP8"),
+        ("Qwen/QwQ-32B", "A100-80G", "BF16"),
+    ],
+)
+def test_precision_is_what_the_weights_are(id: str, gpu: str, precision: str) -> None:
+    assert [offer.precision for offer in surveyed(gpu, [id]).offers] == [precision]
