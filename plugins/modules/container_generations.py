@@ -24,9 +24,10 @@ options:
       - V(current) gives O(name) to the container of O(generation), which must not run, and writes its files.
       - V(kept) records that O(generation), which is current, served; gives it the restart policy of its
         specification; and removes all generations that are not in O(keep).
+      - V(pruned) removes all generations that are not in O(keep), with their records. The current one stays.
       - V(absent) removes the containers, records and files of all generations.
     type: str
-    choices: [read, recorded, current, kept, absent]
+    choices: [read, recorded, current, kept, pruned, absent]
     default: read
   generation: {description: A generation., type: str}
   record:
@@ -40,7 +41,13 @@ options:
       engine_log: {description: What its log reports., type: dict, default: {}}
       files: {description: "Content of files on the node, by path; mode 0600.", type: dict, default: {}}
       supervision: {description: What the supervisor needs to keep the ranks alive., type: dict, default: {}}
-  keep: {description: Generations that V(kept) leaves., type: list, elements: str, default: []}
+  version:
+    description:
+      - Name of the service's version that the generation belongs to, with one generation of each replica.
+        V(recorded) adds to the record when it was planned, V(kept) when it served. Empty for none.
+    type: str
+    default: ""
+  keep: {description: Generations that V(kept) and V(pruned) leave., type: list, elements: str, default: []}
   restarted: {description: The generation was started by this run., type: bool, default: false}
   start_seconds: {description: How long its start took; it is kept in the record., type: float}
   stop_timeout: {description: Seconds between SIGTERM and SIGKILL., type: int, default: 30}
@@ -63,7 +70,8 @@ current:
   returned: with V(read)
 generations:
   description:
-    - Generation to worked_at (time of the node's clock, 0 for never), rank, ranks, container, start_seconds.
+    - Generation to worked_at (time of the node's clock, 0 for never), rank, ranks, container, start_seconds,
+      versions (version to planned_at and served_at).
   type: dict
   returned: with V(read)
 names:
@@ -135,6 +143,7 @@ class Generations:
                 "ranks": int(container.labels[container_spec.RANKS_LABEL]),
                 "container": container.name,
                 "start_seconds": record.get("start_seconds", 0),
+                "versions": record.get("versions", {}),
             }
             probes[generation] = {key: record.get(key, "") for key in PROBE}
         return {
@@ -145,10 +154,14 @@ class Generations:
             "probes": probes,
         }
 
-    def record(self, generation: str, record: Result) -> Result:
+    def record(self, generation: str, record: Result, version: str = "") -> Result:
         """Write the record of a generation; files that another generation uses stay as they are."""
         old = self._record(generation)
-        new = {**{key: old[key] for key in ("start_seconds",) if key in old}, **record}
+        new = {**{key: old[key] for key in ("start_seconds", "versions") if key in old}, **record}
+        if version and not self._is_planned(generation, version):
+            versions = old.get("versions", {})
+            times = {**versions.get(version, {}), "planned_at": time.time()}
+            new["versions"] = {**versions, version: times}
         new["worked_at"] = old.get("worked_at", 0)
         changed = new != old
         if changed:
@@ -175,25 +188,44 @@ class Generations:
         return {"changed": changed}
 
     def keep(
-        self, generation: str, keep: t.List[str], restarted: bool, start_seconds: t.Optional[float] = None
+        self,
+        generation: str,
+        keep: t.List[str],
+        restarted: bool,
+        start_seconds: t.Optional[float] = None,
+        version: str = "",
     ) -> Result:
         """Record that a generation served, let it restart by itself, and remove what is not kept."""
         record = self._record(generation)
-        changed = restarted or not record.get("worked_at")
+        versions = record.get("versions", {})
+        times = versions.get(version, {})
+        changed = restarted or not record.get("worked_at") or bool(version and not times.get("served_at"))
         if changed:
-            took = {} if start_seconds is None else {"start_seconds": start_seconds}
-            self._write(self._path(generation), json.dumps({**record, **took, "worked_at": time.time()}))
+            now = time.time()
+            if restarted or not record.get("worked_at"):
+                record["worked_at"] = now
+            if version:
+                record["versions"] = {**versions, version: {**times, "served_at": now}}
+            if start_seconds is not None:
+                record["start_seconds"] = start_seconds
+            self._write(self._path(generation), json.dumps(record))
         container = self._containers.get(self._name)
         if container is not None:
             spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
             policy = spec.get("restart_policy", "no")
             changed = self._runtime.set_restart_policy(container, policy, self._check) or changed
+        return {"changed": self.prune(keep)["changed"] or changed}
+
+    def prune(self, keep: t.List[str]) -> Result:
+        """Remove all generations that are neither current nor kept, with their records."""
+        changed = False
+        current = self._current()["generation"]
         for other in [one for one in self._containers.values() if one.name != self._name]:
             if _generation(other) not in keep:
                 changed = True
                 self._remove(other, 0)
         for path in self._folder.glob("*.json"):
-            if path.stem not in keep:
+            if path.stem not in keep and path.stem != current:
                 changed = True
                 self._unlink(path)
         return {"changed": changed}
@@ -210,6 +242,12 @@ class Generations:
         if self._folder.is_dir() and not self._check:
             self._folder.rmdir()
         return {"changed": bool(self._containers or found)}
+
+    def _is_planned(self, generation: str, version: str) -> bool:
+        """Whether the version is the one that was planned last, and its generation has the name."""
+        versions = self._record(generation).get("versions", {})
+        last = max(versions, key=lambda one: versions[one].get("planned_at", 0), default="")
+        return version == last and self._current()["generation"] == generation
 
     def _current(self) -> Result:
         container = self._containers.get(self._name)
@@ -283,7 +321,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "state": {
                 "type": "str",
-                "choices": ["read", "recorded", "current", "kept", "absent"],
+                "choices": ["read", "recorded", "current", "kept", "pruned", "absent"],
                 "default": "read",
             },
             "generation": {"type": "str"},
@@ -299,6 +337,7 @@ def main() -> None:
                     "supervision": {"type": "dict", "default": {}, "no_log": True},
                 },
             },
+            "version": {"type": "str", "default": ""},
             "keep": {"type": "list", "elements": "str", "default": []},
             "restarted": {"type": "bool", "default": False},
             "start_seconds": {"type": "float"},
@@ -308,6 +347,7 @@ def main() -> None:
             ("state", "recorded", ("generation", "record")),
             ("state", "current", ("generation",)),
             ("state", "kept", ("generation", "keep")),
+            ("state", "pruned", ("keep",)),
         ],
         supports_check_mode=True,
     )
@@ -323,13 +363,19 @@ def main() -> None:
 
 def _apply(generations: Generations, params: Result) -> Result:
     if params["state"] == "recorded":
-        return generations.record(params["generation"], params["record"])
+        return generations.record(params["generation"], params["record"], params["version"])
     if params["state"] == "current":
         return generations.make_current(params["generation"])
     if params["state"] == "kept":
         return generations.keep(
-            params["generation"], params["keep"], params["restarted"], params["start_seconds"]
+            params["generation"],
+            params["keep"],
+            params["restarted"],
+            params["start_seconds"],
+            params["version"],
         )
+    if params["state"] == "pruned":
+        return generations.prune(params["keep"])
     if params["state"] == "absent":
         return generations.remove(params["stop_timeout"])
     return generations.read()

@@ -1,6 +1,7 @@
 """Which generation of a service's containers is to run, and which one to return to when it fails.
 
-A generation is one specification of all ranks together. A rank's state is a mapping:
+A generation is one specification of all ranks of a replica together; a version is one generation of each
+replica of a service. A rank's state is a mapping:
   host, rank, fingerprint   the host, its rank, and the fingerprint of the container that it should have
   seen                      what the module container_generations returned there
 """
@@ -9,18 +10,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 Ranks = Sequence[dict[str, Any]]
 
 
-def change(ranks: Ranks) -> dict[str, Any]:
-    """Return what `up` must do.
+def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what `up` must do with a replica, of so many that the service has.
 
     Keys: `generation` (wanted) and `hosts` that run it; `restart` (false: every rank runs it); `fallback`
-    (the generation that is started again when the wanted one fails, or "") and `fallback_hosts`; `keep`
-    (generations whose containers stay afterwards).
+    (the generation that is started again when the wanted one fails, or "") and `fallback_hosts`; `keep` and
+    `fallback_keep` (generations whose containers stay when the one or the other serves). `standbys` are
+    generations that wait for a spare: they stay.
     """
     wanted = _generation(ranks)
     worked = _worked(ranks)
@@ -28,31 +30,125 @@ def change(ranks: Ranks) -> dict[str, Any]:
     running = {current["generation"] if current["running"] else "" for current in currents}
     # What all ranks run now comes first, also where another generation was started after it.
     others = sorted((one for one in worked if one != wanted), key=lambda one: running != {one})
-    restart = any(current["generation"] != wanted or not current["running"] for current in currents)
     # A generation that worked and only has to be started again is no change that could be undone.
     same = wanted in worked and all(current["generation"] in (wanted, "") for current in currents)
+    fallback = "" if same else next(iter(others), "")
+    # Which version of several replicas can be returned to is known when all of them serve: see `kept`.
+    keep = [wanted, *(others if replicas > 1 else others[:1]), *standbys]
     return {
         "generation": wanted,
         "hosts": [rank["host"] for rank in ranks],
-        "restart": restart,
-        **_fallback(ranks, "" if same else next(iter(others), "")),
-        "keep": [wanted, *others[:1]],
+        "restart": not _runs(ranks, wanted),
+        **_fallback(ranks, fallback),
+        "keep": keep,
+        "fallback_keep": [*keep, fallback],
     }
 
 
-def rollback(ranks: Ranks) -> dict[str, Any]:
-    """Return what `rollback` must do, with the keys of `change`; `generation` is "" where there is none."""
+def rollback(ranks: Ranks, target: str = "", replicas: int = 1) -> dict[str, Any]:
+    """Return what `rollback` must do, with the keys of `change`; `generation` is "" where there is none.
+
+    `target` is the replica's generation in the version that the service returns to. Without it the replica is
+    the whole service.
+    """
+    if not target:
+        target = previous({"": ranks})["generations"].get("", "")
     worked = _worked(ranks)
-    present = {rank["seen"]["current"]["generation"] for rank in ranks} - {""}
-    target = next((generation for generation in worked if generation not in present), "")
+    present = {rank["seen"]["current"]["generation"] for rank in ranks} - {"", target}
     fallback = next((generation for generation in worked if generation in present), "")
+    keep = [target, fallback, *(worked if replicas > 1 else ())]
     return {
         "generation": target,
         "hosts": _hosts(ranks, target),
-        "restart": True,
+        "restart": not _runs(ranks, target),
         **_fallback(ranks, fallback),
-        "keep": [target, fallback],
+        "keep": keep,
+        "fallback_keep": keep,
     }
+
+
+def previous(replicas: Mapping[str, Ranks]) -> dict[str, Any]:
+    """Return the version that served before the present one, on all replicas of a service.
+
+    `replicas` are the states of the ranks by replica. Keys: `version` ("" where there is none), `served_at`
+    (time of a node's clock), `generations` by replica.
+    """
+    served = {name: _versions(ranks) for name, ranks in replicas.items()}
+    currents = {name: _current(ranks) for name, ranks in replicas.items()}
+    whole = set.intersection(*(set(versions) for versions in served.values())) if served else set()
+    mappings = {
+        version: {name: versions[version]["generation"] for name, versions in served.items()}
+        for version in whole
+    }
+    # One version serves: any other one can be returned to. Otherwise a change was interrupted, or a spare
+    # took over: what was planned last is undone.
+    undone = "" if currents in mappings.values() else _planned_last(replicas.values())
+    times = {
+        version: max(versions[version]["served_at"] for versions in served.values())
+        for version, mapping in mappings.items()
+        if version != undone and mapping != currents
+    }
+    if not times:
+        return {"version": "", "served_at": 0, "generations": {}}
+    # Equal versions of equal times must not be chosen by chance.
+    version = max(times, key=lambda version: (times[version], version))
+    return {"version": version, "served_at": times[version], "generations": mappings[version]}
+
+
+def host_ranks(results: Sequence[dict[str, Any]], host: str) -> list[dict[str, Any]]:
+    """Return the states of a host's ranks, each with its `replica`: what a loop of container_generations over
+    mappings of `name` and `rank` returned there."""
+    return [
+        {
+            "replica": result["item"]["name"],
+            "host": host,
+            "rank": int(result["item"]["rank"]),
+            "seen": {"current": result["current"], "generations": result["generations"]},
+        }
+        for result in results
+    ]
+
+
+def by_replica(ranks: Ranks) -> dict[str, list[dict[str, Any]]]:
+    """Return the states of the ranks of all replicas, by replica."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for rank in ranks:
+        found.setdefault(rank["replica"], []).append(rank)
+    return found
+
+
+def kept(all_ranks: Ranks) -> dict[str, list[str]]:
+    """Return the generations of each replica that stay when all replicas serve.
+
+    They are the present one, that of the version before, and those that never served, such as what waits for
+    a spare.
+    """
+    replicas = by_replica(all_ranks)
+    before = previous(replicas)["generations"]
+    return {
+        name: [
+            _current(ranks),
+            *([before[name]] if before else _worked(ranks)),
+            *(
+                generation
+                for rank in ranks
+                for generation, entry in rank["seen"]["generations"].items()
+                if not entry["worked_at"]
+            ),
+        ]
+        for name, ranks in replicas.items()
+    }
+
+
+def _current(ranks: Ranks) -> str:
+    """The generation that all ranks have as theirs; "" where they differ."""
+    found = {rank["seen"]["current"]["generation"] for rank in ranks}
+    return str(found.pop()) if len(found) == 1 else ""
+
+
+def _runs(ranks: Ranks, generation: str) -> bool:
+    currents = [rank["seen"]["current"] for rank in ranks]
+    return all(current["generation"] == generation and current["running"] for current in currents)
 
 
 def _fallback(ranks: Ranks, generation: str) -> dict[str, Any]:
@@ -71,13 +167,51 @@ def _generation(ranks: Ranks) -> str:
 
 def _worked(ranks: Ranks) -> list[str]:
     """Generations that served once and whose ranks are all there, the one that served last first."""
+    worked = {
+        generation: max(entry["worked_at"] for entry in entries)
+        for generation, entries in _complete(ranks).items()
+    }
+    return sorted((one for one, at in worked.items() if at), key=lambda one: worked[one], reverse=True)
+
+
+def _versions(ranks: Ranks) -> dict[str, dict[str, Any]]:
+    """Versions that served on a replica, each with its `generation` and `served_at`.
+
+    A generation of a role that is used without versions is the version of its own name.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    complete = _complete(ranks)
+    for generation in _worked(ranks):
+        for entry in complete[generation]:
+            for version, times in _times(generation, entry).items():
+                served_at = times.get("served_at", 0)
+                if served_at > found.get(version, {}).get("served_at", 0):
+                    found[version] = {"generation": generation, "served_at": served_at}
+    return found
+
+
+def _planned_last(replicas: Iterable[Ranks]) -> str:
+    """The version that `up` was to bring to a replica last, whether it served or not."""
+    planned = {
+        version: times.get("planned_at", 0)
+        for ranks in replicas
+        for rank in ranks
+        for generation, entry in rank["seen"]["generations"].items()
+        for version, times in _times(generation, entry).items()
+    }
+    return max(planned, key=lambda version: planned[version], default="")
+
+
+def _times(generation: str, entry: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """When a generation was planned and served, by version."""
+    own = {generation: {"planned_at": entry["worked_at"], "served_at": entry["worked_at"]}}
+    return entry.get("versions") or own
+
+
+def _complete(ranks: Ranks) -> dict[str, list[dict[str, Any]]]:
+    """What the ranks have of each generation whose ranks are all there."""
     found: dict[str, list[dict[str, Any]]] = {}
     for rank in ranks:
         for generation, entry in rank["seen"]["generations"].items():
             found.setdefault(generation, []).append(entry)
-    worked = {
-        generation: max(entry["worked_at"] for entry in entries)
-        for generation, entries in found.items()
-        if len(entries) == entries[0]["ranks"]
-    }
-    return sorted((one for one, at in worked.items() if at), key=lambda one: worked[one], reverse=True)
+    return {one: entries for one, entries in found.items() if len(entries) == entries[0]["ranks"]}

@@ -158,3 +158,40 @@ def test_a_generation_is_probed_as_it_was_recorded(tmp_path: Path) -> None:
         "engine_log": {"ready": "up"},
     }
     assert probes["old"]["readiness"] == ""  # of a release that did not record it
+
+
+def versions_of(docker: StandInDocker, folder: Path, generation: str) -> dict[str, list[str]]:
+    found = generations(docker, folder).read()["generations"][generation]["versions"]
+    return {version: sorted(times) for version, times in found.items()}
+
+
+def test_a_generation_has_the_versions_that_it_served_in(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    old = record(tmp_path, "key: old")
+    assert generations(docker, tmp_path).record("old", old, "v1")["changed"]
+    assert versions_of(docker, tmp_path, "old") == {"v1": ["planned_at"]}
+    generations(docker, tmp_path).keep("old", ["old", "new"], restarted=False, version="v1")
+    # Another replica changed; this one did not.
+    generations(docker, tmp_path).record("old", old, "v2")
+    assert generations(docker, tmp_path).keep("old", ["old", "new"], restarted=False, version="v2")["changed"]
+    served = ["planned_at", "served_at"]
+    assert versions_of(docker, tmp_path, "old") == {"v1": served, "v2": served}
+    assert not generations(docker, tmp_path).record("old", old, "v2")["changed"]
+    assert not generations(docker, tmp_path).keep("old", ["old", "new"], restarted=False, version="v2")[
+        "changed"
+    ]
+    before = generations(docker, tmp_path).read()["generations"]["old"]["versions"]
+    assert generations(docker, tmp_path).record("old", old, "v1")["changed"]  # planned again
+    after = generations(docker, tmp_path).read()["generations"]["old"]["versions"]
+    assert after["v1"]["planned_at"] > before["v2"]["planned_at"]
+    assert after["v1"]["served_at"] == before["v1"]["served_at"]
+
+
+def test_pruned_leaves_the_current_one_and_those_to_keep(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    (tmp_path / NAME / "gone.json").write_text("{}")  # the record of a container that is gone
+    assert generations(docker, tmp_path).prune(["new"])["changed"]
+    assert {path.stem for path in (tmp_path / NAME).iterdir()} == {"old", "new"}
+    assert generations(docker, tmp_path).prune([])["changed"]
+    assert [one.name for one in docker.found] == [NAME]
+    assert not generations(docker, tmp_path).prune([])["changed"]

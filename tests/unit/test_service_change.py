@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.plugin_utils.service_change import change, rollback
+from ansible_collections.headfirst.serving.plugins.plugin_utils.service_change import (
+    by_replica,
+    change,
+    host_ranks,
+    kept,
+    previous,
+    rollback,
+)
 
 OLD, OLDER = "old", "older"
 
@@ -101,3 +108,109 @@ def test_rollback_goes_to_the_version_before_and_can_return() -> None:
 
 def test_rollback_with_one_version_has_nowhere_to_go() -> None:
     assert rollback([rank(n, OLD, **{OLD: 5.0}) for n in (0, 1)])["generation"] == ""
+
+
+def replica(current: str, **served: float) -> list[dict[str, Any]]:
+    """A replica's two ranks; `served` is when each version did, 0 for never.
+
+    Version v1 was planned at 1, and so on; its generation is g1.
+    """
+    ranks = []
+    for number in (0, 1):
+        generations = {
+            f"g{version[1:]}": {
+                "worked_at": at,
+                "rank": number,
+                "ranks": 2,
+                "versions": {
+                    version: {"planned_at": float(version[1:]), **({"served_at": at} if at else {})}
+                },
+            }
+            for version, at in served.items()
+        }
+        present = {"generation": current, "running": True, "rank": number}
+        ranks.append(
+            {
+                "host": f"node{number}",
+                "rank": number,
+                "seen": {"current": present, "generations": generations},
+            }
+        )
+    return ranks
+
+
+@pytest.mark.parametrize(
+    ("state", "version"),
+    [
+        pytest.param([replica("g2", v1=1.0, v2=2.0)] * 2, "v1", id="served-whole"),
+        # Killed after the first replica: the second one never left v2.
+        pytest.param([replica("g3", v2=2.0, v3=3.0), replica("g2", v1=1.0, v2=2.0)], "v2", id="interrupted"),
+        pytest.param(
+            [replica("g3", v1=1.0, v2=2.0, v3=3.0), replica("g2", v1=1.0, v2=2.0, v3=0.0)],
+            "v2",
+            id="second-failed",
+        ),
+        # The rollback itself was killed: it goes on, and does not turn round.
+        pytest.param(
+            [replica("g1", v1=9.0, v2=2.0), replica("g2", v1=1.0, v2=2.0)], "v1", id="rollback-interrupted"
+        ),
+        pytest.param([replica("g1", v1=9.0, v2=2.0)] * 2, "v2", id="second-rollback"),
+        # Killed while the ranks of one replica changed their names.
+        pytest.param(
+            [
+                [replica("g3", v2=2.0, v3=0.0)[0], replica("g2", v2=2.0, v3=0.0)[1]],
+                replica("g2", v1=1.0, v2=2.0),
+            ],
+            "v2",
+            id="amid-names",
+        ),
+        pytest.param([replica("g2", v2=2.0), replica("g2", v1=1.0, v2=2.0)], "", id="none-on-all"),
+        pytest.param([replica("g2", v1=0.0, v2=2.0), replica("g2", v1=1.0, v2=2.0)], "", id="served-on-one"),
+    ],
+)
+def test_a_rollback_returns_all_replicas_to_one_version(
+    state: list[list[dict[str, Any]]], version: str
+) -> None:
+    found = previous({str(number): ranks for number, ranks in enumerate(state)})
+    assert found["version"] == version
+    assert set(found["generations"].values()) == ({f"g{version[1:]}"} if version else set())
+    for number, ranks in enumerate(state if version else ()):
+        change = rollback(ranks, found["generations"][str(number)], replicas=2)
+        assert change["generation"] == f"g{version[1:]}"
+        there = all(one["seen"]["current"]["generation"] == change["generation"] for one in ranks)
+        assert change["restart"] is not there
+
+
+def test_a_replica_that_a_version_did_not_change_belongs_to_both() -> None:
+    same = replica("g2", v2=2.0)
+    for one in same:
+        one["seen"]["generations"]["g2"]["versions"]["v1"] = {"planned_at": 1.0, "served_at": 1.0}
+    found = previous({"a": replica("g2", v1=1.0, v2=2.0), "b": same})
+    assert (found["version"], found["generations"]) == ("v1", {"a": "g1", "b": "g2"})
+
+
+def test_records_without_versions_are_versions_of_their_own() -> None:
+    found = previous({"a": [rank(n, OLD, **{OLD: 5.0, OLDER: 3.0}) for n in (0, 1)]})
+    assert (found["version"], found["served_at"]) == (OLDER, 3.0)
+
+
+def test_with_several_replicas_every_version_stays_until_all_serve() -> None:
+    ranks = [rank(n, OLD, **{OLD: 5.0, OLDER: 3.0}) for n in (0, 1)]
+    assert change(ranks, replicas=2, standbys=["standby-1"])["keep"] == [NEW, OLD, OLDER, "standby-1"]
+    state = [replica("g3", v1=1.0, v2=2.0, v3=3.0, v4=0.0), replica("g3", v1=1.0, v3=3.0)]
+    ranks = [{**one, "replica": name} for name, two in zip("ab", state, strict=True) for one in two]
+    assert {name: set(keep) for name, keep in kept(ranks).items()} == {
+        "a": {"g3", "g1", "g4"},
+        "b": {"g3", "g1"},
+    }
+
+
+def test_the_ranks_of_a_host_are_those_of_several_replicas() -> None:
+    seen = {"current": {}, "generations": {}}
+    results = [{"item": {"name": name, "rank": 0}, **seen} for name in ("engine-0", "engine-1")]
+    ranks = [*host_ranks(results, "node1"), *host_ranks(results[:1], "node2")]
+    found = by_replica(ranks)
+    assert {name: [one["host"] for one in here] for name, here in found.items()} == {
+        "engine-0": ["node1", "node2"],
+        "engine-1": ["node1"],
+    }
