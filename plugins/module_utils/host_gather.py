@@ -6,6 +6,7 @@ import concurrent.futures
 import typing as t
 
 from ansible_collections.headfirst.serving.plugins.module_utils import (
+    host_cgroups,
     host_docker,
     host_driver,
     host_facts,
@@ -37,6 +38,7 @@ def gather(source: Source, disk_path: str, peers: t.List[str], images: t.List[st
         **found.pop("smi"),
         **found.pop("pci"),
         **found,
+        "cgroup_obstacle": host_cgroups.obstacle(source, found["docker"]),
         "disk_type": host_facts.file_system(source, disk_path),
         "stuck": sorted(source.stuck),
     }

@@ -89,6 +89,8 @@ host:
     - Of the software driver (running, open, installed, modules, secure_boot, fabric_manager,
       fabric_manager_active, unheld, auto_upgrades) and docker (version, runtimes, cgroup_driver,
       cgroup_version, snap, char_links, images).
+    - cgroup_obstacle is what prevents rules of nftables by the cgroup of a socket (cgroup-v1, nested,
+      cgroup-driver, nftables), empty for nothing.
     - stuck lists the commands that did not end.
   type: dict
   returned: always

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ansible_collections.headfirst.serving.plugins.module_utils.host_cgroups import OBSTACLES
 from ansible_collections.headfirst.serving.plugins.module_utils.shared_folder import SHARED_TYPES
 from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import GB, Facts, Limits, rule
 
@@ -51,6 +52,18 @@ def _cgroup(facts: Facts, limits: Limits) -> Iterator[str]:
     links = docker["char_links"] or docker["podman"]  # what CDI adds is in the container's own rules
     if facts["driver"]["running"] and docker["cgroup_driver"] == "systemd" and not links:
         yield "Docker uses systemd's cgroups, and /dev/char has no links to the GPUs' devices"
+
+
+@rule(
+    "rank-ports",
+    severity="warning",
+    why="The ports that the kernel chooses for the ranks stay open, and a message to one can run code.",
+    fix="Boot with cgroup v2 and a kernel of Linux 5.13 or newer, with nft 1.0 or newer, and remove "
+    "native.cgroupdriver=cgroupfs from Docker's settings; or put the ranks on a network of their own.",
+)
+def _rank_ports(facts: Facts, limits: Limits) -> Iterator[str]:
+    if limits["is_rank"] and facts["cgroup_obstacle"]:
+        yield f"no rule by cgroup can close the ranks' ports: {OBSTACLES[facts['cgroup_obstacle']]}"
 
 
 @rule(

@@ -48,6 +48,7 @@ Gbit = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, _bounded("a number", 2**32 - 1)]
 Bytes = Annotated[int, _bounded("a number of bytes", 2**56)]
 Digest = Annotated[str, Field(strict=True, pattern=r"^([0-9a-f]{32})?$")]
+CgroupObstacle = Literal["", "cgroup-v1", "nested", "cgroup-driver", "nftables"]
 Capability = Annotated[str, Field(strict=True, pattern=r"^([1-9][0-9]?\.[0-9])?$")]
 
 
@@ -142,6 +143,7 @@ class HostFacts(NetworkFacts):
     cores: Annotated[int, _bounded("the number of cores", 2**20)]
     memory_bytes: Bytes
     disk_shared: bool = False  # the file system of weights_dir
+    cgroup_obstacle: CgroupObstacle | None = None  # to rules by the cgroup of a socket; "": none
     model_folder: FolderFacts | None = None
 
 
