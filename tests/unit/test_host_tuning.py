@@ -7,14 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
+from ansible.template import trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import host_firewall, host_tuning
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
+from host_tuning_role import ROLE, rules, templar
 from recorded_hosts import RecordedSource
 
-ROLE = Path(__file__).resolve().parents[2] / "roles" / "host_tuning"
 GONE = {"LoadState": "not-found", "ActiveState": "inactive", "ConditionTimestampMonotonic": "0"}
 IDLE = {"LoadState": "loaded", "ActiveState": "inactive", "ConditionTimestampMonotonic": "0"}
 RUNS = {"LoadState": "loaded", "ActiveState": "active", "ConditionTimestampMonotonic": "7"}
@@ -192,25 +190,6 @@ def test_chains_that_drop_what_comes_in() -> None:
     assert host_firewall.dropping("") == []
 
 
-LOOK = {
-    "outdated": [],
-    "limits_refused": False,
-    "clock": {"service": "chrony", "running": True, "refused": False},
-    "acs_bridges": [],
-    "translated": [],
-    "dropping": [],
-    "ufw": {"active": False, "missing": [], "surplus": []},
-}
-
-
-def templar(look: dict[str, Any], **variables: Any) -> Templar:
-    loader = DataLoader()
-    own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
-    defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
-    known = {"__host_tuning_state": {"tuning": {**LOOK, **look}}, "ansible_managed": "Ansible managed"}
-    return Templar(loader, variables={**defaults, **own, **known, **variables})
-
-
 def notes(look: dict[str, Any], **variables: Any) -> list[str]:
     return list(templar(look, **variables).template(trust_as_template("{{ __host_tuning_notes }}")))
 
@@ -281,3 +260,29 @@ def test_nothing_is_told_of_a_host_where_all_is_well() -> None:
 def test_what_is_told(look: dict[str, Any], variables: dict[str, Any], words: str) -> None:
     (note,) = notes(look, **variables)
     assert words in note
+
+
+RANKS = "headfirst-ranks.slice"
+
+
+def test_the_slice_is_there_before_the_rules() -> None:
+    """systemd has a slice inside those that its name begins with; nft resolves it when it loads."""
+    unit = rules("firewall.service.j2", host_tuning_ranks_slice=RANKS)
+    assert f"Wants={RANKS}\nAfter={RANKS}\n" in unit
+    assert "RefuseManualStop=yes" in rules("ranks.slice.j2", host_tuning_ranks_slice=RANKS)
+    text = rules("firewall.nft.j2", host_tuning_ranks_slice=RANKS)
+    assert text.count('socket cgroupv2 level 2 "headfirst.slice/headfirst-ranks.slice" reject') == 2
+
+
+@pytest.mark.parametrize(
+    ("variables", "filters"),
+    [
+        ({}, False),
+        ({"host_tuning_ranks_slice": RANKS}, True),
+        ({"host_tuning_ranks_slice": RANKS, "host_tuning_firewall": False}, False),
+    ],
+)
+def test_a_slice_alone_needs_the_firewall(variables: dict[str, Any], filters: bool) -> None:
+    known = {"inventory_hostname": "n", "ansible_play_hosts_all": ["n"], "hostvars": {}}
+    role = templar({"digest": "", "firewall": False}, **known, **variables)
+    assert role.template(trust_as_template("{{ __host_tuning_firewall_differs }}")) is filters
