@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 from headfirst.cluster import secrets
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
+from headfirst.collection import collection_root
+from headfirst.deployment.prepare import prepare
+from headfirst.deployment.running.artifacts import Artifacts
 from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.running.phases import of_up
 from headfirst.deployment.verbs import credentials
 from headfirst.deployment.verbs import up as verb
 from headfirst.errors import HeadfirstError, NotReadyError
@@ -104,7 +110,7 @@ def test_a_rotation_restarts_the_service_with_new_secrets(site: Site) -> None:
     old = site.up()
     new = site.rotate()
     tags, used = site.runs[-1]
-    assert tags == ("router", "serve", "webui", "proxy", "monitoring")
+    assert tags == credentials.TAGS
     assert used.webui_admin_password_before == old.webui_admin_password
     assert new == used.applied()
     assert not set(new.values()) & set(old.values())
@@ -157,3 +163,76 @@ def test_no_secret_is_in_the_owner_record_or_the_lock(site: Site) -> None:
     texts.append(json.dumps(site.hosts.record("a")))
     assert len(texts) == 2
     assert not [value for value in used.values() for text in texts if value in text]
+
+
+EVERYTHING = """\
+[chat]
+n1 ansible_host=192.0.2.1 cpu_cores=0-3
+n2 ansible_host=192.0.2.2 cpu_cores=0-3
+n3 ansible_host=192.0.2.3 cpu_cores=0-3
+n4 ansible_host=192.0.2.4 cpu_cores=0-3
+[chat:vars]
+model=headfirst-demo
+replicas=2
+[spares]
+n5 ansible_host=192.0.2.5 cpu_cores=0-3
+[monitoring]
+n6 ansible_host=192.0.2.6
+[all:vars]
+engine_device=cpu
+model_source=demo
+spare_takeover=true
+tls=local-ca
+"""
+# A job has it in memory, and only while it runs.
+NOT_KEPT = {"weights_token"}
+
+
+def plays(playbook: str) -> Iterator[dict[str, Any]]:
+    """Every play of a playbook of ours."""
+    for play in yaml.safe_load((collection_root() / "playbooks" / playbook).read_text()):
+        if imported := play.get("ansible.builtin.import_playbook"):
+            yield from plays(imported)
+        else:
+            yield play
+
+
+def takes(play: dict[str, Any], variable: str) -> bool:
+    """Whether a role of the play, or the play itself, has the variable."""
+    text = json.dumps(play)
+    specs = [
+        (collection_root() / "roles" / role / "meta" / "argument_specs.yml").read_text()
+        for role in set(re.findall(r"headfirst\.serving\.(\w+)", text))
+    ]
+    entries = [entry for spec in specs for entry in yaml.safe_load(spec)["argument_specs"].values()]
+    return variable in text or any(variable in (entry.get("options") or {}) for entry in entries)
+
+
+def test_a_rotation_runs_every_stage_that_has_a_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The variables that another secret changes, found in the plays that take them."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "all.ini").write_text(EVERYTHING)
+    prepared = prepare([tmp_path / "all.ini"], [], probe=False)
+    cluster, files = prepared.cluster, Artifacts({"chat": None}, None, tmp_path / "wheel")
+    old = verb._complete(cluster, secrets.Secrets())
+    new = old.rotated()
+    changed: dict[str, set[str]] = {}  # variable: the playbooks that are given it
+    carried = ""
+    for before, after in zip(
+        *(of_up(cluster, prepared.plan, given, files) for given in (old, new)), strict=True
+    ):
+        for host, variables in after.variables.items():
+            names = [name for name in variables if variables[name] != before.variables[host][name]]
+            for name in names:
+                changed.setdefault(name, set()).add(after.playbook)
+            carried += json.dumps([variables[name] for name in names])
+    # The services have names, so nothing has the key of the short form.
+    kept = set(new.values()) - set(old.values()) - {new.engine_api_key}
+    assert len(kept) >= 6 and not [value for value in kept if value not in carried]
+    for variable in changed.keys() - NOT_KEPT:
+        every = [play for playbook in changed[variable] for play in plays(playbook)]
+        tags = [set(play["tags"]) for play in every if takes(play, variable)]
+        assert tags, f"no play takes {variable}"
+        assert all(tag & set(credentials.TAGS) for tag in tags), f"{variable} stays as it was in {tags}"

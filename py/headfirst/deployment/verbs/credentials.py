@@ -16,7 +16,7 @@ from headfirst.ownership.lease import look
 from headfirst.run.reporters.reporter import Reporter
 
 # Stages that take a key or a password.
-_TAGS = ("router", "serve", "webui", "proxy", "monitoring")
+TAGS = ("supervisor", "router", "serve", "webui", "proxy", "monitoring")
 
 
 def show(options: RunOptions) -> tuple[Cluster, Secrets]:
@@ -35,7 +35,7 @@ def rotate(options: RunOptions, reporter: Reporter) -> Outcome:
     refuse_foreign(cluster, states)
     if states[cluster.head.name].owner is None:
         raise _not_up(cluster)
-    return up(replace(options, tags=_TAGS), reporter, rotate=True)
+    return up(replace(options, tags=TAGS), reporter, rotate=True)
 
 
 def _not_up(cluster: Cluster) -> NotReadyError:
