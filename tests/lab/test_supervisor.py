@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -109,3 +110,15 @@ def test_a_second_run_of_the_roles_changes_nothing(replica: Replica) -> None:
     before = replica.starts()
     assert replica.ansible("play.yml").count("changed=0") == 2
     assert replica.starts() == before
+
+
+def test_a_run_that_ended_before_the_restart_is_completed(replica: Replica) -> None:
+    """The file has the token of the run, and the service another one."""
+    file, service = "/etc/headfirst/supervisor.json", "systemctl restart headfirst-supervisor"
+    replica.on(
+        2,
+        f"cp -p {file} /root/; sed -i s/a-token/another/ {file}; {service}; mv /root/supervisor.json {file}",
+    )
+    replica.ansible("site.yml", "--limit", "node2")
+    wanted = replica.on(2, f"sha1sum {file} | cut -d' ' -f1")
+    assert json.loads(replica.on(2, "cat /run/headfirst/supervisor.json"))["settings"] == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+import headfirst
 from headfirst.peers.client import PeerClient
 from headfirst.supervisor import clock, records, registration, standby
 from headfirst.supervisor.agreement import Agreement
@@ -46,11 +48,13 @@ class Settings:
     port: int
     members: list[str]  # addresses of all hosts of the cluster
     token: str = field(repr=False)
+    sha1: str = field(default="", repr=False)  # of the file: the role compares it with what it wrote
 
     @classmethod
     def read(cls, path: Path) -> Settings:
         """The settings in a file that the role `supervisor` writes."""
-        return cls(**json.loads(path.read_text(encoding="utf-8")))
+        text = path.read_bytes()
+        return cls(**json.loads(text), sha1=hashlib.sha1(text, usedforsecurity=False).hexdigest())
 
 
 class Daemon:
@@ -75,6 +79,7 @@ class Daemon:
         place = (self._settings.address, self._settings.port)
         listener = Listener(place, self._settings.members, self._settings.token, self._node)
         threading.Thread(target=listener.serve_forever, args=(0.2,), daemon=True).start()
+        self._write_state()  # who starts the service finds its own settings there
         _notify("READY=1")
         threading.Thread(target=self._watch_membership, daemon=True).start()
         threading.Thread(target=self._watch_standbys, daemon=True).start()
@@ -145,7 +150,8 @@ class Daemon:
             }
             for name, kept in self._kept.items()
         }
-        document = json.dumps({"uptime": clock.uptime(), "replicas": replicas})
+        started = {"settings": self._settings.sha1, "version": headfirst.__version__}
+        document = json.dumps({"uptime": clock.uptime(), "replicas": replicas, **started})
         with contextlib.suppress(OSError):  # /run is full: the next second, again
             write_whole(STATE, document.encode())
 
