@@ -63,9 +63,9 @@ def test_a_plan_lists_its_sources(manifest: Manifest, capsys: pytest.CaptureFixt
 
 
 def test_options_that_contradict_each_other() -> None:
-    assert options.bundle_request(None, None, unsigned=False) is None
-    for signers, unsigned in ((Path("s"), False), (None, True)):
+    assert options.bundle_request(None, None, unsigned=False, older=False) is None
+    for signers, unsigned, older in ((Path("s"), False, False), (None, True, False), (None, False, True)):
         with pytest.raises(InputError, match="need --bundle"):
-            options.bundle_request(None, signers, unsigned=unsigned)
+            options.bundle_request(None, signers, unsigned=unsigned, older=older)
     with pytest.raises(InputError, match="exclude each other"):
-        options.bundle_request([Path("b.tar")], Path("s"), unsigned=True)
+        options.bundle_request([Path("b.tar")], Path("s"), unsigned=True, older=False)

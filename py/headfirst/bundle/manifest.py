@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headfirst import __version__
 from headfirst.bundle.needs import Needs
@@ -54,7 +54,10 @@ class Image(BaseModel):
 
 
 class Contents(BaseModel):
-    """bundle.json. `carried` are bytes by path of the files in this bundle, `earlier` of those in others."""
+    """bundle.json. `carried` are bytes by path of the files in this bundle, `earlier` of those in others.
+
+    `made` is when, in seconds since 1970; 0 where it is not recorded.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -64,6 +67,7 @@ class Contents(BaseModel):
     since: str  # id of the bundle that has the earlier files; "" where all are carried
     carried: dict[str, int]
     earlier: dict[str, int]
+    made: int = Field(default=0, ge=0, lt=1 << 34)
 
 
 @dataclass(frozen=True)

@@ -86,19 +86,27 @@ Signers = Annotated[
 Unsigned = Annotated[
     bool, typer.Option("--unsigned", help="Accept a bundle without a signature of an allowed signer.")
 ]
+OlderBundle = Annotated[
+    bool,
+    typer.Option("--older-bundle", help="Accept a signed bundle that is older than the newest accepted one."),
+]
 
 
-def bundle_request(paths: list[Path] | None, signers: Path | None, *, unsigned: bool) -> BundleRequest | None:
-    """What --bundle, --signers and --unsigned ask for. InputError where they contradict each other."""
+def bundle_request(
+    paths: list[Path] | None, signers: Path | None, *, unsigned: bool, older: bool
+) -> BundleRequest | None:
+    """What --bundle and the options beside it ask for. InputError where they contradict each other."""
     if not paths:
-        if signers or unsigned:
-            raise InputError("--signers and --unsigned need --bundle", hint="Name it: --bundle FILE")
+        if signers or unsigned or older:
+            raise InputError(
+                "--signers, --unsigned and --older-bundle need --bundle", hint="Name it: --bundle FILE"
+            )
         return None
     if signers and unsigned:
         raise InputError("--signers and --unsigned exclude each other", hint="Keep one of them.")
     from headfirst.deployment.bundled import BundleRequest
 
-    return BundleRequest(paths, signers, unsigned)
+    return BundleRequest(paths, signers, unsigned, older)
 
 
 def inventories(argument: Path | None, options: list[Path] | None) -> list[Path]:

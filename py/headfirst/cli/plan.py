@@ -35,6 +35,7 @@ def run(
     bundle: options.Bundle = None,
     signers: options.Signers = None,
     unsigned: options.Unsigned = False,
+    older_bundle: options.OlderBundle = False,
     as_json: options.Json = False,
 ) -> None:
     """Show ranks, memory, environment and the docker run line of every node. Needs no SSH.
@@ -49,7 +50,7 @@ def run(
     if output and not as_svg:
         raise InputError("--output is for --svg", hint="deploy plan INVENTORY --svg -o plan.svg")
     inventories = options.inventories(inventory, inventory_option)
-    request = options.bundle_request(bundle, signers, unsigned=unsigned)
+    request = options.bundle_request(bundle, signers, unsigned=unsigned, older=older_bundle)
     prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe, bundle=request)
     if prepared.bundle:
         from headfirst.cli.shown.bundle import print_sources, sources

@@ -21,6 +21,7 @@ def run(
     bundle: options.Bundle = None,
     signers: options.Signers = None,
     unsigned: options.Unsigned = False,
+    older_bundle: options.OlderBundle = False,
     as_json: options.Json = False,
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
@@ -38,7 +39,7 @@ def run(
         diff=diff,
         verbosity=verbose,
         wait_s=wait,
-        bundle=options.bundle_request(bundle, signers, unsigned=unsigned),
+        bundle=options.bundle_request(bundle, signers, unsigned=unsigned, older=older_bundle),
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
         outcome = up(run_options, reporter)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headfirst.bundle.accepted import Accepted
 from headfirst.bundle.manifest import Manifest
 from headfirst.bundle.needs import Model, lacks, lacks_model
 from headfirst.bundle.packages import KEPT_OUT, ROLE_VALUES
@@ -29,7 +30,7 @@ from headfirst.deployment.running.role_vars.host_vars import HostVars
 from headfirst.errors import InputError, NotReadyError
 from headfirst.model import catalogue
 from headfirst.model.checkpoint import Checkpoint
-from headfirst.paths import cache_dir
+from headfirst.paths import cache_dir, state_dir
 from headfirst.plan import trust
 from headfirst.plan.types import Plan
 from headfirst.run.node_wheel import build_node_wheel
@@ -53,12 +54,14 @@ _IMAGE_SETTINGS = (
 class BundleRequest:
     """The bundles of a command line, the older ones first, and who may have signed them.
 
-    `signers` is an allowed signers file; None with `unsigned` takes bundles without a signature.
+    `signers` is an allowed signers file; None with `unsigned` takes bundles without a signature. With `older`
+    a signed bundle may be older than the newest one that was accepted.
     """
 
     paths: Sequence[Path]
     signers: Path | None = None
     unsigned: bool = False
+    older: bool = False
 
     def open(self) -> list[Bundle]:
         """The bundles with their manifests, signatures verified. InputError where no signer is allowed."""
@@ -252,9 +255,19 @@ class Closed:
 
 
 def looked_at(request: BundleRequest | None, cluster: Cluster, extra_vars: Sequence[str]) -> Bundled:
-    """The bundle that was asked for, or else the inventory's: signature verified, files not yet proven."""
-    found = (request or _of_inventory(cluster)).open()
+    """The bundle that was asked for, or else the inventory's: signature verified, files not yet proven.
+
+    UntrustedError for one that is older than the newest accepted one, unless `request` has `older`.
+    """
+    request = request or _of_inventory(cluster)
+    found = request.open()
+    if not request.older:
+        _accepted().refuse_older(found[-1])
     return Bundled(found, cluster.inventories, extra_vars)
+
+
+def _accepted() -> Accepted:
+    return Accepted(state_dir("bundles"))
 
 
 def _of_inventory(cluster: Cluster) -> BundleRequest:
@@ -274,6 +287,7 @@ def proven(bundled: Bundled, reporter: Reporter) -> Unpacked:
             for bundle in bundled.bundles:
                 store.take(bundle, advance)
             store.prove_earlier(bundled.bundle, advance)
+        _accepted().record(bundled.bundle)
 
     _, seconds = run_jobs(reporter, "verify", "Verify the bundle", {"bundle": take}, unit="bytes")
     return Unpacked(bundled.bundles, bundled.inventories, bundled.extra_vars, store, seconds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -256,23 +257,30 @@ def _write(
     digests = hashes(found.items, advance)
     held = {file.sha256 for file in older.files.values()} if older else set()
     sizes = {path: item.size for path, item in found.items.items()}
-    made = manifest.make(
-        Contents(
-            format=manifest.FORMAT,
-            needs=needs,
-            images=tuple(found.images),
-            since=older.id if older else "",
-            carried={path: size for path, size in sizes.items() if digests[path] not in held},
-            earlier={path: size for path, size in sizes.items() if digests[path] in held},
-        ),
-        digests,
+    contents = Contents(
+        format=manifest.FORMAT,
+        needs=needs,
+        images=tuple(found.images),
+        since=older.id if older else "",
+        carried={path: size for path, size in sizes.items() if digests[path] not in held},
+        earlier={path: size for path, size in sizes.items() if digests[path] in held},
     )
-    if _is_there(options, made, advance):
-        return made, True
+    there = manifest.make(contents.model_copy(update={"made": _made(options.output)}), digests)
+    if _is_there(options, there, advance):
+        return there, True
+    made = manifest.make(contents.model_copy(update={"made": int(time.time())}), digests)
     signed = signature.sign(made.sums, options.sign) if options.sign else b""
     options.output.parent.mkdir(parents=True, exist_ok=True)
     archive.write(options.output, made, signed, found.items, advance)
     return made, False
+
+
+def _made(path: Path) -> int:
+    """When the bundle that is there was made; 0 where there is none."""
+    try:
+        return archive.read_head(path)[0].what.made if path.is_file() else 0
+    except UntrustedError:
+        return 0
 
 
 def _is_there(options: BundleOptions, made: Manifest, advance: Advance) -> bool:

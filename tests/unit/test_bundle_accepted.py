@@ -1,0 +1,86 @@
+"""A bundle that somebody signed long ago is not taken for the present one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from bundles import manifest_of, needs, quiet
+from headfirst.bundle import archive, manifest, signature
+from headfirst.cluster.types import Cluster
+from headfirst.deployment.bundled import Bundled, BundleRequest, looked_at, proven
+from headfirst.deployment.verbs import bundle as making
+from headfirst.deployment.verbs.bundle import BundleOptions, Collected
+from headfirst.run.reporters.plain import PlainReporter
+from headfirst.untrusted import UntrustedError
+from test_bundle_signature import made_key, signers
+
+CLUSTER = cast(Cluster, SimpleNamespace(inventories=()))  # the request names the bundle
+
+
+@pytest.fixture(autouse=True)
+def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("XDG_STATE_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path / variable))
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    return made_key(tmp_path / "key")
+
+
+def signed(path: Path, key: Path, made: int, cluster: str = "lab") -> Path:
+    """An empty bundle of a cluster, made at this second."""
+    what = manifest_of({}).what.model_copy(update={"made": made, "needs": needs(cluster=cluster)})
+    whole = manifest.make(what, {})
+    archive.write(path, whole, signature.sign(whole.sums, key), {}, quiet)
+    return path
+
+
+def accept(path: Path, key: Path | None, *, older: bool = False) -> Bundled:
+    """What `deploy up --bundle` does with it before any host is asked."""
+    request = BundleRequest([path], signers(key) if key else None, unsigned=key is None, older=older)
+    bundled = looked_at(request, CLUSTER, ())
+    proven(bundled, PlainReporter())
+    return bundled
+
+
+def test_an_older_bundle_is_refused_until_it_is_asked_for(tmp_path: Path, key: Path) -> None:
+    old, new = (
+        signed(tmp_path / "old.tar", key, 1_000_000_000),
+        signed(tmp_path / "new.tar", key, 1_700_000_000),
+    )
+    for path in (old, new, new):
+        accept(path, key)
+    with pytest.raises(UntrustedError, match=r"2001-09-09.*2023-11-14.*accepted for lab") as caught:
+        accept(old, key)
+    assert "--older-bundle" in str(caught.value.hint)
+    accept(old, key, older=True)
+    with pytest.raises(UntrustedError):
+        accept(old, key)
+
+
+def test_other_clusters_signers_and_unsigned_bundles_are_apart(tmp_path: Path, key: Path) -> None:
+    old = signed(tmp_path / "old.tar", key, 1_000_000_000)
+    accept(signed(tmp_path / "a.tar", key, 1_700_000_000, "other"), key)
+    accept(signed(tmp_path / "b.tar", made_key(tmp_path / "stranger"), 1_700_000_000), None)
+    assert accept(old, key).bundle.signer == "me@example.org"
+
+
+def test_a_bundle_that_was_not_proven_is_not_recorded(tmp_path: Path, key: Path) -> None:
+    request = BundleRequest([signed(tmp_path / "new.tar", key, 1_700_000_000)], signers(key))
+    looked_at(request, CLUSTER, ())
+    accept(signed(tmp_path / "old.tar", key, 1_000_000_000), key)
+
+
+def test_the_same_bundle_is_not_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = BundleOptions([], (), tmp_path / "b.tar")
+    times = iter((1_700_000_000, 1_700_000_001))
+    monkeypatch.setattr(making.time, "time", lambda: next(times))
+    first, kept = making._write(options, Collected({}, []), needs(), None, quiet)
+    assert first.what.made == 1_700_000_000 and not kept
+    assert making._write(options, Collected({}, []), needs(), None, quiet) == (first, True)
+    second, kept = making._write(options, Collected({}, []), needs(cluster="other"), None, quiet)
+    assert second.what.made == 1_700_000_001 and not kept
