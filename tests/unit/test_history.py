@@ -6,6 +6,7 @@ import io
 import json
 import random
 import stat
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
@@ -28,6 +29,7 @@ from headfirst.deployment.verbs import up as bringing
 from headfirst.deployment.verbs import webui_backups as backups
 from headfirst.deployment.verbs.down import Target
 from headfirst.deployment.verbs.up import Outcome
+from headfirst.deployment.versions import Version
 from headfirst.errors import NotReadyError
 from headfirst.plan.types import Plan
 from headfirst.run import history
@@ -358,7 +360,7 @@ def test_every_verb_that_takes_a_minute_is_recorded(verb: str, monkeypatch: pyte
         (reporter,) = [one for one in arguments if isinstance(one, RecordingReporter)]
         reporter.handle(StageStarted("stage", "Title"))
         reporter.handle(StageDone("stage", 1.0, 1, ()))
-        stats = {"rollback": "g1", "webui_backups": []}
+        stats = {"webui_backups": []}
         return RunResult(True, False, {}, [], [], [], [], 1.0, A100, stats=stats)
 
     def nested(prepared: Prepared, _: object, reporter: Reporter, **__: object) -> Outcome:
@@ -368,6 +370,7 @@ def test_every_verb_that_takes_a_minute_is_recorded(verb: str, monkeypatch: pyte
         monkeypatch.setattr(module, "run_lock", lambda *_: nullcontext())
     for module in (rolling, stopping):
         monkeypatch.setattr(module, "run_phases", work)
+    monkeypatch.setattr(rolling, "previous", lambda *_: Version("v1", 1.0, defaultdict(str)))
     monkeypatch.setattr(backups, "run_stages", work)
     monkeypatch.setattr(bringing, "prepare", lambda *_, **__: prepare([A100], [], probe=False))
     monkeypatch.setattr(bringing, "_up", nested)

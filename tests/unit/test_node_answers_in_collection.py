@@ -22,12 +22,13 @@ def test_the_facts_of_a_host_pass_as_they_are(shape: str, tmp_path: Path) -> Non
     assert node_answer.named({**host, "model_folder": None}, host_answer.HOST)["model_folder"] is None
 
 
-@pytest.mark.parametrize("filter_name", ["service_change", "service_rollback"])
+@pytest.mark.parametrize("filter_name", ["service_change", "service_rollback", "service_kept"])
 @pytest.mark.parametrize(
     "bad",
     [
         {"generations": {"../../models/M/a": {"worked_at": 9.0, "ranks": 1}}},
         {"generations": {"a" * 12: {"worked_at": "late", "ranks": 1}}},
+        {"generations": {"a" * 12: {"worked_at": 9.0, "ranks": 1, "versions": {"v": {"served_at": "late"}}}}},
         {"generations": []},
         {"current": {"generation": "a|headfirst-engine", "running": True}},
         {"current": None},
@@ -39,7 +40,7 @@ def test_a_generation_that_is_a_path_or_a_pattern_is_refused(filter_name: str, b
         "current": {"generation": "b" * 12, "running": True, "rank": 0},
         "generations": {"b" * 12: {"worked_at": 5.0, "ranks": 1}, "c" * 12: {"worked_at": 3.0, "ranks": 1}},
     }
-    rank = {"host": "node1", "rank": 0, "fingerprint": "f", "seen": seen}
-    assert decide([rank])["fallback"] == "b" * 12
+    rank = {"host": "node1", "replica": "engine", "rank": 0, "fingerprint": "f", "seen": seen}
+    assert decide([rank])
     with pytest.raises(AnsibleFilterError, match="The generations of node1 are refused"):
         decide([{**rank, "seen": {**seen, **bad}}])

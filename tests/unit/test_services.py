@@ -235,6 +235,7 @@ def test_replicas_follow_one_another(tmp_path: Path) -> None:
         "router.yml",
         "serve.yml",
         "serve.yml",
+        "prune.yml",
         "serve.yml",
         "deregister.yml",
         "webui.yml",
@@ -244,8 +245,15 @@ def test_replicas_follow_one_another(tmp_path: Path) -> None:
     assert first.variables["node1"]["engine_name"] == "headfirst-engine-chat"
     assert second.variables["node2"]["engine_name"] == "headfirst-engine-chat-1"
     assert second.variables["node2"]["engine_planned"] == ["headfirst-engine-chat-1"]
-    keys = {phase.variables[host]["engine_api_key"] for phase in found[7:10] for host in phase.variables}
-    assert len(keys) == 2
+    served = [phase.variables[host] for phase in (*found[7:9], found[10]) for host in phase.variables]
+    assert len({own["engine_api_key"] for own in served}) == 2
+    # All replicas of a service have one version.
+    assert [own["engine_version"] for own in served[:2]] == [served[0]["engine_version"]] * 2
+    assert served[2]["engine_version"] not in ("", served[0]["engine_version"])
+    assert found[9].variables == {
+        "node1": {"engine_service_ranks": [{"name": "headfirst-engine-chat", "rank": 0}]},
+        "node2": {"engine_service_ranks": [{"name": "headfirst-engine-chat-1", "rank": 0}]},
+    }
     assert [phase.playbook for phase in of_down(made)] == [
         "stop_page.yml",
         "stop_router.yml",

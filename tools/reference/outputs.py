@@ -79,7 +79,7 @@ EVENTS = {
     "`kept`, `signed`, `notes`",
     "deploy check": "`checked`: `ready`, `warnings`",
     "deploy down": "`down`: `changed`, `data_removed`",
-    "deploy rollback": "`rollback`: `version`",
+    "deploy rollback": "`rollback`: `versions` (by service; null: unchanged, it has none)",
     "deploy replace": "the summary of `deploy up`, after `inventory_changes`: `host`, `diff`",
     "deploy remove": "the summary of `deploy up`, after `inventory_changes`: `host`, `diff`",
     "deploy lab up": "none",

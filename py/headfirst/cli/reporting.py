@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from rich.markup import escape
 
+from headfirst.deployment.verbs.rollback import Rollback
 from headfirst.deployment.verbs.up import Outcome
 from headfirst.plan.proxy import service_name
 from headfirst.run.reporters.json_events import JsonReporter
@@ -121,11 +123,20 @@ def print_down(result: RunResult, *, data: bool, as_json: bool) -> None:
         )
 
 
-def print_rollback(result: RunResult, inventory: Path, *, as_json: bool) -> None:
-    """That the previous version serves, and what the next `up` will do."""
+def print_rollback(found: Rollback, inventory: Path, *, as_json: bool) -> None:
+    """Which version of each service serves, and what the next `up` will do."""
     if as_json:
-        print(json.dumps({"event": "rollback", "version": result.stats["rollback"]}))
+        versions = {service: version.name if version else None for service, version in found.versions.items()}
+        print(json.dumps({"event": "rollback", "versions": versions}))
         return
     console = Terminal(highlight=False, soft_wrap=True)
     console.print("[bold green]The previous version serves.[/]")
+    for service, version in found.versions.items():
+        if version is None:
+            console.print(
+                f"  {escape(service)}: unchanged. No other version has served on all of its replicas."
+            )
+        else:
+            at = datetime.fromtimestamp(version.served_at, UTC).isoformat(timespec="seconds")
+            console.print(f"  {escape(service)}: version {escape(version.name)}, which last started at {at}")
     console.print(f"  The next `deploy up {inventory}` follows the inventory again: correct it first.")

@@ -19,9 +19,10 @@ def run(
     plain: options.Plain = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Start the ranks' previous version, the last one that served. A second rollback undoes the first.
+    """Start the version that served before, on all replicas. A second rollback undoes the first.
 
-    Exit code 2: there is none. The inventory is not changed, and the next `up` follows the inventory.
+    Exit code 2: there is none, or --service names one of several replicas.
+    The inventory is not changed, and the next `up` follows the inventory.
     """
     from headfirst.cli.reporting import choose_reporter, print_rollback
     from headfirst.deployment.verbs.rollback import rollback
@@ -34,5 +35,5 @@ def run(
         wait_s=wait,
     )
     with choose_reporter(as_json=as_json, plain=plain) as reporter:
-        result = rollback(run_options, reporter)
-    print_rollback(result, run_options.inventories[0], as_json=as_json)
+        found = rollback(run_options, reporter)
+    print_rollback(found, run_options.inventories[0], as_json=as_json)

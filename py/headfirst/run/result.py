@@ -57,7 +57,7 @@ class RunResult:
 
 
 def joined(results: Sequence[RunResult]) -> RunResult:
-    """Runs that ended well, one after the other, as one."""
+    """Runs that ended well, one after the other, as one. Of stats with one key the last one's stay."""
     changed: Counter[str] = Counter()
     seconds: dict[str, float] = {}
     for result in results:

@@ -14,7 +14,12 @@ from headfirst.cluster.types import Cluster
 from headfirst.deployment.running.artifacts import Artifacts
 from headfirst.deployment.running.limit import limited_hosts
 from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.running.role_vars.engine import replica_vars, stop_vars, supervisor_vars
+from headfirst.deployment.running.role_vars.engine import (
+    replica_vars,
+    stop_vars,
+    supervisor_vars,
+    version_vars,
+)
 from headfirst.deployment.running.role_vars.host_vars import HostVars, merged, with_sources
 from headfirst.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.deployment.running.role_vars.monitoring import monitoring_stop_vars, monitoring_vars
@@ -74,6 +79,9 @@ def of_up(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> l
             phases.append(Phase("serve.yml", replica_vars(cluster, service, number, secrets), title))
             if cluster.spares:
                 phases.append(Phase("standby.yml", standby_vars(cluster, service, number, secrets), title))
+        if len(service.replicas) > 1:
+            own = version_vars(cluster.service(service.name))
+            phases.append(Phase("prune.yml", own, service.served_model_name))
     for service in routed:
         phases.append(Phase("deregister.yml", deregister_vars(service, secrets), service.served_model_name))
     if plan.webui is not None:

@@ -1,36 +1,87 @@
-"""`deploy rollback`: the ranks run the version that served before the present one."""
+"""`deploy rollback`: all replicas of a service run the version that served before the present one."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster, Service
 from headfirst.deployment.running.claim import run_lock
 from headfirst.deployment.running.options import RunOptions
 from headfirst.deployment.running.phases import Phase, run_phases
 from headfirst.deployment.running.recorded import recorded
-from headfirst.deployment.running.role_vars.engine import rollback_vars
+from headfirst.deployment.running.role_vars.engine import rollback_vars, version_vars
+from headfirst.deployment.versions import Version, previous
 from headfirst.errors import InputError
+from headfirst.ownership.lease import Held
 from headfirst.run.forks import require_all
 from headfirst.run.reporters.reporter import Reporter
-from headfirst.run.result import RunResult
+from headfirst.run.result import RunResult, joined
 
 
-def rollback(options: RunOptions, reporter: Reporter) -> RunResult:
-    """Stop the ranks and start their previous version. InputError where no host has a complete one."""
+@dataclass(frozen=True)
+class Rollback:
+    """The version that each service returned to, by the service; None: it has none, and was left alone."""
+
+    result: RunResult
+    versions: dict[str, Version | None]
+
+
+def rollback(options: RunOptions, reporter: Reporter) -> Rollback:
+    """Start the previous version on all replicas. InputError where no service has one."""
     cluster = load(options.inventories, options.extra_vars)
-    phases = [
-        Phase("rollback.yml", rollback_vars(service, replica), f"{service}, replica {replica.index}")
-        for service, replica in cluster.chosen(options.service)
-    ]
-    require_all(max(len(phase.variables) for phase in phases))
+    services = _chosen(cluster, options.service)
+    require_all(max(len(replica.hosts) for service in services for replica in service.replicas))
     with (
         recorded(cluster, options, "rollback", reporter) as shown,
         run_lock(cluster, options, "rollback", shown) as held,
     ):
-        result = run_phases(phases, options, cluster, shown, held=held)
-    if not result.stats.get("rollback"):
+        results, versions = [], {}
+        for service in services:
+            result, versions[str(service)] = _previous(service, options, cluster, shown, held)
+            results.append(result)
+        if not any(versions.values()):
+            raise InputError(
+                "there is no version to return to: no other one has served on all replicas",
+                where=str(options.inventories[0]),
+                hint="Change the inventory and run: deploy up " + str(options.inventories[0]),
+            )
+        phases = [
+            phase
+            for service in services
+            if (version := versions[str(service)])
+            for phase in _phases(service, version)
+        ]
+        results.append(run_phases(phases, options, cluster, shown, held=held))
+    return Rollback(joined(results), versions)
+
+
+def _chosen(cluster: Cluster, chosen: str | None) -> list[Service]:
+    """The services that `--service` names. InputError where it names one of several replicas."""
+    services = {service.name: service for service, _ in cluster.chosen(chosen)}
+    several = [service for service in services.values() if len(service.replicas) > 1]
+    if several and "/" in (chosen or ""):
         raise InputError(
-            "there is no version to return to: no other one has served on these hosts",
-            where=str(options.inventories[0]),
-            hint="Change the inventory and run: deploy up " + str(options.inventories[0]),
+            f"the replicas of {several[0]} return to a version together",
+            hint=f"Write: deploy rollback {cluster.inventories[0]} --service {several[0]}",
         )
-    return result
+    return list(services.values())
+
+
+def _previous(
+    service: Service, options: RunOptions, cluster: Cluster, reporter: Reporter, held: Held
+) -> tuple[RunResult, Version | None]:
+    phase = Phase("versions.yml", version_vars(service), str(service))
+    result = run_phases([phase], options, cluster, reporter, held=held)
+    return result, previous(service, result.stats)
+
+
+def _phases(service: Service, version: Version) -> list[Phase]:
+    return [
+        Phase(
+            "rollback.yml",
+            rollback_vars(service, replica, version.name, version.generations),
+            f"{service}, replica {replica.index}",
+        )
+        for replica in service.replicas
+    ]

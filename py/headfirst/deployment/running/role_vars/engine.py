@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headfirst import engines
@@ -26,6 +27,7 @@ def replica_vars(cluster: Cluster, service: Service, replica: Replica, secrets: 
     settings, planned = cluster.service(service.name).settings, _containers(cluster)
     waiting = standby_generations(service, replica)
     supervised = supervision(settings, service, replica, secrets)
+    version = service_version(service, secrets)
     return {
         node.host: engine_vars(service, replica, node, secrets)
         | {
@@ -34,6 +36,7 @@ def replica_vars(cluster: Cluster, service: Service, replica: Replica, secrets: 
             "engine_supervisor": SUPERVISOR,
             "engine_supervision": supervised,
             "engine_replicas": len(service.replicas),
+            "engine_version": version,
             "engine_drain_timeout": settings.drain_timeout,
             # What waits beside the ranks must outlive their change.
             "engine_standbys": [{"generation": name} for name in waiting],
@@ -68,10 +71,41 @@ def stop_vars(service: ClusterService, replica: ClusterReplica, spares: Sequence
     }
 
 
-def rollback_vars(service: ClusterService, replica: ClusterReplica) -> HostVars:
-    """Variables per host for `playbooks/rollback.yml`: the containers on the hosts have the rest."""
-    more = {"engine_ranks": len(replica.hosts), "engine_ready_timeout": service.settings.ready_timeout}
+def rollback_vars(
+    service: ClusterService, replica: ClusterReplica, version: str, generations: Mapping[str, str]
+) -> HostVars:
+    """Variables per host for `playbooks/rollback.yml`: the containers on the hosts have the rest.
+
+    `generations` are those of the version, by replica (`engine_service_ranks` has the names).
+    """
+    more = {
+        "engine_ranks": len(replica.hosts),
+        "engine_replicas": len(service.replicas),
+        "engine_version": version,
+        "engine_generation": generations[service.container(replica)],
+        "engine_ready_timeout": service.settings.ready_timeout,
+    }
     return {name: own | more for name, own in stop_vars(service, replica).items()}
+
+
+def version_vars(service: ClusterService) -> HostVars:
+    """Variables per host for `playbooks/versions.yml` and `prune.yml`: the ranks of all replicas."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for replica in service.replicas:
+        for rank, host in enumerate(replica.hosts):
+            ranks = found.setdefault(host.name, [])
+            ranks.append({"name": service.container(replica), "rank": rank})
+    return {host: {"engine_service_ranks": ranks} for host, ranks in found.items()}
+
+
+def service_version(service: Service, secrets: Secrets) -> str:
+    """The name of a version of the service: a digest of the containers of all its replicas."""
+    ranks = [
+        [replica.index, rank["engine_rank"], rank["engine_container"], rank["engine_config"]]
+        for replica in service.replicas
+        for rank in (engine_vars(service, replica, node, secrets) for node in replica.nodes)
+    ]
+    return hashlib.sha256(json.dumps(ranks, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def supervision(
