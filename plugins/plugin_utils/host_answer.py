@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.headfirst.serving.plugins.module_utils.host_cgroups import OBSTACLES
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_answer import Spec
 
 
@@ -83,4 +84,5 @@ HOST: Spec = {
     "driver": {"type": "dict", "options": _DRIVER},
     "docker": {"type": "dict", "options": _DOCKER},
     "stuck": _NAMES,
+    "cgroup_obstacle": {"type": "str", "choices": ("", *OBSTACLES)},
 }
