@@ -21,13 +21,14 @@ options:
     description:
       - V(read) changes nothing.
       - V(recorded) writes the record of O(generation), and its files where they are missing.
+      - V(planned) adds to the record of O(generation) that a rollback returns to O(version).
       - V(current) gives O(name) to the container of O(generation), which must not run, and writes its files.
       - V(kept) records that O(generation), which is current, served; gives it the restart policy of its
         specification; and removes all generations that are not in O(keep).
       - V(pruned) removes all generations that are not in O(keep), with their records. The current one stays.
       - V(absent) removes the containers, records and files of all generations.
     type: str
-    choices: [read, recorded, current, kept, pruned, absent]
+    choices: [read, recorded, planned, current, kept, pruned, absent]
     default: read
   generation: {description: A generation., type: str}
   record:
@@ -71,7 +72,7 @@ current:
 generations:
   description:
     - Generation to worked_at (time of the node's clock, 0 for never), rank, ranks, container, start_seconds,
-      versions (version to planned_at and served_at).
+      versions (version to planned_at, served_at, and returned where a rollback planned it).
   type: dict
   returned: with V(read)
 names:
@@ -159,9 +160,7 @@ class Generations:
         old = self._record(generation)
         new = {**{key: old[key] for key in ("start_seconds", "versions") if key in old}, **record}
         if version and not self._is_planned(generation, version):
-            versions = old.get("versions", {})
-            times = {**versions.get(version, {}), "planned_at": time.time()}
-            new["versions"] = {**versions, version: times}
+            new["versions"] = _with_times(old, version, planned_at=time.time(), returned=False)
         new["worked_at"] = old.get("worked_at", 0)
         changed = new != old
         if changed:
@@ -171,6 +170,13 @@ class Generations:
                 changed = True
                 self._write(Path(path), text)
         return {"changed": changed}
+
+    def plan_return(self, generation: str, version: str) -> Result:
+        """Record that a rollback returns to a version, before it changes anything."""
+        record = self._record(generation)
+        versions = _with_times(record, version, planned_at=time.time(), returned=True)
+        self._write(self._path(generation), json.dumps({**record, "versions": versions}))
+        return {"changed": True}
 
     def make_current(self, generation: str) -> Result:
         """Give the name to the container of a generation."""
@@ -197,15 +203,14 @@ class Generations:
     ) -> Result:
         """Record that a generation served, let it restart by itself, and remove what is not kept."""
         record = self._record(generation)
-        versions = record.get("versions", {})
-        times = versions.get(version, {})
-        changed = restarted or not record.get("worked_at") or bool(version and not times.get("served_at"))
+        served = restarted or not record.get("worked_at")
+        changed = served or bool(version and not _served_last(record, version))
         if changed:
             now = time.time()
-            if restarted or not record.get("worked_at"):
+            if served:
                 record["worked_at"] = now
             if version:
-                record["versions"] = {**versions, version: {**times, "served_at": now}}
+                record["versions"] = _with_times(record, version, served_at=now)
             if start_seconds is not None:
                 record["start_seconds"] = start_seconds
             self._write(self._path(generation), json.dumps(record))
@@ -247,7 +252,8 @@ class Generations:
         """Whether the version is the one that was planned last, and its generation has the name."""
         versions = self._record(generation).get("versions", {})
         last = max(versions, key=lambda one: versions[one].get("planned_at", 0), default="")
-        return version == last and self._current()["generation"] == generation
+        is_current = self._current()["generation"] == generation
+        return version == last and is_current and not versions[last].get("returned")
 
     def _current(self) -> Result:
         container = self._containers.get(self._name)
@@ -307,6 +313,19 @@ def _generation(container: Container) -> str:
     return str(container.labels.get(container_spec.GENERATION_LABEL, ""))
 
 
+def _with_times(record: Result, version: str, **times: t.Any) -> Result:
+    """The versions of a record, with these times of one of them."""
+    versions = record.get("versions", {})
+    return {**versions, version: {**versions.get(version, {}), **times}}
+
+
+def _served_last(record: Result, version: str) -> bool:
+    """Whether the generation has served in a version since any version was planned or served."""
+    versions = record.get("versions", {})
+    times = [one.get(key, 0) for one in versions.values() for key in ("planned_at", "served_at")]
+    return bool(times) and versions.get(version, {}).get("served_at", 0) == max(times)
+
+
 def _base_name(container: Container) -> str:
     """The name without the generation: containers that do not serve are called NAME.GENERATION."""
     end = "." + _generation(container)
@@ -321,7 +340,7 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "state": {
                 "type": "str",
-                "choices": ["read", "recorded", "current", "kept", "pruned", "absent"],
+                "choices": ["read", "recorded", "planned", "current", "kept", "pruned", "absent"],
                 "default": "read",
             },
             "generation": {"type": "str"},
@@ -345,6 +364,7 @@ def main() -> None:
         },
         required_if=[
             ("state", "recorded", ("generation", "record")),
+            ("state", "planned", ("generation", "version")),
             ("state", "current", ("generation",)),
             ("state", "kept", ("generation", "keep")),
             ("state", "pruned", ("keep",)),
@@ -364,6 +384,8 @@ def main() -> None:
 def _apply(generations: Generations, params: Result) -> Result:
     if params["state"] == "recorded":
         return generations.record(params["generation"], params["record"], params["version"])
+    if params["state"] == "planned":
+        return generations.plan_return(params["generation"], params["version"])
     if params["state"] == "current":
         return generations.make_current(params["generation"])
     if params["state"] == "kept":

@@ -80,19 +80,22 @@ def previous(replicas: Mapping[str, Ranks]) -> dict[str, Any]:
         version: {name: versions[version]["generation"] for name, versions in served.items()}
         for version in whole
     }
-    # One version serves: any other one can be returned to. Otherwise a change was interrupted, or a spare
-    # took over: what was planned last is undone.
-    undone = "" if currents in mappings.values() else _planned_last(replicas.values())
+    # A version serves since its last replica does.
     times = {
-        version: max(versions[version]["served_at"] for versions in served.values())
+        version: min(versions[version]["served_at"] for versions in served.values())
         for version, mapping in mappings.items()
-        if version != undone and mapping != currents
+        if mapping != currents
     }
-    if not times:
-        return {"version": "", "served_at": 0, "generations": {}}
-    # Equal versions of equal times must not be chosen by chance.
-    version = max(times, key=lambda version: (times[version], version))
-    return {"version": version, "served_at": times[version], "generations": mappings[version]}
+    planned, returning = _planned_last(replicas.values())
+    if returning and planned in times and currents not in mappings.values():
+        version = planned  # a rollback was interrupted: it goes on
+    else:
+        version = max(times, key=lambda version: (times[version], version), default="")
+    return {
+        "version": version,
+        "served_at": times.get(version, 0),
+        "generations": mappings.get(version, {}),
+    }
 
 
 def host_ranks(results: Sequence[dict[str, Any]], host: str) -> list[dict[str, Any]]:
@@ -190,20 +193,21 @@ def _versions(ranks: Ranks) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _planned_last(replicas: Iterable[Ranks]) -> str:
-    """The version that `up` was to bring to a replica last, whether it served or not."""
-    planned = {
-        version: times.get("planned_at", 0)
+def _planned_last(replicas: Iterable[Ranks]) -> tuple[str, bool]:
+    """The version that the last run was to bring to a replica, and whether that run was a rollback."""
+    planned = [
+        (times.get("planned_at", 0), version, bool(times.get("returned")))
         for ranks in replicas
         for rank in ranks
         for generation, entry in rank["seen"]["generations"].items()
         for version, times in _times(generation, entry).items()
-    }
-    return max(planned, key=lambda version: planned[version], default="")
+    ]
+    _at, version, returned = max(planned, default=(0, "", False))
+    return version, returned
 
 
-def _times(generation: str, entry: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """When a generation was planned and served, by version."""
+def _times(generation: str, entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """When a generation was planned and served, by version; `returned`: a rollback planned it."""
     own = {generation: {"planned_at": entry["worked_at"], "served_at": entry["worked_at"]}}
     return entry.get("versions") or own
 

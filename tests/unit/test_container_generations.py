@@ -169,12 +169,12 @@ def test_a_generation_has_the_versions_that_it_served_in(tmp_path: Path) -> None
     docker = two(tmp_path)
     old = record(tmp_path, "key: old")
     assert generations(docker, tmp_path).record("old", old, "v1")["changed"]
-    assert versions_of(docker, tmp_path, "old") == {"v1": ["planned_at"]}
+    assert versions_of(docker, tmp_path, "old") == {"v1": ["planned_at", "returned"]}
     generations(docker, tmp_path).keep("old", ["old", "new"], restarted=False, version="v1")
     # Another replica changed; this one did not.
     generations(docker, tmp_path).record("old", old, "v2")
     assert generations(docker, tmp_path).keep("old", ["old", "new"], restarted=False, version="v2")["changed"]
-    served = ["planned_at", "served_at"]
+    served = ["planned_at", "returned", "served_at"]
     assert versions_of(docker, tmp_path, "old") == {"v1": served, "v2": served}
     assert not generations(docker, tmp_path).record("old", old, "v2")["changed"]
     assert not generations(docker, tmp_path).keep("old", ["old", "new"], restarted=False, version="v2")[
@@ -185,6 +185,19 @@ def test_a_generation_has_the_versions_that_it_served_in(tmp_path: Path) -> None
     after = generations(docker, tmp_path).read()["generations"]["old"]["versions"]
     assert after["v1"]["planned_at"] > before["v2"]["planned_at"]
     assert after["v1"]["served_at"] == before["v1"]["served_at"]
+    assert generations(docker, tmp_path).keep("old", ["old", "new"], restarted=False, version="v1")["changed"]
+    again = generations(docker, tmp_path).read()["generations"]["old"]["versions"]
+    assert again["v1"]["served_at"] > after["v1"]["planned_at"]
+
+
+def test_a_rollback_notes_its_version_before_it_changes_anything(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    generations(docker, tmp_path).plan_return("old", "v1")
+    found = generations(docker, tmp_path).read()["generations"]["old"]
+    assert found["versions"]["v1"]["returned"]
+    assert found["worked_at"]
+    assert generations(docker, tmp_path).record("old", record(tmp_path, "key: old"), "v1")["changed"]
+    assert not generations(docker, tmp_path).read()["generations"]["old"]["versions"]["v1"]["returned"]
 
 
 def test_pruned_leaves_the_current_one_and_those_to_keep(tmp_path: Path) -> None:

@@ -139,6 +139,13 @@ def replica(current: str, **served: float) -> list[dict[str, Any]]:
     return ranks
 
 
+def returning(ranks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A rollback to v1 has begun on the replica."""
+    for one in ranks:
+        one["seen"]["generations"]["g1"]["versions"]["v1"].update(planned_at=8.0, returned=True)
+    return ranks
+
+
 @pytest.mark.parametrize(
     ("state", "version"),
     [
@@ -152,7 +159,17 @@ def replica(current: str, **served: float) -> list[dict[str, Any]]:
         ),
         # The rollback itself was killed: it goes on, and does not turn round.
         pytest.param(
-            [replica("g1", v1=9.0, v2=2.0), replica("g2", v1=1.0, v2=2.0)], "v1", id="rollback-interrupted"
+            [returning(replica("g1", v1=9.0, v2=2.0)), replica("g2", v1=1.0, v2=2.0)],
+            "v1",
+            id="rollback-interrupted",
+        ),
+        # The inventory was set back to v2, and `up` was killed once more: v2 served last on all replicas.
+        pytest.param(
+            [replica("g3", v1=1.0, v2=2.0, v3=3.0), replica("g2", v1=1.0, v2=2.0)], "v2", id="set-back"
+        ),
+        # v3 has served before; the second `up` to it was killed after the first replica.
+        pytest.param(
+            [replica("g3", v2=5.0, v3=9.0), replica("g2", v2=6.0, v3=3.0)], "v2", id="up-again-interrupted"
         ),
         pytest.param([replica("g1", v1=9.0, v2=2.0)] * 2, "v2", id="second-rollback"),
         # Killed while the ranks of one replica changed their names.

@@ -30,6 +30,7 @@ class _Document(BaseModel):
 class _Times(_Document):
     planned_at: _Time = 0
     served_at: _Time = 0
+    returned: bool = False
 
 
 class _Generation(_Document):
