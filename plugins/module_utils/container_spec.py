@@ -24,6 +24,7 @@ SPEC_OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "env_file": {"type": "path"},
     "network_mode": {"type": "str", "default": "bridge"},
     "ipc_mode": {"type": "str"},
+    "cgroup_parent": {"type": "str"},
     "shm_size": {"type": "str"},
     "volumes": {"type": "list", "elements": "str", "default": []},
     "devices": {"type": "list", "elements": "str", "default": []},
@@ -95,8 +96,8 @@ def create_arguments(spec: Spec, secret_env: t.Dict[str, str]) -> t.Dict[str, t.
         "network_mode": spec["network_mode"],
         "init": spec["init"],
     }
-    optional = ("user", "entrypoint", "command", "ipc_mode", "shm_size", "volumes", "devices")
-    for key in (*optional, "cap_add", "cap_drop"):
+    optional = ("user", "entrypoint", "command", "ipc_mode", "cgroup_parent", "shm_size", "volumes")
+    for key in (*optional, "devices", "cap_add", "cap_drop"):
         if spec.get(key):
             arguments[key] = spec[key]
     return arguments
@@ -113,6 +114,7 @@ def podman_create(name: str, spec: Spec, secrets: t.List[str], given_labels: t.D
         ("user", spec.get("user")),
         ("entrypoint", spec.get("entrypoint")),
         ("ipc", spec.get("ipc_mode")),
+        ("cgroup-parent", spec.get("cgroup_parent")),
         ("shm-size", spec["shm_size"] if sized else None),
     ):
         line += ["--{}={}".format(option, value)] if value else []

@@ -50,6 +50,7 @@ options:
         type: path
       network_mode: {description: Docker's network mode., type: str, default: bridge}
       ipc_mode: {description: Docker's IPC mode., type: str}
+      cgroup_parent: {description: "Slice of systemd that the container is in.", type: str}
       shm_size: {description: "Size of /dev/shm, for instance V(32g).", type: str}
       volumes: {description: "Mounts, V(/source:/target:ro).", type: list, elements: str, default: []}
       devices: {description: "Devices, V(/dev/x:/dev/x:rwm).", type: list, elements: str, default: []}

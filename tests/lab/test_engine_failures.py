@@ -135,6 +135,7 @@ def created(found: dict[str, Any]) -> dict[str, Any]:
         "env_file": None,
         "network_mode": host["NetworkMode"],
         "ipc_mode": host["IpcMode"],
+        "cgroup_parent": host["CgroupParent"] or None,
         "shm_size": f"{host['ShmSize'] // 2**20}m",
         "volumes": host["Binds"],
         "devices": host["Devices"] or [],

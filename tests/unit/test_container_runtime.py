@@ -148,6 +148,7 @@ def test_the_command_has_every_option_of_a_spec() -> None:
         environment={"A": True},
         network_mode="host",
         ipc_mode="private",
+        cgroup_parent="headfirst-ranks.slice",
         shm_size="1g",
         volumes=["/a:/b:ro"],
         devices=["/dev/infiniband"],
@@ -158,8 +159,14 @@ def test_the_command_has_every_option_of_a_spec() -> None:
     )
     assert container_spec.podman_create("c", filled, ["KEY"], {"l": "{}"}) == [
         *["podman", "create", "--pull=never", "--name=c", "--init", "--network=host", "--user=1000"],
-        *["--entrypoint=vllm", "--ipc=private", "--shm-size=1g", "--device=/dev/infiniband"],
-        *["--device=nvidia.com/gpu=all", "--cap-drop=ALL", "--cap-add=IPC_LOCK", "--ulimit=memlock=-1"],
+        *["--entrypoint=vllm", "--ipc=private", "--cgroup-parent=headfirst-ranks.slice", "--shm-size=1g"],
+        *[
+            "--device=/dev/infiniband",
+            "--device=nvidia.com/gpu=all",
+            "--cap-drop=ALL",
+            "--cap-add=IPC_LOCK",
+            "--ulimit=memlock=-1",
+        ],
         *["--label=l={}", "--env=A=True", "--env=KEY", "--volume=/a:/b:ro", "engine:1", "serve"],
     ]
     others = {"labels", "env_file", "restart_policy", "image", "command", "init"}

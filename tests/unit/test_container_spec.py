@@ -86,3 +86,9 @@ def test_env_file_error_names_the_line_and_not_the_secret() -> None:
 )
 def test_gpus_as_in_docker_run(gpus: str, request_: dict[str, Any]) -> None:
     assert container_spec.gpu_request(gpus) == {"capabilities": [["gpu"]], **request_}
+
+
+def test_docker_gets_the_slice() -> None:
+    arguments = container_spec.create_arguments(spec(cgroup_parent="headfirst-ranks.slice"), {})
+    assert arguments["cgroup_parent"] == "headfirst-ranks.slice"
+    assert "cgroup_parent" not in container_spec.create_arguments(spec(cgroup_parent=None), {})

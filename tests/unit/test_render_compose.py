@@ -66,6 +66,7 @@ def container(service: dict[str, Any], secrets: dict[str, Any]) -> Container:
         env_file=env_file,
         network_mode=found["network_mode"],
         ipc_mode=found.get("ipc"),
+        cgroup_parent=found.get("cgroup_parent"),
         shm_size=found.get("shm_size"),
         volumes=volumes,
         devices=found.get("devices", []),

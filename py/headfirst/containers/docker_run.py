@@ -16,6 +16,7 @@ def docker_run(container: Container, program: str = "docker") -> list[str]:
     line += ["--entrypoint", container.entrypoint] if container.entrypoint else []
     line += ["--network", container.network_mode]
     line += ["--ipc", container.ipc_mode] if container.ipc_mode else []
+    line += ["--cgroup-parent", container.cgroup_parent] if container.cgroup_parent else []
     # Podman refuses a size for memory that is the host's; the others ignore it.
     sized = container.shm_size and not (program == "podman" and container.ipc_mode == "host")
     line += ["--shm-size", str(container.shm_size)] if sized else []

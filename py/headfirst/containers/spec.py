@@ -25,6 +25,7 @@ class Container(BaseModel):
     env_file: str | None = None  # on the host; secrets come from it, so that the plan has none
     network_mode: str = "host"
     ipc_mode: str | None = None
+    cgroup_parent: str | None = None  # a slice of systemd; None: where the runtime puts containers
     shm_size: str | None = None
     volumes: list[str] = []
     devices: list[str] = []

@@ -15,7 +15,10 @@ from headfirst.render.yaml_text import documents
 
 ONE_HOST = "compose.yaml"
 # Of Container; those that Compose calls and writes as Docker does, where they are not empty.
-_ALIKE = ("user", "command", "environment", "network_mode", "shm_size", "devices", "cap_add", "cap_drop")
+_ALIKE = (
+    *("user", "command", "environment", "network_mode", "cgroup_parent"),
+    *("shm_size", "devices", "cap_add", "cap_drop"),
+)
 
 
 def files(plan: Plan, header: Sequence[str]) -> Files:
