@@ -56,6 +56,7 @@ def _cgroup(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "rank-ports",
+    failures=(11,),
     severity="warning",
     why="The ports that the kernel chooses for the ranks stay open, and a message to one can run code.",
     fix="Boot with cgroup v2 and a kernel of Linux 5.13 or newer, with nft 1.0 or newer, and remove "

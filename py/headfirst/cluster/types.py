@@ -10,7 +10,7 @@ from headfirst import demo
 from headfirst.cluster.settings import ClusterSettings, ServiceSettings
 from headfirst.containers import names
 from headfirst.errors import InputError
-from headfirst.hardware.facts import FolderFacts, NetworkFacts
+from headfirst.hardware.facts import CgroupObstacle, FolderFacts, NetworkFacts
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ class Host:
     weights_addresses: tuple[str, ...] = ()  # one for each interface; none: `address`
     weights_dir_shared: bool = False
     model_folder: FolderFacts | None = None  # of the first service here that may serve it where it is
+    cgroup_obstacle: CgroupObstacle | None = None  # to rules by the cgroup of a socket; "": none
     lacks: frozenset[str] = frozenset()  # roles without which its devices do not work: nvidia_driver, rdma
 
 

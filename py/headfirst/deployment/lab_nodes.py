@@ -36,11 +36,11 @@ def lab_of(cluster: Cluster) -> Lab | None:
     return Lab(cluster.name, str(subnet), nodes, state_dir("lab", cluster.name), share_dir())
 
 
-def with_lab_cores(cluster: Cluster) -> Cluster:
-    """The cluster with the cores of lab hosts, which are this machine's."""
+def with_lab_facts(cluster: Cluster) -> Cluster:
+    """The cluster with what is known of lab hosts before they exist: containers on this machine's cores."""
 
     def known(host: Host) -> Host:
-        return replace(host, cores=os.cpu_count()) if host.lab else host
+        return replace(host, cores=os.cpu_count(), cgroup_obstacle="nested") if host.lab else host
 
     return cluster.replaced(known)
 

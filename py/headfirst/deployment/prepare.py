@@ -11,7 +11,7 @@ from headfirst import demo
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster, Service
 from headfirst.deployment.hosts.access import host_access
-from headfirst.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_cores
+from headfirst.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
 from headfirst.deployment.running.decided import refuse_decided
 from headfirst.errors import NotReadyError
 from headfirst.model import catalogue
@@ -52,17 +52,19 @@ def prepare(
     *,
     probe: bool,
     rates: bool = False,
+    ports: bool = False,
     limit: str | None = None,
     bundle: BundleRequest | None = None,
     online: bool = False,
 ) -> Prepared:
     """Read the inventory and make the plan; with `probe`, ask the hosts for what the inventory omits.
 
-    `rates`: ask also where only the estimate of the weights' time would gain. A `limit` that leaves no host
+    `rates`: ask also where only the estimate of the weights' time would gain; `ports`: also for how the ports
+    of ranks can be closed, which containers that are started depend on. A `limit` that leaves no host
     is refused here, before any work. `bundle`, or else the inventory's, has the models' descriptions and
     other sources; `online` ignores the inventory's.
     """
-    cluster = with_lab_cores(load(inventories, extra_vars, limit))
+    cluster = with_lab_facts(load(inventories, extra_vars, limit))
     sources = None
     if bundle or (cluster.settings.bundle and not online):
         from headfirst.deployment.bundled import looked_at
@@ -72,7 +74,8 @@ def prepare(
     if probe:
         from headfirst.deployment.hosts.probe import lacks_facts, probe_hosts
 
-        if rates or lacks_facts(cluster):
+        unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
+        if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
     checkpoints = {
         service.name: (sources.checkpoint(service) if sources else None)

@@ -14,7 +14,7 @@ from headfirst.engines.base import Engine, Launch, LaunchRequest
 from headfirst.engines.layout import Layout
 from headfirst.model.checkpoint import Checkpoint
 from headfirst.model.task import Task
-from headfirst.plan import cores, network, types
+from headfirst.plan import cores, network, rank_ports, types
 from headfirst.plan.types import NodeNetwork
 
 _T = TypeVar("_T")
@@ -179,6 +179,7 @@ class Launching:
             command=launch.command,
             environment=launch.environment,
             ipc_mode="host",
+            cgroup_parent=rank_ports.slice_of(place.host),
             shm_size=settings.shm_size,
             volumes=[*volumes, *settings.engine_volumes],
             cap_add=["IPC_LOCK"] if chosen.hca else [],

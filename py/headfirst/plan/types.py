@@ -311,12 +311,23 @@ class Proxy(_Frozen):
     docker_run: list[str]
 
 
+class RankPorts(_Frozen):
+    """How the ports of a host's ranks are closed to strangers (see plan/rank_ports.py)."""
+
+    host: str
+    slice: str | None  # of systemd, whose every port is closed; None: ports are closed by number
+    served: list[int]  # ports of the slice that clients reach
+    peers: list[str]  # addresses of other hosts' ranks, which reach every port of the slice
+    reason: str
+
+
 class Plan(_Frozen):
     """What `deploy plan` prints, `deploy up` carries out and the tests assert."""
 
     cluster: str
     services: list[Service]
     webui: Webui | None  # None: no service answers chats
+    rank_ports: list[RankPorts]
     # Left out of JSON where they are not there. Spares are hosts that have the weights and the image.
     monitoring: Monitoring | None = Field(default=None, exclude_if=operator.not_)
     spares: list[str] = Field(default_factory=list, exclude_if=operator.not_)

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.plan.types import Carrier, Fit, Node, Plan, Replica, Service, WeightsTime
+from headfirst.plan.types import Carrier, Fit, Plan, Replica, Service, WeightsTime
 from headfirst.terminal import Terminal
 
 GB, GIB = 10**9, 2**30
@@ -49,7 +49,8 @@ def print_plan(plan: Plan) -> None:
         what = "proxy with TLS" if plan.proxy.tls != "none" else "proxy"
         table.add_row("–", plan.proxy.host, ", ".join(plan.proxy.addresses), f"{plan.proxy.port} {what}")
     console.print(table)
-    _print_network(console, [node for _, _, node in nodes])
+    _print_reasons(console, [(node.host, node.network.reasons) for _, _, node in nodes])
+    _print_reasons(console, [(ports.host, [ports.reason]) for ports in plan.rank_ports])
     for _, _, node in nodes:
         of = f" of {names[id(node)]}" if names[id(node)] else ""
         title = f"rank {node.rank}{of} on {node.host}"
@@ -136,14 +137,14 @@ def _print_choices(console: Console, service: Service) -> None:
         )
 
 
-def _print_network(console: Console, nodes: list[Node]) -> None:
-    """What was chosen for the ranks' network and why; hosts are named where they differ."""
+def _print_reasons(console: Console, chosen: list[tuple[str, list[str]]]) -> None:
+    """What was chosen for each host and why; hosts are named where they differ."""
     told: dict[str, list[str]] = {}
-    for node in nodes:
-        for reason in node.network.reasons:
-            told.setdefault(reason, []).append(node.host)
+    for host, reasons in chosen:
+        for reason in reasons:
+            told.setdefault(reason, []).append(host)
     for reason, hosts in told.items():
-        where = "" if len(hosts) == len(nodes) else f"{', '.join(hosts)}: "
+        where = "" if len(hosts) == len(chosen) else f"{', '.join(hosts)}: "
         console.print(f"  {escape(where + reason)}", soft_wrap=True)
 
 

@@ -83,6 +83,7 @@ def with_facts(host: Host, facts: dict[str, Any]) -> Host:
         cores=found.cores,
         memory_bytes=found.memory_bytes,
         network=NetworkFacts(nics=found.nics, routes=found.routes, hcas=found.hcas),
+        cgroup_obstacle=found.cgroup_obstacle,
         lacks=_lacks(found),
         weights_dir_shared=found.disk_shared,
         model_folder=found.model_folder,

@@ -49,7 +49,7 @@ def render(
     probe: bool = False,
 ) -> Rendered:
     """The files of the plan. InputError where it does not fit, or has what the target cannot do."""
-    prepared = prepare(inventories, extra_vars, probe=probe)
+    prepared = prepare(inventories, extra_vars, probe=probe, ports=probe)
     _refuse(prepared.plan, target)
     made = files_of(prepared.plan, target, options, command)
     return Rendered(prepared.cluster, made, _left_out(prepared.plan, target))
@@ -115,7 +115,7 @@ def _refuse(plan: Plan, target: Target) -> None:
 def _left_out(plan: Plan, target: Target) -> list[str]:
     found: Mapping[str, bool] = {
         "the supervisors, which start all ranks of a replica again when one fails": target in _ON_HOSTS,
-        "the firewall rules that close the rendezvous ports to other hosts": True,
+        "the firewall rules that close the ports of the ranks to other hosts": True,
         "monitoring": plan.monitoring is not None,
         "spares": bool(plan.spares),
         "the chat page": plan.webui is not None and target not in _ON_HOSTS,

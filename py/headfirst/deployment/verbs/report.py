@@ -33,7 +33,7 @@ _DATA = ("templates", "inventories")
 
 def report(options: RunOptions, *, probe: bool) -> ClusterReport:
     """The report, without the secrets of the cluster, of its hub and of the login."""
-    prepared = prepare(options.inventories, options.extra_vars, probe=probe)
+    prepared = prepare(options.inventories, options.extra_vars, probe=probe, ports=probe)
     cluster, plan = prepared.cluster, prepared.plan
     found = build(
         plan,

@@ -151,7 +151,12 @@ def _carry_out(
 
 def _prepared(options: RunOptions) -> Prepared:
     return prepare(
-        options.inventories, options.extra_vars, probe=True, limit=options.limit, bundle=options.bundle
+        options.inventories,
+        options.extra_vars,
+        probe=True,
+        ports=True,
+        limit=options.limit,
+        bundle=options.bundle,
     )
 
 

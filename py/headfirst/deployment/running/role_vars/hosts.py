@@ -128,6 +128,8 @@ def _version(text: str) -> tuple[int, ...]:
 def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     # A rank that is alone meets nobody there.
     meeting = [one for one in _on(plan, host) if len(one[1].nodes) > 1]
+    ports = next((one for one in plan.rank_ports if one.host == host.name), None)
+    peers = [peer.address for peer in cluster.hosts if peer.name != host.name]
     return {
         # host_tuning_closed_ports is the user's own.
         "host_tuning_rendezvous_ports": [
@@ -140,7 +142,9 @@ def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
         ],
         "host_tuning_proxied_ports": closed_ports(plan, host.name),
         "host_tuning_hosts": {node.name: node.address for node in cluster.nodes},
-        "host_tuning_peers": [peer.address for peer in cluster.hosts if peer.name != host.name],
+        "host_tuning_peers": list(dict.fromkeys([*peers, *(ports.peers if ports else [])])),
+        "host_tuning_ranks_slice": (ports and ports.slice) or "",
+        "host_tuning_served_ports": [str(port) for port in ports.served] if ports else [],
     }
 
 
