@@ -1,6 +1,6 @@
 """A whole copy of a SQLite database that a container may write (Python 3.8 or newer, standard library).
 
-SQLite carries out what lies beside a database: a journal that was left names a file that is removed, as the
+SQLite carries out what is beside a database: a journal that was left names a file that is removed, as the
 user who opens the database. So SQLite never opens the original. Its bytes are copied under SQLite's own locks
 (https://www.sqlite.org/lockingv3.html, https://www.sqlite.org/walformat.html), and the copy is opened by a
 process that can reach nothing else.
