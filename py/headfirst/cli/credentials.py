@@ -30,6 +30,7 @@ def run(
     """Show the API key and the administrator's password, as every controller of the cluster has them."""
     from headfirst.cli.reporting import choose_reporter, print_summary
     from headfirst.deployment.certificate import keep_ca
+    from headfirst.deployment.engine import known_key
     from headfirst.deployment.verbs.credentials import rotate as rotate_credentials
     from headfirst.deployment.verbs.credentials import show
 
@@ -54,7 +55,8 @@ def run(
             "The proxy accepts the keys of `deploy keys`; the following ones are between the hosts."
         )
     for service in cluster.services:
-        console.print(f"API key    {found.api_key(service.name)}")
+        key = known_key(found, service)
+        console.print(f"API key    {key or f'none yet, until: deploy up {cluster.inventories[0]}'}")
         urls = ", ".join(f"{url}/v1" for url in service.urls)
         console.print(f"API        {urls}   model {service.served_model_name}")
     if ca := keep_ca(cluster, found):

@@ -25,7 +25,7 @@ def show(options: RunOptions) -> tuple[Cluster, Secrets]:
     found = current_credentials(cluster)
     if found is None:
         raise _not_up(cluster)
-    return cluster, found.with_keys(service.name for service in cluster.services)
+    return cluster, found
 
 
 def rotate(options: RunOptions, reporter: Reporter) -> Outcome:
