@@ -38,7 +38,7 @@ def test_a_check_of_a_hundred_hosts(tmp_path: Path) -> None:
     # 1: ready with warnings; packets between the stand-ins leave from the wrong address, on each host once.
     assert done.returncode == 1, done.stderr[-4000:]
     found = [finding for event in _reported(done.stdout) for finding in event["findings"]]
-    assert {finding["id"] for finding in found} <= {"nic-route", "stuck", "clock"}
+    assert {finding["id"] for finding in found} <= {"nic-route", "stuck", "clock", "rank-ports"}
     assert len([finding for finding in found if finding["id"] == "nic-route"]) <= MANY
     assert max(len(finding["what"]) for finding in found) < 300
 
