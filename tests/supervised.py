@@ -84,6 +84,7 @@ def variables(wheel: Path, members: list[str]) -> dict[str, Any]:
         "supervisor_address": "{{ ansible_host }}",
         "supervisor_members": members,
         "supervisor_token": "a-token-of-the-test",
+        "supervisor_keys": dict.fromkeys(members, "a-key-of-the-test"),
         "engine_supervisor": "/opt/headfirst/venv/bin/headfirst-supervisor",
         "engine_supervision": {"ranks": ADDRESSES, "hang_seconds": HANG_S, "start_seconds": 60},
         "engine_ranks": 2,

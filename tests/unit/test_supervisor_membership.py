@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,11 @@ TOKEN, OTHER = "the cluster's secret", "another cluster's secret"
 UNPROVEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
+def keys(own: str, members: Iterable[str]) -> dict[str, str]:
+    """As the controller gives them."""
+    return {member: "key of " + " ".join(sorted((own, member))) for member in members}
+
+
 @dataclass
 class Network:
     """Hosts that answer on loopback, all at the same port."""
@@ -38,9 +43,11 @@ class Network:
 
     def member(self, address: str, members: list[str], token: str = TOKEN) -> Listener:
         """A host with this list."""
-        agreement = Agreement(address, PeerClient(address, self.port, token), Containers())
+        agreement = Agreement(
+            address, PeerClient(address, self.port, token, keys(address, members)), Containers()
+        )
         node = Node(Containers(), Holds(self.folder), agreement)
-        listener = Listener((address, self.port), members, token, node)
+        listener = Listener((address, self.port), keys(address, members), token, node)
         self.port = int(listener.server_address[1])
         threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
         self.stack.callback(listener.server_close)
@@ -65,7 +72,7 @@ class Network:
 
     def has_left(self, *members: str) -> bool | None:
         """What OWN decides, whose list has these others."""
-        return has_left(OWN, [OWN, *members], PeerClient(OWN, self.port, TOKEN))
+        return has_left(OWN, [OWN, *members], PeerClient(OWN, self.port, TOKEN, keys(OWN, members)))
 
 
 @pytest.fixture
@@ -123,7 +130,7 @@ def test_a_refusal_that_was_recorded_ends_nothing(network: Network) -> None:
         wire.sendall("\r\n".join(["POST / HTTP/1.1", *lines, "", ""]).encode())
         recorded = b"".join(iter(lambda: wire.recv(65_536), b""))
     proof = re.findall(rb"X-Headfirst-Proof: (\w+)", recorded)[0].decode()
-    assert caller.is_refusal({PROOF: proof}, C, OWN)
+    assert caller.is_refusal(TOKEN, {PROOF: proof}, C, OWN)
     listener.shutdown()
     listener.server_close()
     network.program(C, lambda _: recorded)
@@ -147,7 +154,10 @@ def test_a_stranger_is_refused_before_its_body_is_read(network: Network) -> None
 
 def test_silent_strangers_hold_few_threads_and_no_member_up(network: Network) -> None:
     network.member(B, [B, C])
-    client, request = PeerClient(C, network.port, TOKEN), messages.encode(Request("member", "", ""))
+    client, request = (
+        PeerClient(C, network.port, TOKEN, keys(C, [B])),
+        messages.encode(Request("member", "", "")),
+    )
     before = threading.active_count()
     with ExitStack() as stack:
         for number in range(200):

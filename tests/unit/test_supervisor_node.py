@@ -21,7 +21,7 @@ from headfirst.supervisor.node import Listener, Node
 from headfirst.untrusted import UntrustedError
 
 NAME, HEAD, WORKER, STRANGER = "headfirst-engine", "127.0.0.21", "127.0.0.22", "127.0.0.23"
-TOKEN = "a token of the test"
+TOKEN, KEY = "a token of the test", "the key of head and worker"
 GENERATION, OLD = "0123456789ab", "ba9876543210"
 UNKNOWN = b'{"do": "remove", "name": "x", "generation": "0123456789ab"}'
 RECORD = {
@@ -64,16 +64,14 @@ class Worker:
 
     def __init__(self, folder: Path) -> None:
         self.containers, self.holds = OneRank(), Holds(folder / "run")
-        agreement = Agreement(WORKER, PeerClient(WORKER, 1, TOKEN), self.containers)
+        agreement = Agreement(WORKER, PeerClient(WORKER, 1, TOKEN, {}), self.containers)
         node = Node(self.containers, self.holds, agreement)
-        self.listener = Listener((WORKER, 0), [HEAD, STRANGER], TOKEN, node)
+        self.listener = Listener((WORKER, 0), {HEAD: KEY, STRANGER: f"{KEY} of another"}, TOKEN, node)
         self.port = self.listener.server_address[1]
         threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
 
-    def asked(
-        self, do: messages.Do, generation: str = GENERATION, own: str = HEAD, token: str = TOKEN
-    ) -> Seen:
-        client = PeerClient(own, int(self.port), token)
+    def asked(self, do: messages.Do, generation: str = GENERATION, own: str = HEAD, key: str = KEY) -> Seen:
+        client = PeerClient(own, int(self.port), TOKEN, {WORKER: key})
         body = messages.encode(Request(do, NAME, generation))
         return messages.seen(client.ask(WORKER, body, limit_s=5, longest=messages.LONGEST), where=WORKER)
 
@@ -98,8 +96,8 @@ def test_the_head_looks_stops_and_starts(worker: Worker) -> None:
 
 
 def test_only_the_host_of_rank_0_may_stop_and_start(worker: Worker) -> None:
-    assert worker.asked("look", own=STRANGER).running
-    refused = worker.asked("stop", own=STRANGER)
+    assert worker.asked("look", own=STRANGER, key=f"{KEY} of another").running
+    refused = worker.asked("stop", own=STRANGER, key=f"{KEY} of another")
     assert refused.running and refused.problem == f"{STRANGER} is not its head"
 
 
@@ -132,9 +130,9 @@ def test_a_log_has_no_key_and_no_colours(worker: Worker) -> None:
     assert worker.asked("log").log == ("Loading with api_key=***", "red")
 
 
-def test_who_has_another_token_is_refused(worker: Worker) -> None:
+def test_who_has_another_key_is_refused(worker: Worker) -> None:
     with pytest.raises(Unreachable):
-        worker.asked("stop", token="another one")
+        worker.asked("stop", key="another one")
     assert worker.asked("look").running
 
 
@@ -153,7 +151,7 @@ def test_an_answer_without_proof_is_none(tmp_path: Path) -> None:
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 
         threading.Thread(target=answer, daemon=True).start()
-        client = PeerClient(HEAD, stranger.getsockname()[1], TOKEN)
+        client = PeerClient(HEAD, stranger.getsockname()[1], TOKEN, {WORKER: KEY})
         with pytest.raises(ConnectionError, match="has another secret"):
             client.ask(WORKER, b"{}", limit_s=5, longest=100)
 
@@ -163,7 +161,7 @@ def test_a_request_that_is_none_is_refused(worker: Worker, body: bytes) -> None:
     with pytest.raises(UntrustedError):
         messages.request(body, where=WORKER)
     with pytest.raises(Unreachable):
-        PeerClient(HEAD, int(worker.port), TOKEN).ask(WORKER, body, limit_s=5, longest=100)
+        PeerClient(HEAD, int(worker.port), TOKEN, {WORKER: KEY}).ask(WORKER, body, limit_s=5, longest=100)
 
 
 def test_a_hold_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

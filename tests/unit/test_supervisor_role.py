@@ -18,7 +18,9 @@ from headfirst.supervisor.daemon import Daemon, Settings
 
 ROLE = collection_root() / "roles" / "supervisor"
 TASKS = yaml.safe_load((ROLE / "tasks" / "main.yml").read_text())
-FILE = json.dumps({"address": "127.0.0.51", "port": 1, "members": ["127.0.0.51"], "token": "new"}).encode()
+FILE = json.dumps(
+    {"address": "127.0.0.51", "port": 1, "members": ["127.0.0.51"], "token": "new", "keys": {}}
+).encode()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
 import json
 import socket
 import threading
@@ -12,7 +13,9 @@ from typing import Any
 
 import pytest
 from docker_names import DockerNames
+from headfirst.cluster.secrets import Secrets
 from headfirst.peers.client import PeerClient, Unreachable
+from headfirst.peers.membership import DIGEST, Caller, digest
 from headfirst.supervisor import agreement, clock, messages, records
 from headfirst.supervisor.agreement import Agreement
 from headfirst.supervisor.containers import Containers
@@ -51,16 +54,20 @@ def standby(**fields: Any) -> dict[str, Any]:
     return record(supervision=supervision | {"standby": waits}, **fields)
 
 
+def keys(own: str) -> dict[str, str]:
+    """What the controller gives a host."""
+    return Secrets(supervisor_secret="known-to-no-member").supervisor_keys(own, [HEAD, WORKER, SPARE, VICTIM])
+
+
 def member(address: str, port: int, containers: Containers, folder: Path) -> Node:
     """What a host of the cluster runs."""
-    return Node(
-        containers, Holds(folder / "run"), Agreement(address, PeerClient(address, port, TOKEN), containers)
-    )
+    client = PeerClient(address, port, TOKEN, keys(address))
+    return Node(containers, Holds(folder / "run"), Agreement(address, client, containers))
 
 
 @contextlib.contextmanager
 def listening(address: str, port: int, node: Node) -> Iterator[None]:
-    listener = Listener((address, port), [HEAD, WORKER, SPARE, VICTIM], TOKEN, node)
+    listener = Listener((address, port), keys(address), TOKEN, node)
     threading.Thread(target=listener.serve_forever, args=(0.05,), daemon=True).start()
     yield
     listener.shutdown()
@@ -85,7 +92,8 @@ class Victim:
     def asked(self, own: str, do: messages.Do, name: str = NAME, generation: str = GENERATION) -> Seen:
         """The answer to a member's request. Raises Unreachable where it is refused."""
         body = messages.encode(Request(do, name, generation))
-        answer = PeerClient(own, self.port, TOKEN).ask(VICTIM, body, limit_s=5, longest=messages.LONGEST)
+        client = PeerClient(own, self.port, TOKEN, keys(own))
+        answer = client.ask(VICTIM, body, limit_s=5, longest=messages.LONGEST)
         return messages.seen(answer, where=VICTIM)
 
 
@@ -299,3 +307,32 @@ def test_only_the_spare_of_a_generation_activates_it(replica: Replica) -> None:
     for do in ("prepare", "activate"):
         assert replica.victim.asked(WORKER, do, NAME, STANDBY).problem == f"{WORKER} is not the spare"
     assert replica.is_untouched
+
+
+def test_a_taken_member_does_not_speak_for_the_head(victim: Victim) -> None:
+    """It takes over the head's address, with every key that it was given."""
+    victim.write(NAME, GENERATION, record(worked_at=1.0))
+    victim.docker.add(NAME, GENERATION, running=True)
+    body = messages.encode(Request("stop", NAME, GENERATION))
+    for key in {*keys(WORKER).values(), TOKEN}:
+        with pytest.raises(Unreachable):
+            PeerClient(HEAD, victim.port, TOKEN, {VICTIM: key}).ask(VICTIM, body, limit_s=5, longest=100_000)
+    assert victim.docker.stopped == []
+    victim.asked(HEAD, "stop")
+    assert victim.docker.stopped == [NAME], "the head itself has the key"
+
+
+def test_a_request_that_is_sent_back_to_its_sender_is_refused(victim: Victim) -> None:
+    """Who passes the packets on has the victim sign for the session of its own listener."""
+    caller = Caller(keys(VICTIM)[HEAD])
+    body = messages.encode(Request("look", NAME, GENERATION))
+    words = ("POST", digest(body), str(len(body)), VICTIM, HEAD)
+    statuses = []
+    for _ in range(2):
+        connection = http.client.HTTPConnection(VICTIM, victim.port, timeout=5, source_address=(HEAD, 0))
+        connection.request("POST", "/", body, {DIGEST: words[1], **caller.sign(HEAD, *words)})
+        answer = connection.getresponse()
+        statuses.append(answer.status)
+        caller.learn(HEAD, dict(answer.headers))
+        connection.close()
+    assert statuses == [409, 401]

@@ -46,6 +46,8 @@ class Secrets(BaseModel):
     webui_admin_password: Secret = Field(default_factory=lambda: _token("", 18))
     webui_secret_key: Secret = Field(default_factory=lambda: _token("", 32))
     weights_token: Secret = Field(default_factory=lambda: _token("", 32))
+    # Of it each pair of hosts gets a key of its own: it stays on the controller and the head.
+    supervisor_secret: Secret = Field(default_factory=lambda: _token("", 32))
     grafana_admin_password: Secret | None = None  # of a cluster with a group [monitoring]
     # API keys of services that have a name; engine_api_key is that of the short form.
     service_api_keys: dict[ServiceName, Secret] = {}
@@ -59,7 +61,7 @@ class Secrets(BaseModel):
         """The texts that must not appear in a log."""
         found = [self.engine_api_key, self.webui_admin_password, self.webui_secret_key, self.weights_token]
         found += self.service_api_keys.values()
-        found += [self.supervisor_token, self.router_key]
+        found += [self.supervisor_secret, self.supervisor_token, self.router_key]
         found += filter(None, (self.webui_admin_password_before, self.grafana_admin_password))
         return [*found, *([self.local_ca.key] if self.local_ca else [])]
 
@@ -67,6 +69,12 @@ class Secrets(BaseModel):
     def supervisor_token(self) -> str:
         """What the supervisors of the nodes share; it changes with weights_token."""
         return self._derived("supervisor")
+
+    def supervisor_keys(self, own: str, members: Iterable[str]) -> dict[str, str]:
+        """By address: the key that the supervisor at `own` shares with each of the other members."""
+        secret = self.supervisor_secret.encode()
+        pairs = {member: " ".join(sorted((own, member))).encode() for member in members if member != own}
+        return {member: hmac.new(secret, pair, "sha256").hexdigest() for member, pair in pairs.items()}
 
     @property
     def router_key(self) -> str:

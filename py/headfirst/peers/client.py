@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 import time
+from collections.abc import Mapping
 from http import HTTPStatus
 
 from headfirst.peers.membership import DIGEST, SESSION, Caller, digest
@@ -22,10 +23,14 @@ class NotAMember(ConnectionRefusedError):
 
 
 class PeerClient:
-    """Asks peers at `port` from the address `own`. Safe to use from threads."""
+    """Asks peers at `port` from the address `own`. Safe to use from threads.
 
-    def __init__(self, own: str, port: int, token: str) -> None:
-        self._own, self._port, self._token = own, port, token
+    `keys`, by the peers' addresses, prove requests and answers; `token` proves refusals of those that are no
+    peers of `own` any more.
+    """
+
+    def __init__(self, own: str, port: int, token: str, keys: Mapping[str, str]) -> None:
+        self._own, self._port, self._token, self._keys = own, port, token, keys
         self._sessions: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -40,10 +45,12 @@ class PeerClient:
         return answer
 
     def _send(self, address: str, body: bytes, ends: float, longest: int) -> tuple[int, bytes]:
-        caller = Caller(self._token)
+        if address not in self._keys:
+            raise ConnectionRefusedError(f"{address} is no member")
+        caller = Caller(self._keys[address])
         with self._lock:
             caller.learn(address, {SESSION: self._sessions.get(address, "")})
-        words = ("POST", digest(body), str(len(body)))
+        words = ("POST", digest(body), str(len(body)), self._own, address)
         headers = {DIGEST: words[1], **caller.sign(address, *words)}
         left = max(0.1, ends - time.monotonic())
         connection = http.client.HTTPConnection(
@@ -58,7 +65,9 @@ class PeerClient:
                 with self._lock:
                     self._sessions[address] = answer.headers.get(SESSION, "")
             headers = dict(answer.headers)
-            if answer.status == HTTPStatus.FORBIDDEN and caller.is_refusal(headers, address, self._own):
+            if answer.status == HTTPStatus.FORBIDDEN and caller.is_refusal(
+                self._token, headers, address, self._own
+            ):
                 raise NotAMember(f"{address} does not list {self._own} as a member")
             if answer.status != HTTPStatus.OK:
                 return answer.status, b""

@@ -13,9 +13,13 @@ _LENGTH_FORM = re.compile(r"0|[1-9][0-9]{0,8}")
 
 
 class PeerServer(BoundedServer):
-    """A server whose requests `admission` checks."""
+    """A server whose requests `admission` checks, where each peer has no one of its own."""
 
     admission: Admission
+
+    def admission_of(self, address: str) -> Admission:
+        """What checks the requests from this address."""
+        return self.admission
 
 
 class PeerHandler(BaseHTTPRequestHandler):
@@ -46,9 +50,13 @@ class PeerHandler(BaseHTTPRequestHandler):
             self.refuse(HTTPStatus.BAD_REQUEST)
         return None
 
+    @property
+    def _admission(self) -> Admission:
+        return self.server.admission_of(self.client_address[0])
+
     def is_admitted(self, words: tuple[str, ...]) -> bool:
         """Whether a member makes the request for `words`; else it was refused."""
-        refusal = self.server.admission.refusal(dict(self.headers), *words)
+        refusal = self._admission.refusal(dict(self.headers), *words)
         if refusal:
             self.refuse(refusal)
             return False
@@ -57,14 +65,14 @@ class PeerHandler(BaseHTTPRequestHandler):
 
     def answer(self, words: tuple[str, ...], data: bytes) -> None:
         """Send the body `data`, proven to answer the request for `words`."""
-        proof = self.server.admission.answer(dict(self.headers), words, data)
+        proof = self._admission.answer(dict(self.headers), words, data)
         self.begin(HTTPStatus.OK, {"Content-Length": str(len(data)), **proof})
         self.wfile.write(data)
 
     def refuse(self, status: HTTPStatus) -> None:
         """The body is not read, so the connection cannot be used again. FORBIDDEN is proven to the caller."""
         self.close_connection = True
-        admission, headers = self.server.admission, {"Content-Length": "0", "Connection": "close"}
+        admission, headers = self._admission, {"Content-Length": "0", "Connection": "close"}
         if status is HTTPStatus.FORBIDDEN:
             own, address = self.connection.getsockname()[0], self.client_address[0]
             headers |= admission.not_a_member(dict(self.headers), own, address)

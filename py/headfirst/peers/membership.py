@@ -54,16 +54,17 @@ class Caller:
         """Whether a member answers the last request with this body."""
         return _equal(headers.get(PROOF) or "", _answer_proof(self._token, self._words, body))
 
-    def is_refusal(self, headers: Mapping[str, str], listener: str, own: str) -> bool:
-        """Whether who has the token refuses the last request, since it comes from the address `own`."""
-        return _equal(headers.get(PROOF) or "", _refusal_proof(self._token, self._words[1], listener, own))
+    def is_refusal(self, token: str, headers: Mapping[str, str], listener: str, own: str) -> bool:
+        """Whether who has `token` refuses the last request, since it comes from the address `own`."""
+        return _equal(headers.get(PROOF) or "", _refusal_proof(token, self._words[1], listener, own))
 
 
 class Admission:
     """Checks the requests that come to a listener. Safe to use from threads."""
 
-    def __init__(self, token: str) -> None:
-        self._token = token
+    def __init__(self, token: str, most_callers: int | None = None) -> None:
+        """`most_callers` are remembered before the session is renewed."""
+        self._token, self._most_callers = token, most_callers
         self._calls: dict[str, int] = {}
         self._lock = threading.Lock()
         self.session = secrets.token_hex(16)
@@ -95,7 +96,9 @@ class Admission:
         with self._lock:
             if count <= self._calls.get(caller, 0):
                 return False
-            if len(self._calls) >= _MOST_CALLERS:  # what was recorded in the session that ends is void
+            if len(self._calls) >= (
+                self._most_callers or _MOST_CALLERS
+            ):  # what was recorded in the session that ends is void
                 self._calls.clear()
                 self.session = secrets.token_hex(16)
             self._calls[caller] = count

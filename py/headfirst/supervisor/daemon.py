@@ -48,6 +48,7 @@ class Settings:
     port: int
     members: list[str]  # addresses of all hosts of the cluster
     token: str = field(repr=False)
+    keys: dict[str, str] = field(repr=False)  # by the address of each other member
     sha1: str = field(default="", repr=False)  # of the file: the role compares it with what it wrote
 
     @classmethod
@@ -63,7 +64,7 @@ class Daemon:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._containers, self._holds = Containers(), Holds()
-        self._client = PeerClient(settings.address, settings.port, settings.token)
+        self._client = PeerClient(settings.address, settings.port, settings.token, settings.keys)
         agreement = Agreement(settings.address, self._client, self._containers)
         self._node = Node(self._containers, self._holds, agreement)
         self._events, self._memories = Events(), Memories()
@@ -77,7 +78,7 @@ class Daemon:
         """Keep the replicas until SIGTERM. Raises OSError where the port cannot be had."""
         signal.signal(signal.SIGTERM, self._end)
         place = (self._settings.address, self._settings.port)
-        listener = Listener(place, self._settings.members, self._settings.token, self._node)
+        listener = Listener(place, self._settings.keys, self._settings.token, self._node)
         threading.Thread(target=listener.serve_forever, args=(0.2,), daemon=True).start()
         self._write_state()  # who starts the service finds its own settings there
         _notify("READY=1")

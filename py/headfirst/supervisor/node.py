@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+from collections.abc import Mapping
 from http import HTTPStatus
 from weakref import WeakValueDictionary
 
@@ -16,6 +17,7 @@ from headfirst.supervisor.holds import Holds
 from headfirst.supervisor.messages import Request, Seen
 from headfirst.untrusted import UntrustedError
 
+_CALLERS = 1_000  # remembered of each member, until its session is renewed
 _WEIGHTS_JOB = "headfirst-job-weights.service"
 
 
@@ -107,9 +109,15 @@ class Listener(PeerServer):
 
     hears_strangers = True
 
-    def __init__(self, place: tuple[str, int], peers: list[str], token: str, node: Node) -> None:
+    def __init__(self, place: tuple[str, int], keys: Mapping[str, str], token: str, node: Node) -> None:
+        """`keys` by the addresses of the other members; `token` proves to strangers that they are none."""
         self.admission, self.node = Admission(token), node
-        super().__init__(place, _Handler, peers)
+        self._admissions = {address: Admission(key, _CALLERS) for address, key in keys.items()}
+        super().__init__(place, _Handler, keys)
+
+    def admission_of(self, address: str) -> Admission:
+        """The one that has the key of this member."""
+        return self._admissions.get(address, self.admission)
 
 
 class _Handler(PeerHandler):
@@ -118,7 +126,9 @@ class _Handler(PeerHandler):
 
     def do_POST(self) -> None:
         """Carry out a request."""
-        admitted = self.admitted_body(messages.LONGEST)
+        # Who asks whom is proven, too: a request is worth nothing when it is sent back to its sender.
+        own, other = self.connection.getsockname()[0], self.client_address[0]
+        admitted = self.admitted_body(messages.LONGEST, other, own)
         if admitted is None:
             return
         words, body = admitted

@@ -171,7 +171,8 @@ def _agree(cluster: Cluster, head: HostState | None, id: str, reporter: Reporter
                 hint=f"Run `deploy credentials {cluster.inventories[0]}` once, or leave out --limit.",
             )
         return here or secrets.load_or_create(cluster)
-    if here is not None and here != there:
+    # Credentials of an earlier version have no such secret: each reading makes one.
+    if here is not None and here.model_copy(update={"supervisor_secret": there.supervisor_secret}) != there:
         _warn(
             reporter,
             "credentials",

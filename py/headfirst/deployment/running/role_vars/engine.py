@@ -53,6 +53,7 @@ def supervisor_vars(cluster: Cluster, secrets: Secrets) -> HostVars:
             "supervisor_address": host.address,
             "supervisor_members": members,
             "supervisor_token": secrets.supervisor_token,
+            "supervisor_keys": secrets.supervisor_keys(host.address, members),
             "supervisor_port": cluster.settings.supervisor_port,
         }
         for host in cluster.nodes
