@@ -50,6 +50,11 @@ def test_only_the_pages_own_addresses_are_allowed(
     assert planned.environment["CORS_ALLOW_ORIGIN"].split(";") == expected
 
 
+def test_the_description_of_its_api_is_not_public(tmp_path: Path) -> None:
+    # The program serves /docs and /openapi.json without a session, unless ENV is prod.
+    assert webui.plan(cluster(tmp_path), [ENGINE], ["key"]).container.environment["ENV"] == "prod"
+
+
 def test_the_role_creates_what_the_plan_shows(tmp_path: Path) -> None:
     more = ["webui_env='AUDIO_STT_ENGINE=openai'", "webui_data_dir=/data/webui"]
     planned = webui.plan(cluster(tmp_path, *more), [ENGINE], ["key"]).container
