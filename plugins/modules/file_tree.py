@@ -8,6 +8,7 @@ module: file_tree
 short_description: Keep a folder with exactly these files
 description:
   - Writes the files that differ, each in one step, and removes every other file below the folder.
+  - Folders and files belong to the user of the module. Symbolic links inside are removed and never followed.
 options:
   path:
     description: The folder, made where it is missing.
@@ -21,8 +22,8 @@ options:
     description: Permissions of the files; folders have those that let the same users in.
     type: str
     default: "0644"
-  owner:
-    description: User ID that owns folders and files.
+  group:
+    description: Group ID of folders and files.
     type: int
     default: 0
 attributes:
@@ -44,56 +45,112 @@ written: {description: Files that were written., type: list, elements: str, retu
 removed: {description: Files that were removed., type: list, elements: str, returned: always}
 """
 
+import contextlib
 import os
-import tempfile
+import secrets
+import stat
 import typing as t
-from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+
 
 class Tree:
-    """A folder whose files are `files`."""
+    """A folder whose files are `files`, contents by relative path.
 
-    def __init__(self, folder: Path, files: t.Mapping[str, str], mode: int, owner: int) -> None:
-        self._folder, self._mode, self._owner = folder, mode, owner
-        self._files = {folder / name: text.encode() for name, text in files.items()}
+    Every name is resolved below an open folder, since a container that writes there could insert a link.
+    """
 
-    def differing(self) -> t.List[Path]:
-        """Files to write: missing, with other content, another mode or owner."""
-        return [path for path in self._files if not self._is_right(path)]
+    def __init__(
+        self, folder: str, files: t.Mapping[str, str], mode: int, group: int, check: bool = False
+    ) -> None:
+        self._folder, self._mode, self._group, self._check = folder, mode, group, check
+        self._files = {tuple(name.split("/")): text.encode() for name, text in files.items()}
+        self.written: t.List[str] = []
+        self.removed: t.List[str] = []
+        self.missing = not os.path.isdir(folder)
 
-    def surplus(self) -> t.List[Path]:
-        """Files to remove."""
-        found = [path for path in self._folder.rglob("*") if path.is_symlink() or not path.is_dir()]
-        return sorted(path for path in found if path not in self._files)
+    def apply(self) -> None:
+        """Make it so, or with `check` find out what would change."""
+        if self.missing and self._check:
+            self.written = ["/".join((self._folder, *name)) for name in self._files]
+            return
+        os.makedirs(self._folder, exist_ok=True)
+        with _closing(os.open(self._folder, _FOLDER)) as folder:
+            self._own(folder)
+            self._fill(folder, ())
 
-    def make_folders(self) -> None:
-        """Make the folder and those in it; who may read a file may enter them."""
-        wanted = {parent for path in self._files for parent in path.parents if self._folder in parent.parents}
-        for folder in [self._folder, *sorted(wanted)]:
-            folder.mkdir(parents=True, exist_ok=True)
-            os.chmod(str(folder), self._mode | (self._mode & 0o444) >> 2)
-            os.chown(str(folder), self._owner, -1)
+    def _fill(self, folder: int, above: t.Tuple[str, ...]) -> None:
+        depth = len(above)
+        here = [name for name in self._files if name[:depth] == above]
+        folders = {name[depth] for name in here if len(name) > depth + 1}
+        files = {name[depth]: self._files[name] for name in here if len(name) == depth + 1}
+        for name in sorted(os.listdir(folder)):
+            if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+                folders.add(name)
+            elif name not in files:
+                self.removed.append("/".join((self._folder, *above, name)))
+                if not self._check:
+                    os.unlink(name, dir_fd=folder)
+        for name, content in sorted(files.items()):
+            if not self._is_right(folder, name, content):
+                self.written.append("/".join((self._folder, *above, name)))
+                if not self._check:
+                    self._write(folder, name, content)
+        for name in sorted(folders):
+            try:
+                if not self._check:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, 0o700, dir_fd=folder)
+                descriptor = os.open(name, _FOLDER, dir_fd=folder)
+            except (FileNotFoundError, NotADirectoryError):
+                if not self._check:
+                    raise
+                new = [one for one in here if one[depth] == name]
+                self.written += ["/".join((self._folder, *one)) for one in new]
+                continue
+            with _closing(descriptor):
+                self._own(descriptor)
+                self._fill(descriptor, (*above, name))
 
-    def write(self, path: Path) -> None:
-        """Replace one file."""
-        handle, name = tempfile.mkstemp(dir=str(path.parent), prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(self._files[path])
-        os.chmod(name, self._mode)
-        os.chown(name, self._owner, -1)
-        os.replace(name, path)
+    def _own(self, folder: int) -> None:
+        """Who may read a file may enter its folder; from then on nobody else writes there."""
+        if not self._check:
+            os.fchown(folder, os.geteuid(), self._group)
+            os.fchmod(folder, self._mode | (self._mode & 0o444) >> 2)
 
-    def _is_right(self, path: Path) -> bool:
-        if path.is_symlink() or not path.is_file():
+    def _write(self, folder: int, name: str, content: bytes) -> None:
+        part = ".new-" + secrets.token_hex(8)
+        with os.fdopen(os.open(part, _NEW, 0o600, dir_fd=folder), "wb") as file:
+            file.write(content)
+            os.fchown(file.fileno(), os.geteuid(), self._group)
+            os.fchmod(file.fileno(), self._mode)
+        os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+    def _is_right(self, folder: int, name: str, content: bytes) -> bool:
+        try:
+            descriptor = os.open(name, _READ, dir_fd=folder)
+        except OSError:  # missing, or a link
             return False
-        found = path.stat()
-        return (found.st_mode & 0o7777, found.st_uid, path.read_bytes()) == (
-            self._mode,
-            self._owner,
-            self._files[path],
-        )
+        with os.fdopen(descriptor, "rb") as file:
+            found = os.fstat(file.fileno())
+            return (
+                stat.S_ISREG(found.st_mode)
+                and (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+                == (self._mode, os.geteuid(), self._group)
+                and file.read() == content
+            )
+
+
+@contextlib.contextmanager
+def _closing(descriptor: int) -> t.Iterator[int]:
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def main() -> None:
@@ -103,27 +160,20 @@ def main() -> None:
             "path": {"type": "path", "required": True},
             "files": {"type": "dict", "required": True},
             "mode": {"type": "str", "default": "0644"},
-            "owner": {"type": "int", "default": 0},
+            "group": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
     params = module.params
-    bad = [name for name in params["files"] if os.path.isabs(name) or ".." in name.split("/")]
+    bad = [name for name in params["files"] if {"", ".", ".."} & set(name.split("/"))]
     if bad:
         module.fail_json(msg="{} does not stay inside {}.".format(bad[0], params["path"]))
-    tree = Tree(Path(params["path"]), params["files"], int(params["mode"], 8), params["owner"])
-    written, removed = tree.differing(), tree.surplus()
-    missing = not os.path.isdir(params["path"])
-    if not module.check_mode:
-        tree.make_folders()
-        for path in written:
-            tree.write(path)
-        for path in removed:
-            path.unlink()
+    tree = Tree(
+        params["path"], params["files"], int(params["mode"], 8), params["group"], check=module.check_mode
+    )
+    tree.apply()
     module.exit_json(
-        changed=bool(written or removed or missing),
-        written=[str(path) for path in written],
-        removed=[str(path) for path in removed],
+        changed=bool(tree.written or tree.removed or tree.missing), written=tree.written, removed=tree.removed
     )
 
 

@@ -8,18 +8,16 @@ from pathlib import Path
 import pytest
 from ansible_collections.headfirst.serving.plugins.modules.file_tree import Tree
 
-ME = os.getuid()
+MINE = os.getgid()
 
 
 def apply(folder: Path, files: dict[str, str], mode: int = 0o644) -> tuple[list[str], list[str]]:
-    tree = Tree(folder, files, mode, ME)
-    written, removed = tree.differing(), tree.surplus()
-    tree.make_folders()
-    for path in written:
-        tree.write(path)
-    for path in removed:
-        path.unlink()
-    return [path.name for path in written], [path.name for path in removed]
+    check = Tree(str(folder), files, mode, MINE, check=True)
+    check.apply()
+    tree = Tree(str(folder), files, mode, MINE)
+    tree.apply()
+    assert (check.written, check.removed) == (tree.written, tree.removed)
+    return [Path(path).name for path in tree.written], [Path(path).name for path in tree.removed]
 
 
 def test_files_are_written_once_and_others_go(tmp_path: Path) -> None:
@@ -30,7 +28,7 @@ def test_files_are_written_once_and_others_go(tmp_path: Path) -> None:
     assert (folder / "a.json").read_text() == "3"
 
 
-@pytest.mark.parametrize(("mode", "of_folder"), [(0o644, 0o755), (0o600, 0o700)])
+@pytest.mark.parametrize(("mode", "of_folder"), [(0o644, 0o755), (0o640, 0o750)])
 def test_modes(tmp_path: Path, mode: int, of_folder: int) -> None:
     folder = tmp_path / "keys"
     apply(folder, {"inner/key": "secret"}, mode)
@@ -51,3 +49,25 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     assert outside.read_text() == "mine"
     assert (folder / "a").read_text() == "new"
     assert not (folder / "b").is_symlink()
+
+
+def test_a_folder_that_is_a_link_is_replaced_and_not_entered(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir(mode=0o700)
+    (outside / "key").write_text("mine")
+    folder = tmp_path / "tree"
+    folder.mkdir()
+    (folder / "inner").symlink_to(outside)
+    (folder / "other").symlink_to(outside)
+    assert apply(folder, {"inner/key": "new"}) == (["key"], ["inner", "other"])
+    assert (outside / "key").read_text() == "mine"
+    assert outside.stat().st_mode & 0o777 == 0o700
+    assert (folder / "inner" / "key").read_text() == "new"
+
+
+def test_the_folder_itself_may_be_no_link(tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "tree").symlink_to(tmp_path / "outside")
+    with pytest.raises(NotADirectoryError):
+        Tree(str(tmp_path / "tree"), {"a": "1"}, 0o644, MINE).apply()
+    assert list((tmp_path / "outside").iterdir()) == []

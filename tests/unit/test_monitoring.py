@@ -133,6 +133,15 @@ def test_new_targets_do_not_restart_prometheus(tmp_path: Path) -> None:
     assert digest(2) != digest(1)
 
 
+def test_no_target_can_send_without_an_end(tmp_path: Path) -> None:
+    cluster, plan = made(tmp_path, "tls=local-ca\n", engine="lmdeploy")
+    jobs = monitoring.configuration(cluster, plan.services)["scrape_configs"]
+    assert len(jobs) >= 6
+    for job in jobs:
+        assert 0 < job["sample_limit"] <= 100_000
+        assert job["body_size_limit"] == "32MB"
+
+
 def test_a_key_is_given_where_the_engine_asks_for_it(tmp_path: Path) -> None:
     cluster, plan = made(tmp_path, engine="lmdeploy")
     jobs = monitoring.configuration(cluster, plan.services)["scrape_configs"]
@@ -143,8 +152,12 @@ def test_a_key_is_given_where_the_engine_asks_for_it(tmp_path: Path) -> None:
     assert given["monitoring_secrets"][0] == {
         "path": "/etc/headfirst/prometheus-keys",
         "files": {"small": secrets.api_key("small")},
-        "owner": 65534,
+        "group": 64797,
     }
+    # The exporter, which sees the files of the host, is in another group.
+    users = {one["name"]: one["spec"].get("user") for one in given["monitoring_containers"]}
+    assert users["headfirst-prometheus"] == "65534:64797"
+    assert all("64797" not in str(user) for name, user in users.items() if name != "headfirst-prometheus")
     for name in ("headfirst_monitoring_images", "monitoring_containers", "monitoring_trees"):
         shown = json.dumps(given[name])
         assert not any(secret in shown for secret in secrets.values())

@@ -34,6 +34,14 @@ GRAFANA_CONFIG, GRAFANA_SECRETS, GRAFANA_DATA = (
 # Figures that other programs of a host write for its exporter, as NAME.prom.
 TEXTFILES = "/var/lib/headfirst/metrics"
 
+# Prometheus runs as nobody, as its image does, in a group of its own: other programs of nobody, such as the
+# exporter, which sees all files of the host, cannot read its keys. In no range from which users get theirs.
+PROMETHEUS_USER, PROMETHEUS_GROUP = 65534, 64797
+
+# Of one answer: a target that sends more is down, so that none of them fills memory and disk. In each job,
+# since Prometheus 2.42 has no such setting for all.
+_LIMITS = {"sample_limit": 50_000, "body_size_limit": "32MB"}
+
 Group = dict[str, Any]
 """A target group of file_sd: `targets` and `labels`."""
 
@@ -119,6 +127,7 @@ def configuration(cluster: Cluster, services: Sequence[Service]) -> dict[str, An
     own = [
         {"targets": [f"127.0.0.1:{cluster.settings.prometheus_port}"], "labels": {"cluster": cluster.name}}
     ]
+    itself = {"job_name": "prometheus", "static_configs": own} | _LIMITS
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": [f"{CONFIG}/rules/*.yml"],
@@ -128,7 +137,7 @@ def configuration(cluster: Cluster, services: Sequence[Service]) -> dict[str, An
             _job("proxy", ["proxy.json"]),
             _job("node", ["node-*.json"]),
             _job("gpu", ["gpu-*.json"]),
-            {"job_name": "prometheus", "static_configs": own},
+            itself,
         ],
     }
 
@@ -152,7 +161,7 @@ def _job(name: str, files: Iterable[str], keyed: Service | None = None) -> dict[
     found: dict[str, Any] = {
         "job_name": f"{name}-{keyed.name or 'only'}" if keyed else name,
         "file_sd_configs": [{"files": [f"{CONFIG}/targets/{file}" for file in files]}],
-    }
+    } | _LIMITS
     return found | ({"authorization": {"credentials_file": key}} if key else {})
 
 
@@ -224,6 +233,7 @@ def _prometheus(host: Host, settings: ClusterSettings) -> MonitoringContainer:
             name=PROMETHEUS,
             image=settings.prometheus_image or (BUILT_IMAGE if built else PROMETHEUS_IMAGE),
             entrypoint="prometheus" if built else None,
+            user=f"{PROMETHEUS_USER}:{PROMETHEUS_GROUP}",
             command=[
                 f"--config.file={CONFIG}/prometheus.yml",
                 f"--storage.tsdb.path={DATA}",

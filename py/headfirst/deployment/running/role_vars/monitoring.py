@@ -21,8 +21,8 @@ from headfirst.plan.types import Monitoring, MonitoringContainer, Plan
 
 Files = dict[str, str]
 
-# Users of the images: nobody, and Grafana's own.
-PROMETHEUS_USER, GRAFANA_USER = 65534, 472
+# Of Grafana's image: its user, whose group is root's.
+GRAFANA_USER, GRAFANA_GROUP = 472, 0
 CONFIG_LABEL = "headfirst.configuration"
 
 
@@ -79,21 +79,21 @@ def _host(
         own = prometheus_files(cluster, plan)
         targets = monitoring.targets(cluster, plan.services, plan.proxy)
         scraped = {f"targets/{file}": _json(groups) for file, groups in targets.items()}
-        folders.append({"path": monitoring.DATA, "owner": PROMETHEUS_USER, "mode": "0700"})
+        folders.append({"path": monitoring.DATA, "owner": monitoring.PROMETHEUS_USER, "mode": "0700"})
         trees.append({"path": monitoring.CONFIG, "files": own | scraped})
         keys = {
             service.name or "only": secrets.api_key(service.name)
             for service in plan.services
             if monitoring.metrics_of(service).needs_key
         }
-        hidden.append({"path": monitoring.KEYS, "files": keys, "owner": PROMETHEUS_USER})
+        hidden.append({"path": monitoring.KEYS, "files": keys, "group": monitoring.PROMETHEUS_GROUP})
         labels[monitoring.PROMETHEUS] = _digest(own)
     if name == found.host and found.grafana_url:
         pages = grafana_files(found)
         folders.append({"path": monitoring.GRAFANA_DATA, "owner": GRAFANA_USER, "mode": "0700"})
         trees.append({"path": monitoring.GRAFANA_CONFIG, "files": pages})
         password = {"admin": secrets.grafana_admin_password or ""}
-        hidden.append({"path": monitoring.GRAFANA_SECRETS, "files": password, "owner": GRAFANA_USER})
+        hidden.append({"path": monitoring.GRAFANA_SECRETS, "files": password, "group": GRAFANA_GROUP})
         labels[monitoring.GRAFANA] = _digest(pages)
     return {
         "headfirst_monitoring_images": _images(containers, files),
