@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -21,14 +22,20 @@ def main() -> int:
         return 0
     from headfirst.supervisor.holds import Holds
 
+    by_run = "HEADFIRST_RUN" in os.environ  # the role engine; node tools of an earlier release ignore it
     if given.command == "hold":
-        Holds().hold(given.name, given.seconds)
+        if not Holds().hold(given.name, given.seconds, by_run=by_run):
+            print(
+                f"{given.name} is held by hand. To end that: {sys.argv[0]} release {given.name}",
+                file=sys.stderr,
+            )
+            return 3
     elif given.command == "drain":
         return _drain(given.name, given.seconds)
     elif given.command == "wait":
         return _wait(given.name, given.seconds)
     elif given.command == "release":
-        Holds().release(given.name)
+        Holds().release(given.name, by_run=by_run)
     elif given.command == "resume":
         _resume(given.name)
     return 0
