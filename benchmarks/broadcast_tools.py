@@ -11,6 +11,7 @@ from pathlib import Path
 
 from headfirst.weights.proof.manifest import MANIFEST
 from netns import Lan
+from transfers import signing
 
 PORT = 7600
 _READY_SECONDS = 3.0  # in which sixteen Python processes start on two cores
@@ -82,6 +83,7 @@ class Headfirst(Broadcast):
     def _node(self, index: int) -> subprocess.Popen[bytes]:
         members = [f"--member={address}" for address in self.lan.addresses]
         own = ["--address", self.lan.addresses[index], "--port", str(PORT), *self.options]
+        own += signing(self.folders[0].parent, index)
         return self.start(index, *_CLI, "pipeline", str(self.folders[index]), *members, *own)
 
 

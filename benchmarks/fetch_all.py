@@ -21,6 +21,7 @@ from broadcast import make_checkpoint
 from headfirst.plan.weights.transfer import LINE_PAYLOAD
 from headfirst.weights.proof.manifest import load
 from transfer_site import MODEL, WEIGHTS, Cost, Site, end_on_sigterm
+from transfers import signing
 
 PORT = "7600"
 LIMIT_S = 900.0
@@ -31,9 +32,12 @@ def run(site: Site, nodes: int, mode: str) -> Cost:
     members = [f"--member={address}" for address in site.addresses]
     folders = [site.home(index) / "model" for index in range(nodes)]
     options = [*members, "--port", PORT, "--model", MODEL, "--fetch", mode]
+    places = [
+        [*signing(site.home(0).parent, index), "--address", site.addresses[index]] for index in range(nodes)
+    ]
     cost = site.measure(
         {
-            index: [*WEIGHTS, "pipeline", str(folder), *options, "--address", site.addresses[index]]
+            index: [*WEIGHTS, "pipeline", str(folder), *options, *places[index]]
             for index, folder in enumerate(folders)
         }
     )

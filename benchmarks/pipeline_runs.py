@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headfirst.weights.proof.manifest import load
 from transfer_site import MODEL, WEIGHTS, Cost, Site
+from transfers import signing
 
 PORT = 4300
 RSYNC_PORT = 8730
@@ -92,6 +93,7 @@ class Runs:
     def _pipeline(self, index: int, folder: str) -> list[str]:
         members = [word for address in self._site.addresses for word in ("--member", address)]
         place = ["--address", self._site.addresses[index], "--port", str(PORT), *members]
+        place += signing(self._site.home(0).parent, index)
         return [*WEIGHTS, "pipeline", str(self._path(index, folder)), *place]
 
     def _rsync(self, source: Path, index: int) -> Cost:

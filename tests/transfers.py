@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.weights.cli import __file__ as cli_file
+from headfirst.weights.transfer.signing import Key
 
 LIMIT_S = 60
 MAIN = "from headfirst.weights.cli import main; main()"
@@ -42,6 +43,7 @@ class Members:
         argv += [argument.replace("@", str(home)) for argument in arguments]
         argv += ["--address", self.addresses[index], "--port", str(self.port)]
         argv += [word for address in self.addresses for word in ("--member", address)]
+        argv += signing(self.folder, index)
         variables = {
             "PYTHONPATH": str(Path(cli_file).parents[2]),
             "HEADFIRST_TRANSFER_TOKEN": self.token,
@@ -66,6 +68,13 @@ class Members:
                 _, errors = member.communicate(timeout=LIMIT_S)
                 assert member.returncode == 0, errors
         return [self.result(index) for index in range(self.count)]
+
+
+def signing(folder: Path, index: int) -> list[str]:
+    """Arguments of a member: the public key, and for the head the file with its key, in `folder`."""
+    file = folder / "signing.key"
+    signed_by = ["--signed-by", Key.of_file(file, make=True).public]
+    return [*signed_by, "--signing-key", str(file)] if index == 0 else signed_by
 
 
 @contextmanager

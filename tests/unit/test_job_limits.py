@@ -11,6 +11,7 @@ from ansible_collections.headfirst.serving.plugins.action.job import ActionModul
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report, stop
 from headfirst.weights.stages import Stages
 from headfirst.weights.transfer.board import Board, Member, Overview
+from transfer_hosts import KEY
 
 JOB = Job("test", ["true"], time_limit_s=90)
 ENDED = Report("ended", exit="success exited 0")
@@ -72,7 +73,7 @@ def test_the_time_limit_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_waits_for_others_is_alive_as_long_as_these_move() -> None:
-    board = Board(1, 2)
+    board = Board(1, 2, KEY)
     board.describe(Overview(1, {}, {"a": 10}))
     stages = Stages(board, converts=False)
     seen = []

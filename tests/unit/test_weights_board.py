@@ -14,7 +14,7 @@ from headfirst.weights.proof.manifest import check_names
 from headfirst.weights.transfer.board import Board, Member, Overview, mask, unmask
 from headfirst.weights.transfer.link import Refused
 from headfirst.weights.transfer.messages import absorb, compose
-from transfer_hosts import exchange_news, listening
+from transfer_hosts import KEY, exchange_news, listening
 
 PORT = 24_000 + os.getpid() % 900
 HEAD, MEMBER = "127.0.6.1", "127.0.6.2"
@@ -38,7 +38,7 @@ def told(speaker: Board, listener: Board) -> None:
 
 
 def test_news_pass_from_board_to_board() -> None:
-    first, middle, last = Board(0, 3), Board(1, 3), Board(2, 3)
+    first, middle, last = Board(0, 3, KEY), Board(1, 3, KEY), Board(2, 3, KEY)
     first.describe(overview(7, a=3, b=1))
     first.announce({"a": proof(b"abc")})
     told(first, middle)
@@ -58,7 +58,7 @@ def test_news_pass_from_board_to_board() -> None:
 
 
 def test_what_was_heard_late_does_not_undo_what_was_heard_first() -> None:
-    board, other = Board(0, 2), Board(1, 2)
+    board, other = Board(0, 2, KEY), Board(1, 2, KEY)
     board.describe(overview(1, a=1))
     told(board, other)
     old = compose(other, None)
@@ -69,14 +69,14 @@ def test_what_was_heard_late_does_not_undo_what_was_heard_first() -> None:
 
 
 def test_an_origin_that_starts_again_is_believed_and_older_news_are_not() -> None:
-    origin, member = Board(0, 2), Board(1, 2)
+    origin, member = Board(0, 2, KEY), Board(1, 2, KEY)
     origin.describe(overview(1, a=3, b=1))
     origin.announce({"a": proof(b"abc"), "b": proof(b"b")})
     told(origin, member)
     told(origin, member)
     member.say(have=frozenset({"a", "b"}))
     stale = compose(member, None)
-    again = Board(0, 2)
+    again = Board(0, 2, KEY)
     again.describe(overview(2, a=4, c=1))
     told(again, member)
     assert member.overview == again.overview
@@ -87,7 +87,7 @@ def test_an_origin_that_starts_again_is_believed_and_older_news_are_not() -> Non
 
 
 def test_a_proof_that_is_not_of_the_overviews_size_is_not_taken() -> None:
-    board = Board(0, 2)
+    board = Board(0, 2, KEY)
     board.describe(overview(1, a=4))
     board.announce({"a": proof(b"abc"), "stranger": proof(b"x")})
     assert board.proofs() == {}
@@ -106,7 +106,7 @@ def test_no_file_outside_the_folder_can_be_named(name: str) -> None:
 
 
 def test_a_peer_that_names_such_a_file_is_not_obeyed() -> None:
-    origin, member = Board(0, 2), Board(1, 2)
+    origin, member = Board(0, 2, KEY), Board(1, 2, KEY)
     origin.describe(Overview(1, {}, {"../../etc/passwd": 3}))
     with (
         listening(origin, HEAD, [MEMBER], port=PORT),
@@ -117,16 +117,16 @@ def test_a_peer_that_names_such_a_file_is_not_obeyed() -> None:
 
 
 def test_only_members_with_the_token_are_answered() -> None:
-    board = Board(0, 2)
+    board = Board(0, 2, KEY)
     board.describe(overview(1, a=1))
     with listening(board, HEAD, [MEMBER], port=PORT):
-        member = Board(1, 2)
+        member = Board(1, 2, KEY)
         exchange_news(member, MEMBER, HEAD, port=PORT)
         assert member.overview == board.overview
         with pytest.raises(Refused, match="its token differs"):
-            exchange_news(Board(1, 2), MEMBER, HEAD, "guess", port=PORT)
+            exchange_news(Board(1, 2, KEY), MEMBER, HEAD, "guess", port=PORT)
         with pytest.raises(Refused, match="does not list this host's address"):
-            exchange_news(Board(1, 2), "127.0.6.3", HEAD, port=PORT)
+            exchange_news(Board(1, 2, KEY), "127.0.6.3", HEAD, port=PORT)
         stranger = http.client.HTTPConnection(HEAD, PORT)
         stranger.request("GET", "/")
         assert stranger.getresponse().status == 403
@@ -134,7 +134,7 @@ def test_only_members_with_the_token_are_answered() -> None:
 
 
 def test_an_answer_without_the_token_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    impostor, member = Board(0, 2), Board(1, 2)
+    impostor, member = Board(0, 2, KEY), Board(1, 2, KEY)
     impostor.describe(overview(9, a=1))
     monkeypatch.setattr(Admission, "refusal", lambda *_: None)
     with (
@@ -148,14 +148,14 @@ def test_an_answer_without_the_token_is_not_taken(monkeypatch: pytest.MonkeyPatc
 
 def test_a_port_that_is_taken_is_named() -> None:
     with (
-        listening(Board(0, 2), HEAD, [], port=PORT),
+        listening(Board(0, 2, KEY), HEAD, [], port=PORT),
         pytest.raises(NotReadyError, match=f"cannot listen on {HEAD} port {PORT}"),
     ):
-        listening(Board(0, 2), HEAD, [], port=PORT)
+        listening(Board(0, 2, KEY), HEAD, [], port=PORT)
 
 
 def test_an_origin_whose_clock_went_back_is_believed() -> None:
-    member = Board(1, 2)
+    member = Board(1, 2, KEY)
     told(origin_of(overview(900, a=3)), member)
     again = origin_of(overview(5, b=1))
     told(again, member)
@@ -165,9 +165,9 @@ def test_an_origin_whose_clock_went_back_is_believed() -> None:
 
 
 def test_an_origin_that_hears_of_its_earlier_start_first_is_believed_too() -> None:
-    member = Board(1, 2)
+    member = Board(1, 2, KEY)
     told(origin_of(overview(900, a=3)), member)
-    again = Board(0, 2)
+    again = Board(0, 2, KEY)
     told(again, member)
     assert again.overview is None
     again.describe(overview(5, b=1))
@@ -176,20 +176,20 @@ def test_an_origin_that_hears_of_its_earlier_start_first_is_believed_too() -> No
 
 
 def origin_of(overview: Overview) -> Board:
-    board = Board(0, 2)
+    board = Board(0, 2, KEY)
     board.describe(overview)
     return board
 
 
 def test_a_member_whose_clock_went_back_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    origin, relay, last = Board(0, 3), Board(1, 3), Board(2, 3)
+    origin, relay, last = Board(0, 3, KEY), Board(1, 3, KEY), Board(2, 3, KEY)
     origin.describe(overview(1, a=1))
     for _ in range(2):
         told(origin, relay)
         told(relay, last)
         last.say(have=frozenset("a"), done=True)
     monkeypatch.setattr("time.time_ns", lambda: 1)
-    again = Board(2, 3)
+    again = Board(2, 3, KEY)
     told(relay, again)
     again.say(ready=True)
     told(relay, again)

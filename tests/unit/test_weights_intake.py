@@ -13,8 +13,9 @@ from headfirst.weights.intake import Intake
 from headfirst.weights.needs import Needs
 from headfirst.weights.proof.hashing import FileHash, hash_file
 from headfirst.weights.store import Store
-from headfirst.weights.transfer.board import Board, Overview
+from headfirst.weights.transfer.board import Board, Claim, Overview
 from headfirst.weights.transfer.receiver import Event, Finished
+from transfer_hosts import KEY
 
 
 @dataclass
@@ -58,17 +59,17 @@ def test_a_file_that_is_being_named_is_not_written_to(
     for version in ("old", "new"):
         (tmp_path / version).write_bytes(os.urandom(1000))
         proofs.append(hash_file(tmp_path / version))
-    board, transport = Board(1, 2), FakeTransport()
+    board, transport = Board(1, 2, KEY), FakeTransport()
     store = Store(tmp_path / "got")
     intake = Intake(board, store, transport, Needs(1, 2), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}))
-    board.announce({"a": proofs[0]})
+    board.hear_claims({"a": Claim(proofs[0], "signed")})
     intake.step(0)
     (tmp_path / "old").replace(intake._store.parts / "a")
     transport.happened.append(Finished("a"))
     intake.step(0)
     board.describe(Overview(2, {}, {"a": 1000}))
-    board.announce({"a": proofs[1]})
+    board.hear_claims({"a": Claim(proofs[1], "signed")})
     intake.step(0)
     assert transport.received == proofs[:1]
     go_on.set()

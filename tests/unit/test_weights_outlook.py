@@ -8,7 +8,8 @@ import pytest
 from headfirst.errors import NotReadyError
 from headfirst.weights.outlook import Outlook
 from headfirst.weights.transfer.board import Board, Member, Overview
-from headfirst.weights.transfer.exchange import Refused
+from headfirst.weights.transfer.link import Refused
+from transfer_hosts import KEY
 
 LONG, NO_TIME = 60.0, -1.0
 GONE = NotReadyError("no node before this one answers")
@@ -16,7 +17,7 @@ GONE = NotReadyError("no node before this one answers")
 
 def board(**origin: object) -> Board:
     """That of member 1 of three; what the origin says, if it says something."""
-    board = Board(1, 3)
+    board = Board(1, 3, KEY)
     board.describe(Overview(1, {}, {"a": 1, "b": 1}))
     if origin:
         board.hear({0: Member(beat=1, **origin)})  # type: ignore[arg-type]
@@ -74,7 +75,7 @@ def test_an_origin_that_still_brings_is_waited_for() -> None:
 
 
 def test_the_origin_does_not_wait_for_a_member_that_lent_it_a_file_and_is_gone() -> None:
-    origin = Board(0, 2)
+    origin = Board(0, 2, KEY)
     origin.describe(Overview(1, {}, {"a": 1}))
     Outlook(origin, LONG).check({"a"}, 0, None)
     with pytest.raises(NotReadyError, match="nothing was received for"):

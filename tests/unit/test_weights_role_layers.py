@@ -20,6 +20,15 @@ SECOND = {"digest": "db", "whole": "w", "answers": True, "pinned": "p", "files":
 WHOLE = {**SECOND, "is_whole": True, "files": {"1": "11", "2": "22", "both": "00"}}
 
 
+def hosts_of(look: dict[str, Any]) -> dict[str, Any]:
+    """Variables of all hosts, which report `look`."""
+    reports = {
+        name: {"stdout": json.dumps({**NOTHING, "in_place": False, "address": address, **look})}
+        for name, address in ADDRESSES.items()
+    }
+    return {name: {"__weights_status": report} for name, report in reports.items()}
+
+
 def value(
     expression: str,
     looks: dict[str, dict[str, Any]],
@@ -79,12 +88,36 @@ def test_a_part_is_brought_from_the_source() -> None:
     assert words_after(argv, "--model") == ["/srv/m"]
 
 
-def test_a_whole_copy_is_passed_on_first() -> None:
-    argv = value("__weights_argv", {"a": NOTHING, "b": WHOLE})
+def test_the_heads_whole_copy_is_passed_on() -> None:
+    argv = value("__weights_argv", {"a": WHOLE, "b": NOTHING}, host="b")
     assert argv[2] == "/var/lib/headfirst/models/m-bf16"
-    assert words_after(argv, "--member") == ["10.0.0.2", "10.0.0.1"]
-    assert words_after(argv, "--layers") == ["3-5", "0-2"]
+    assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
+    assert words_after(argv, "--layers") == ["0-2", "3-5"]
     assert words_after(argv, "--model") == []
+
+
+def test_what_another_host_reports_to_hold_is_not_passed_on_as_the_heads() -> None:
+    argv = value("__weights_argv", {"a": NOTHING, "b": WHOLE}, host="b")
+    assert argv[2] == "/var/lib/headfirst/models/m"
+    assert words_after(argv, "--member") == ["10.0.0.1", "10.0.0.2"]
+    assert words_after(argv, "--model") == ["/srv/m"]
+
+
+def test_only_the_head_gets_the_file_of_the_key() -> None:
+    hosts = hosts_of(NOTHING)
+    hosts["a"]["__weights_key"] = {"stdout": "0" * 64}
+    for host, files in (("a", ["/run/headfirst/jobs/weights-m-bf16.key"]), ("b", [])):
+        argv = value("__weights_argv", {"a": NOTHING, "b": NOTHING}, host, hostvars=hosts)
+        assert words_after(argv, "--signed-by") == ["0" * 64]
+        assert words_after(argv, "--signing-key") == files
+    alone = value("__weights_argv", {"a": NOTHING}, weights_members=[])
+    assert "--signed-by" not in alone
+
+
+def test_a_play_without_the_head_brings_nothing() -> None:
+    assert value("__weights_refusals", {"b": WHOLE}, "b") == []
+    [refusal] = value("__weights_refusals", {"b": NOTHING}, "b")
+    assert "The head, weights_members[0], signs" in refusal
 
 
 def test_hosts_that_share_a_folder_have_everything() -> None:
@@ -96,7 +129,9 @@ def test_hosts_that_share_a_folder_have_everything() -> None:
 @pytest.mark.parametrize(("both", "same"), [("00", True), ("99", False)])
 def test_what_two_hosts_share_is_compared(both: str, same: bool) -> None:
     main = yaml.safe_load((ROLE / "tasks" / "main.yml").read_text())
-    proof = main[-1]["ansible.builtin.assert"]["that"]
+    (proof,) = (
+        task["ansible.builtin.assert"]["that"] for task in main if task["name"].startswith("Prove that all")
+    )
     looks = {"a": {**FIRST, "files": {"1": "11", "both": both}}, "b": SECOND}
     assert all(value(that, looks, host) for that in proof for host in looks) == same
 

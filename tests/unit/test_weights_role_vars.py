@@ -26,7 +26,7 @@ def value(name: str, **variables: Any) -> Any:
         "ansible_check_mode": True,
         "ansible_play_hosts": [],
         "__weights_holders": [],
-        "__weights_givers": [],
+        "__weights_head_gives": False,
         "__weights_parts": {},
         "__weights_order": ["10.0.0.1", "10.0.0.2"],
         "__weights_status": {"stdout": "{}"},

@@ -10,17 +10,19 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from headfirst.peers import bounded_server, membership
 from headfirst.peers.bounded_server import PER_PEER
 from headfirst.untrusted import UntrustedError
-from headfirst.weights.proof.hashing import PIECE, hash_file
+from headfirst.weights.proof.hashing import PIECE, FileHash, hash_file
 from headfirst.weights.transfer import link
 from headfirst.weights.transfer.board import Board, Overview
 from headfirst.weights.transfer.link import Refused, Unreachable
-from headfirst.weights.transfer.messages import compose, parse, speak
-from transfer_hosts import TOKEN, exchange_news, listening
+from headfirst.weights.transfer.messages import VERSION, compose, parse, speak
+from headfirst.weights.transfer.signing import file_statement, overview_statement
+from transfer_hosts import KEY, TOKEN, exchange_news, listening
 from wire_tap import tapped
 
 PORT = 23_000 + os.getpid() % 900
@@ -29,7 +31,7 @@ HEAD, MEMBER, STRANGER, TAP = (f"127.0.7.{number}" for number in range(1, 5))
 
 @pytest.fixture
 def head() -> Iterator[Board]:
-    board = Board(0, 3)
+    board = Board(0, 3, KEY)
     board.describe(Overview(1, {"model": "m"}, {"a": 1}))
     with listening(board, HEAD, [MEMBER, TAP], port=PORT):
         yield board
@@ -52,7 +54,7 @@ def status(answer: bytes) -> int:
 
 def is_served() -> bool:
     """Whether a member is answered, as it would be: it tries again when it is cut off."""
-    member = Board(1, 3)
+    member = Board(1, 3, KEY)
     for _ in range(20):
         try:
             exchange_news(member, MEMBER, HEAD, port=PORT)
@@ -127,11 +129,11 @@ def test_who_sends_slowly_is_cut_off(head: Board, monkeypatch: pytest.MonkeyPatc
 
 def test_a_recorded_request_is_answered_by_nobody(head: Board) -> None:
     with tapped(TAP, HEAD, PORT) as tap:
-        exchange_news(Board(1, 3), MEMBER, TAP, port=PORT)
+        exchange_news(Board(1, 3, KEY), MEMBER, TAP, port=PORT)
         first, good = (bytes(data) for data in tap.asked)
     assert status(send(first)) == 409
     assert status(send(good)) == 401, "the same request again"
-    with listening(Board(0, 3), STRANGER, [MEMBER], port=PORT):
+    with listening(Board(0, 3, KEY), STRANGER, [MEMBER], port=PORT):
         assert status(send(good, target=STRANGER)) == 409, "the same request to another member"
     for changed in (
         good.replace(b"-2\r\n", b"-3\r\n"),
@@ -145,9 +147,9 @@ def test_a_recorded_request_is_answered_by_nobody(head: Board) -> None:
 
 def test_a_recorded_answer_is_not_taken(head: Board) -> None:
     with tapped(TAP, HEAD, PORT) as tap:
-        exchange_news(Board(1, 3), MEMBER, TAP, port=PORT)
+        exchange_news(Board(1, 3, KEY), MEMBER, TAP, port=PORT)
         answer = bytes(tap.answered[1])
-    board = Board(1, 3)
+    board = Board(1, 3, KEY)
     with socket.create_server((STRANGER, PORT)) as impostor:
         threading.Thread(target=_answer_once, args=(impostor, answer), daemon=True).start()
         with pytest.raises(Refused, match="does not have the transfer's token"):
@@ -161,7 +163,7 @@ def test_an_endless_answer_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server((STRANGER, PORT)) as impostor:
         threading.Thread(target=_answer_once, args=(impostor, endless), daemon=True).start()
         with pytest.raises(Refused, match="more than 1048576 bytes"):
-            exchange_news(Board(1, 3), MEMBER, STRANGER, port=PORT)
+            exchange_news(Board(1, 3, KEY), MEMBER, STRANGER, port=PORT)
 
 
 def _answer_once(server: socket.socket, answer: bytes) -> None:
@@ -177,7 +179,7 @@ def test_when_many_callers_were_heard_what_was_recorded_stays_void(
 ) -> None:
     monkeypatch.setattr(membership, "_MOST_CALLERS", 2)
     with tapped(TAP, HEAD, PORT) as tap:
-        exchange_news(Board(1, 3), MEMBER, TAP, port=PORT)
+        exchange_news(Board(1, 3, KEY), MEMBER, TAP, port=PORT)
         good = bytes(tap.asked[1])
     for _ in range(4):
         assert is_served()
@@ -186,9 +188,17 @@ def test_when_many_callers_were_heard_what_was_recorded_stays_void(
 
 MEMBERS = {"0": {"beat": 1, "ready": True, "have": "1", "wants": "0", "received": 1, "converted": 0,
                  "done": False, "error": "", "fetches": False, "fetched": 0, "given": ["1"]}}  # fmt: skip
-PROOF = {"size": 1, "xxh3": "0" * 32, "sha256": None, "pieces": "A" * 43 + "="}
-OVERVIEW = {"epoch": 2, "made_from": {}, "sizes": {"a": 1}, "known": {"a": "0" * 32}}
-GOOD = {"epoch": 2, "known": "1", "members": MEMBERS, "files": {"a": PROOF}, "overview": OVERVIEW}
+PROOF: dict[str, Any] = {"size": 1, "xxh3": "0" * 32, "sha256": None, "pieces": "A" * 43 + "="}
+OVERVIEW = {"epoch": 2, "made_from": {}, "sizes": {"a": 1}, "known": {"a": "0" * 32}, "sha256": {}}
+
+
+def signed(overview: dict[str, Any]) -> dict[str, Any]:
+    return {**overview, "signature": KEY.sign(overview_statement(**overview))}
+
+
+PROOF["signature"] = KEY.sign(file_statement({}, "a", FileHash(1, "0" * 32, None, bytes(32))))
+GOOD = {"version": VERSION, "epoch": 2, "known": "1", "claimed": "0", "members": MEMBERS,
+        "files": {"a": PROOF}, "overview": signed(OVERVIEW)}  # fmt: skip
 
 
 def with_member(**changes: object) -> dict[str, object]:
@@ -200,11 +210,14 @@ def with_proof(**changes: object) -> dict[str, object]:
 
 
 def with_overview(**changes: object) -> dict[str, object]:
-    return {**GOOD, "overview": {**OVERVIEW, **changes}}
+    return {**GOOD, "overview": signed({**OVERVIEW, **changes})}
 
 
 MALFORMED = {
     "a list": [],
+    "another version": {**GOOD, "version": 1},
+    "claimed that is no mask": {**GOOD, "claimed": "x"},
+    "overview of another epoch": with_overview(epoch=3),
     "no members": {**GOOD, "members": None},
     "epoch as text": {**GOOD, "epoch": "2"},
     "negative epoch": {**GOOD, "epoch": -1},
@@ -244,6 +257,10 @@ MALFORMED = {
     "size of 2**60": with_overview(sizes={"a": 2**60}),
     "known file that is none": with_overview(known={"b": "0" * 32}),
     "known xxh3 that is none": with_overview(known={"a": "zz"}),
+    "sha256 of a file that is none": with_overview(sha256={"b": "0" * 64}),
+    "listed sha256 that is none": with_overview(sha256={"a": "zz"}),
+    "signature that is short": with_proof(signature="00"),
+    "no signature": with_proof(signature=None),
     "origin with a line feed": with_overview(made_from={"model": "a\nb"}),
     "origin with a number": with_overview(made_from={"model": 1}),
 }
@@ -251,26 +268,28 @@ MALFORMED = {
 
 @pytest.mark.parametrize("case", MALFORMED)
 def test_a_malformed_message_is_refused(case: str) -> None:
-    parse(json.dumps(GOOD).encode(), Board(1, 3))
-    with pytest.raises(UntrustedError):
-        parse(json.dumps(MALFORMED[case]).encode(), Board(1, 3))
+    parse(json.dumps(GOOD).encode(), Board(1, 3, KEY))
+    with pytest.raises(UntrustedError) as refusal:
+        parse(json.dumps(MALFORMED[case]).encode(), Board(1, 3, KEY))
+    assert "has not signed" not in refusal.value.what
+    assert "version" not in refusal.value.what or case == "another version"
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"epoch": 1, "epoch": 2}', b"\xff\xfe"])
 def test_a_message_that_is_no_json_is_refused(data: bytes) -> None:
     with pytest.raises(UntrustedError):
-        parse(data, Board(1, 3))
+        parse(data, Board(1, 3, KEY))
 
 
 def test_an_error_of_a_member_reaches_no_terminal_as_a_command() -> None:
-    message = parse(json.dumps(with_member(error="bad\x1b]0;title\x07\x1b[2J")).encode(), Board(1, 3))
+    message = parse(json.dumps(with_member(error="bad\x1b]0;title\x07\x1b[2J")).encode(), Board(1, 3, KEY))
     assert message.members[0].error == "bad"
 
 
 def test_a_real_message_with_many_pieces_is_read(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x" * (5 * PIECE + 1))
     proof = hash_file(tmp_path / "a", with_sha256=True)
-    board, member = Board(0, 3), Board(1, 3)
+    board, member = Board(0, 3, KEY), Board(1, 3, KEY)
     board.describe(Overview(1, {"model": "m"}, {"a": proof.size}))
     board.announce({"a": proof})
-    assert parse(speak(board, compose(member, None)), member).files == {"a": proof}
+    assert parse(speak(board, compose(member, None)), member).files == board.claims()

@@ -18,6 +18,7 @@ from headfirst.weights.transfer.link import Body, Link, NotThere, Refused
 from headfirst.weights.transfer.listener import Listener
 from headfirst.weights.transfer.shelf import Shelf
 from transfer_hosts import (
+    KEY,
     PORT,
     TOKEN,
     Source,
@@ -277,7 +278,7 @@ def test_a_waiting_transport_closes_at_once(start: Start, tmp_path: Path, hosts:
 
 def test_an_exchange_that_is_cut_ends(hosts: list[str]) -> None:
     """Also where it had not begun."""
-    news = Exchange(Board(1, 2), lambda _index: linked(hosts[1], hosts[0]))
+    news = Exchange(Board(1, 2, KEY), lambda _index: linked(hosts[1], hosts[0]))
     news.cut()
     with pytest.raises(ConnectionError, match="has ended"):
         news.with_member(0, wait=True)
@@ -298,7 +299,7 @@ def test_a_connection_carries_many_requests(
     version = source.proofs["sub/file"].version
     with serving(source, hosts[0], [hosts[1]]):
         link = linked(hosts[1], hosts[0])
-        news = Exchange(Board(1, 2), lambda _index: link)
+        news = Exchange(Board(1, 2, KEY), lambda _index: link)
         for _ in range(3):
             news.with_member(0, wait=False)
             assert len(read(link.request(version, "sub/file", 0, PIECE), PIECE)) == PIECE

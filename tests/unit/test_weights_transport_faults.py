@@ -38,12 +38,14 @@ from headfirst.weights.transfer import exchange
 exchange.NEWS_WAIT_S = 0.5
 from headfirst.weights.proof.hashing import FileHash
 from headfirst.weights.transfer.board import Board
+from headfirst.weights.transfer.signing import Key
 from headfirst.weights.transfer.transport import Transfer, Transport
+KEY = Key.new()
 head, own, port, token, folder = sys.argv[1:]
 folder = Path(folder)
-transfer = Transfer([[head], [own]], 1, int(port), token)
+transfer = Transfer([[head], [own]], 1, int(port), token, KEY)
 size, xxh3, pieces = json.loads((folder / "proof").read_text())
-with Transport(transfer, Board(1, 2), lambda _name: (0, 1)) as node:
+with Transport(transfer, Board(1, 2, KEY), lambda _name: (0, 1)) as node:
     node.receive("sub/file", FileHash(size, xxh3, None, bytes.fromhex(pieces)), folder / "node/sub/file")
     while node.progress()["sub/file"] < size / 3:
         time.sleep(0.02)

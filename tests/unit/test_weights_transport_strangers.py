@@ -21,6 +21,7 @@ from headfirst.weights.transfer.board import Board
 from headfirst.weights.transfer.link import NotThere, Refused, Unreachable
 from headfirst.weights.transfer.listener import Listener
 from transfer_hosts import (
+    KEY,
     PORT,
     TOKEN,
     Source,
@@ -380,7 +381,7 @@ def test_news_that_are_cut_off_are_no_strangers(hosts: list[str]) -> None:
     """A member that is killed while it answers is asked again."""
     cut = b"HTTP/1.1 200 OK\r\nX-Headfirst-Proof: 00\r\nContent-Length: 500\r\n\r\n{"
     with impostor(hosts[0], cut), pytest.raises(Unreachable):
-        exchange_news(Board(1, 2), hosts[1], hosts[0])
+        exchange_news(Board(1, 2, KEY), hosts[1], hosts[0])
 
 
 def test_wrong_bytes_of_an_impostor_are_not_kept(

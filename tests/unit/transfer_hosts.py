@@ -21,10 +21,12 @@ from headfirst.weights.transfer.link import Body, Link
 from headfirst.weights.transfer.listener import Listener
 from headfirst.weights.transfer.receiver import Failed, Finished
 from headfirst.weights.transfer.shelf import Shelf
+from headfirst.weights.transfer.signing import Key
 from headfirst.weights.transfer.transport import Transfer, Transport
 
 PORT = 17460
 TOKEN = "t0ken"
+KEY = Key.new()
 LIMIT_S = 20.0
 _networks = count(1)
 
@@ -45,10 +47,10 @@ def start(hosts: list[str]) -> Iterator[Start]:
 
         def make(index: int, count: int = 3, **options: object) -> Transport:
             members = options.pop("members", [[host] for host in hosts[:count]])
-            options = {"token": TOKEN, "port": PORT, **options}
+            options = {"token": TOKEN, "port": PORT, "key": KEY, **options}
             transfer = Transfer(members, index, **options)  # type: ignore[arg-type]
             everybody = range(len(transfer.members))
-            board = Board(index, len(everybody))
+            board = Board(index, len(everybody), KEY)
             return stack.enter_context(Transport(transfer, board, lambda _name: everybody))
 
         yield make
@@ -140,7 +142,7 @@ def serving(
     carrier: Carrier | None = None,
 ) -> Iterator[Listener]:
     """A listener with all files of `source`, and no news."""
-    shelf, board = Shelf(), Board(0, 2)
+    shelf, board = Shelf(), Board(0, 2, KEY)
     for name, proof in source.proofs.items():
         shelf.put(name, proof, source.folder / name, whole=True)
     side = contexts(token)[0] if encrypt else None

@@ -110,6 +110,13 @@ def _add_cluster_commands(add) -> None:  # type: ignore[no-untyped-def]  # argpa
         dest="members",
         help="the head first; addresses with commas between them",
     )
+    pipeline.add_argument(
+        "--signed-by",
+        default="",
+        metavar="KEY",
+        help="what the head's signing-key prints",
+    )
+    pipeline.add_argument("--signing-key", type=Path, metavar="FILE", help="of the head, which signs")
     pipeline.add_argument("--address", required=True, help="which of the members this node is")
     pipeline.add_argument(
         "--layers",
@@ -135,6 +142,10 @@ def _add_cluster_commands(add) -> None:  # type: ignore[no-untyped-def]  # argpa
     pipeline.add_argument("--fetch", choices=MODES, default="head", help="who fetches from a hub")
     _add_source(pipeline)
     pipeline.set_defaults(run=commands.run_pipeline)
+
+    signing_key = add("signing-key", help="print the public key of a transfer's head; makes the key once")
+    signing_key.add_argument("file", type=Path, help="holds the private key, mode 0600; stays on the head")
+    signing_key.set_defaults(run=commands.run_signing_key)
 
     in_place = add("in-place", help="verify a folder that Headfirst did not write, and serve it in place")
     in_place.add_argument("directory", type=Path, help="the folder; nothing is written into it")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from argparse import Namespace
 from dataclasses import asdict
 from pathlib import Path
@@ -27,12 +28,14 @@ from headfirst.weights.proof.proofs import Proofs
 from headfirst.weights.proof.verify import verify
 from headfirst.weights.status import look, pinned_now
 from headfirst.weights.transfer.rdma import Port
+from headfirst.weights.transfer.signing import Key
 from headfirst.weights.transfer.transport import Transfer
 from headfirst.weights.warm import available_memory, choose, warm
 
 Result = dict[str, object]
 
 _HUB_TOKENS = {"huggingface": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
+_PUBLIC_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 def run_fetch(arguments: Namespace) -> Result:
@@ -113,6 +116,7 @@ def run_pipeline(arguments: Namespace) -> Result:
         members.index(own),
         arguments.port,
         _token() if len(members) > 1 else "",
+        _key(arguments, is_head=own == members[0]) if len(members) > 1 else Key.new(),
         arguments.connections,
         encrypt=arguments.encrypt,
         rdma=_rdma_ports(arguments),
@@ -166,6 +170,30 @@ def run_status(arguments: Namespace) -> Result:
 def _say(manifest: Manifest, changed: bool, folder: Path) -> Result:
     print(f"{folder}: {len(manifest.files)} files, {gigabytes(manifest.size)}, digest {manifest.digest[:16]}")
     return {"changed": changed, "digest": manifest.digest, "whole": manifest.whole}
+
+
+def run_signing_key(arguments: Namespace) -> Result:
+    """Print the public half of the head's key, made where there is none."""
+    public = Key.of_file(arguments.file, make=True).public
+    print(public)
+    return {"changed": False, "public": public}
+
+
+def _key(arguments: Namespace, *, is_head: bool) -> Key:
+    """The transfer's key; the head's with its private half."""
+    if not _PUBLIC_KEY.fullmatch(arguments.signed_by):
+        raise InputError(
+            "--signed-by is not the public key of the transfer's head",
+            hint="On the head: headfirst-weights signing-key FILE",
+        )
+    if not is_head:
+        return Key(arguments.signed_by)
+    if arguments.signing_key is None:
+        raise InputError("the head of a transfer needs --signing-key FILE")
+    key = Key.of_file(arguments.signing_key)
+    if key.public != arguments.signed_by:
+        raise InputError("--signed-by is another key's", where=str(arguments.signing_key))
+    return key
 
 
 def _rdma_ports(arguments: Namespace) -> list[Port]:

@@ -56,7 +56,7 @@ class FetchOrigin:
         fetching = Fetching(self._request, store.folder, stopped)
         sizes = fetching.sizes
         known = {name: record.xxh3 for name, record in fetching.known.items()}
-        board.describe(Overview(time.time_ns(), fetching.made_from, sizes, known))
+        board.describe(Overview(time.time_ns(), fetching.made_from, sizes, known, fetching.sha256))
         spare: set[str] = set()
 
         def seen(count: int) -> None:
@@ -121,18 +121,30 @@ class FetchOrigin:
     def _share(
         self, run: FetchRun, fetching: Fetching, board: Board, stopped: threading.Event, files: list[str]
     ) -> None:
-        """Give the files to the members, and fetch those that are this one's."""
-        sharing = Sharing(files, len(board.members), self._mode, self._needs.members)
+        """Give the files to the members, and fetch those that are this one's.
+
+        What the source lists no sha256 of, only this one fetches: nobody could prove it of another member.
+        """
+        alone = [name for name in files if name not in fetching.sha256]
+        shared = [name for name in files if name in fetching.sha256]
+        sharing = Sharing(shared, len(board.members), self._mode, self._needs.members)
+        sharing.given[0].update(alone)
+        board.say(given=tuple(map(frozenset, sharing.given)))
         own = set(filter(self._needs.here, files))
         noted: set[str] = set()
         with _Given(run, board, stopped) as given:
             while not stopped.is_set() and not (noted >= set(files) and board.member(0).have >= own):
                 proofs = board.proofs()
                 for name, proof in proofs.items():
-                    if name not in noted and board.is_given_away(name):
-                        fetching.note(name, proof)
-                noted = set(proofs)
-                news = sharing.step(board.members, board.silent_for, noted, time.monotonic())
+                    # A file that this one does not receive is proven by those that need it.
+                    elsewhere = not self._needs.here(name) and board.everybody_has(name)
+                    if name not in noted and (board.is_signed(name, proof) or elsewhere):
+                        noted.add(name)
+                        if board.is_given_away(name):
+                            fetching.note(name, proof)
+                news = sharing.step(
+                    board.members, board.silent_for, proofs.keys(), time.monotonic(), board.doubted
+                )
                 self.note = sharing.reason
                 if news:
                     board.say(given=tuple(frozenset(names) for names in sharing.given))
@@ -181,7 +193,11 @@ class FetchHelper:
             self._board.say(fetches=False)
 
     def _is_same(self, fetching: Fetching, overview: Overview) -> bool:
-        return overview.made_from == fetching.made_from and overview.sizes == fetching.sizes
+        return (
+            overview.made_from == fetching.made_from
+            and overview.sizes == fetching.sizes
+            and overview.sha256 == fetching.sha256
+        )
 
     def _begin(self, fetching: Fetching) -> FetchRun:
         return fetching.begin(

@@ -5,7 +5,7 @@ What only other members need is offered to them where it is here, and removed on
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from headfirst.errors import NotReadyError
@@ -14,10 +14,18 @@ from headfirst.weights.proof.hash_cache import FileRecord
 from headfirst.weights.proof.hashing import FileHash
 from headfirst.weights.store import Store
 from headfirst.weights.transfer.board import Board
-from headfirst.weights.transfer.receiver import Failed
+from headfirst.weights.transfer.receiver import Failed, Finished
 from headfirst.weights.transfer.transport import Transport
 
 _SETTLING_AT_A_TIME = 4
+
+
+class _Untrue(Exception):
+    """What was received is not what the source lists; `senders` are the members that it came from."""
+
+    def __init__(self, senders: Iterable[int]) -> None:
+        super().__init__()
+        self.senders = sorted(senders)
 
 
 class Intake:
@@ -66,14 +74,20 @@ class Intake:
             for event in self._transport.events(timeout):
                 if isinstance(event, Failed):
                     raise _failed(event, self._store)
-                self._settle(event.name)
+                self._settle(event)
         else:
             self._board.wait(self._board.version, timeout)
         for future in [future for future in self._settling if future.done()]:
             name, proof = self._settling.pop(future)
-            future.result()
+            try:
+                future.result()
+            except _Untrue as untrue:
+                self._refuse(name, proof, untrue.senders)
+                continue
             if self._taken.get(name) == proof:
                 self.here.add(name)
+                if self._board.index == 0:  # what another member fetched is proven now: sign it
+                    self._board.announce({name: proof})
         self._drop_passed_on()
         self._learn()
         if (self.here, set(self._taken)) != before:
@@ -146,7 +160,7 @@ class Intake:
         """Offer what is here for others only."""
         if not self._transport or self._passed_on.get(name) == proof or self._board.everybody_has(name):
             return
-        if proof.size and self._store.holds(name, proof):
+        if proof.size and self._holds(name, proof):
             self._passed_on[name] = proof
             self.here.add(name)
             self._transport.offer(name, proof, self._store.folder / name)
@@ -162,13 +176,14 @@ class Intake:
         changed = name in self._taken
         self._taken[name] = proof
         self._spent_here.discard(name)
-        if self._spent(name) and not self._board.is_wanted_after_us(name):
+        known = self._board.is_signed(name, proof) or self._store.proofs.remembered(name) == proof
+        if known and self._spent(name) and not self._board.is_wanted_after_us(name):
             self._spent_here.add(name)
             self.here.add(name)
             return
         if changed:
             self.forget(name)
-        whole = self._store.holds(name, proof)
+        whole = self._holds(name, proof)
         if whole:
             self.here.add(name)
         if self._transport is None or proof.size == 0:
@@ -187,13 +202,43 @@ class Intake:
         where = str(self._store.folder / name)
         return NotReadyError("this file changed while it was in use", where=where, hint="Run again.")
 
-    def _settle(self, name: str) -> None:
-        proof = self._taken.get(name)
-        if proof and name not in self.here and (name, proof) not in self._settling.values():
-            self._settling[self._settlers.submit(self._name, name, proof)] = name, proof
+    def _holds(self, name: str, proof: FileHash) -> bool:
+        """Whether `name` is there; what only a member states of it changes nothing that is known here."""
+        has = self._store.holds if self._board.is_signed(name, proof) else self._store.has_proven
+        return has(name, proof)
 
-    def _name(self, name: str, proof: FileHash) -> None:
-        """Give what was received its name, while it is offered on."""
+    def _settle(self, event: Finished) -> None:
+        name, proof = event.name, self._taken.get(event.name)
+        if proof and name not in self.here and (name, proof) not in self._settling.values():
+            self._settling[self._settlers.submit(self._name, event, proof)] = name, proof
+
+    def _refuse(self, name: str, proof: FileHash, senders: Iterable[int]) -> None:
+        """Take a file from somebody else; NotReadyError where nobody will prove it."""
+        if self._transport is None or self._taken.get(name) != proof:
+            return
+        fetcher = self._transport.address(self._board.bringer(name))
+        why = f"{name} has another sha256 than the source lists: fetched by {fetcher}, received from"
+        for sender in senders:
+            self._transport.pass_over(sender, f"{why} {self._transport.address(sender)}")
+        if 0 not in self._needs.members(name):  # else the head finds the same, and has another one fetch it
+            raise NotReadyError(
+                f"{why} {', '.join(map(self._transport.address, senders)) or 'it'}",
+                where=str(self._store.folder),
+                hint="Check these nodes, then run again with weights_fetch=head.",
+            )
+        self.forget(name)
+        del self._taken[name]
+        self._board.reject(name, proof)
+
+    def _name(self, event: Finished, proof: FileHash) -> None:
+        """Give what was received its name, while it is offered on. Raises _Untrue.
+
+        The pieces of a file have the digests that the head signed. What a member stated of a file that it
+        fetched is compared, all of it, with the bytes that came and with the sha256 that the head signed.
+        """
+        name = event.name
+        if not self._board.is_signed(name, proof) and not self._store.has_sent_bytes(name, proof):
+            raise _Untrue(event.senders)
         self._store.settle(name, proof)
         if self._transport:
             self._transport.move(name, self._store.folder / name)

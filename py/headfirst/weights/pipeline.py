@@ -74,7 +74,7 @@ class Pipeline:
         self._conversion = conversion
         self._keep_source = keep_source or conversion is None or bool(origin and origin.in_place)
         self._needs = needs or Needs(transfer.index, len(transfer.members))
-        self._board = Board(transfer.index, len(transfer.members), self._needs.members)
+        self._board = Board(transfer.index, len(transfer.members), transfer.key, self._needs.members)
         self._store = Store(folder)
         self._queue = (
             ConversionQueue(conversion, min(SHARDS_IN_FLIGHT, os.cpu_count() or 1)) if conversion else None
@@ -185,6 +185,8 @@ class Pipeline:
         remarks = [source.note for source in (self._origin, self._helper) if source and source.note]
         if self._transport and self._transport.fall_back:
             remarks.append(f"over TCP, RDMA failed with {self._transport.fall_back}")
+        if self._transport:
+            remarks += [f"passed over: {why}" for why in self._transport.passed_over]
         return remarks
 
     def _begin_anew(self) -> None:

@@ -50,19 +50,25 @@ class Sharing:
         self,
         members: Sequence[Member],
         silent_s: Callable[[int], float | None],
-        proven: AbstractSet[str],
+        fetched: AbstractSet[str],
         now: float,
+        doubted: Container[int] = (),
     ) -> bool:
         """Give files to members that have time; returns whether anything was given or taken back.
 
-        `proven` are the files that were fetched; `now` in seconds of a monotonic clock.
+        `fetched` are the files that were fetched; `now` in seconds of a monotonic clock. Members that are
+        `doubted` get none.
         """
-        able = [index for index, member in enumerate(members) if _is_able(index, member, silent_s(index))]
+        able = [
+            index
+            for index, member in enumerate(members)
+            if _is_able(index, member, silent_s(index)) and (index == 0 or index not in doubted)
+        ]
         before = [set(names) for names in self.given]
         for index, names in enumerate(self.given):
             if index not in able:
-                self._waiting = sorted(names - proven) + self._waiting
-                names &= proven
+                self._waiting = sorted(names - fetched) + self._waiting
+                names &= fetched
         together = self._all
         if self._probe:
             together = self._probe.together(members, len(able), now)
@@ -78,8 +84,8 @@ class Sharing:
                 self._give(name, ready[0])
             elif holders and now - self._began < _HOLDER_WAIT_S:
                 held.add(name)
-        for index in sorted(fetchers, key=lambda index: len(self.given[index] - proven)):
-            free = at_once + _AHEAD - len(self.given[index] - proven)
+        for index in sorted(fetchers, key=lambda index: len(self.given[index] - fetched)):
+            free = at_once + _AHEAD - len(self.given[index] - fetched)
             wanted = [name for name in self._waiting if name not in held]
             wanted.sort(key=lambda name: index not in self._needs(name))
             for name in wanted[: max(0, free)]:

@@ -45,6 +45,14 @@ class Store:
             self.proofs.put(name, proof)
         return self.proofs.matches(name, proof)
 
+    def has_proven(self, name: str, proof: FileHash) -> bool:
+        """Whether `name` is there, and this node itself has found all of `proof` in it."""
+        return self.proofs.get(name) == proof
+
+    def has_sent_bytes(self, name: str, proof: FileHash) -> bool:
+        """Whether the part that was received has all hashes of `proof`. Reads it."""
+        return hash_file(self.parts / name, with_sha256=True) == proof
+
     def is_whole(self, name: str, size: int, xxh3: str) -> bool:
         """Whether `name` is there as it was when it was proven to be this."""
         record = self.proofs.record(name)

@@ -58,6 +58,8 @@ class Fetching:
         self.listing = when_it_answers(self._source.list, self._stopped)
         self.sizes = {file.name: file.size for file in self.listing.files}
         """Bytes of the files by relative path."""
+        self.sha256 = {file.name: file.sha256 for file in self.listing.files if file.sha256}
+        """What the source lists, in hex, by relative path."""
         self.in_place = request.is_for(target)
         self.made_from = {**request.origin, "pinned": self.listing.pinned}
         """The origin part of the manifest."""
@@ -116,11 +118,8 @@ class Fetching:
     def note(self, name: str, proof: FileHash) -> None:
         """Take note that another node fetched a file of the listing, and how it is proven.
 
-        NotReadyError where it is another one than the source has here.
+        It was received and compared with the source's sha256, here or by all that need it.
         """
-        listed = next(file.sha256 for file in self.listing.files if file.name == name)
-        if listed and proof.sha256 != listed:
-            raise NotReadyError(f"another node fetched {name} with another sha256 than the source lists here")
         self._fetched.put(name, proof.record)
 
 

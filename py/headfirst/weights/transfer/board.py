@@ -15,6 +15,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from headfirst.weights.proof.hashing import FileHash
+from headfirst.weights.transfer.signing import Key, file_statement, overview_statement
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,21 @@ class Overview:
 
     `made_from` is the origin part of the manifest that the copies will have; `sizes` are bytes by relative
     path; `known` the xxh3 of files that the origin has proven before: who has them need not wait for more.
+    `sha256` is what the source lists; where it lists none, only the origin proves the file. `signature` is
+    the origin's, in hex.
     """
 
     epoch: int
     made_from: Mapping[str, str]
     sizes: Mapping[str, int]
     known: Mapping[str, str] = field(default_factory=dict)
+    sha256: Mapping[str, str] = field(default_factory=dict)
+    signature: str = field(default="", compare=False)
+
+    @property
+    def statement(self) -> bytes:
+        """What the origin signs."""
+        return overview_statement(self.epoch, self.made_from, self.sizes, self.known, self.sha256)
 
     @property
     def names(self) -> list[str]:
@@ -58,6 +68,18 @@ class Member:
     given: tuple[frozenset[str], ...] = ()
 
 
+@dataclass(frozen=True)
+class Claim:
+    """How a file is proven: by the origin, with its `signature` in hex.
+
+    With "" a member that fetched the file states it. Then it is no proof yet: who receives the file compares
+    it with the sha256 that the origin's overview has.
+    """
+
+    proof: FileHash
+    signature: str = ""
+
+
 @dataclass
 class _Seen:
     member: Member = field(default_factory=Member)
@@ -67,34 +89,46 @@ class _Seen:
 class Board:
     """Safe to use from threads. `changed` is notified whenever there may be news.
 
-    `needs` returns the members that need a file; by default all do.
+    `key` is the transfer's; the origin's signs. `needs` returns the members that need a file; by default all
+    do.
     """
 
-    def __init__(self, index: int, count: int, needs: Callable[[str], Container[int]] | None = None) -> None:
+    def __init__(
+        self, index: int, count: int, key: Key, needs: Callable[[str], Container[int]] | None = None
+    ) -> None:
         self.index = index
+        self.key = key
         self._needs = needs or (lambda _name: range(count))
         self.changed = threading.Condition(threading.RLock())
         self.version = 0
         self.overview: Overview | None = None
         self._epoch_heard = 0
-        self._proofs: dict[str, FileHash] = {}
+        self._claims: dict[str, Claim] = {}
+        self._rejected: set[tuple[str, FileHash]] = set()
+        self.doubted: set[int] = set()
+        """Members that fetched what their statement of it was rejected for."""
         self._seen = [_Seen() for _ in range(count)]
         self._seen[index].member = Member(beat=time.time_ns())
 
     def describe(self, overview: Overview) -> None:
-        """Take the newer overview. What members reported of an older one counts no more."""
+        """Take the newer overview, verified. What members reported of an older one counts no more."""
         with self.changed:
+            before = self.overview
             if self.index == 0:
                 overview = replace(overview, epoch=max(overview.epoch, self._epoch_heard + 1))
-            if self.overview and overview.epoch <= self.overview.epoch:
+                overview = replace(overview, signature=self.key.sign(overview.statement))
+            if before and overview.epoch <= before.epoch:
                 return
             self.overview = overview
             for seen in self._seen:
                 seen.member = Member(beat=seen.member.beat)
-            sizes = overview.sizes
-            self._proofs = {
-                name: proof for name, proof in self._proofs.items() if sizes.get(name) == proof.size
+            same = before is not None and before.made_from == overview.made_from
+            self._claims = {
+                name: claim
+                for name, claim in self._claims.items()
+                if same and overview.sizes.get(name) == claim.proof.size
             }
+            self._rejected = set()
             self._tell()
 
     def outdo(self, epoch: int) -> None:
@@ -105,22 +139,85 @@ class Board:
                 self.describe(self.overview)
 
     def announce(self, proofs: Mapping[str, FileHash]) -> None:
-        """Report how files of the overview are proven; the last call counts."""
+        """Report how files of the overview are proven by this node; the last call counts.
+
+        The origin signs; another member states only what it fetched of the files with a listed sha256.
+        """
         with self.changed:
-            sizes = self.overview.sizes if self.overview else {}
-            fresh = {
-                name: proof
-                for name, proof in proofs.items()
-                if sizes.get(name) == proof.size and self._proofs.get(name) != proof
+            if (overview := self.overview) is None:
+                return
+            if self.index == 0:
+                made_from = overview.made_from
+                signed = {
+                    name: Claim(proof, self.key.sign(file_statement(made_from, name, proof)))
+                    for name, proof in proofs.items()
+                }
+                self._take(signed, gives_way=lambda _known: True)
+            else:
+                stated = {
+                    name: Claim(proof) for name, proof in proofs.items() if self._is_listed(name, proof)
+                }
+                self._take(stated, gives_way=lambda known: not known.signature)
+
+    def hear_claims(self, claims: Mapping[str, Claim]) -> None:
+        """Take what others state of files; signatures are verified before.
+
+        What a member states without one counts until it is rejected, or until the origin signs, and only of a
+        file that the origin has given to a member, and whose sha256 the origin lists.
+        """
+        with self.changed:
+            if self.index > 0:
+                signed = {name: claim for name, claim in claims.items() if claim.signature}
+                self._take(signed, gives_way=lambda _known: True)
+            stated = {
+                name: claim
+                for name, claim in claims.items()
+                if not claim.signature
+                and (name, claim.proof) not in self._rejected
+                and self._is_listed(name, claim.proof)
+                and self.is_given_away(name)
             }
-            if fresh:
-                self._proofs |= fresh
+            self._take(stated, gives_way=lambda _known: False)
+
+    def _is_listed(self, name: str, proof: FileHash) -> bool:
+        listed = self.overview.sha256.get(name) if self.overview else None
+        return listed is not None and proof.sha256 == listed
+
+    def _take(self, claims: Mapping[str, Claim], gives_way: Callable[[Claim], bool]) -> None:
+        """`gives_way`: whether a known claim is replaced by one of these."""
+        sizes = self.overview.sizes if self.overview else {}
+        fresh = {}
+        for name, claim in claims.items():
+            known = self._claims.get(name)
+            if sizes.get(name) == claim.proof.size and known != claim and (known is None or gives_way(known)):
+                fresh[name] = claim
+        if fresh:
+            self._claims |= fresh
+            self._tell()
+
+    def reject(self, name: str, proof: FileHash) -> None:
+        """Take note that a file is not what a member stated of it."""
+        with self.changed:
+            self._rejected.add((name, proof))
+            self.doubted.add(self.bringer(name))
+            if self._claims.get(name) == Claim(proof):
+                del self._claims[name]
                 self._tell()
 
-    def proofs(self) -> Mapping[str, FileHash]:
-        """All files that can be proven so far, in the order in which they were announced."""
+    def is_signed(self, name: str, proof: FileHash) -> bool:
+        """Whether the origin states that `name` is proven by `proof`."""
         with self.changed:
-            return dict(self._proofs)
+            claim = self._claims.get(name)
+            return claim is not None and claim.signature != "" and claim.proof == proof
+
+    def claims(self) -> Mapping[str, Claim]:
+        """How all files of which it is known so far are proven, in the order in which that was announced."""
+        with self.changed:
+            return dict(self._claims)
+
+    def proofs(self) -> Mapping[str, FileHash]:
+        """claims() without the signatures."""
+        return {name: claim.proof for name, claim in self.claims().items()}
 
     def member(self, index: int) -> Member:
         """What is known of a member."""

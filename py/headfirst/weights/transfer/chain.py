@@ -1,7 +1,8 @@
 """Keeps a node linked to the nearest member before it that answers, and the two boards equal.
 
 The members form a ring in their order: each hears from the one before it, the first from the last. Where that
-one is gone, its predecessor takes its place until it is back.
+one is gone, its predecessor takes its place until it is back. One that sends what is wrong is passed over for
+good.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from headfirst.errors import NotReadyError
 from headfirst.weights.transfer.board import Board
 from headfirst.weights.transfer.exchange import Exchange
-from headfirst.weights.transfer.link import Link, Refused, Unreachable
+from headfirst.weights.transfer.link import Link, Refused, Unreachable, Untrue
 
 PATIENCE_S = 180.0
 _GRACE_S = 3.0  # a process that is started again answers within this time
@@ -36,14 +37,14 @@ class Chain:
     ) -> None:
         self._board = board
         count = len(board.members)
-        self.before = [(board.index - step) % count for step in range(1, count)]
-        """All other members, the nearest before this one first."""
+        self._others = [(board.index - step) % count for step in range(1, count)]
+        self._passed_over: dict[int, str] = {}
         self._linked = linked
         self._patience_s = patience_s
         self.upstream: int | None = None
         self._over = threading.Event()
         self.failure: Exception | None = None
-        work = (self._hear, self._send) if self.before else ()
+        work = (self._hear, self._send) if self._others else ()
         self._exchanges = [Exchange(board, link) for _ in work]
         self._threads = [
             threading.Thread(target=self._run, args=step, daemon=True)
@@ -61,10 +62,29 @@ class Chain:
             exchange.cut()
         # Not joined: one may wait a second more for news of the board, and can send them nowhere.
 
+    @property
+    def before(self) -> list[int]:
+        """All other members but those passed over for good, the nearest before this one first."""
+        return [index for index in self._others if index not in self._passed_over]
+
+    @property
+    def passed_over(self) -> list[str]:
+        """Why members are asked for nothing any more."""
+        return list(self._passed_over.values())
+
+    def pass_over(self, index: int, why: str) -> None:
+        """Ask a member for nothing any more: it sends what is wrong. From any thread."""
+        self._passed_over.setdefault(index, why)
+        self._linked()
+
     def is_reachable(self, index: int) -> bool:
-        """Whether a member may be asked for files: it is not among those that this node passed over."""
+        """Whether a member may be asked for files: all nearer ones but it were silent or passed over."""
         upstream = self.upstream
-        return upstream is not None and self.before.index(index) >= self.before.index(upstream)
+        return (
+            upstream is not None
+            and index not in self._passed_over
+            and self._others.index(index) >= self._others.index(upstream)
+        )
 
     def _run(self, work: Callable[[Exchange], None], exchange: Exchange) -> None:
         try:
@@ -80,13 +100,16 @@ class Chain:
         while not self._over.is_set():
             now = time.monotonic()
             silent = now - silent_since if silent_since is not None else 0.0
-            if self.upstream is not None and silent > _GRACE_S:
+            before = self.before
+            if not before:
+                raise Refused("; ".join(self.passed_over), hint="Check that node, then run again.")
+            if self.upstream is not None and (silent > _GRACE_S or self.upstream not in before):
                 self._take(None)
             if self.upstream is not None:
-                nearer = self.before[: self.before.index(self.upstream)] if now >= nearer_at else []
+                nearer = before[: before.index(self.upstream)] if now >= nearer_at else []
                 nearer_at = now + _TRY_NEARER_EVERY_S if nearer else nearer_at
             else:  # at the start the one before may be the slower to come up
-                nearer = self.before if silent > _GRACE_S else self.before[:1]
+                nearer = before if silent > _GRACE_S or self._passed_over else before[:1]
             if any(self._try(exchange, member, wait=False) for member in nearer) or (
                 self.upstream is not None and self._try(exchange, self.upstream, wait=True)
             ):
@@ -106,6 +129,9 @@ class Chain:
         try:
             exchange.with_member(member, wait=wait)
         except Unreachable:
+            return False
+        except Untrue as error:
+            self.pass_over(member, f"{error.what} ({error.where})")
             return False
         except Refused:
             # A stranger's service on our port is no member; the one linked to, or the head, is heard.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from headfirst.untrusted import UntrustedError
 from headfirst.weights.transfer.board import Board
-from headfirst.weights.transfer.link import Link, Refused
+from headfirst.weights.transfer.link import Link, Untrue
 from headfirst.weights.transfer.listener import NEWS_WAIT_S
 from headfirst.weights.transfer.messages import Message, absorb, compose, parse, speak
 
@@ -48,7 +48,8 @@ class Exchange:
     def with_member(self, index: int, *, wait: bool) -> None:
         """Send a member what it lacks and take what it answers; `wait` lets it wait for news.
 
-        Raises Unreachable where it does not answer, Refused where it does not accept this node.
+        Raises Unreachable where it does not answer, Refused where it does not accept this node, Untrue where
+        what it sends must not be taken.
         """
         link = self._links[index] = self._links.get(index) or self._link(index)
         try:
@@ -58,7 +59,7 @@ class Exchange:
             self._heard[index] = _take(self._board, data)
         except UntrustedError as error:
             link.close()
-            raise Refused(
+            raise Untrue(
                 f"a node of the transfer sends an invalid message: {error.what}", where=link.address
             ) from error
         except BaseException:

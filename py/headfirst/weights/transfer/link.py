@@ -45,6 +45,10 @@ class Refused(NotReadyError):
     """The other node is there and does not accept this one; waiting does not help."""
 
 
+class Untrue(Refused):
+    """The other node is a member and sends what is malformed, or what the head has not signed."""
+
+
 class NotThere(ConnectionError):
     """The other node does not have the bytes yet."""
 

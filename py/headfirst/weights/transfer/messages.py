@@ -21,25 +21,31 @@ from headfirst.untrusted import (
 from headfirst.weights.fetch.source import LARGEST_FILE
 from headfirst.weights.proof.hashing import FileHash
 from headfirst.weights.proof.manifest import check_names, parse_origin, parse_record
-from headfirst.weights.transfer.board import Board, Member, Overview, mask, unmask
+from headfirst.weights.transfer.board import Board, Claim, Member, Overview, mask, unmask
+from headfirst.weights.transfer.signing import file_statement
 
+VERSION = 2
+"""Of the messages. Nodes of one transfer have one version: the same run installs the node tools on all."""
 LONGEST = 64 << 20
 """Bytes of a message."""
 _FILES_AT_ONCE = 8  # a proof of a shard of 4 GB has 130 kB
 _DEPTH = 4
 _MASK = re.compile(r"[0-9a-f]{1,25000}")
 _INDEX_DIGITS = 5
+_SIGNATURE = 128  # hex digits of Ed25519's
 _LONGEST_ERROR = 4096  # characters
 
 
 @dataclass(frozen=True)
 class Message:
-    """`known`: the files whose proofs the sender has. `files`: proofs that it thinks the receiver lacks."""
+    """`known`: the files of which the sender has what the head signed; `claimed`: those of which it has what
+    a member stated. `files`: what it thinks that the receiver lacks."""
 
     epoch: int
     known: frozenset[str] = frozenset()
+    claimed: frozenset[str] = frozenset()
     members: Mapping[int, Member] = field(default_factory=dict)
-    files: Mapping[str, FileHash] = field(default_factory=dict)
+    files: Mapping[str, Claim] = field(default_factory=dict)
     overview: Overview | None = None
 
 
@@ -49,15 +55,20 @@ def compose(board: Board, other: Message | None) -> Message:
         overview = board.overview
         if overview is None:
             return Message(0)
-        proofs = board.proofs()
+        claims = board.claims()
+        signed = [name for name, claim in claims.items() if claim.signature]
+        stated = [name for name, claim in claims.items() if not claim.signature]
         current = other is not None and other.epoch == overview.epoch
         known = other.known if other and current else frozenset()
-        lacking = [name for name in proofs if name not in known][:_FILES_AT_ONCE] if other else []
+        claimed = known | other.claimed if other and current else frozenset()
+        lacking = [name for name in signed if name not in known]
+        lacking += [name for name in stated if name not in claimed]
         return Message(
             overview.epoch,
-            frozenset(proofs),
+            frozenset(signed),
+            frozenset(stated),
             dict(enumerate(board.members)),
-            {name: proofs[name] for name in lacking},
+            {name: claims[name] for name in lacking[:_FILES_AT_ONCE]} if other else {},
             None if current else overview,
         )
 
@@ -65,8 +76,7 @@ def compose(board: Board, other: Message | None) -> Message:
 def absorb(board: Board, message: Message) -> None:
     """Put what was heard on the board; what is older than the board's own overview is not heard.
 
-    The head takes from nobody what the files are, and how they are proven only where it had another member
-    fetch them.
+    The head takes from nobody what the files are, and signs how they are proven itself.
     """
     with board.changed:
         if board.index == 0:
@@ -74,14 +84,8 @@ def absorb(board: Board, message: Message) -> None:
         elif message.overview:
             board.describe(message.overview)
         if board.overview and message.epoch == board.overview.epoch:
-            board.announce(
-                {
-                    name: message.files[name]
-                    for name in message.files
-                    if board.index or board.is_given_away(name)
-                }
-            )
             board.hear(message.members)
+            board.hear_claims(message.files)
 
 
 def speak(board: Board, other: Message | None) -> bytes:
@@ -94,8 +98,10 @@ def _dump(message: Message, order: list[str]) -> bytes:
     overview = message.overview
     return json.dumps(
         {
+            "version": VERSION,
             "epoch": message.epoch,
             "known": mask(message.known, order),
+            "claimed": mask(message.claimed, order),
             "members": {
                 index: {
                     **asdict(member),
@@ -107,12 +113,11 @@ def _dump(message: Message, order: list[str]) -> bytes:
             },
             "files": {
                 name: {
-                    "size": proof.size,
-                    "xxh3": proof.xxh3,
-                    "sha256": proof.sha256,
-                    "pieces": base64.b64encode(proof.pieces).decode(),
+                    **asdict(claim.proof.record),
+                    "pieces": base64.b64encode(claim.proof.pieces).decode(),
+                    "signature": claim.signature,
                 }
-                for name, proof in message.files.items()
+                for name, claim in message.files.items()
             },
             "overview": asdict(overview) if overview else None,
         }
@@ -120,24 +125,37 @@ def _dump(message: Message, order: list[str]) -> bytes:
 
 
 def parse(data: bytes, board: Board) -> Message:
-    """Read what a neighbour sent; UntrustedError where any of it is malformed."""
+    """Read what a neighbour sent; UntrustedError where any of it is malformed, or not signed by the head."""
     document = json_object(
         json_document(data, what="the message", limit=LONGEST, depth=_DEPTH), what="the message"
     )
+    if (version := document.get("version")) != VERSION:
+        raise UntrustedError(
+            f"version {shown(str(version))} of the protocol instead of {VERSION}; "
+            "run `deploy up` on all nodes together, so that they have the same node tools"
+        )
     overview = _overview(document.get("overview"))
+    if overview and not board.key.has_signed(overview.signature, overview.statement):
+        raise UntrustedError("an overview that the head of this transfer has not signed")
     epoch = integer(document.get("epoch"), what="the epoch")
+    if overview and overview.epoch != epoch:
+        raise UntrustedError("an overview of another epoch than the message's")
     mine = overview or board.overview
-    order = mine.names if mine and mine.epoch == epoch else []
+    if mine and mine.epoch != epoch:
+        mine = None
+    order = mine.names if mine else []
     members = json_object(document.get("members"), what="the members", limit=len(board.members))
     files = json_object(document.get("files"), what="the files", limit=_FILES_AT_ONCE)
     return Message(
         epoch,
         _names(document.get("known"), order),
+        _names(document.get("claimed"), order),
         {
             _index(key, len(board.members)): _member(entry, order, len(board.members))
             for key, entry in members.items()
         },
-        {name: _proof(files[name]) for name in check_names(files)},
+        # Of another overview than the one that is there they are of no use, and cannot be verified.
+        {name: _claim(name, files[name], board, mine) for name in check_names(files) if mine},
         overview,
     )
 
@@ -149,13 +167,16 @@ def _overview(document: Any) -> Overview | None:
     sizes = json_object(fields.get("sizes"), what="the sizes")
     names = check_names(sizes)
     known = json_object(fields.get("known"), what="the known files")
-    if not known.keys() <= sizes.keys():
-        raise UntrustedError("the known files are not all among the files")
+    sha256 = json_object(fields.get("sha256"), what="the listed files")
+    if not known.keys() | sha256.keys() <= sizes.keys():
+        raise UntrustedError("the known files, or those listed with a sha256, are not all among the files")
     return Overview(
         integer(fields.get("epoch"), what="the epoch"),
         parse_origin(fields.get("made_from")),
         {name: integer(sizes[name], what="a size", high=LARGEST_FILE) for name in names},
         {name: hex_digest(xxh3, what="an xxh3", digits=32) for name, xxh3 in known.items()},
+        {name: hex_digest(digest, what="a sha256", digits=64) for name, digest in sha256.items()},
+        hex_digest(fields.get("signature"), what="a signature", digits=_SIGNATURE),
     )
 
 
@@ -190,6 +211,21 @@ def _names(bits: Any, order: list[str]) -> frozenset[str]:
     if not isinstance(bits, str) or not _MASK.fullmatch(bits):
         raise UntrustedError("a set of files is not a bit mask in hexadecimal digits")
     return unmask(bits, order)
+
+
+def _claim(name: str, entry: Any, board: Board, overview: Overview) -> Claim:
+    proof = _proof(entry)
+    signature = entry.get("signature")
+    if signature != "":
+        hex_digest(signature, what="a signature", digits=_SIGNATURE)
+    claim = Claim(proof, signature)
+    if (
+        signature
+        and board.claims().get(name) != claim  # those known are verified
+        and not board.key.has_signed(signature, file_statement(overview.made_from, name, proof))
+    ):
+        raise UntrustedError(f"digests of {shown(name)} that the head of this transfer has not signed")
+    return claim
 
 
 def _proof(entry: Any) -> FileHash:

@@ -27,9 +27,13 @@ _CHECKERS = 2
 
 @dataclass(frozen=True)
 class Finished:
-    """The file `name` is whole, each piece proven, and readable (not yet synced to disk)."""
+    """The file `name` is whole, each piece compared with its digest, and readable (not yet synced to disk).
+
+    `senders` are the members that pieces came from.
+    """
 
     name: str
+    senders: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,7 @@ class _File:
     path: Path
     waiting: set[int] = field(default_factory=set)
     wrong: dict[int, int] = field(default_factory=dict)
+    senders: set[int] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     descriptor: int = -1
     is_over: bool = False
@@ -80,7 +85,11 @@ class _Span:
 
 
 class _Hopeless(Exception):
-    """What came cannot be written, or a neighbour sends other bytes than the file's again and again."""
+    """What came cannot be written."""
+
+
+class _Wrong(Exception):
+    """A neighbour sends other bytes than the file's, or has lost it, again and again."""
 
 
 class _Over(Exception):
@@ -90,20 +99,23 @@ class _Over(Exception):
 class Receiver:
     """Files in the order of the calls of `receive`, each from the member that `source` names for it.
 
-    `source` returns None while there is no member to ask. `links` makes a link to a member for one of the
-    connections, which are numbered, and have memory for a piece. Safe to use from threads; it has some of its
-    own.
+    `source` returns None while there is no member to ask; `pass_over` is called with a member that sends
+    wrong bytes again and again, and why: another one that `source` names then is asked. `links` makes a link
+    to a member for one of the connections, which are numbered, and have memory for a piece. Safe to use from
+    threads; it has some of its own.
     """
 
     def __init__(
         self,
         shelf: Shelf,
         source: Callable[[str], int | None],
+        pass_over: Callable[[int, str], object],
         links: Callable[[int, int, memoryview], Link],
         connections: int,
     ) -> None:
         self._shelf = shelf
         self._source = source
+        self._pass_over = pass_over
         self._links = links
         self._files: dict[str, _File] = {}
         self._changed = threading.Condition()
@@ -222,6 +234,8 @@ class Receiver:
                 why = ""
                 link.close()
                 self._pause()
+            except _Wrong as error:
+                why = self._without(span, str(error))
             except _Hopeless as error:
                 why = str(error)
             except Exception as error:  # a fault of ours: it must not be waited for in vain
@@ -232,6 +246,15 @@ class Receiver:
                 self._end(span.file, Failed(span.name, why))
         for link in links.values():
             link.close()
+
+    def _without(self, span: _Span, why: str) -> str:
+        """Ask another member for the file of `span`; returns `why` where there is none."""
+        with self._changed:
+            self._pass_over(span.source, why)
+            if self._source(span.name) in (None, span.source):
+                return why
+            span.file.wrong.clear()
+        return ""
 
     def _pause(self) -> None:
         """Ask nobody for a moment."""
@@ -284,9 +307,10 @@ class Receiver:
                 raise ConnectionError(f"piece {piece} was received with errors")
             with _used(file):
                 _write(file.descriptor, view, piece * PIECE)
+                file.senders.add(span.source)
                 lacking = self._shelf.add(span.name, piece)
             if not lacking:
-                self._end(file, Finished(span.name))
+                self._end(file, Finished(span.name, frozenset(file.senders)))
 
     def _ask(self, span: _Span, first: int, link: Link) -> Body | Loan:
         proof = span.file.proof
@@ -316,10 +340,10 @@ def _used(file: _File) -> Iterator[None]:
 
 
 def _suspect(file: _File, piece: int, why: str) -> None:
-    """Count that a piece came wrong; _Hopeless where it always does."""
+    """Count that a piece came wrong; _Wrong where it always does."""
     file.wrong[piece] = file.wrong.get(piece, 0) + 1
     if file.wrong[piece] >= _WRONG_LIMIT:
-        raise _Hopeless(why)
+        raise _Wrong(why)
 
 
 def _write(descriptor: int, view: memoryview, offset: int) -> None:

@@ -18,6 +18,7 @@ from headfirst.weights.transfer.listener import Listener
 from headfirst.weights.transfer.rdma import Port
 from headfirst.weights.transfer.receiver import Event, Receiver
 from headfirst.weights.transfer.shelf import Shelf
+from headfirst.weights.transfer.signing import Key
 
 CONNECTIONS = 2
 
@@ -29,13 +30,14 @@ class Transfer:
     `members` are in the order of the ring, the head first; each has one or more addresses, all as many, of
     which the n-th ones reach each other. Every address listens on `port`. `connections` are opened to the
     member before, spread over the addresses and over this node's `rdma` ports, the n-th of which reaches the
-    n-th ones of the others; none for TCP.
+    n-th ones of the others; none for TCP. `key` is the head's, of which the others have the public half.
     """
 
     members: Sequence[Sequence[str]]
     index: int
     port: int
     token: str
+    key: Key
     connections: int = CONNECTIONS
     encrypt: bool = False
     rdma: Sequence[Port] = ()
@@ -79,7 +81,7 @@ class Transport:
             server_side,
             self._carrier,
         )
-        self._receiver = Receiver(self._shelf, self._source, self._link, transfer.connections)
+        self._receiver = Receiver(self._shelf, self._source, self.pass_over, self._link, transfer.connections)
         self._chain = Chain(
             board, lambda index: self._link(0, index, None), self._receiver.reroute, transfer.patience_s
         )
@@ -104,6 +106,19 @@ class Transport:
     def traffic(self) -> Traffic:
         """What was sent and received so far."""
         return Traffic(self._listener.sent, self._receiver.received, self._carrier.name)
+
+    @property
+    def passed_over(self) -> list[str]:
+        """Which members sent what was wrong, and are asked for nothing any more."""
+        return self._chain.passed_over
+
+    def address(self, index: int) -> str:
+        """A member's first address."""
+        return self._transfer.members[index][0]
+
+    def pass_over(self, index: int, why: str) -> None:
+        """Ask a member for nothing any more, because of what it sent."""
+        self._chain.pass_over(index, why)
 
     @property
     def fall_back(self) -> str:

@@ -1,0 +1,97 @@
+"""A member of a transfer that passes on other bytes than it received: `pipeline` with a changed sender.
+
+`dishonest_member.py ATTACK FILE pipeline …`: what it sends of FILE has the hashes and digests of other bytes,
+and whoever asks for the right ones gets these bytes as well.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from headfirst.weights.cli import main
+from headfirst.weights.proof.hashing import hash_file
+from headfirst.weights.transfer import messages
+from headfirst.weights.transfer.board import mask
+from headfirst.weights.transfer.shelf import Shelf
+from headfirst.weights.transfer.signing import Key, file_statement, overview_statement
+
+WRONG = b"raise SystemExit('the attacker was here')\n"
+OWN_KEY = "signs with a key of its own"
+KEPT_SIGNATURE = "keeps the signatures of the head"
+STATED = "states that a member has fetched it"
+
+
+def wrong_bytes(size: int) -> bytes:
+    """As many bytes as the file has."""
+    return (WRONG * (size // len(WRONG) + 1))[:size]
+
+
+def main_with(attack: str, name: str) -> None:
+    """Take part as a member, but for what is sent of the file `name`."""
+    key, dump, folder = Key.new(), messages._dump, Path(tempfile.mkdtemp())
+    opened, available, beyond = Shelf.open, Shelf.available, Shelf.is_beyond
+    served: dict[str, Path] = {}
+
+    def lie(message: messages.Message, order: list[str]) -> bytes:
+        document: dict[str, Any] = json.loads(dump(message, order))
+        if entry := document["files"].get(name):
+            path = folder / str(entry["size"])
+            path.write_bytes(wrong_bytes(entry["size"]))
+            proof = hash_file(path, with_sha256=attack == OWN_KEY)
+            served[proof.version] = path
+            entry |= {"xxh3": proof.xxh3, "pieces": base64.b64encode(proof.pieces).decode()}
+            if attack == OWN_KEY:
+                entry["sha256"] = proof.sha256
+            if attack == STATED:
+                entry["signature"] = ""
+                given = ["0", mask([name], order)]
+                document["members"]["0"] |= {"given": given, "beat": 1 << 62}
+        if attack == OWN_KEY:
+            sign(document)
+        return json.dumps(document).encode()
+
+    def sign(document: dict[str, Any]) -> None:
+        if overview := document["overview"]:
+            made_from.update(overview["made_from"])
+            overview["known"].pop(name, None)
+            overview.pop("signature", None)
+            overview["signature"] = key.sign(overview_statement(**overview))
+        for file, entry in document["files"].items():
+            record = messages._proof(entry)
+            entry["signature"] = key.sign(file_statement(made_from, file, record))
+
+    made_from: dict[str, str] = {}
+
+    def open_wrong(self: Shelf, file: str, version: str, start: int, timeout: float) -> Any:
+        if version in served:
+            return os.open(served[version], os.O_RDONLY), served[version].stat().st_size
+        if file == name and (found := opened(self, file, version, start, timeout)):
+            os.close(found[0])
+            path = folder / "right-version"
+            path.write_bytes(wrong_bytes(found[1]))
+            return os.open(path, os.O_RDONLY), found[1]
+        return opened(self, file, version, start, timeout)
+
+    def is_available(self: Shelf, file: str, version: str, start: int, timeout: float) -> int:
+        if version in served:
+            return served[version].stat().st_size
+        return available(self, file, version, start, timeout)
+
+    def is_beyond(self: Shelf, file: str, version: str, start: int) -> bool:
+        return version not in served and beyond(self, file, version, start)
+
+    messages._dump = lie
+    Shelf.open, Shelf.available, Shelf.is_beyond = open_wrong, is_available, is_beyond  # type: ignore[method-assign,assignment]
+    with contextlib.suppress(KeyboardInterrupt):
+        main(sys.argv[3:])
+
+
+if __name__ == "__main__":
+    main_with(*sys.argv[1:3])
