@@ -37,5 +37,9 @@ class NotReadyError(HeadfirstError):
     exit_code = 3
 
 
+class UnreachableError(NotReadyError):
+    """A host does not answer, or nothing leads to it."""
+
+
 class StoppedError(HeadfirstError):
     """Somebody stopped the run; what would follow is not begun."""

@@ -15,11 +15,12 @@ from typing import Literal
 from headfirst.cluster.edit import with_spare, without
 from headfirst.cluster.inventory import load
 from headfirst.deployment.prepare import prepare
+from headfirst.deployment.running.claim import run_lock
 from headfirst.deployment.running.options import RunOptions
 from headfirst.deployment.running.recorded import recorded
 from headfirst.deployment.verbs.down import down, target
 from headfirst.deployment.verbs.up import Outcome, refuse_unfit, up
-from headfirst.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.errors import HeadfirstError, InputError, UnreachableError
 from headfirst.run.events import Finding, FindingsReported
 from headfirst.run.reporters.reporter import Reporter
 from headfirst.state_files import replace_file
@@ -57,9 +58,12 @@ def removal(options: RunOptions, host: str) -> Change:
 def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> Outcome:
     """Stop what the leaving host runs, write the inventory, and bring the cluster up."""
     cluster = load(options.inventories, options.extra_vars)
+    others = replace(options, limit=f"all:!{change.leaving}")
     with recorded(cluster, options, change.verb, reporter) as shown:
-        _stop(change, options, shown)
-        _write(change)
+        # No other run may change the cluster by the inventory that is written here.
+        with _unchanged_on_error(), run_lock(cluster, others, change.verb, shown):
+            _stop(change, options, shown)
+            _write(change)
         return up(options, shown)
 
 
@@ -75,7 +79,7 @@ def _checked(
     """The change. InputError where the hosts that stay cannot carry the services."""
     change = Change(path, path.read_text(encoding="utf-8"), after, leaving, verb)
     with _beside(change) as draft:
-        prepared = prepare([draft], options.extra_vars, probe=False)
+        prepared = prepare([draft], options.extra_vars, probe=True)
     refuse_unfit(prepared.plan)
     return change
 
@@ -98,10 +102,16 @@ def _stop(change: Change, options: RunOptions, reporter: Reporter) -> None:
         return
     try:
         down(target(alone), reporter, data=False)
-    except NotReadyError as error:
+    except UnreachableError as error:
         what = f"its rank was not stopped: {error.what}"
         fix = "The other hosts no longer answer it. When it answers again, it stops its rank."
         _warn(reporter, Finding("left-host", "warning", change.leaving, what, fix=fix))
+
+
+@contextlib.contextmanager
+def _unchanged_on_error() -> Iterator[None]:
+    try:
+        yield
     except HeadfirstError as error:
         error.hint = f"The inventory was not changed. {error.hint or ''}".strip()
         raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from headfirst.errors import InputError, NotReadyError
+from headfirst.errors import InputError, NotReadyError, UnreachableError
 from headfirst.live.ssh_access import openssh
 from headfirst.live.ssh_access.access import HostAccess
 from headfirst.live.ssh_access.host_troubles import NOT_READY, UNREACHABLE, Rule
@@ -12,9 +12,12 @@ from headfirst.live.ssh_access.host_troubles import NOT_READY, UNREACHABLE, Rule
 
 def unreachable(access: HostAccess, said: str) -> NotReadyError:
     """The error for a host that no command could be run on; `said` is what ssh (or paramiko) reported."""
-    known = _from_rules(access, said, UNREACHABLE + NOT_READY)
+    if (known := _from_rules(access, said, UNREACHABLE)) is not None:
+        return UnreachableError(known.what, where=known.where, hint=known.hint)
     by_hand = f"Try: {access.ssh_command('true')}"
-    return known or NotReadyError(f"the host does not answer on SSH: {said}", where=access.host, hint=by_hand)
+    return not_ready(access, said) or UnreachableError(
+        f"the host does not answer on SSH: {said}", where=access.host, hint=by_hand
+    )
 
 
 def bad_options(access: HostAccess, said: str) -> InputError:
@@ -30,7 +33,7 @@ def bad_options(access: HostAccess, said: str) -> InputError:
 def no_way(access: HostAccess, through: str, said: str) -> NotReadyError:
     """The error for a jump host or a proxy command that does not lead to the host."""
     last = (said.splitlines() or ["it printed nothing"])[-1]
-    return NotReadyError(
+    return UnreachableError(
         f"{access.address} cannot be reached through {through}: {last}",
         where=access.host,
         hint=f"Try: {access.ssh_command('true')}",

@@ -1,0 +1,134 @@
+"""`deploy replace` and `deploy remove`: what they take, and when they leave the inventory as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.cluster.inventory import load
+from headfirst.cluster.types import Cluster
+from headfirst.deployment.hosts import probe
+from headfirst.deployment.running.options import RunOptions
+from headfirst.deployment.verbs import membership
+from headfirst.errors import NotReadyError, UnreachableError
+from headfirst.live.ssh_access import explain
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.run.reporters.quiet import QuietReporter
+
+INVENTORY = """\
+[head]
+node1 ansible_host=192.0.2.11
+[workers]
+node2 ansible_host=192.0.2.12
+[spares]
+node3 ansible_host=192.0.2.13
+[all:vars]
+nic=eth0
+hca=none
+model=deepseek-ai/DeepSeek-R1-Distill-Qwen-32B
+tensor_parallel=8
+pipeline_parallel=2
+"""
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    path = tmp_path / "cluster.ini"
+    path.write_text(INVENTORY)
+    return path
+
+
+def test_an_inventory_without_gpus_is_taken_as_up_takes_it(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def probed(cluster: Cluster, *_: object, **__: object) -> Cluster:
+        return cluster.replaced(lambda host: replace(host, gpus=8, gpu="A100-80G"))
+
+    monkeypatch.setattr(probe, "probe_hosts", probed)
+    change = membership.replacement(RunOptions([inventory]), "node2", "node3", keep=False)
+    assert "-node2 ansible_host=192.0.2.12" in change.diff
+
+
+class Verbs:
+    """The parts of a change: `stops` is how stopping the host that leaves ends."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.locked: list[str | None] = []
+        self.stops: Exception | None = None
+        self.busy: Exception | None = None
+        self.brought_up = False
+        monkeypatch.setattr(membership, "run_lock", self.lock)
+        monkeypatch.setattr(membership, "target", lambda options: options)
+        monkeypatch.setattr(membership, "down", self.down)
+        monkeypatch.setattr(membership, "up", self.up)
+
+    @contextmanager
+    def lock(self, _cluster: object, options: RunOptions, *_: object) -> Iterator[None]:
+        self.locked.append(options.limit)
+        if self.busy:
+            raise self.busy
+        yield
+
+    def down(self, *_: object, **__: object) -> None:
+        if self.stops:
+            raise self.stops
+
+    def up(self, *_: object) -> Any:
+        self.brought_up = True
+
+
+def carry_out(inventory: Path) -> None:
+    options = RunOptions([inventory])
+    after = INVENTORY.replace("node2 ansible_host=192.0.2.12\n", "")
+    membership.carry_out(
+        membership.Change(inventory, INVENTORY, after, "node2", "remove"), options, QuietReporter()
+    )
+
+
+BUSY = NotReadyError("another run changes this host", where="node2")
+
+
+@pytest.mark.parametrize("where", ["stops", "busy"])
+def test_a_lock_that_another_run_holds_leaves_the_inventory(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    verbs = Verbs(monkeypatch)
+    setattr(verbs, where, BUSY)
+    with pytest.raises(NotReadyError, match="another run") as caught:
+        carry_out(inventory)
+    assert "The inventory was not changed" in str(caught.value.hint)
+    assert inventory.read_text() == INVENTORY
+    assert not verbs.brought_up
+
+
+def test_a_host_that_does_not_answer_leaves(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verbs = Verbs(monkeypatch)
+    verbs.stops = UnreachableError("the host does not answer on SSH", where="node2")
+    carry_out(inventory)
+    assert "node2" not in inventory.read_text()
+    assert (verbs.locked, verbs.brought_up) == (["all:!node2"], True)
+
+
+@pytest.mark.parametrize(
+    ("said", "unreachable"),
+    [
+        ("No route to host", True),
+        ("nothing that a rule names", True),
+        ("sudo: a password is required", False),
+    ],
+)
+def test_a_host_that_answers_is_not_unreachable(said: str, unreachable: bool) -> None:
+    access = HostAccess(host="node2", address="192.0.2.12")
+    assert isinstance(explain.unreachable(access, said), UnreachableError) is unreachable
+
+
+def test_the_pattern_leaves_out_the_host_that_goes(inventory: Path) -> None:
+    from headfirst.deployment.running.limit import limited_hosts
+
+    cluster = load([inventory])
+    found = limited_hosts(cluster, RunOptions([inventory], limit="all:!node2"))
+    assert [host.name for host in found] == ["node1", "node3"]
