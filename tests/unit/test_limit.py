@@ -15,7 +15,8 @@ def options(limit: str | None, *tags: str) -> RunOptions:
 
 
 @pytest.mark.parametrize(
-    "tag", ["check", "host", "tuning", "driver", "rdma", "docker", "image", "tools", "webui"]
+    "tag",
+    ["check", "host", "tuning", "driver", "rdma", "docker", "image", "tools", "webui", "router", "proxy"],
 )
 def test_host_stages_take_it(tag: str) -> None:
     refuse_limit(options("node3", tag))

@@ -36,6 +36,6 @@ def _host_tags() -> set[str]:
     """Tags of stages that work on each host alone, read from their playbooks."""
     return {
         tag
-        for name in ("check.yml", "host.yml", "webui.yml", "monitoring.yml")
+        for name in ("check.yml", "host.yml", "router.yml", "webui.yml", "proxy.yml", "monitoring.yml")
         for tag in playbook_tags(name)
     }
