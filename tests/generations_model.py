@@ -1,0 +1,521 @@
+"""What `up` and `rollback` do to the generations on hosts, under random histories of two operators.
+
+Real: the module container_generations, plugin_utils/service_change.py, the lease and the lock's script of a
+host. Fixtures: Docker, SSH, the clocks. The order of the role's tasks (run.yml, switch.yml,
+failed.yml, rollback.yml, prune.yml) is repeated here, one task on one host a step; a run ends at any step.
+A run that no step is taken of sleeps, as its controller does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from ansible_collections.headfirst.serving.plugins.module_utils.container_runtime import Docker
+from ansible_collections.headfirst.serving.plugins.modules import container_generations
+from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
+from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
+from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.live.ssh_access.access import HostAccess
+from headfirst.ownership import hosts as requests
+from headfirst.ownership import lease
+from headfirst.ownership.holder import new_lock
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+REPLICAS = {"engine-0": ("a", "b"), "engine-1": ("c", "d")}
+HOSTS = [host for hosts in REPLICAS.values() for host in hosts]
+STEP_S = 5.0
+END = 200  # more steps than any run has
+BROKEN = 5  # a version whose number is a multiple does not serve
+SCRIPT = Path(requests.__file__).with_name("node_script.py")
+
+
+class Killed(BaseException):
+    """The run ends here, as after kill -9."""
+
+
+class Container:
+    """What the module uses of docker's Container."""
+
+    def __init__(self, host: Host, name: str, labels: dict[str, str]) -> None:
+        self.host, self.name, self.labels = host, name, labels
+        self.policy, self.running = "no", False
+
+    @property
+    def attrs(self) -> dict[str, Any]:
+        return {
+            "State": {"Running": self.running, "Restarting": False},
+            "HostConfig": {"RestartPolicy": {"Name": self.policy}},
+        }
+
+    @property
+    def generation(self) -> str:
+        return self.labels[container_spec.GENERATION_LABEL]
+
+    def rename(self, name: str) -> None:
+        assert name not in [one.name for one in self.host.list()], "Docker refuses a name that is taken"
+        self.host.call()
+        self.name = name
+
+    def remove(self, **_: Any) -> None:
+        self.host.call()
+        self.host.found.remove(self)
+
+    def stop(self, **_: Any) -> None:
+        self.host.call()
+        self.running = False
+
+    def update(self, restart_policy: dict[str, str]) -> None:
+        self.host.call()
+        self.policy = restart_policy["Name"]
+
+
+class Host:
+    """A node: its containers, its records, its lock. Each call to Docker may be a run's last."""
+
+    def __init__(self, world: World, root: Path) -> None:
+        self.world, self.root = world, root
+        self.found: list[Container] = []
+        self.containers = self
+        self.booted_at = world.now - 10_000.0
+        self.calls_left: int | None = None
+        text = SCRIPT.read_text()
+        for folder in ("/etc/headfirst", "/var/lib/headfirst", "/run/headfirst"):
+            (root / folder[1:]).parent.mkdir(parents=True, exist_ok=True)
+            text = text.replace(f'Path("{folder}")', f'Path("{root}{folder}")')
+        self.script: dict[str, Any] = {"__name__": "node_script"}
+        exec(compile(text, str(SCRIPT), "exec"), self.script)
+        self.script["uptime"] = lambda: world.now - self.booted_at
+
+    def list(self, **_: Any) -> list[Container]:
+        return list(self.found)
+
+    def call(self) -> None:
+        """One call to Docker."""
+        if self.calls_left == 0:
+            raise Killed
+        if self.calls_left:
+            self.calls_left -= 1
+
+    def generations(self, name: str) -> Generations:
+        return Generations(self, Docker(self), name, check=False, records=str(self.root / "records"))  # type: ignore[arg-type]
+
+    def current(self, name: str) -> Container | None:
+        return next((one for one in self.found if one.name == name), None)
+
+    def reboot(self) -> None:
+        self.booted_at = self.world.now
+        shutil.rmtree(self.root / "run/headfirst", ignore_errors=True)
+        for one in self.found:
+            one.running = one.running and one.policy == "unless-stopped"
+
+
+class World:
+    """All hosts, and a clock that only rules move."""
+
+    def __init__(self, root: Path) -> None:
+        self.now = 1_000_000.0
+        self.hosts = {name: Host(self, root / name) for name in HOSTS}
+
+    def ask(self, access: HostAccess, do: str, **fields: Any) -> dict[str, Any]:
+        """A request of the lease, without SSH."""
+        fields.pop("timeout_s", None)
+        found: dict[str, Any] = self.hosts[access.host].script["answer"](
+            json.loads(json.dumps({"do": do, **fields}))
+        )
+        return found
+
+    def time(self) -> float:
+        """A node's time of day; each reading is another one."""
+        self.now += 0.001
+        return self.now
+
+    def seen(self, replica: str) -> list[dict[str, Any]]:
+        """The state of a replica's ranks, as read_state.yml publishes it."""
+        return [
+            {
+                "replica": replica,
+                "host": host,
+                "rank": rank,
+                "fingerprint": "",
+                "seen": self.hosts[host].generations(replica).read(),
+            }
+            for rank, host in enumerate(REPLICAS[replica])
+        ]
+
+    def running(self, replica: str) -> list[str]:
+        """The generations of the ranks that run."""
+        found = [self.hosts[host].current(replica) for host in REPLICAS[replica]]
+        return [one.generation for one in found if one is not None and one.running]
+
+    def all_running(self, replica: str) -> list[str]:
+        """As `running`, with containers that were set aside and still run."""
+        return [
+            one.generation
+            for host in REPLICAS[replica]
+            for one in self.hosts[host].found
+            if one.running and one.name.split(".")[0] == replica
+        ]
+
+    def serves(self, replica: str, generation: str) -> bool:
+        return self.running(replica) == [generation] * len(REPLICAS[replica])
+
+
+def fingerprint(version: int, replica: str, rank: int) -> str:
+    """Of a container: every second version leaves the second replica as it is."""
+    same = version // 2 * 2 if replica == "engine-1" else version
+    return f"{replica} {same} {rank}"
+
+
+def generation_of(version: int, replica: str) -> str:
+    """The generation of a replica in a version."""
+    ranks = [{"rank": rank, "fingerprint": fingerprint(version, replica, rank)} for rank in (0, 1)]
+    return service_change._generation(ranks)
+
+
+class Run:
+    """One run of `deploy` by one operator: a lock, and steps."""
+
+    def __init__(self, world: World, number: int) -> None:
+        self.world, self.number = world, number
+        self.steps: Iterator[None] = iter(())
+        self.returns_to = ""  # what a rollback has noted on a host
+        self.held: lease.Held | None = None
+
+    def take(self) -> bool:
+        """Take the lock on all hosts, or on none."""
+        lock = new_lock("up", "model")
+        access = [mock.Mock(host=host, spec=HostAccess) for host in HOSTS]
+        asked_at = self.world.now
+        states, busy = lease._try(access, lock, lambda _: None)
+        if busy is None:
+            self.held = lease.Held(access, lock, states, taken_at=asked_at)
+        return busy is None
+
+    def release(self) -> None:
+        assert self.held
+        for access in self.held.hosts:
+            self.world.ask(access, "release", token=self.held.token)
+
+    def up(self, version: int) -> Iterator[None]:
+        """The stages `serve` of all replicas, then `prune`."""
+        for replica in REPLICAS:
+            self.confirm()
+            yield from self.serve(replica, version)
+        self.confirm()
+        yield
+        states = [state for replica in REPLICAS for state in self.world.seen(replica)]
+        for replica, keep in service_change.kept(states).items():
+            for host in REPLICAS[replica]:
+                yield
+                self.world.hosts[host].generations(replica).prune(keep)
+
+    def rollback(self, chosen: list[str]) -> Iterator[None]:
+        """The version is appended to `chosen` when it serves on all replicas."""
+        self.confirm()
+        yield
+        found = service_change.previous({replica: self.world.seen(replica) for replica in REPLICAS})
+        if not found["version"]:
+            chosen.append("")
+            return
+        for replica in REPLICAS:
+            self.confirm()
+            yield
+            target = found["generations"][replica]
+            change = service_change.rollback(self.world.seen(replica), target, len(REPLICAS))
+            for host in change["hosts"] if change["restart"] else ():
+                yield
+                self.world.hosts[host].generations(replica).plan_return(target, found["version"])
+                self.returns_to = found["version"]
+            yield from self.run(replica, change, found["version"])
+        chosen.append(found["version"])
+
+    def serve(self, replica: str, version: int) -> Iterator[None]:
+        """main.yml: read, decide, create, run."""
+        yield
+        ranks = self.world.seen(replica)
+        for state in ranks:
+            state["fingerprint"] = fingerprint(version, replica, state["rank"])
+        change = service_change.change(ranks, len(REPLICAS))
+        generation = change["generation"]
+        for state in ranks:
+            yield
+            host = self.world.hosts[state["host"]]
+            record = {"url": "", "model": "", "api_key": "", "files": {}}
+            host.generations(replica).record(generation, record, f"v{version}")
+        for state in ranks:
+            yield
+            if generation not in state["seen"]["generations"]:
+                labels = {
+                    container_spec.GENERATION_LABEL: generation,
+                    container_spec.RANK_LABEL: str(state["rank"]),
+                    container_spec.RANKS_LABEL: str(len(ranks)),
+                    container_spec.SPEC_JSON_LABEL: json.dumps({"restart_policy": "unless-stopped"}),
+                }
+                host = self.world.hosts[state["host"]]
+                host.found.append(Container(host, f"{replica}.{generation}", labels))
+        yield from self.run(replica, change, f"v{version}", broken=version % BROKEN == 0)
+
+    def run(
+        self, replica: str, change: dict[str, Any], version: str, *, broken: bool = False
+    ) -> Iterator[None]:
+        """run.yml, and failed.yml where the generation does not serve."""
+        if change["restart"]:
+            yield from self.switch(replica, change["generation"], change["hosts"])
+        yield
+        if not broken and self.world.serves(replica, change["generation"]):
+            for host in change["hosts"]:
+                yield
+                generations = self.world.hosts[host].generations(replica)
+                generations.keep(change["generation"], change["keep"], change["restart"], version=version)
+            return
+        yield from self.stop(replica)
+        if change["fallback"]:
+            yield from self.switch(replica, change["fallback"], change["fallback_hosts"])
+            yield
+            if self.world.serves(replica, change["fallback"]):
+                for host in change["fallback_hosts"]:
+                    yield
+                    self.world.hosts[host].generations(replica).keep(
+                        change["fallback"], change["fallback_keep"], restarted=True
+                    )
+        raise HeadfirstError("it does not serve")
+
+    def stop(self, replica: str) -> Iterator[None]:
+        """stop_ranks.yml: rank 0 first."""
+        for host in REPLICAS[replica]:
+            yield
+            container = self.world.hosts[host].current(replica)
+            if container is not None:
+                container.running = False
+
+    def switch(self, replica: str, generation: str, hosts: list[str]) -> Iterator[None]:
+        """switch.yml."""
+        yield from self.stop(replica)
+        for host in hosts:
+            yield
+            self.world.hosts[host].generations(replica).make_current(generation)
+        for host in hosts:
+            yield
+            container = self.world.hosts[host].current(replica)
+            assert container is not None, "the name has no container"
+            container.running = True
+
+    def confirm(self) -> None:
+        """Before each phase."""
+        assert self.held
+        self.held.confirm()
+
+
+# How often each thing happened, over all histories of the process.
+happened: Counter[str] = Counter()
+
+
+class GenerationsModel(RuleBasedStateMachine):
+    """Two operators, kills, lost locks, reboots; the invariants are at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stack = ExitStack()
+        root = self.stack.enter_context(tempfile.TemporaryDirectory(dir=_memory()))
+        self.world = world = World(Path(root))
+        for target, name, stand_in in (
+            (requests, "ask", world.ask),
+            (lease, "try_each", lambda hosts, ask: {access.host: ask(access) for access in hosts}),
+            (requests, "try_each", lambda hosts, ask: {access.host: ask(access) for access in hosts}),
+            (lease, "_clock", lambda: world.now),
+            (lease, "is_dead", lambda _: False),
+            (container_generations, "time", mock.Mock(time=world.time)),
+            (os, "fsync", lambda _: None),
+        ):
+            self.stack.enter_context(mock.patch.object(target, name, stand_in))
+        self.operators: dict[int, Run] = {}
+        self.runs = 0
+        self.last_step_by = 0
+        self.planned: dict[str, int] = {}  # every version that `up` was to bring
+        self.whole: list[str] = []  # versions that served on all replicas, the last one last
+        self.returned: tuple[Run, list[str], list[str]] | None = None
+        self.interrupted = ""  # the version that a killed rollback had noted
+
+    def teardown(self) -> None:
+        self.stack.close()
+
+    @initialize()
+    def first(self) -> None:
+        """The service is up."""
+        self.go(0, "up", 1, END, "sleeps")
+
+    @rule(
+        operator=st.sampled_from([0, 1]),
+        verb=st.sampled_from(["rollback", "up", "up"]),
+        version=st.integers(1, 8),
+        steps=st.sampled_from([END, END, *range(2, 34)]),
+        then=st.sampled_from(["sleeps", "sleeps", "killed", "killed in a module"]),
+        wait_s=st.sampled_from([0.0, 130.0, 601.0, 601.0]),
+    )
+    def act(self, operator: int, verb: str, version: int, steps: int, then: str, wait_s: float) -> None:
+        """An operator begins a run, or its run goes on, for so many steps."""
+        self.world.now += wait_s
+        self.go(operator, verb, version, steps, then)
+
+    def go(self, operator: int, verb: str, version: int, steps: int, then: str) -> None:
+        """Steps of an operator's run, until it ends, sleeps, or is killed."""
+        if operator not in self.operators:
+            self._begin(operator, verb, version)
+        for _ in range(steps):
+            if operator in self.operators:
+                self.step(operator, None)
+        if operator in self.operators and then == "killed in a module":
+            for calls in (1, 0):
+                if operator in self.operators:
+                    self.step(operator, calls)
+        if operator in self.operators and then != "sleeps":
+            # The controller is gone; the lock stays until its lease ends.
+            happened["killed"] += 1
+            self._killed(operator)
+
+    def _begin(self, operator: int, verb: str, version: int) -> None:
+        self.runs += 1
+        run = Run(self.world, self.runs)
+        if not run.take():
+            happened["refused"] += 1
+            return
+        self.operators[operator] = run
+        if verb == "up":
+            self.planned[f"v{version}"] = version
+            self.interrupted = ""
+            run.steps = run.up(version)
+        else:
+            chosen: list[str] = []
+            self.returned = (run, chosen, list(self.whole))
+            if self.interrupted and self._serves_whole():
+                self.interrupted = ""  # it had reached its end, or had not begun
+            run.steps = run.rollback(chosen)
+
+    @rule(name=st.sampled_from(HOSTS))
+    def reboot(self, name: str) -> None:
+        """Not twice within a lease: what was taken between the two is forgotten, and so is who took it."""
+        host = self.world.hosts[name]
+        if self.world.now - host.booted_at > lease.LEASE_S:
+            host.reboot()
+
+    def step(self, operator: int, calls: int | None) -> None:
+        """One task on one host. The lease's thread comes first: its clock counts sleep."""
+        run = self.operators[operator]
+        assert run.held
+        happened["steps"] += 1
+        self.world.now += STEP_S
+        if run.held._is_lost_now():
+            happened["lost locks"] += 1
+            self._killed(operator)
+            return
+        assert run.number >= self.last_step_by, "a run goes on after another one has changed the hosts"
+        self.last_step_by = run.number
+        for host in self.world.hosts.values():
+            host.calls_left = calls
+        try:
+            next(run.steps)
+        except StopIteration:
+            self._ended(operator, run)
+        except HeadfirstError as error:
+            happened["failed"] += 1
+            self.interrupted = ""
+            if not isinstance(error, NotReadyError):
+                run.release()
+            del self.operators[operator]
+        except Killed:
+            happened["killed in a module"] += 1
+            self._killed(operator)
+        finally:
+            for host in self.world.hosts.values():
+                host.calls_left = None
+        self._note_whole()
+
+    def _killed(self, operator: int) -> None:
+        run = self.operators.pop(operator)
+        if run.number == self.last_step_by:
+            self.interrupted = run.returns_to or self.interrupted
+
+    def _ended(self, operator: int, run: Run) -> None:
+        run.release()
+        happened["ended well"] += 1
+        del self.operators[operator]
+        if self.returned and self.returned[0] is run:
+            _, (version,), whole = self.returned
+            self._returned(version, whole)
+
+    def _returned(self, version: str, whole: list[str]) -> None:
+        """A rollback ended well: to `version`, where those in `whole` had served on all replicas before."""
+        happened["returned" if version else "nothing to return to"] += 1
+        if self.interrupted:
+            assert version == self.interrupted, "a rollback that was interrupted turned round"
+            happened["went on"] += 1
+        self.interrupted = ""
+        if version:
+            assert version in whole, "the version never served on all replicas"
+            for replica in REPLICAS:
+                wanted = generation_of(self.planned[version], replica)
+                running = self.world.running(replica)
+                assert running == [wanted] * len(REPLICAS[replica]), "a rollback mixed versions"
+        else:
+            now = {replica: set(self.world.running(replica)) for replica in REPLICAS}
+            others = [one for one in whole if now != self._mapping(one)]
+            assert len(others) < 2, "a version that served on all replicas is lost"
+
+    def _serves_whole(self) -> bool:
+        now = {replica: set(self.world.running(replica)) for replica in REPLICAS}
+        return any(now == self._mapping(version) for version in self.planned)
+
+    def _mapping(self, version: str) -> dict[str, set[str]]:
+        return {replica: {generation_of(self.planned[version], replica)} for replica in REPLICAS}
+
+    def _note_whole(self) -> None:
+        """What all replicas serve now, as the records of all hosts name it."""
+        now = {replica: set(self.world.running(replica)) for replica in REPLICAS}
+        for version in self.planned:
+            if now == self._mapping(version) and version not in self.whole[-1:]:
+                self.whole.append(version)
+
+    @invariant()
+    def all_ranks_of_a_replica_run_one_generation(self) -> None:
+        for replica in REPLICAS:
+            assert len(set(self.world.all_running(replica))) <= 1, (
+                "ranks of different generations run together"
+            )
+
+
+def run_histories(count: int, *, derandomize: bool) -> None:
+    """So many histories; the first one that breaks an invariant is printed as a short program."""
+    run_state_machine_as_test(
+        GenerationsModel,
+        settings=settings(
+            max_examples=count,
+            stateful_step_count=25,
+            derandomize=derandomize,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def _memory() -> str | None:
+    """Files without a disk, where the machine has such a folder."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
