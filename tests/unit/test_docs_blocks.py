@@ -193,3 +193,11 @@ def test_the_settings_that_replace_commands_exist() -> None:
         names = [name for row in rows for name in re.findall(r"`([^`]*)`", row)]
         assert len(names) > 20
         assert [name for name in names if name.partition("=")[0] not in known and name[:7] != "deploy "] == []
+
+
+def test_the_threat_model_names_tests_that_there_are() -> None:
+    text = (ROOT / "docs" / "security.md").read_text()
+    table = text.partition("## Who can reach what")[2].partition("\n## ")[0]
+    named = set(re.findall(r"`((?:unit|network|long|molecule)/[^`]+)`", table))
+    assert len(named) > 10
+    assert [name for name in named if not any((ROOT / up / name).exists() for up in ("tests", "."))] == []

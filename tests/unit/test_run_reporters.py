@@ -91,7 +91,7 @@ def test_plain_lines() -> None:
         "   node1: changed: Copy",
         "   node2: failed: Copy: no room",
         "      really",
-        "   node1: warning: clock is off Install chrony.",
+        "   node1: warning: clock is off. Install chrony.",
         "== weights: 44s, 1 changed, failed on node2",
         "== serve: 2s, 0 changed, broken off",
     ]

@@ -63,8 +63,8 @@ class PlainReporter:
                 for finding in event.findings:
                     if finding.severity == "error":
                         continue  # the run's last paragraph lists them all
-                    fix = f" {finding.fix}" if finding.fix else ""
-                    self._say(finding.host, f"{finding.severity}: {finding.what}{fix}")
+                    sentences = [f"{finding.what.rstrip('.')}.", finding.fix] if finding.fix else [finding.what]
+                    self._say(finding.host, f"{finding.severity}: {' '.join(sentences)}")
             case HostFailed():
                 self._running.pop(event.host, None)
                 kind = "unreachable" if event.unreachable else "failed"
