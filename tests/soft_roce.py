@@ -1,4 +1,4 @@
-"""A virtual machine of this file system with an RDMA device of Soft-RoCE, where the kernel has none.
+"""A virtual machine of these files, by default with an RDMA device of Soft-RoCE, where the kernel has none.
 
 Usage: python tests/soft_roce.py COMMAND [ARGUMENT …]   (root; packages qemu-system-x86 busybox-static cpio)
 
@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 PACKAGES = ["libibverbs1", "ibverbs-providers", "libnl-3-200", "libnl-route-3-200"]  # in the machine only
@@ -30,9 +31,9 @@ MODULES = [
     "rdma_rxe",
     "ib_uverbs",
 ]
-APPLETS = ["sh", "mount", "mkdir", "insmod", "ip", "chroot", "poweroff"]
+APPLETS = ["sh", "mount", "mkdir", "insmod", "ip", "chroot", "poweroff", "switch_root", "cp", "ln"]
 SHARE = "trans=virtio,version=9p2000.L,msize=512000"
-INIT = f"""#!/bin/sh
+FIRST = f"""#!/bin/sh
 export PATH=/bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 for module in /modules/*; do insmod $module; done
@@ -44,6 +45,8 @@ mount -t overlay -o lowerdir=/more:/host,upperdir=/changes/upper,workdir=/change
 mkdir -p /new/job; mount -o bind /job /new/job
 for name in proc sys dev; do mount -o bind /$name /new/$name; done
 mkdir -p /new/dev/shm; mount -t tmpfs tmpfs /new/dev/shm
+"""
+INIT = """
 ip link set lo up
 chroot /new /bin/bash /job/run >/job/output 2>&1
 poweroff -f
@@ -57,16 +60,29 @@ while ! grep -q ACTIVE /sys/class/infiniband/rxe0/ports/1/state; do sleep 0.1; d
 """
 
 
-def run(command: list[str], folder: Path, cache: Path, time_limit: float = 300) -> tuple[int, str]:
-    """Exit code and output of `command` in the machine; `cache` keeps the packages."""
-    kernel = next(iter(cache.glob("root/boot/vmlinuz-*")), None) or _unpacked(cache)
+def run(
+    command: list[str],
+    folder: Path,
+    cache: Path,
+    time_limit: float = 300,
+    *,
+    modules: Sequence[str] = MODULES,
+    init: str = INIT,
+    before: str = RUN,
+) -> tuple[int, str]:
+    """Exit code and output of `command` in the machine; `cache` keeps the packages.
+
+    `init` continues the first program, which has put the file system together at /new; /job/run is what it
+    must run there, and then turn the machine off. `before` comes before the command.
+    """
+    kernel = next(iter(cache.glob("root/boot/vmlinuz-*")), None) or _unpacked(cache, modules, init)
     job = cache / "job"
     job.mkdir(exist_ok=True)
     for name in ("output", "status"):
         (job / name).unlink(missing_ok=True)
     own = f"cd {shlex.quote(str(folder))} && {shlex.join(command)}; echo $? >/job/status"
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    (job / "run").write_text(f"export HOME=/root PATH={shlex.quote(path)}\n{RUN}{own}\n")
+    (job / "run").write_text(f"export HOME=/root PATH={shlex.quote(path)}\n{before}{own}\n")
     argv = ["qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max", "-m", "3072", "-nodefaults"]
     argv += ["-nographic", "-no-reboot", "-serial", f"file:{cache / 'console'}", "-kernel", str(kernel)]
     argv += ["-initrd", str(cache / "initrd"), "-append", "console=ttyS0 panic=-1 mitigations=off"]
@@ -78,7 +94,7 @@ def run(command: list[str], folder: Path, cache: Path, time_limit: float = 300) 
     return int((job / "status").read_text()), (job / "output").read_text()
 
 
-def _unpacked(cache: Path) -> Path:
+def _unpacked(cache: Path, modules: Sequence[str], init: str) -> Path:
     """Debian's kernel, and a first file system with what mounts the real one."""
     depends = subprocess.run(
         ["apt-cache", "depends", "linux-image-amd64"], capture_output=True, text=True, check=True
@@ -95,21 +111,21 @@ def _unpacked(cache: Path) -> Path:
     for package in list((cache / "more").glob("lib/*")):
         shutil.copytree(package, cache / "more/usr/lib" / package.name, symlinks=True, dirs_exist_ok=True)
     shutil.rmtree(cache / "more/lib", ignore_errors=True)
-    _write_initrd(cache)
+    _write_initrd(cache, modules, init)
     return next(cache.glob("root/boot/vmlinuz-*"))
 
 
-def _write_initrd(cache: Path) -> None:
+def _write_initrd(cache: Path, modules: Sequence[str], init: str) -> None:
     first = cache / "first"
     for name in ["bin", "modules", "host", "more", "job", "changes", "proc", "sys", "dev"]:
         (first / name).mkdir(parents=True)
-    (first / "init").write_text(INIT)
+    (first / "init").write_text(FIRST + init)
     (first / "init").chmod(0o755)
     (first / "bin/busybox").write_bytes(Path("/bin/busybox").read_bytes())
     (first / "bin/busybox").chmod(0o755)
     for name in APPLETS:
         (first / "bin" / name).symlink_to("busybox")
-    for number, module in enumerate(_modules(cache / "root")):
+    for number, module in enumerate(_modules(cache / "root", modules)):
         (first / "modules" / f"{number:02}-{module.name}").write_bytes(module.read_bytes())
     names = "\n".join(str(path.relative_to(first)) for path in first.rglob("*"))
     packed = subprocess.run(
@@ -118,7 +134,7 @@ def _write_initrd(cache: Path) -> None:
     (cache / "initrd").write_bytes(gzip.compress(packed.stdout, 1))
 
 
-def _modules(root: Path) -> list[Path]:
+def _modules(root: Path, modules: Sequence[str]) -> list[Path]:
     """Modules after those they need."""
     (folder,) = (root / "lib/modules").iterdir()
     subprocess.run(["busybox", "depmod", "-b", root, folder.name], check=True)
@@ -131,7 +147,7 @@ def _modules(root: Path) -> list[Path]:
             add(needed)
         order.setdefault(name)
 
-    for module in MODULES:
+    for module in modules:
         add(next(name for name in needs if Path(name).stem == module))
     return [folder / name for name in order]
 
