@@ -1,4 +1,4 @@
-"""Whether nftables can tell the ranks' sockets by the cgroup of their containers. Python 3.8+."""
+"""Whether nftables can match the ranks' sockets by the cgroup of their containers. Python 3.8+."""
 
 from __future__ import annotations
 
