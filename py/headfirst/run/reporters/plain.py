@@ -63,7 +63,9 @@ class PlainReporter:
                 for finding in event.findings:
                     if finding.severity == "error":
                         continue  # the run's last paragraph lists them all
-                    sentences = [f"{finding.what.rstrip('.')}.", finding.fix] if finding.fix else [finding.what]
+                    sentences = (
+                        [f"{finding.what.rstrip('.')}.", finding.fix] if finding.fix else [finding.what]
+                    )
                     self._say(finding.host, f"{finding.severity}: {' '.join(sentences)}")
             case HostFailed():
                 self._running.pop(event.host, None)
