@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster, Service
@@ -52,7 +52,7 @@ def rollback(options: RunOptions, reporter: Reporter) -> Rollback:
             if (version := versions[str(service)])
             for phase in _phases(service, version)
         ]
-        results.append(run_phases(phases, options, cluster, shown, held=held))
+        results += [_run(phase, options, cluster, shown, held) for phase in phases]
     return Rollback(joined(results), versions)
 
 
@@ -72,8 +72,14 @@ def _previous(
     service: Service, options: RunOptions, cluster: Cluster, reporter: Reporter, held: Held
 ) -> tuple[RunResult, Version | None]:
     phase = Phase("versions.yml", version_vars(service), str(service))
-    result = run_phases([phase], options, cluster, reporter, held=held)
+    result = _run(phase, options, cluster, reporter, held)
     return result, previous(service, result.stats)
+
+
+def _run(phase: Phase, options: RunOptions, cluster: Cluster, reporter: Reporter, held: Held) -> RunResult:
+    """Run it on its own hosts: the plays are of all hosts with ranks, also those of other services."""
+    own = replace(options, limit=",".join(phase.variables))
+    return run_phases([phase], own, cluster, reporter, held=held)
 
 
 def _phases(service: Service, version: Version) -> list[Phase]:
