@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from headfirst.cluster.inventory import load
+from headfirst.deployment.hosts import probe
 from headfirst.deployment.running.limit import refuse_limit
 from headfirst.deployment.running.options import RunOptions
-from headfirst.errors import InputError
+from headfirst.errors import HeadfirstError, InputError
+from headfirst.run.events import HostFailed
+from headfirst.run.result import RunResult
 
 
 def options(limit: str | None, *tags: str) -> RunOptions:
@@ -33,3 +38,30 @@ def test_stages_of_all_ranks_refuse_it(tags: tuple[str, ...]) -> None:
 
 def test_without_it_everything_runs() -> None:
     refuse_limit(options(None))
+
+
+@pytest.mark.parametrize(("limit", "ends"), [("node1", False), ("node2", True), (None, True)])
+def test_only_hosts_of_the_limit_must_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str | None, ends: bool
+) -> None:
+    """The plan is of the whole cluster, so all hosts are read; one that is left out may be away."""
+    inventory = tmp_path / "cluster.ini"
+    inventory.write_text(
+        "[head]\nnode1 ansible_host=192.0.2.1\n[workers]\nnode2 ansible_host=192.0.2.2\n"
+        "[all:vars]\ngpus=8\ngpu=H100-80G\nmodel=Qwen/Qwen3-0.6B\n"
+    )
+    away = HostFailed("Probe", "node2", "Probe the host", "No route to host", True, {})
+    answered = RunResult(
+        ok=False, cancelled=False, changed={}, failed=[], unreachable=[away], findings=[], stages=[],
+        seconds=1.0, log_file=tmp_path / "log",
+    )  # fmt: skip
+    monkeypatch.setattr(probe, "try_stages", lambda *_: answered)
+    cluster = load([inventory])
+    if ends:
+        with pytest.raises(HeadfirstError, match="node2"):
+            probe.probe_hosts(cluster, [], limit)
+        return
+    assert [host.name for host in probe.probe_hosts(cluster, [], limit).hosts] == ["node1", "node2"]
+    monkeypatch.setattr(probe, "try_stages", lambda *_: replace(answered, cancelled=True))
+    with pytest.raises(HeadfirstError):
+        probe.probe_hosts(cluster, [], limit)

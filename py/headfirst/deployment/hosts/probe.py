@@ -7,12 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from headfirst.cluster.types import Cluster, Host, Service
+from headfirst.deployment.hosts.access import host_access
+from headfirst.deployment.running.limit import limited_hosts
 from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.running.stages import run_stages
+from headfirst.deployment.running.stages import try_stages
 from headfirst.hardware import gpus
 from headfirst.hardware.facts import HostFacts, NetworkFacts, read
 from headfirst.plan.weights import carrier
 from headfirst.plan.weights.placement import may_be_in_place
+from headfirst.run.failures import to_error
 from headfirst.run.reporters.quiet import QuietReporter
 
 MBIT = 10**6 // 8  # bytes
@@ -49,16 +52,26 @@ def _knows_network(host: Host, *, cpu: bool) -> bool:
     return host.nic is not None and host.hca is not None and host.ib_gid_index is not None
 
 
-def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
-    """The cluster with facts of its hosts where the inventory is silent; what it states stays."""
+def probe_hosts(cluster: Cluster, extra_vars: Sequence[str], limit: str | None = None) -> Cluster:
+    """The cluster with facts of its hosts where the inventory is silent; what it states stays.
+
+    A plan is of the whole cluster, so hosts that `limit` leaves out are read, too. Only one that it names
+    must answer; where the plan needs the facts of another one that does not, it is refused with its name.
+    """
     variables: dict[str, dict[str, Any]] = {
         host.name: {"probe_peers": [peer.address for peer in cluster.nodes if peer is not host]}
         | _folders(cluster, host)
         for host in cluster.hosts
     }
-    result = run_stages(
-        "probe.yml", RunOptions(cluster.inventories, extra_vars), cluster, variables, QuietReporter()
-    )
+    options = RunOptions(cluster.inventories, extra_vars)
+    result = try_stages("probe.yml", options, cluster, variables, QuietReporter())
+    failed = {one.host for one in (*result.failed, *result.unreachable)}
+    if not result.ok and (
+        result.cancelled
+        or not failed
+        or failed & {host.name for host in limited_hosts(cluster, replace(options, limit=limit))}
+    ):
+        raise to_error(result, host_access(cluster), cluster.inventories[0])
     return cluster.replaced(lambda host: with_facts(host, result.stats.get(host.name, {})))
 
 
@@ -67,7 +80,7 @@ def with_facts(host: Host, facts: dict[str, Any]) -> Host:
 
     Raises UntrustedError for facts that no host can have.
     """
-    if not facts:  # left out with --limit
+    if not facts:  # it did not answer, and the run leaves it out
         return host
     found = read(facts, host=host.name)
     holder = next((nic for nic in found.nics if host.address in nic.addresses), None)
