@@ -309,6 +309,17 @@ def test_a_start_that_takes_too_long_has_failed(world: World, keeper: Keeper) ->
     assert keeper.memory.failed_starts == keeper.memory.early_ends == 1
 
 
+def test_ranks_that_a_person_starts_during_a_pause_are_adopted(world: World, keeper: Keeper) -> None:
+    after(world, keeper, 70)
+    world.refuses = "no space left on device"
+    world.end(1)
+    after(world, keeper, 120)
+    starts = world.starts
+    world.seen = [world._running(0, 88), world._running(1, 88)]
+    assert after(world, keeper, 100) == "serving"
+    assert world.starts == starts
+
+
 def test_a_held_replica_is_left_alone(world: World, keeper: Keeper) -> None:
     after(world, keeper, 10)
     world.seen[1] = Seen(generation="g1", held=True, ended="it ended with exit code 0")

@@ -170,7 +170,7 @@ class _Turn:
             self._watch()
         elif self.state.status.phase == "down":
             self._restart()
-        elif all(self._is_new(rank) for rank in self._every):  # given up: somebody started the ranks by hand
+        elif self._were_started():
             self._begin_to_watch(None)
 
     # -- what is found --------------------------------------------------------------------------
@@ -207,6 +207,10 @@ class _Turn:
         seen = self._known.get(rank)
         known = self.state.starts[rank] if self.state.starts else ""
         return seen is not None and seen.running and seen.start != known
+
+    def _were_started(self) -> bool:
+        """Whether somebody has started all ranks by hand since they ended."""
+        return all(self._is_new(rank) for rank in self._every)
 
     # -- somebody else works on it ----------------------------------------------------------------
 
@@ -340,6 +344,8 @@ class _Turn:
             self.actions.append(Start(self._every[1:]))
         elif step in ("head", "others"):
             self._begin_to_watch(self.state.started_at)
+        elif step == "idle" and self._were_started():
+            self._begin_to_watch(None)
         elif self._now - self.state.acted_at >= self.state.memory.pause_s or step == "stopping":
             self._start_head()
 
