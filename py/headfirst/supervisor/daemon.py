@@ -10,6 +10,8 @@ import signal
 import socket
 import threading
 import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -18,7 +20,7 @@ import headfirst
 from headfirst.peers.client import PeerClient
 from headfirst.supervisor import clock, records, registration, standby
 from headfirst.supervisor.agreement import Agreement
-from headfirst.supervisor.containers import Containers, EngineDown
+from headfirst.supervisor.containers import Containers, EngineDown, Rank
 from headfirst.supervisor.events import Events
 from headfirst.supervisor.health import Health
 from headfirst.supervisor.holds import RUN, Holds
@@ -37,6 +39,8 @@ _STEP_S = 1.0
 # A keeper is stuck after so long: stopping and starting all ranks takes less.
 _STUCK_S = 300.0
 _MEMBERSHIP_S = 10.0
+# A rank of a host that has left, and that could not be stopped.
+_STOP_AGAIN_S = 10.0
 STATE = RUN / "supervisor.json"
 
 
@@ -73,6 +77,8 @@ class Daemon:
         self._standbys = Standbys(self._nodes, self._events)
         self._ended = threading.Event()
         self._has_left = False
+        self._stopped_at: dict[str, float] = {}  # ranks of a host that has left
+        self._turns = defaultdict[str, _Turns](lambda: _Turns(self._events))
 
     def run(self) -> None:
         """Keep the replicas until SIGTERM. Raises OSError where the port cannot be had."""
@@ -85,8 +91,7 @@ class Daemon:
         threading.Thread(target=self._watch_membership, daemon=True).start()
         threading.Thread(target=self._watch_standbys, daemon=True).start()
         while not self._ended.wait(_STEP_S):
-            self._look_for_replicas()
-            self._write_state()
+            self.turn()
             if all(one.is_alive for one in self._kept.values()):
                 _notify("WATCHDOG=1")
         for one in self._kept.values():
@@ -94,43 +99,67 @@ class Daemon:
         listener.shutdown()
         listener.server_close()
 
+    def turn(self) -> None:
+        """One turn of the main loop: keep what is here, and write the state."""
+        self._turns["replicas"].run("supervisor", "the replicas of this host", self._look_for_replicas)
+        self._turns["state"].run("supervisor", str(STATE), self._write_state)
+
     def _look_for_replicas(self) -> None:
         """A keeper for each replica whose rank 0 is here, of the generation that has its name."""
         try:
             ranks = self._containers.ranks()
         except EngineDown:
             return  # it is asked again; the keepers go on with what they have
-        found: dict[str, Record] = {}
-        for rank in ranks:
-            record = records.read(rank.name, rank.generation) if rank.rank == 0 else None
-            if record and record.ranks[0] == self._settings.address:
-                found[rank.name] = record
+        read = {rank.name: record for rank in ranks if (record := self._record(rank))}
         if self._has_left:
-            ours = [rank for rank in ranks if records.read(rank.name, rank.generation)]
-            self._stop_all([rank.name for rank in ours if rank.running])
-            found = {}
+            self._stop_all([rank.name for rank in ranks if rank.running and rank.name in read])
+            read = {}
+        heads = [rank.name for rank in ranks if rank.rank == 0]
+        found = {
+            name: record
+            for name, record in read.items()
+            if name in heads and record.ranks[0] == self._settings.address
+        }
         for name, kept in list(self._kept.items()):
             if found.get(name) != kept.record:
                 kept.end(leaves=name not in found)
                 del self._kept[name]
         for name in found.keys() - self._kept.keys():
-            self._kept[name] = _Kept(self._keeper(found[name]), self._holds)
+            self._kept[name] = _Kept(self._keeper(found[name]), self._holds, self._events)
+
+    def _record(self, rank: Rank) -> Record | None:
+        """The record of the rank; where it cannot be read, what is kept of the replica counts."""
+        kept = self._kept.get(rank.name)
+        found: list[Record | None] = [kept.record if kept else None]
+        self._turns[rank.name].run(
+            rank.name, "its record", lambda: found.append(records.read(rank.name, rank.generation))
+        )
+        return found[-1]
 
     def _watch_membership(self) -> None:
         while not self._ended.wait(_MEMBERSHIP_S):
-            answer = has_left(self._settings.address, self._settings.members, self._client)
-            self._has_left = self._has_left if answer is None else answer
+            self._turns["membership"].run("supervisor", "the membership", self._check_membership)
+
+    def _check_membership(self) -> None:
+        answer = has_left(self._settings.address, self._settings.members, self._client)
+        self._has_left = self._has_left if answer is None else answer
 
     def _watch_standbys(self) -> None:
         while not self._ended.wait(standby.TURN_S):
             if not self._has_left:
-                self._standbys.turn()
+                self._turns["spares"].run("supervisor", "the spares", self._standbys.turn)
 
-    def _stop_all(self, names: list[str]) -> None:
+    def _stop_all(self, names: Sequence[str]) -> None:
         """What runs on a host that has left the cluster is another host's to run."""
+        now = clock.uptime()
+        self._stopped_at = {name: at for name, at in self._stopped_at.items() if name in names}
         for name in names:
-            self._events.add(name, "left", "this host has left the cluster: its rank is stopped")
-            with contextlib.suppress(*EngineDown):  # the next second, again
+            if name not in self._stopped_at:
+                self._events.add(name, "left", "this host has left the cluster: its rank is stopped")
+            elif now - self._stopped_at[name] < _STOP_AGAIN_S:
+                continue
+            self._stopped_at[name] = now
+            with contextlib.suppress(*EngineDown):  # after a pause, again
                 self._containers.stop(name)
 
     def _keeper(self, record: Record) -> Keeper:
@@ -160,11 +189,31 @@ class Daemon:
         self._ended.set()
 
 
+class _Turns:
+    """Turns of one kind of work. What one of them raises is an event, once, and ends no other turn."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._last = ""
+
+    def run(self, name: str, what: str, turn: Callable[[], object]) -> None:
+        """Take one turn; an event is about the replica `name`."""
+        try:
+            turn()
+        except Exception as error:
+            text = f"{what}: {type(error).__name__}: {error}"
+            if text != self._last:
+                self._events.add(name, "error", text)
+            self._last = text
+        else:
+            self._last = ""
+
+
 class _Kept:
     """A keeper and the registration of its replica, each in a thread of its own."""
 
-    def __init__(self, keeper: Keeper, holds: Holds) -> None:
-        self.keeper, self._holds = keeper, holds
+    def __init__(self, keeper: Keeper, holds: Holds, events: Events) -> None:
+        self.keeper, self._holds, self._events = keeper, holds, events
         self.registration = Registration(keeper.record, self._serves)
         self._ended = threading.Event()
         self._leaves = False
@@ -193,8 +242,9 @@ class _Kept:
         self._ended.set()
 
     def _keep(self) -> None:
+        turns = _Turns(self._events)
         while not self._ended.wait(_STEP_S):
-            self.keeper.step()
+            turns.run(self.record.name, "its supervision", self.keeper.step)
             self._stepped_at = time.monotonic()
         self.keeper.close()
 
@@ -203,8 +253,9 @@ class _Kept:
         return None if self._holds.is_held(self.record.name) else self.keeper.serves
 
     def _register(self) -> None:
+        turns = _Turns(self._events)
         while not self._ended.wait(registration.TURN_S):
-            self.registration.turn()
+            turns.run(self.record.name, "its registration", self.registration.turn)
         if self._leaves:
             self.registration.leave()
 
