@@ -66,7 +66,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Daemon:
     monkeypatch.setattr(daemon, "Memories", lambda: Memories(tmp_path / "memory", tmp_path / "run"))
     monkeypatch.setattr(daemon, "STATE", tmp_path / "state.json")
     monkeypatch.setattr(daemon, "_STEP_S", 0.01)
-    return Daemon(Settings(address=OWN, port=0, members=[OWN], token="a-token"))
+    return Daemon(Settings(address=OWN, port=0, members=[OWN], keys={}, token="a-token", sha1=""))
 
 
 def events(folder: Path, kind: str) -> list[dict[str, Any]]:
