@@ -283,6 +283,41 @@ def test_facts_in_a_result_of_a_node_do_not_replace_variables(tmp_path: Path) ->
     assert result.stats == {"wheel": "/srv/tools.whl"}
 
 
+SPEAKER = """\
+#!/usr/bin/python3
+import json
+stats = {"data": {"node2": {"cores": 1}, "answer": 1}, "per_host": False, "aggregate": False}
+finding = {"id": "x", "severity": "error", "host": "node2", "what": "broken"}
+print(json.dumps({"changed": False, "ansible_stats": stats, "headfirst_findings": [finding]}))
+"""
+
+
+def test_a_node_does_not_speak_for_another(tmp_path: Path) -> None:
+    """Statistics and findings come from tasks on the controller, not from what a node prints."""
+    (tmp_path / "library").mkdir()
+    (tmp_path / "library" / "speaker.py").write_text(SPEAKER)
+    collector = Collector()
+    result = play(
+        tmp_path,
+        """
+        - name: check | Probe
+          hosts: all
+          gather_facts: false
+          tasks:
+            - name: Publish
+              ansible.builtin.set_stats:
+                data: "{{ {inventory_hostname: {'cores': 8}} }}"
+            - name: Ask the node
+              speaker:
+              when: inventory_hostname == 'node1'
+        """,
+        collector,
+    )
+    assert result.ok
+    assert result.stats == {"node1": {"cores": 8}, "node2": {"cores": 8}}
+    assert result.findings == []
+
+
 def test_progress_lines_become_events(tmp_path: Path) -> None:
     collector = Collector()
     lines = [

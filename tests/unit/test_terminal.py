@@ -131,7 +131,9 @@ def test_json_is_ascii() -> None:
 
 @pytest.mark.parametrize("found", ["text", 5, {"a": 1}, ["text"], [{"id": 1}], [None]])
 def test_results_of_a_node_that_only_look_like_findings(found: Any) -> None:
-    data = {"host": "node1", "task": "Look", "res": {FINDINGS_KEY: found, "argument_errors": 7, "msg": "no"}}
+    result = {FINDINGS_KEY: found, "argument_errors": 7, "msg": "no"}
+    action = "headfirst.serving.check_report"
+    data = {"host": "node1", "task": "Look", "task_action": action, "res": result}
     events = list(Translator().translate({"event": "runner_on_failed", "event_data": data}))
     assert [event.message for event in events if isinstance(event, HostFailed)] == ["no"]
     assert not any(isinstance(event, FindingsReported) for event in events)

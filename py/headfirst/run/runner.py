@@ -22,7 +22,7 @@ from headfirst.run.progress_file import ProgressTail
 from headfirst.run.reporters.reporter import Reporter
 from headfirst.run.result import Record, RunResult
 from headfirst.run.scrub import Scrubber
-from headfirst.run.translate import Translator
+from headfirst.run.translate import Translator, published
 from headfirst.untrusted import for_terminal, shown
 
 _TICK_S = 0.1
@@ -96,6 +96,7 @@ class _Run:
         self._progress = ProgressTail(private.progress, on_bad_line=self._log_bad_progress)
         self._record = Record()
         self._statistics: dict[str, Any] = {}
+        self._published: dict[str, Any] = {}
         self._complaints: list[str] = []
         self._crash: Exception | None = None
         self._returned = 1
@@ -182,6 +183,7 @@ class _Run:
             self._complaints.append(text)
         if event["event"] == "playbook_on_stats":
             self._statistics = event["event_data"]
+        self._published.update(published(event))
         for translated in self._translator.translate(event):
             self._report(translated)
 
@@ -206,6 +208,6 @@ class _Run:
             seconds=seconds,
             log_file=self._log_file,
             silent=[one for one in self._record.failures if one.unreachable and one not in failures],
-            stats=self._statistics.get("artifact_data", {}),
+            stats=self._published,
             ansible_error="\n".join(self._complaints) if not ok and not failures else None,
         )

@@ -19,6 +19,10 @@ from headfirst.run.events import (
 from headfirst.run.messages import failure_message, findings
 from headfirst.run.stages import PlayName, parse_play_name
 
+# These run on the controller. A node can put any key into the result of a module that it runs.
+_PUBLISHES = {"ansible.builtin.set_stats", "ansible.legacy.set_stats", "set_stats"}
+_FINDS = {"headfirst.serving.check_report", "headfirst.serving.comm_report", "ansible.builtin.debug"}
+
 
 class Translator:
     """Turns one run's events into ours; keeps the current stage between calls.
@@ -76,18 +80,19 @@ class Translator:
         result = data.get("res") or {}
         changed = bool(result.get("changed"))
         self._stage_changed += changed
-        yield from self._findings(data["host"], result)
+        yield from self._findings(data, result)
         yield TaskDone(self.stage, data["host"], _task_name(data), changed, data.get("duration") or 0.0)
 
     def _failed(self, data: dict[str, Any], unreachable: bool) -> Iterator[Event]:
         result = data.get("res") or {}
         self._stage_failed[data["host"]] = None
-        yield from self._findings(data["host"], result)
+        yield from self._findings(data, result)
         message = failure_message(result)
         yield HostFailed(self.stage, data["host"], _task_name(data), message, unreachable, result)
 
-    def _findings(self, host: str, result: dict[str, Any]) -> Iterator[Event]:
-        found = findings(result)
+    def _findings(self, data: dict[str, Any], result: dict[str, Any]) -> Iterator[Event]:
+        host = data["host"]
+        found = findings(result) if data.get("task_action") in _FINDS else []
         if found:
             reported = tuple(
                 Finding(
@@ -101,6 +106,17 @@ class Translator:
                 for item in found
             )
             yield FindingsReported(self.stage, host, reported)
+
+
+def published(event: dict[str, Any]) -> dict[str, Any]:
+    """What a task of `ansible.builtin.set_stats` has published; {} for every other event.
+
+    ansible-core also collects `ansible_stats` of modules' results, where a node may speak for another one.
+    """
+    data = event.get("event_data", {})
+    if event["event"] != "runner_on_ok" or data.get("task_action") not in _PUBLISHES:
+        return {}
+    return dict(data["res"]["ansible_stats"]["data"])
 
 
 def _task_name(data: dict[str, Any]) -> str:
