@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import httpx
 
 from headfirst.errors import HeadfirstError, NotReadyError
+from headfirst.live.http_answer import local_client
 from headfirst.untrusted import UntrustedError, joined, json_document
 
 # Between two pieces of an answer; a long prompt before the first one takes a while.
@@ -32,9 +33,8 @@ class Chat:
 
     def __init__(self, base_url: str, model: str, api_key: str | None, system: str | None = None) -> None:
         self._model = model
-        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         timeout = httpx.Timeout(_READ_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
-        self._http = httpx.Client(base_url=base_url, headers=headers, timeout=timeout)
+        self._http = local_client(base_url, api_key, timeout)
         self._system = [{"role": "system", "content": system}] if system else []
         self._said: list[dict[str, str]] = []
 

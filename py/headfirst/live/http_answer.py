@@ -13,6 +13,14 @@ TIMEOUT_S = 15.0
 ANSWER_BYTES = 1 << 20
 
 
+def local_client(
+    base_url: str, api_key: str | None = None, timeout: float | httpx.Timeout = TIMEOUT_S
+) -> httpx.Client:
+    """A client for the end of a tunnel on this machine; a proxy of the environment is not for it."""
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    return httpx.Client(base_url=base_url, headers=headers, timeout=timeout, trust_env=False)
+
+
 def ask(
     client: httpx.Client, method: str, path: str, request: Any = None, *, limit: int = ANSWER_BYTES
 ) -> tuple[int, bytes]:

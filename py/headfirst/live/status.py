@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from headfirst.containers import names
 from headfirst.errors import HeadfirstError, NotReadyError
 from headfirst.live import http_answer
-from headfirst.live.http_answer import TIMEOUT_S, ask
+from headfirst.live.http_answer import ask, local_client
 from headfirst.live.load import Load, Meter
 from headfirst.live.metrics import Metrics
 from headfirst.live.readiness import Readiness
@@ -118,11 +118,10 @@ def _rank(rank: int, access: HostAccess, container: str) -> RankStatus:
 
 def _engine(target: ReplicaTarget) -> EngineStatus:
     url, readiness = target.engine_url, target.readiness
-    headers = {"Authorization": f"Bearer {target.api_key}"} if target.api_key else {}
     try:
         with (
             tunnel(target.ranks[0], url) as local,
-            httpx.Client(base_url=local, headers=headers, timeout=TIMEOUT_S) as client,
+            local_client(local, target.api_key) as client,
         ):
             meter = Meter(client, target.metrics) if target.metrics else None
             if meter:
@@ -170,7 +169,7 @@ def _webui(target: WebuiTarget) -> WebuiStatus:
             try:
                 with (
                     forward(connection, url) as local,
-                    httpx.Client(base_url=local, timeout=TIMEOUT_S) as http,
+                    local_client(local) as http,
                 ):
                     status, _ = ask(http, "GET", "/ready")
             except httpx.HTTPError as error:

@@ -114,8 +114,7 @@ class _Replica:
         if target.metrics is None:
             raise NotReadyError(f"{target.service} has no metrics")
         local = stack.enter_context(tunnel(target.ranks[0], target.engine_url))
-        headers = {"Authorization": f"Bearer {target.api_key}"} if target.api_key else {}
-        client = httpx.Client(base_url=local, headers=headers, timeout=http_answer.TIMEOUT_S)
+        client = http_answer.local_client(local, target.api_key)
         return Meter(stack.enter_context(client), target.metrics)
 
     def look(self) -> ReplicaRow:

@@ -48,6 +48,7 @@ class Api:
             transport=BoundedTransport(timeout_s, connections=AT_ONCE),
             headers={"Accept-Encoding": "identity"},
             timeout=timeout,
+            trust_env=False,
         )
         self.client = openai.OpenAI(
             api_key=key,

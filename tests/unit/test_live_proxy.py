@@ -1,0 +1,83 @@
+"""A tunnel ends on this machine: no request to it goes through a proxy of the environment."""
+
+from __future__ import annotations
+
+import ast
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import headfirst
+import pytest
+from headfirst.errors import HeadfirstError
+from headfirst.live import http_answer
+from headfirst.live.chat import Chat
+
+PACKAGE = Path(headfirst.__file__).parent
+PUBLIC = ("bundle", "model")
+"""Packages that ask hubs and package mirrors, to which a proxy may be the only way."""
+REQUESTS = {"Client", "AsyncClient", "get", "post", "put", "delete", "head", "request", "stream"}
+
+
+class _Server(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    do_POST = do_GET
+
+    def log_message(self, *arguments: object) -> None:
+        """Keep the test's output quiet."""
+
+
+@pytest.fixture
+def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A service at the end of a tunnel, and a proxy that nothing answers at."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Server) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_question_does_not_go_through_the_proxy(url: str) -> None:
+    with Chat(url, "tiny", "key") as chat:
+        assert list(chat.ask("Hello")) == []
+
+
+def test_a_service_is_asked_without_the_proxy(url: str) -> None:
+    with http_answer.local_client(url, "key") as client:
+        assert http_answer.ask(client, "GET", "/health") == (200, b"")
+        assert client.headers["Authorization"] == "Bearer key"
+
+
+def test_a_service_that_is_not_there_is_named_as_before() -> None:
+    with Chat("http://127.0.0.1:1", "tiny", None) as chat, pytest.raises(HeadfirstError, match="not answer"):
+        list(chat.ask("Hello"))
+
+
+def test_every_other_client_leaves_the_proxy_out_too() -> None:
+    calls = [
+        (path.relative_to(PACKAGE), node)
+        for path in PACKAGE.rglob("*.py")
+        if path.relative_to(PACKAGE).parts[0] not in PUBLIC
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and ast.unparse(node.func.value) == "httpx"
+        and node.func.attr in REQUESTS
+    ]
+    assert any(str(path) == "live/http_answer.py" for path, _node in calls)
+    through_the_proxy = [
+        f"{path}:{node.lineno}"
+        for path, node in calls
+        if not any(word.arg == "trust_env" and ast.unparse(word.value) == "False" for word in node.keywords)
+    ]
+    assert through_the_proxy == []
