@@ -1,6 +1,6 @@
 """What `up` and `rollback` do to the generations on hosts, under random histories of two operators.
 
-Real: the module container_generations, plugin_utils/service_change.py, the lease and the lock's script of a
+Real: the module container_generations, the filters of the role engine, the lease and the lock's script of a
 host. Fixtures: Docker, SSH, the clocks. The order of the role's tasks (run.yml, switch.yml,
 failed.yml, rollback.yml, prune.yml) is repeated here, one task on one host a step; a run ends at any step.
 A run that no step is taken of sleeps, as its controller does.
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from ansible_collections.headfirst.serving.plugins.filter import service_change as filters
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
 from ansible_collections.headfirst.serving.plugins.module_utils.container_runtime import Docker
 from ansible_collections.headfirst.serving.plugins.modules import container_generations
@@ -222,7 +223,7 @@ class Run:
         self.confirm()
         yield
         states = [state for replica in REPLICAS for state in self.world.seen(replica)]
-        for replica, keep in service_change.kept(states).items():
+        for replica, keep in filters.kept(states).items():
             for host in REPLICAS[replica]:
                 yield
                 self.world.hosts[host].generations(replica).prune(keep)
@@ -239,7 +240,7 @@ class Run:
             self.confirm()
             yield
             target = found["generations"][replica]
-            change = service_change.rollback(self.world.seen(replica), target, len(REPLICAS))
+            change = filters.rollback(self.world.seen(replica), target, len(REPLICAS))
             for host in change["hosts"] if change["restart"] else ():
                 yield
                 self.world.hosts[host].generations(replica).plan_return(target, found["version"])
@@ -253,7 +254,7 @@ class Run:
         ranks = self.world.seen(replica)
         for state in ranks:
             state["fingerprint"] = fingerprint(version, replica, state["rank"])
-        change = service_change.change(ranks, len(REPLICAS))
+        change = filters.change(ranks, len(REPLICAS))
         generation = change["generation"]
         for state in ranks:
             yield

@@ -13,7 +13,10 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.service_change i
 # A generation becomes a container's name, a file's name and an argument on all hosts.
 _GENERATION = re.compile(r"(standby-)?[0-9a-f]{12}")
 _CURRENT = {"generation": "str", "running": "bool"}
-_TIMES = {name: {"type": "float", "required": False} for name in ("planned_at", "served_at")}
+_TIMES = {
+    **{name: {"type": "float", "required": False} for name in ("planned_at", "served_at")},
+    "returned": {"type": "bool", "required": False},
+}
 _VERSIONS = {"type": "dict", "required": False, "elements": {"type": "dict", "options": _TIMES}}
 _ENTRY = {"worked_at": "float", "ranks": "int", "versions": _VERSIONS}
 
