@@ -10,8 +10,10 @@ import pytest
 from diagnosing import SGLANG, diagnose
 from headfirst.diagnose.collect import Target, parse
 from headfirst.diagnose.types import Node
+from headfirst.live import supervision
 from headfirst.live.clock import Clock, from_rfc3339, measure
 from headfirst.live.ssh_access.access import HostAccess
+from headfirst.untrusted import UntrustedError
 
 
 class Script:
@@ -142,3 +144,18 @@ def test_of_a_progress_bar_the_last_state() -> None:
     node = parsed(0, target("node1"), Clock(0.0, 0.01), facts(told))
     assert node.container is not None
     assert node.container.log[0].text == "Loading shards: 100% | 8/8"
+
+
+@pytest.mark.parametrize("at", ["1e300", "NaN", "Infinity", "-1", "1" + "0" * 400, '"now"', "null", "[1]"])
+def test_an_event_at_no_time_is_refused_with_its_host(at: str) -> None:
+    line = f'{{"at": {at}, "name": "engine", "kind": "started", "text": "x"}}'
+    with pytest.raises(UntrustedError, match="an event of the supervisor is not valid") as raised:
+        supervision._event(line, Clock(0.5, 0.1), "node1")
+    assert raised.value.where == "node1"
+
+
+def test_an_event_has_the_controllers_time() -> None:
+    with pytest.raises(UntrustedError):
+        supervision._event('{"at": 0, "name": "e", "kind": "k", "text": ""}', Clock(9e10, 0.1), "node1")
+    line = '{"at": 1000.5, "name": "engine", "kind": "started", "text": "x", "more": 1}'
+    assert supervision._event(line, Clock(0.5, 0.1), "node1").at == 1000.0

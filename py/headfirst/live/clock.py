@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 _PINGS = 5
 _MAX_ANSWER = 1024  # characters of a line
-_LATEST = 1e11  # seconds since 1970
+LATEST = 1e11  # seconds since 1970
 
 
 class Clock(NamedTuple):
@@ -38,7 +38,7 @@ def measure(to: Any, out: Any) -> Clock:
         if not answer:
             raise EOFError("it ended without an answer")
         told = float(answer)
-        if not 0 <= told <= _LATEST:
+        if not 0 <= told <= LATEST:
             raise ValueError("its clock is not a time")
         seen.append(Clock(told - (before + after) / 2, (after - before) / 2))
     return min(seen, key=lambda clock: clock.error)

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 import paramiko
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from headfirst.errors import NotReadyError
-from headfirst.live.clock import Clock, measure
+from headfirst.live.clock import LATEST, Clock, measure
 from headfirst.live.ssh_access.access import HostAccess
 from headfirst.live.ssh_access.privilege import privileged
 from headfirst.live.ssh_access.ssh import run, ssh
@@ -41,11 +41,11 @@ class _Frozen(BaseModel):
 class HostEvent(_Frozen):
     """One event of a host. `at` is seconds since 1970 on the controller's clock; `log` is of rank `rank`."""
 
-    at: float
+    at: float = Field(ge=0, le=LATEST)
     name: str
     kind: str
     text: str
-    rank: int = 0
+    rank: int = Field(default=0, ge=0, lt=1 << 16)
     log: list[str] = []
 
 
@@ -87,7 +87,9 @@ def _event(line: str, clock: Clock, host: str) -> HostEvent:
     try:
         found = json_document(line, what="an event", where=host, depth=3)
         cleaned = {key: _clean(value) for key, value in found.items() if key in HostEvent.model_fields}
-        return HostEvent(**{**cleaned, "at": clock.corrected(found["at"])})
+        event = HostEvent(**cleaned)
+        # Proven again: the clock is the node's, too.
+        return HostEvent(**{**cleaned, "at": clock.corrected(event.at)})
     except (KeyError, TypeError, AttributeError, ValidationError):
         raise UntrustedError("an event of the supervisor is not valid", where=host) from None
 
