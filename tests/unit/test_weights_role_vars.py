@@ -8,6 +8,8 @@ from typing import Any
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script
+from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "weights"
 
@@ -48,3 +50,14 @@ def test_ports_are_refused_together_with_encryption() -> None:
     [refusal] = value("__weights_refusals", weights_rdma=["mlx5_0:1:3"], weights_encrypt=True)
     assert "exclude each other" in refusal
     assert value("__weights_refusals", weights_rdma=["mlx5_0:1:3"]) == []
+
+
+def test_the_password_of_a_mirror_is_in_no_argv() -> None:
+    mirror = {"HF_ENDPOINT": "https://me:pa55@mirror.example", "HF_HOME": "/data/cache"}
+    options = {"weights_environment": mirror, "weights_source": "huggingface", "weights_hub_token": "hf_x"}
+    plain, secrets = (value(name, **options) for name in ("__weights_environment", "__weights_secrets"))
+    job = Job("weights", ["headfirst-weights"], plain, secrets)
+    argv = " ".join(job_script._systemd_run(job))
+    assert "pa55" not in argv and "hf_x" not in argv and "t0ken" not in argv
+    assert secrets == {**mirror, "HEADFIRST_TRANSFER_TOKEN": "t0ken", "HF_TOKEN": "hf_x"}
+    assert "MODELSCOPE_CACHE" in argv
