@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import docker
@@ -16,6 +17,7 @@ from headfirst.live import watch
 from headfirst.live.load import Load, Meter
 from headfirst.live.ssh_access.access import HostAccess
 from headfirst.live.status import ReplicaTarget
+from headfirst.live.status_types import Supervision
 
 METRICS = engines.get("vllm").metrics()
 READINESS = Readiness("/health", "/v1/chat/completions", {}, ("usage",))
@@ -78,6 +80,8 @@ class Host:
         self.used = {"cpu_stats": {"cpu_usage": {"total_usage": 0}}, "memory_stats": {"usage": 3 << 20}}
         monkeypatch.setattr(watch, "ssh", self.ssh)
         monkeypatch.setattr(watch, "docker_client", self.client)
+        self.kept: dict[str, Supervision] = {}
+        monkeypatch.setattr(watch, "supervision", lambda _connection: self.kept)
 
     @contextmanager
     def ssh(self, access: HostAccess) -> Iterator[None]:
@@ -125,6 +129,18 @@ def test_a_rank_and_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert host.opened == 1
     host.state = None
     assert rank.look().state == "missing"
+
+
+def test_restarts_are_those_of_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    two = replace(TARGET, ranks=[*TARGET.ranks, HostAccess("node2", "node2")], metrics=None)
+    looking = watch.Watch([two])
+    assert [row.restarts for row in looking.read().ranks] == [2, 2], "without a supervisor they are Docker's"
+    host.kept = {"engine": Supervision(phase="serving", for_s=1.0, restarts=5)}
+    assert [row.restarts for row in looking.read().ranks] == [5, 5]
+    host.down = True
+    assert [row.restarts for row in looking.read().ranks] == [5, 5]
+    looking.close()
 
 
 def test_a_host_that_went_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

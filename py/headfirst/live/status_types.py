@@ -24,7 +24,7 @@ class ContainerStatus(_Frozen):
     state: str
     problem: str | None = None
     health: str | None = None
-    restarts: int | None = None
+    restarts: int | None = None  # by Docker; those of a replica by its supervisor are in `supervisor`
     exit_code: int | None = None
     image: str | None = None
     image_id: str | None = None
@@ -79,7 +79,7 @@ class Supervision(_Frozen):
     phase: str = Field(pattern=r"^[a-z_]{1,20}$")
     text: str = ""
     for_s: float = Field(ge=0)
-    restarts: int = Field(ge=0)
+    restarts: int = Field(ge=0)  # of all ranks together, by the supervisor
     last_reason: str = ""
     start_seconds: float | None = None  # how long the last start took
 

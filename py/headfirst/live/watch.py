@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import docker
@@ -22,6 +22,7 @@ from headfirst.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.live.ssh_access.transport import docker_client
 from headfirst.live.ssh_access.tunnel import tunnel
 from headfirst.live.status import ReplicaTarget
+from headfirst.live.supervision import supervision
 from headfirst.untrusted import UntrustedError, integer, json_object, line
 
 NS = 10**9
@@ -40,7 +41,11 @@ class ReplicaRow:
 
 @dataclass(frozen=True)
 class RankRow:
-    """One rank's container. `cpus` are cores in use since the last reading; `state` as in ContainerStatus."""
+    """One rank's container. `cpus` are cores in use since the last reading; `state` as in ContainerStatus.
+
+    `restarts` are those of the supervisor, which starts all ranks of a replica together; without a supervisor
+    they are Docker's.
+    """
 
     service: str
     index: int
@@ -74,7 +79,16 @@ class Watch:
         """One reading of all of them, at the same time."""
         replicas = [self._pool.submit(one.look) for one in self._replicas]
         ranks = [self._pool.submit(one.look) for one in self._ranks]
-        return Snapshot(tuple(one.result() for one in replicas), tuple(one.result() for one in ranks))
+        rows = [one.result() for one in ranks]
+        kept = {
+            (one.service, one.index): rank.kept
+            for one, rank in zip(rows, self._ranks, strict=True)
+            if rank.kept is not None
+        }
+        return Snapshot(
+            tuple(one.result() for one in replicas),
+            tuple(replace(row, restarts=kept.get((row.service, row.index), row.restarts)) for row in rows),
+        )
 
     def close(self) -> None:
         """Close every connection."""
@@ -141,16 +155,22 @@ class _Rank:
         self._target = target
         self._rank = rank
         self._access = access
-        self._docker = _Kept(self._connect)
+        self._connections = _Kept(self._connect)
+        self.kept: int | None = None
+        """Restarts that the supervisor last reported; rank 0's host has the supervisor of the replica."""
         self._before: tuple[float, int] | None = None  # when, and the nanoseconds of processors used by then
 
-    def _connect(self, stack: ExitStack) -> docker.DockerClient:
+    def _connect(self, stack: ExitStack) -> tuple[paramiko.SSHClient, docker.DockerClient]:
         connection = stack.enter_context(ssh(self._access))
-        return stack.enter_context(docker_client(self._access, connection))
+        return connection, stack.enter_context(docker_client(self._access, connection))
 
     def look(self) -> RankRow:
         try:
-            return self._row(**self._container(self._docker.use()))
+            connection, client = self._connections.use()
+            if self._rank == 0:
+                found = supervision(connection).get(self._target.container)
+                self.kept = found.restarts if found else None
+            return self._row(**self._container(client))
         except HeadfirstError as error:
             self.close()
             return self._row(state="unreachable", problem=error.what)
@@ -197,4 +217,4 @@ class _Rank:
 
     def close(self) -> None:
         self._before = None
-        self._docker.close()
+        self._connections.close()
