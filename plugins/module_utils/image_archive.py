@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import tarfile
 import typing as t
+
+MAX_DOCUMENT = 16 << 20  # bytes of a manifest, an index or a configuration
+MAX_MEMBERS = 10_000
 
 
 class ArchiveError(Exception):
@@ -19,31 +23,56 @@ def describe(path: str, name: str) -> t.Dict[str, t.Any]:
     containerd's image store, that of its manifest. `layers` are the digests of the unpacked layers.
     """
     try:
-        with tarfile.open(path, "r:") as archive:  # seeks from header to header; a compressed one could not
+        # "r:" seeks from header to header; a compressed archive could not.
+        with _BoundedFile(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
+            names = _names(archive)
             images = _json(archive, "manifest.json")
             image = next((image for image in images if name in (image["RepoTags"] or [])), images[0])
             if len(images) > 1 and name not in (image["RepoTags"] or []):
                 raise ArchiveError(f"{path} holds {len(images)} images, and none is named {name}.")
             config = _read(archive, image["Config"])
-            index = _json(archive, "index.json") if "index.json" in archive.getnames() else {}
+            index = _json(archive, "index.json") if "index.json" in names else {}
+            known = json.loads(config)
+            manifests = [entry["digest"] for entry in index.get("manifests", []) if len(images) == 1]
+            return {
+                "ids": ["sha256:" + hashlib.sha256(config).hexdigest(), *manifests],
+                "layers": known["rootfs"]["diff_ids"],
+                "created": known["created"],
+            }
     except FileNotFoundError:
         raise ArchiveError(f"There is no file {path}. Make it with: docker save -o {path} {name}") from None
-    except (tarfile.ReadError, KeyError, ValueError) as error:
+    except (tarfile.TarError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise ArchiveError(
             f"{path} is not an uncompressed archive as docker save writes it ({error})."
             " Unpack it with gunzip, or make it again with docker save."
         ) from None
-    known = json.loads(config)
-    manifests = [entry["digest"] for entry in index.get("manifests", []) if len(images) == 1]
-    return {
-        "ids": ["sha256:" + hashlib.sha256(config).hexdigest(), *manifests],
-        "layers": known["rootfs"]["diff_ids"],
-        "created": known["created"],
-    }
+
+
+class _BoundedFile(io.FileIO):
+    """A file of which no more than MAX_DOCUMENT bytes are read at a time, headers of the archive included."""
+
+    def read(self, size: t.Optional[int] = -1) -> bytes:
+        """The next bytes; ValueError for more than that."""
+        if size is None or not 0 <= size <= MAX_DOCUMENT:
+            raise ValueError("a header has more than {} bytes".format(MAX_DOCUMENT))
+        return super().read(size)
+
+
+def _names(archive: tarfile.TarFile) -> t.Set[str]:
+    names: t.Set[str] = set()
+    for number, member in enumerate(archive):
+        if number == MAX_MEMBERS:
+            raise ValueError("it has more than {} files".format(MAX_MEMBERS))
+        names.add(member.name)
+    return names
 
 
 def _read(archive: tarfile.TarFile, member: str) -> bytes:
-    file = archive.extractfile(member)
+    info = archive.getmember(member)
+    # A sparse file of a few bytes has the size that its header states; docker save writes none.
+    if not info.isreg() or info.issparse() or info.size > MAX_DOCUMENT:
+        raise ValueError("{} is no file of at most {} bytes".format(member, MAX_DOCUMENT))
+    file = archive.extractfile(info)
     if file is None:
         raise KeyError(member)
     return file.read()

@@ -6,9 +6,11 @@ import hashlib
 import io
 import json
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.module_utils import image_archive
 from ansible_collections.headfirst.serving.plugins.module_utils.image_archive import ArchiveError, describe
 from ansible_collections.headfirst.serving.plugins.modules import image_info
 
@@ -67,6 +69,73 @@ def test_what_is_not_an_archive_is_refused_with_a_remedy(tmp_path: Path) -> None
         describe(compressed, "a:1")
     with pytest.raises(ArchiveError, match=r"manifest\.json"):
         describe(archive(tmp_path / "b.tar", {"other": b""}), "a:1")
+
+
+GIB = 1 << 30
+
+
+def headers(path: Path, *members: tarfile.TarInfo) -> str:
+    """An archive of headers alone; what follows them is a hole, so that it takes no room."""
+    with path.open("wb") as file:
+        for member in members:
+            file.write(member.tobuf(tarfile.GNU_FORMAT))
+        file.truncate(2 * GIB)
+    return str(path)
+
+
+def sparse(name: str) -> tarfile.TarInfo:
+    """A file without data that claims a size of 1 GiB, as old GNU tar writes holes."""
+    info = tarfile.TarInfo(name)
+    info.type = tarfile.GNUTYPE_SPARSE
+    return info
+
+
+def described_in(path: str) -> int:
+    """The most memory that a refusal took, in bytes."""
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArchiveError):
+            describe(path, "a:1")
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_small_file_that_claims_a_large_document_takes_no_memory(tmp_path: Path) -> None:
+    header = bytearray(sparse("manifest.json").tobuf(tarfile.GNU_FORMAT))
+    header[483:495] = b"%011o\0" % GIB  # its real size, as GNU tar writes it; all of it is a hole
+    header[148:156] = b" " * 8
+    header[148:156] = b"%06o\0 " % sum(header)
+    (tmp_path / "a.tar").write_bytes(bytes(header) + bytes(1024))
+    assert described_in(str(tmp_path / "a.tar")) < 64 << 20
+
+
+@pytest.mark.parametrize("type", [tarfile.REGTYPE, tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_a_document_or_a_header_of_a_gibibyte_is_not_read(tmp_path: Path, type: bytes) -> None:
+    info = tarfile.TarInfo("manifest.json")
+    info.type, info.size = type, GIB
+    assert described_in(headers(tmp_path / "a.tar", info)) < 64 << 20
+
+
+def test_an_archive_of_many_files_is_not_read_to_its_end(tmp_path: Path) -> None:
+    members = [tarfile.TarInfo(str(number)) for number in range(image_archive.MAX_MEMBERS + 1)]
+    with pytest.raises(ArchiveError, match="more than 10000 files"):
+        describe(headers(tmp_path / "a.tar", *members), "a:1")
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"manifest.json": []},
+        {"manifest.json": [7]},
+        {"manifest.json": b"[" * 100_000},
+        {"manifest.json": [entry("x", "a:1")], "x": b"[]"},
+        {"manifest.json": [entry("x", "a:1")], "x": CONFIG, "index.json": []},
+    ],
+)
+def test_documents_of_another_shape_are_refused(tmp_path: Path, files: dict[str, object]) -> None:
+    with pytest.raises(ArchiveError, match="docker save"):
+        describe(archive(tmp_path / "a.tar", files), "a:1")
 
 
 @pytest.mark.parametrize(
