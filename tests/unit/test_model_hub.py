@@ -14,6 +14,7 @@ import httpx
 import pytest
 from headfirst.errors import InputError, NotReadyError
 from headfirst.model.describe import describe
+from headfirst.model.hub import MAX_HEADER_BYTES, Hub, describe_hub
 from headfirst.untrusted import UntrustedError
 from model_files import CONFIG, INDEX, SHARDS
 
@@ -356,3 +357,23 @@ def test_a_shard_with_a_damaged_header() -> None:
     name = next(iter(SHARDS))
     with pytest.raises(NotReadyError, match="does not start with"):
         ask(answering(files={name: (2).to_bytes(8, "little") + b"[]"}))
+
+
+def test_the_headers_of_all_shards_are_limited_together() -> None:
+    header = b"{" + b" " * ((20 << 20) - 2) + b"}"
+    names = [f"model-{number}.safetensors" for number in range(8)]
+    served: list[int] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.url.path.startswith("/api/models/"):
+            return httpx.Response(200, json={"siblings": [{"rfilename": n, "size": 1 << 30} for n in names]})
+        if request.url.path.endswith("config.json"):
+            return httpx.Response(200, content=FILES["config.json"])
+        begin, _, last = request.headers["Range"].removeprefix("bytes=").partition("-")
+        content = (len(header).to_bytes(8, "little") + header)[int(begin) : int(last) + 1]
+        served.append(len(content))
+        return httpx.Response(206, content=content)
+
+    with pytest.raises(UntrustedError, match="headers of the shards have more than 67108864 bytes together"):
+        describe_hub(Hub.of("huggingface", {}), "org/demo", transport=httpx.MockTransport(answer))
+    assert sum(served) <= MAX_HEADER_BYTES + 8 * 8

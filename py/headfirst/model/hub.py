@@ -8,6 +8,7 @@ Mirrors: HF_ENDPOINT and MODELSCOPE_ENDPOINT; tokens of gated models: HF_TOKEN a
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ _MAX_REDIRECTS = 5
 # A compressed answer could be of any size: none is asked for, and none is taken.
 _PLAIN = {"Accept-Encoding": "identity"}
 MAX_LISTING_BYTES = 32 << 20
+# Of all shards together. Of 210,000 tensors, as in the largest checkpoints, they have 30 MB.
+MAX_HEADER_BYTES = 64 << 20
 
 
 class HubUnreachableError(NotReadyError):
@@ -115,6 +118,20 @@ def describe_hub(
     )
 
 
+class _Room:
+    """Bytes that several threads share."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> bool:
+        """Whether there were `count` bytes left, which are then taken."""
+        with self._lock:
+            self._left -= count
+            return self._left >= 0
+
+
 @dataclass(frozen=True)
 class _Session:
     """Requests for one model at one revision."""
@@ -161,17 +178,24 @@ class _Session:
 
     def all_tensors(self, shards: Sequence[Shard]) -> list[list[Tensor]]:
         """The tensors of each shard."""
+        room = _Room(MAX_HEADER_BYTES)
         with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-            return list(pool.map(self.tensors, (shard.name for shard in shards)))
+            return list(pool.map(lambda shard: self.tensors(shard.name, room), shards))
 
-    def tensors(self, file: str) -> list[Tensor]:
-        """The tensors of a shard, from its header, by two range requests."""
+    def tensors(self, file: str, room: _Room) -> list[Tensor]:
+        """The tensors of a shard, from its header, by two range requests, where there is `room` for it."""
         url = self._file(file)
         prefix = self._part(url, 0, LENGTH_BYTES)
         try:
             stop = LENGTH_BYTES + header_length(prefix)
         except UntrustedError as error:
             raise self._damaged(file, error) from None
+        if not room.take(stop - LENGTH_BYTES):
+            raise UntrustedError(
+                f"the headers of the shards have more than {MAX_HEADER_BYTES} bytes together",
+                where=self.where,
+                hint="Choose another revision of the model, or another mirror.",
+            )
         header = self._part(url, LENGTH_BYTES, stop)
         try:
             return read_header(header, stop)
