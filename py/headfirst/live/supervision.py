@@ -39,7 +39,10 @@ class _Frozen(BaseModel):
 
 
 class HostEvent(_Frozen):
-    """One event of a host. `at` is seconds since 1970 on the controller's clock; `log` is of rank `rank`."""
+    """One event of a host. `at` is seconds since 1970 on the controller's clock.
+
+    `log` is of rank `rank`, `logs` of the others.
+    """
 
     at: float = Field(ge=0, le=LATEST)
     name: str
@@ -47,6 +50,7 @@ class HostEvent(_Frozen):
     text: str
     rank: int = Field(default=0, ge=0, lt=1 << 16)
     log: list[str] = []
+    logs: dict[int, list[str]] = {}
 
 
 def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
@@ -97,4 +101,6 @@ def _event(line: str, clock: Clock, host: str) -> HostEvent:
 def _clean(value: Any) -> Any:
     if isinstance(value, list):
         return [_clean(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _clean(one) for key, one in value.items()}
     return for_terminal(value) if isinstance(value, str) else value

@@ -9,10 +9,12 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 FILE = Path("/var/lib/headfirst/supervisor/events.jsonl")
+# Characters of the logs of the ranks that an event is not about: all together, and of each at least.
+_OTHER_LOGS, _LEAST_LOG = 65_536, 1024
 _LONGEST = 4 << 20  # bytes; then the older half goes
 
 
@@ -24,11 +26,24 @@ class Events:
         self._lock = threading.Lock()
 
     def add(
-        self, name: str, kind: str, text: str, *, generation: str = "", rank: int = 0, log: Sequence[str] = ()
+        self,
+        name: str,
+        kind: str,
+        text: str,
+        *,
+        generation: str = "",
+        rank: int = 0,
+        logs: Mapping[int, Sequence[str]] | None = None,
     ) -> None:
-        """Record that `kind` happened to the replica `name`; `log` are lines of the rank that it is about."""
+        """Record that `kind` happened to the replica `name`; the event is about `rank`.
+
+        `logs` are the last lines of ranks: where that one has lost another, the other log has the reason.
+        """
         entry = {"at": time.time(), "name": name, "generation": generation, "kind": kind, "text": text}
-        entry |= {"rank": rank, "log": list(log)} if log else {}
+        if logs:
+            longest = max(_OTHER_LOGS // len(logs), _LEAST_LOG)
+            others = {other: _end(lines, longest) for other, lines in logs.items() if other != rank and lines}
+            entry |= {"rank": rank, "log": list(logs.get(rank, ())), "logs": others}
         _print(f"{name}: {text}")
         with self._lock:
             try:
@@ -56,6 +71,17 @@ class Events:
         part.touch(mode=0o600)
         part.write_bytes(history[len(history) // 2 :].partition(b"\n")[2])
         part.replace(self._file)
+
+
+def _end(lines: Sequence[str], longest: int) -> list[str]:
+    """The last lines, of so many characters together at most."""
+    kept: list[str] = []
+    for line in reversed(lines):
+        longest -= len(line)
+        if longest < 0:
+            break
+        kept.append(line)
+    return kept[::-1]
 
 
 def _print(text: str) -> None:

@@ -145,7 +145,7 @@ class Keeper:
                 self._logs = dict(enumerate(self._ranks.logs()))
             case Emit(kind, text, rank, logs):
                 name, generation = self.record.name, self.record.generation
-                self._events.add(name, kind, text, generation=generation, rank=rank, log=logs.get(rank, ()))
+                self._events.add(name, kind, text, generation=generation, rank=rank, logs=logs)
 
     def _save(self) -> None:
         """Written again each second while the disk is full; what is read back is never what counts."""

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
+    Cause,
+    Profile,
+    profile,
+)
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.cluster.types import Cluster, Replica, Service
@@ -66,7 +70,8 @@ def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | Non
 
 
 def _event(host: str, found: HostEvent, service: Service, replica: Replica, log: Profile) -> Event:
-    cause = log.find_cause(found.log) if found.log else None
+    rank, cause = _cause(found, log)
+    elsewhere = f"It began on rank {rank} ({_address(replica, rank)}): " if rank != found.rank else ""
     return Event(
         at=datetime.fromtimestamp(found.at, timezone.utc),
         host=host,
@@ -74,7 +79,20 @@ def _event(host: str, found: HostEvent, service: Service, replica: Replica, log:
         replica=replica.index,
         kind=found.kind,
         text=found.text,
-        cause=cause.reason if cause else "",
+        cause=elsewhere + cause.reason if cause else "",
         fix=cause.hint if cause else "",
-        log=found.log,
+        log=found.log if rank == found.rank else found.logs[rank],
     )
+
+
+def _cause(found: HostEvent, log: Profile) -> tuple[int, Cause | None]:
+    """The rank where the failure began, and its cause: not a rank that only lost another one."""
+    own = log.find_cause(found.log)
+    if own is None or not own.echo:
+        return found.rank, own
+    causes = {rank: log.find_cause(lines) for rank, lines in sorted(found.logs.items())}
+    return next(((rank, one) for rank, one in causes.items() if one and not one.echo), (found.rank, own))
+
+
+def _address(replica: Replica, rank: int) -> str:
+    return replica.hosts[rank].address if rank < len(replica.hosts) else "no host of the inventory"

@@ -1,0 +1,56 @@
+"""What `deploy events` makes of an event: the rank where a failure began, from the logs of all ranks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
+from headfirst import engines
+from headfirst.deployment.verbs import events as verb
+from headfirst.live import supervision
+from headfirst.supervisor.events import Events
+
+LOST = "[rank1]: RuntimeError: [gloo/transport/tcp/pair.cc:538] Connection closed by peer [10.0.0.1]:49313"
+KILLED = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+HOSTS: Any = SimpleNamespace(
+    index=0, hosts=(SimpleNamespace(address="10.0.0.1"), SimpleNamespace(address="10.0.0.2"))
+)
+CLOCK: Any = SimpleNamespace(corrected=lambda at: at)
+
+
+def shown(folder: Path, rank: int, logs: dict[int, list[str]]) -> verb.Event:
+    """The event as `deploy events` shows it, after its way through the file of the supervisor."""
+    text = f"rank {rank} (10.0.0.{rank + 1}): it ended with exit code 137"
+    Events(folder / "events.jsonl").add("headfirst-engine", "ended", text, rank=rank, logs=logs)
+    found = supervision._event((folder / "events.jsonl").read_text().splitlines()[-1], CLOCK, "node1")
+    return verb._event("node1", found, "demo", HOSTS, profile(engines.get("sglang").log()))  # type: ignore[arg-type]
+
+
+def test_the_rank_is_named_whose_log_has_the_first_failure(tmp_path: Path) -> None:
+    event = shown(tmp_path, 1, {0: ["loading", KILLED], 1: ["loading", LOST]})
+    assert event.cause.startswith("It began on rank 0 (10.0.0.1): ") and "memory" in event.cause
+    assert event.log == ["loading", KILLED]
+
+
+@pytest.mark.parametrize("other", [["all is well"], [LOST], []])
+def test_without_another_cause_the_rank_that_ended_is_named(tmp_path: Path, other: list[str]) -> None:
+    event = shown(tmp_path, 1, {0: other, 1: [LOST]})
+    assert event.cause == "it lost another rank" and event.log == [LOST]
+
+
+def test_a_rank_with_a_cause_of_its_own_is_named(tmp_path: Path) -> None:
+    event = shown(tmp_path, 1, {0: [KILLED], 1: [KILLED, "more"]})
+    assert not event.cause.startswith("It began") and event.log == [KILLED, "more"]
+
+
+def test_logs_of_many_ranks_stay_short(tmp_path: Path) -> None:
+    logs = {rank: ["x" * 100] * 60 for rank in range(128)}
+    Events(tmp_path / "events.jsonl").add("headfirst-engine", "ended", "text", rank=3, logs=logs)
+    line = (tmp_path / "events.jsonl").read_text()
+    assert len(line) < 200_000
+    found = json.loads(line)
+    assert len(found["log"]) == 60 and len(found["logs"]) == 127 and "3" not in found["logs"]
