@@ -200,7 +200,7 @@ def test_a_source_that_was_changed_is_named(
     source.offer(head)
     spoil(source.folder / "sub/file")
     source.receive(node, tmp_path / "node")
-    assert await_failure(node) == Failed("sub/file", why.format(hosts[0]))
+    assert await_failure(node) == Failed("sub/file", why.format(hosts[0]), wrong=True)
     received = node.traffic.received
     assert received <= 3 * 4 * PIECE
     assert node.events(0.5) == []

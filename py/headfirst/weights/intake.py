@@ -73,8 +73,9 @@ class Intake:
         if self._transport:
             for event in self._transport.events(timeout):
                 if isinstance(event, Failed):
-                    raise _failed(event, self._store)
-                self._settle(event)
+                    self._take_again(event)
+                else:
+                    self._settle(event)
         else:
             self._board.wait(self._board.version, timeout)
         for future in [future for future in self._settling if future.done()]:
@@ -211,6 +212,19 @@ class Intake:
         name, proof = event.name, self._taken.get(event.name)
         if proof and name not in self.here and (name, proof) not in self._settling.values():
             self._settling[self._settlers.submit(self._name, event, proof)] = name, proof
+
+    def _take_again(self, event: Failed) -> None:
+        """Take a file from whoever has it next, where only a member that is asked no more sent it wrongly."""
+        proof = self._taken.get(event.name)
+        if not event.wrong or proof is None or self._transport is None:
+            raise _failed(event, self._store)
+        if self._board.index and self._transport.is_passed_over(0):  # who else has it cannot be awaited
+            raise _failed(event, self._store)
+        bringer = self._board.bringer(event.name)
+        if self._board.is_signed(event.name, proof) or not self._transport.is_passed_over(bringer):
+            del self._taken[event.name]  # the next turn asks for it again
+        else:
+            self._refuse(event.name, proof, [bringer])
 
     def _refuse(self, name: str, proof: FileHash, senders: Iterable[int]) -> None:
         """Take a file from somebody else; NotReadyError where nobody will prove it."""

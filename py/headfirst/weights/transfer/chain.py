@@ -72,6 +72,10 @@ class Chain:
         """Why members are asked for nothing any more."""
         return list(self._passed_over.values())
 
+    def is_passed_over(self, index: int) -> bool:
+        """Whether a member is asked for nothing any more."""
+        return index in self._passed_over
+
     def pass_over(self, index: int, why: str) -> None:
         """Ask a member for nothing any more: it sends what is wrong. From any thread."""
         self._passed_over.setdefault(index, why)

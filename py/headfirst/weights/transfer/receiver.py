@@ -38,10 +38,14 @@ class Finished:
 
 @dataclass(frozen=True)
 class Failed:
-    """`name` cannot go on because of `why`, until it is received again."""
+    """`name` cannot go on because of `why`, until it is received again.
+
+    `wrong`: a member sent other bytes, and is asked for nothing any more; no other one has the file yet.
+    """
 
     name: str
     why: str
+    wrong: bool = False
 
 
 Event = Finished | Failed
@@ -223,7 +227,7 @@ class Receiver:
         links: dict[int, Link] = {}
         memory = buffer(PIECE)
         while (span := self._next(number, links, memory)) is not None:
-            link = links[span.source]
+            link, wrong = links[span.source], False
             try:
                 self._bring(span, link, memory)
                 self._unclaim(number, span)
@@ -235,7 +239,7 @@ class Receiver:
                 link.close()
                 self._pause()
             except _Wrong as error:
-                why = self._without(span, str(error))
+                why, wrong = self._without(span, str(error)), True
             except _Hopeless as error:
                 why = str(error)
             except Exception as error:  # a fault of ours: it must not be waited for in vain
@@ -243,7 +247,7 @@ class Receiver:
             link.close()
             self._unclaim(number, span)
             if why:
-                self._end(span.file, Failed(span.name, why))
+                self._end(span.file, Failed(span.name, why, wrong))
         for link in links.values():
             link.close()
 

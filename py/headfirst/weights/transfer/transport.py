@@ -112,6 +112,10 @@ class Transport:
         """Which members sent what was wrong, and are asked for nothing any more."""
         return self._chain.passed_over
 
+    def is_passed_over(self, index: int) -> bool:
+        """Whether a member sent what was wrong."""
+        return self._chain.is_passed_over(index)
+
     def address(self, index: int) -> str:
         """A member's first address."""
         return self._transfer.members[index][0]
