@@ -71,6 +71,7 @@ class World:
     gangs: int = 0
     starts: int = 0
     resume: bool = False
+    restarted: bool = False  # a rank ended and was started by hand before the supervisor noticed its end
     disk: Memory | None = None
     trace: list[tuple[str, Any]] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
@@ -99,7 +100,7 @@ class World:
         return node.seen() if node.reachable and not node.answers_are_lost else None
 
     def stop(self, ranks: Sequence[int]) -> list[Seen | None]:
-        if self.computes:
+        if self.computes and not self.restarted:
             self.wrong.append("a replica that serves was stopped")
         self._act("stop", ranks)
         return [self._carry_out(rank, self._stop) for rank in ranks]
@@ -309,6 +310,8 @@ class SupervisorModel(RuleBasedStateMachine):
         self.keeper.step()
         type(self).seconds_run += 1
         added = world.trace[begun:]
+        watched = self.keeper.status.phase in ("starting", "serving")
+        world.restarted = world.restarted and watched and not any(kind == "stop" for kind, _ in added)
         self._check_events(added)
         self._check_pauses(added)
         self.serves_since_start = self.serves_since_start and world.computes
@@ -361,6 +364,8 @@ class SupervisorModel(RuleBasedStateMachine):
     def something_happens(self, fault: int, number: int) -> None:
         rank, what = number % len(self.world.nodes), self.faults[fault % len(self.faults)]
         world, node = self.world, self.world.nodes[rank]
+        if what.startswith("a person starts"):
+            world.restarted = self.keeper.status.phase in ("starting", "serving") and not node.gang
         match what:
             case "the rank is killed":
                 node.end("it was killed: out of memory")
@@ -448,12 +453,12 @@ class SupervisorModel(RuleBasedStateMachine):
             for node in self.world.nodes:
                 node.exits, node.refuses = False, ""
         if how == "all":
-            self.world.resume = True
             self._intervened()
             self._serves_soon()
 
     def _serves_soon(self) -> None:
         for _ in range(int(max(START_S, HANG_S)) + 100):  # a hang is noticed, then a pause and a load
+            self.world.resume = self.keeper.status.phase == "gave_up"  # the last start before failed, too
             self._step()
             if self.world.computes and self.keeper.status.phase == "serving":
                 break
