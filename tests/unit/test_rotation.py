@@ -217,7 +217,7 @@ def test_a_rotation_runs_every_stage_that_has_a_secret(
     (tmp_path / "all.ini").write_text(EVERYTHING)
     prepared = prepare([tmp_path / "all.ini"], [], probe=False)
     cluster, files = prepared.cluster, Artifacts({"chat": None}, None, tmp_path / "wheel")
-    old = verb._complete(cluster, secrets.Secrets())
+    old = verb._complete(cluster, secrets.Secrets(), QUIET, rotates=False).secrets
     new = old.rotated()
     changed: dict[str, set[str]] = {}  # variable: the playbooks that are given it
     carried = ""

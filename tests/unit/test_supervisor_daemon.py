@@ -114,6 +114,19 @@ def test_a_damaged_record_ends_no_supervision(
     end(host)
 
 
+def test_a_record_that_is_damaged_later_takes_no_replica_out_of_its_routers(
+    host: Daemon, tmp_path: Path
+) -> None:
+    record("good")
+    host.turn()
+    kept = host._kept["good"]
+    for path in (tmp_path / "etc" / "good").glob("*.json"):
+        path.write_text("{")
+    host.turn()
+    assert host._kept == {"good": kept}
+    end(host)
+
+
 def test_a_keeper_that_raises_goes_on_at_its_next_turn(
     host: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

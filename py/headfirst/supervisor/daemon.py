@@ -134,6 +134,8 @@ class Daemon:
         self._turns[rank.name].run(
             rank.name, "its record", lambda: found.append(records.read(rank.name, rank.generation))
         )
+        if found[-1] is None and kept and kept.record.generation == rank.generation:
+            return kept.record  # it was damaged while the replica runs
         return found[-1]
 
     def _watch_membership(self) -> None:
