@@ -159,7 +159,10 @@ class Replica:
 
     def phase(self) -> str:
         state = self.on(1, "cat /run/headfirst/supervisor.json")
-        return str(json.loads(state)["replicas"][NAME]["phase"]) if state.startswith("{") else state
+        if not state.startswith("{"):
+            return state
+        # A supervisor that was just started has no replica yet.
+        return str(json.loads(state)["replicas"].get(NAME, {}).get("phase", ""))
 
     def forget_ends(self) -> None:
         """The head's supervisor starts with no early end in its memory: the next start has no pause."""
