@@ -1,7 +1,7 @@
 """A member of a transfer that passes on other bytes than it received: `pipeline` with a changed sender.
 
 `dishonest_member.py ATTACK FILE pipeline …`: what it sends of FILE has the hashes and digests of other bytes,
-and whoever asks for the right ones gets these bytes as well.
+except with OTHER_BYTES, and whoever asks for the right ones gets these bytes as well.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ WRONG = b"raise SystemExit('the attacker was here')\n"
 OWN_KEY = "signs with a key of its own"
 KEPT_SIGNATURE = "keeps the signatures of the head"
 STATED = "states that a member has fetched it"
+OTHER_BYTES = "states the right digests of other bytes"
 
 
 def wrong_bytes(size: int) -> bytes:
@@ -41,7 +42,7 @@ def main_with(attack: str, name: str) -> None:
 
     def lie(message: messages.Message, order: list[str]) -> bytes:
         document: dict[str, Any] = json.loads(dump(message, order))
-        if entry := document["files"].get(name):
+        if attack != OTHER_BYTES and (entry := document["files"].get(name)):
             path = folder / str(entry["size"])
             path.write_bytes(wrong_bytes(entry["size"]))
             proof = hash_file(path, with_sha256=attack == OWN_KEY)

@@ -14,7 +14,7 @@ from typing import Any
 
 import dishonest_member
 import pytest
-from dishonest_member import KEPT_SIGNATURE, OWN_KEY, STATED
+from dishonest_member import KEPT_SIGNATURE, OTHER_BYTES, OWN_KEY, STATED
 from fake_hub import MODEL, running
 from headfirst.untrusted import UntrustedError
 from headfirst.weights.files import list_files
@@ -91,15 +91,15 @@ def test_a_relay_that_replaces_bytes_and_digests_is_named_and_passed_over(
     assert members.addresses[ATTACKER] in members.note(VICTIM)
 
 
-@pytest.mark.parametrize("fetch", ["all", "head"])
-def test_what_a_member_states_of_a_file_is_compared_with_the_sources_sha256(
-    source: Path, tmp_path: Path, fetch: str
+@pytest.mark.parametrize(("fetch", "attack"), [("all", STATED), ("head", STATED), ("all", OTHER_BYTES)])
+def test_the_head_fetches_what_a_member_that_fetches_sends_wrongly(
+    source: Path, tmp_path: Path, fetch: str, attack: str
 ) -> None:
-    """It has fetched the file itself, or (`head`) only states so."""
-    members = Dishonest(tmp_path, 3, attack=STATED)
+    """It has fetched files itself, or (`head`) only states so. Its other files are asked for by nobody."""
+    members = Dishonest(tmp_path, 3, attack=attack)
     files = {name: (source / name).read_bytes() for name in list_files(source)}
     with running(files) as hub:
-        hub.rate = 50_000.0  # so that members have their part in it
+        hub.rate = 250_000.0  # so that members have their part in it
         environment = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / "home"), "no_proxy": "*"}
         ends_well(members, ["@/fp8", "--model", MODEL, "--fetch", fetch], **environment)
     for index in (HEAD, VICTIM):

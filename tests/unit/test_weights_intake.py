@@ -24,9 +24,13 @@ class FakeTransport:
 
     received: list[FileHash] = field(default_factory=list)
     happened: list[Event] = field(default_factory=list)
+    offered: list[str] = field(default_factory=list)
 
     def receive(self, _name: str, proof: FileHash, _path: Path) -> None:
         self.received.append(proof)
+
+    def offer(self, name: str, _proof: FileHash, _path: Path) -> None:
+        self.offered.append(name)
 
     def events(self, timeout: float) -> list[Event]:
         time.sleep(timeout)
@@ -79,4 +83,28 @@ def test_a_file_that_is_being_named_is_not_written_to(
             break
     assert transport.received == proofs
     assert (intake._store.parts / "a").is_file(), "it is fixed where it is"
+    intake.close()
+
+
+def test_the_head_takes_what_it_fetched_itself_after_a_member_stated_the_same(tmp_path: Path) -> None:
+    """What it began to receive meanwhile comes from nobody."""
+    store = Store(tmp_path)
+    (tmp_path / "a").write_bytes(os.urandom(1000))
+    proof = hash_file(tmp_path / "a", with_sha256=True)
+    (tmp_path / "a").rename(tmp_path / "b")
+    board, transport = Board(0, 3, KEY), FakeTransport()
+    intake = Intake(board, store, transport, Needs(0, 3), lambda _name: False)  # type: ignore[arg-type]
+    board.describe(Overview(1, {}, {"a": 1000}, sha256={"a": proof.sha256 or ""}))
+    board.give([[], ["a"], []])
+    board.hear_claims({"a": Claim(proof)})
+    intake.step(0)
+    assert transport.received == [proof]
+    board.give([["a"], [], []])
+    assert not board.claims(), "whoever states it does not fetch it any more"
+    (tmp_path / "b").rename(tmp_path / "a")
+    store.proofs.put("a", proof)
+    board.announce({"a": proof})
+    intake.step(0)
+    assert transport.offered == ["a"]
+    assert board.member(0).have == {"a"}
     intake.close()

@@ -85,6 +85,16 @@ def test_a_silent_member_loses_its_files() -> None:
     assert not found.given[1]
 
 
+def test_the_head_fetches_the_rest_once_a_member_is_sent_what_is_wrong() -> None:
+    found = Sharing(SHARDS, 2, "all", everybody)
+    found.step(able(2), heard, set(), 0.0)
+    proven = {min(found.given[1])}
+    assert found.fall_back(proven)
+    assert found.given == [set(SHARDS) - proven, proven]
+    assert not found.fall_back(proven)
+    assert not found.step(able(2), heard, proven, 1.0)
+
+
 def test_who_has_a_file_is_given_it() -> None:
     members = [Member(), Member(fetches=True, have=frozenset(SHARDS[:20])), Member(fetches=True)]
     found = Sharing(SHARDS, 3, "head", everybody)

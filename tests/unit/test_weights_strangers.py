@@ -187,7 +187,8 @@ def test_when_many_callers_were_heard_what_was_recorded_stays_void(
 
 
 MEMBERS = {"0": {"beat": 1, "ready": True, "have": "1", "wants": "0", "received": 1, "converted": 0,
-                 "done": False, "error": "", "fetches": False, "fetched": 0, "given": ["1"]}}  # fmt: skip
+                 "done": False, "error": "", "fetches": False, "doubts": False, "fetched": 0,
+                 "given": ["1"]}}  # fmt: skip
 PROOF: dict[str, Any] = {"size": 1, "xxh3": "0" * 32, "sha256": None, "pieces": "A" * 43 + "="}
 OVERVIEW = {"epoch": 2, "made_from": {}, "sizes": {"a": 1}, "known": {"a": "0" * 32}, "sha256": {}}
 

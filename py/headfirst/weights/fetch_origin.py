@@ -114,7 +114,7 @@ class FetchOrigin:
                 borrowed[name] = proof
         if borrowed:
             with board.changed:
-                board.say(given=tuple(map(frozenset, given)))
+                board.give(given)
                 board.announce(borrowed)
         return set(borrowed)
 
@@ -124,12 +124,13 @@ class FetchOrigin:
         """Give the files to the members, and fetch those that are this one's.
 
         What the source lists no sha256 of, only this one fetches: nobody could prove it of another member.
+        Once a member was sent what is wrong, this one fetches the rest: nobody may ask those that have it.
         """
         alone = [name for name in files if name not in fetching.sha256]
         shared = [name for name in files if name in fetching.sha256]
         sharing = Sharing(shared, len(board.members), self._mode, self._needs.members)
         sharing.given[0].update(alone)
-        board.say(given=tuple(map(frozenset, sharing.given)))
+        board.give(sharing.given)
         own = set(filter(self._needs.here, files))
         noted: set[str] = set()
         with _Given(run, board, stopped) as given:
@@ -142,12 +143,13 @@ class FetchOrigin:
                         noted.add(name)
                         if board.is_given_away(name):
                             fetching.note(name, proof)
-                news = sharing.step(
-                    board.members, board.silent_for, proofs.keys(), time.monotonic(), board.doubted
-                )
+                if any(member.doubts for member in board.members):
+                    news = sharing.fall_back(noted)
+                else:
+                    news = sharing.step(board.members, board.silent_for, proofs.keys(), time.monotonic())
                 self.note = sharing.reason
                 if news:
-                    board.say(given=tuple(frozenset(names) for names in sharing.given))
+                    board.give(sharing.given)
                 given.step()
                 board.wait(board.version, _TICK_S)
 

@@ -59,15 +59,21 @@ class Intake:
         before = set(self.here), {*self._taken}
         self._look_at_overview()
         settling = {name for name, _ in self._settling.values()}
-        for name, proof in self._board.proofs().items():
+        proofs = self._board.proofs()
+        for name in self._taken.keys() - proofs.keys() - self.here:  # stated by a member, and dropped since
+            self.forget(name)
+            del self._taken[name]
+        for name, proof in proofs.items():
             if name in settling:  # what is being named must not be written to
                 continue
             if not self._needs.can_come(name):
                 continue
             if not self._needs.here(name):
                 self._pass_on(name, proof)
-            elif self._taken.get(name) != proof or (
-                name in self._spent_here and self._board.is_wanted_after_us(name)
+            elif (
+                self._taken.get(name) != proof
+                or (name in self._spent_here and self._board.is_wanted_after_us(name))
+                or (name not in self.here and self._is_ours(name))
             ):
                 self._take(name, proof)
         if self._transport:
@@ -191,13 +197,18 @@ class Intake:
             return
         if whole:
             self._transport.offer(name, proof, self._store.path(name))
-        elif self._board.index == 0 and not self._board.is_given_away(name):
-            raise self._changed(name)
+        elif self._is_ours(name):
+            if self._board.is_signed(name, proof):  # else a member stated it, and this one fetches it now
+                raise self._changed(name)
         else:
             self.here.discard(name)
             self.received = True
             self._store.begin(name)
             self._transport.receive(name, proof, self._store.parts / name)
+
+    def _is_ours(self, name: str) -> bool:
+        """Whether this is the head, and fetches the file itself."""
+        return self._board.index == 0 and not self._board.is_given_away(name)
 
     def _changed(self, name: str) -> NotReadyError:
         where = str(self._store.folder / name)
@@ -227,21 +238,13 @@ class Intake:
             self._refuse(event.name, proof, [bringer])
 
     def _refuse(self, name: str, proof: FileHash, senders: Iterable[int]) -> None:
-        """Take a file from somebody else; NotReadyError where nobody will prove it."""
+        """Wait for the file from the head, which fetches it now."""
         if self._transport is None or self._taken.get(name) != proof:
             return
         fetcher = self._transport.address(self._board.bringer(name))
         why = f"{name} has another sha256 than the source lists: fetched by {fetcher}, received from"
         for sender in senders:
             self._transport.pass_over(sender, f"{why} {self._transport.address(sender)}")
-        if 0 not in self._needs.members(name):  # else the head finds the same, and has another one fetch it
-            raise NotReadyError(
-                f"{why} {', '.join(map(self._transport.address, senders)) or 'it'}",
-                where=str(self._store.folder),
-                hint="Check these nodes, then run again with weights_fetch=head.",
-            )
-        self.forget(name)
-        del self._taken[name]
         self._board.reject(name, proof)
 
     def _name(self, event: Finished, proof: FileHash) -> None:

@@ -52,18 +52,12 @@ class Sharing:
         silent_s: Callable[[int], float | None],
         fetched: AbstractSet[str],
         now: float,
-        doubted: Container[int] = (),
     ) -> bool:
         """Give files to members that have time; returns whether anything was given or taken back.
 
-        `fetched` are the files that were fetched; `now` in seconds of a monotonic clock. Members that are
-        `doubted` get none.
+        `fetched` are the files that were fetched; `now` in seconds of a monotonic clock.
         """
-        able = [
-            index
-            for index, member in enumerate(members)
-            if _is_able(index, member, silent_s(index)) and (index == 0 or index not in doubted)
-        ]
+        able = [index for index, member in enumerate(members) if _is_able(index, member, silent_s(index))]
         before = [set(names) for names in self.given]
         for index, names in enumerate(self.given):
             if index not in able:
@@ -90,6 +84,16 @@ class Sharing:
             wanted.sort(key=lambda name: index not in self._needs(name))
             for name in wanted[: max(0, free)]:
                 self._give(name, index)
+        return before != self.given
+
+    def fall_back(self, proven: AbstractSet[str]) -> bool:
+        """Give the head all files but those `proven`, as step() does."""
+        before = [set(names) for names in self.given]
+        for names in self.given[1:]:
+            self._waiting += names - proven
+            names &= proven
+        self.given[0].update(self._waiting)
+        self._waiting = []
         return before != self.given
 
     def _give(self, name: str, index: int) -> None:

@@ -52,7 +52,8 @@ class Member:
 
     `ready`: it has compared what it has with the overview. `wants`: what it asks its neighbours for.
     `received` are bytes that are here, `fetched` those of them that it brought from the source. `fetches`: it
-    reaches the source too. The head's `given` are the files that each member has to fetch; others have none.
+    reaches the source too. `doubts`: another member sent it what is wrong. The head's `given` are the
+    files that each member has to fetch; others have none.
     """
 
     beat: int = 0
@@ -64,6 +65,7 @@ class Member:
     done: bool = False
     error: str = ""
     fetches: bool = False
+    doubts: bool = False
     fetched: int = 0
     given: tuple[frozenset[str], ...] = ()
 
@@ -105,8 +107,6 @@ class Board:
         self._epoch_heard = 0
         self._claims: dict[str, Claim] = {}
         self._rejected: set[tuple[str, FileHash]] = set()
-        self.doubted: set[int] = set()
-        """Members that fetched what their statement of it was rejected for."""
         self._seen = [_Seen() for _ in range(count)]
         self._seen[index].member = Member(beat=time.time_ns())
 
@@ -121,7 +121,7 @@ class Board:
                 return
             self.overview = overview
             for seen in self._seen:
-                seen.member = Member(beat=seen.member.beat)
+                seen.member = Member(beat=seen.member.beat, doubts=seen.member.doubts)
             same = before is not None and before.made_from == overview.made_from
             self._claims = {
                 name: claim
@@ -199,7 +199,7 @@ class Board:
         """Take note that a file is not what a member stated of it."""
         with self.changed:
             self._rejected.add((name, proof))
-            self.doubted.add(self.bringer(name))
+            self.say(doubts=True)
             if self._claims.get(name) == Claim(proof):
                 del self._claims[name]
                 self._tell()
@@ -243,6 +243,16 @@ class Board:
             mine.member = replace(mine.member, beat=mine.member.beat + 1, **changes)  # type: ignore[arg-type]
             if not quietly:
                 self._tell()
+
+    def give(self, given: Iterable[Iterable[str]]) -> None:
+        """Have each member fetch files; for the head. What is stated of other files is dropped."""
+        with self.changed:
+            self.say(given=tuple(map(frozenset, given)))
+            self._claims = {
+                name: claim
+                for name, claim in self._claims.items()
+                if claim.signature or self.is_given_away(name)
+            }
 
     def hear(self, members: Mapping[int, Member]) -> None:
         """Take what others reported of members; its own entry is kept."""
@@ -300,7 +310,10 @@ class Board:
 
 def _news(member: Member) -> tuple[object, ...]:
     """What others should hear at once."""
-    return member.ready, member.have, member.wants, member.done, member.error, member.fetches, member.given
+    return (
+        *(member.ready, member.have, member.wants, member.done, member.error),
+        *(member.fetches, member.doubts, member.given),
+    )
 
 
 def mask(names: Iterable[str], order: list[str]) -> str:

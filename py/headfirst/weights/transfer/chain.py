@@ -79,6 +79,7 @@ class Chain:
     def pass_over(self, index: int, why: str) -> None:
         """Ask a member for nothing any more: it sends what is wrong. From any thread."""
         self._passed_over.setdefault(index, why)
+        self._board.say(doubts=True)
         self._linked()
 
     def is_reachable(self, index: int) -> bool:

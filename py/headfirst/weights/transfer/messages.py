@@ -188,7 +188,7 @@ def _index(key: str, count: int) -> int:
 
 def _member(entry: Any, order: list[str], count: int) -> Member:
     fields = json_object(entry, what="a member")
-    flags = {name: fields.get(name) for name in ("ready", "done", "fetches")}
+    flags = {name: fields.get(name) for name in ("ready", "done", "fetches", "doubts")}
     error, given = fields.get("error"), fields.get("given")
     if not isinstance(given, list) or len(given) > count:
         raise UntrustedError("the shares of the members are not a list with one entry for each member")
