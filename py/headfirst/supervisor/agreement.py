@@ -10,12 +10,12 @@ import contextlib
 import socket
 from urllib.parse import urlsplit
 
-from headfirst.peers.client import PeerClient, Unreachable
-from headfirst.supervisor import clock, messages
+from headfirst.peers.client import PeerClient
+from headfirst.supervisor import clock
 from headfirst.supervisor.containers import Containers
-from headfirst.supervisor.messages import Request, Seen
+from headfirst.supervisor.messages import Request
+from headfirst.supervisor.nodes import ask
 from headfirst.supervisor.records import Standby
-from headfirst.untrusted import UntrustedError
 
 _CONNECT_S = 3.0
 # The spare prepares all hosts one after the other before it activates the first.
@@ -52,7 +52,7 @@ class Agreement:
 
     def _objection(self, one: Standby) -> str:
         away = one.instead_of[one.replaces]
-        if self._ask(away, Request("member", "", "")):
+        if ask(self._client, away, Request("member", "", ""), _CONNECT_S):
             return f"{away} answers {self._own}"
         others = (rank.running and rank.name != one.record.name for rank in self._containers.ranks())
         if self._own == one.spare and any(others):
@@ -63,16 +63,8 @@ class Agreement:
         """Whether a host that is not the spare has the generation already."""
         request = Request("look", one.record.name, one.record.generation)
         others = [address for address in one.record.ranks if address not in (self._own, one.spare)]
-        answers = (self._ask(address, request) for address in others)
+        answers = (ask(self._client, address, request, _CONNECT_S) for address in others)
         return any(seen and seen.generation == one.record.generation for seen in answers)
-
-    def _ask(self, address: str, request: Request) -> Seen | None:
-        body = messages.encode(request)
-        try:
-            data = self._client.ask(address, body, limit_s=_CONNECT_S, longest=messages.LONGEST)
-            return messages.seen(data, where=address)
-        except (*Unreachable, UntrustedError):
-            return None
 
 
 def _answers(url: str) -> bool:

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from headfirst.peers.client import PeerClient, Unreachable
 from headfirst.supervisor import messages
 from headfirst.supervisor.messages import Request, Seen
-from headfirst.supervisor.node import Node
 from headfirst.untrusted import UntrustedError
+
+if TYPE_CHECKING:
+    from headfirst.supervisor.node import Node
+
+
+def ask(client: PeerClient, address: str, request: Request, limit_s: float) -> Seen | None:
+    """The answer of another host; None where there is none within the limit."""
+    try:
+        data = client.ask(address, messages.encode(request), limit_s=limit_s, longest=messages.LONGEST)
+        return messages.seen(data, where=address)
+    except (*Unreachable, UntrustedError):
+        return None
 
 
 class Nodes:
@@ -19,10 +32,4 @@ class Nodes:
         """The answer; None where there is none within the limit."""
         if address == self.own:
             return self._node.answer(request, self.own)
-        try:
-            data = self._client.ask(
-                address, messages.encode(request), limit_s=limit_s, longest=messages.LONGEST
-            )
-            return messages.seen(data, where=address)
-        except (*Unreachable, UntrustedError):
-            return None
+        return ask(self._client, address, request, limit_s)
