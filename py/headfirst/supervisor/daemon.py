@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TypeVar
 
 import headfirst
 from headfirst.peers.client import PeerClient
@@ -35,6 +36,7 @@ from headfirst.supervisor.registration import Registration
 from headfirst.supervisor.standby import Standbys
 from headfirst.weights.files import write_whole
 
+T = TypeVar("T")
 _STEP_S = 1.0
 # A keeper is stuck after so long: stopping and starting all ranks takes less.
 _STUCK_S = 300.0
@@ -129,14 +131,11 @@ class Daemon:
 
     def _record(self, rank: Rank) -> Record | None:
         """The record of the rank; where it cannot be read, what is kept of the replica counts."""
-        kept = self._kept.get(rank.name)
-        found: list[Record | None] = [kept.record if kept else None]
-        self._turns[rank.name].run(
-            rank.name, "its record", lambda: found.append(records.read(rank.name, rank.generation))
+        read = self._turns[rank.name].run(
+            rank.name, "its record", lambda: records.read(rank.name, rank.generation)
         )
-        if found[-1] is None and kept and kept.record.generation == rank.generation:
-            return kept.record  # it was damaged while the replica runs
-        return found[-1]
+        kept = self._kept.get(rank.name)
+        return read or (kept.record if kept and kept.record.generation == rank.generation else None)
 
     def _watch_membership(self) -> None:
         while not self._ended.wait(_MEMBERSHIP_S):
@@ -198,10 +197,11 @@ class _Turns:
         self._events = events
         self._last = ""
 
-    def run(self, name: str, what: str, turn: Callable[[], object]) -> None:
-        """Take one turn; an event is about the replica `name`."""
+    def run(self, name: str, what: str, turn: Callable[[], T]) -> T | None:
+        """What one turn returns, None where it raises; an event is about the replica `name`."""
+        result = None
         try:
-            turn()
+            result = turn()
         except Exception as error:
             text = f"{what}: {type(error).__name__}: {error}"
             if text != self._last:
@@ -209,6 +209,7 @@ class _Turns:
             self._last = text
         else:
             self._last = ""
+        return result
 
 
 class _Kept:

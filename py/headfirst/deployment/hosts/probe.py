@@ -30,10 +30,11 @@ def lacks_facts(cluster: Cluster) -> bool:
 
 def _lacks_facts(service: Service, spares: Sequence[Host]) -> bool:
     cpu = service.settings.engine_device == "cpu"
+    hosts = (*service.hosts, *spares)
     if cpu:
-        known = all(host.cpu_cores or host.cores for host in (*service.hosts, *spares))
+        known = all(host.cpu_cores or host.cores for host in hosts)
     else:
-        known = all(host.gpus and _knows_gpu(host) for host in (*service.hosts, *spares))
+        known = all(host.gpus and _knows_gpu(host) for host in hosts)
     meet = len(service.replicas[0].places) > 1
     if may_be_in_place(service.settings) and not all(host.model_folder for host in service.hosts):
         return True
