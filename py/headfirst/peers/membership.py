@@ -21,7 +21,7 @@ from http import HTTPStatus
 SESSION, CALL, PROOF, DIGEST = (f"X-Headfirst-{name}" for name in ("Session", "Call", "Proof", "Digest"))
 _SESSION_FORM = re.compile(r"[0-9a-f]{32}")
 _CALL_FORM = re.compile(r"([0-9a-f]{32})-([1-9][0-9]{0,17})")
-_MOST_CALLERS = 10_000
+_MOST_CALLERS = 10_000  # that are remembered before the session is renewed
 
 
 class Caller:
@@ -62,9 +62,8 @@ class Caller:
 class Admission:
     """Checks the requests that come to a listener. Safe to use from threads."""
 
-    def __init__(self, token: str, most_callers: int | None = None) -> None:
-        """`most_callers` are remembered before the session is renewed."""
-        self._token, self._most_callers = token, most_callers
+    def __init__(self, token: str) -> None:
+        self._token = token
         self._calls: dict[str, int] = {}
         self._lock = threading.Lock()
         self.session = secrets.token_hex(16)
@@ -96,10 +95,8 @@ class Admission:
         with self._lock:
             if count <= self._calls.get(caller, 0):
                 return False
-            if len(self._calls) >= (
-                self._most_callers or _MOST_CALLERS
-            ):  # what was recorded in the session that ends is void
-                self._calls.clear()
+            if len(self._calls) >= _MOST_CALLERS:
+                self._calls.clear()  # what was recorded in the session that ends is void
                 self.session = secrets.token_hex(16)
             self._calls[caller] = count
         return True

@@ -17,7 +17,6 @@ from headfirst.supervisor.holds import Holds
 from headfirst.supervisor.messages import Request, Seen
 from headfirst.untrusted import UntrustedError
 
-_CALLERS = 1_000  # remembered of each member, until its session is renewed
 _WEIGHTS_JOB = "headfirst-job-weights.service"
 
 
@@ -112,7 +111,7 @@ class Listener(PeerServer):
     def __init__(self, place: tuple[str, int], keys: Mapping[str, str], token: str, node: Node) -> None:
         """`keys` by the addresses of the other members; `token` proves to strangers that they are none."""
         self.admission, self.node = Admission(token), node
-        self._admissions = {address: Admission(key, _CALLERS) for address, key in keys.items()}
+        self._admissions = {address: Admission(key) for address, key in keys.items()}
         super().__init__(place, _Handler, keys)
 
     def admission_of(self, address: str) -> Admission:
