@@ -158,7 +158,7 @@ def suites() -> set[str]:
     """The names that ./test takes."""
     text = (ROOT / "test").read_text("utf-8")
     found = re.findall(r"^    ([a-z |]+)\)", text, re.MULTILINE)
-    return {name.strip() for names in found for name in names.split("|")}
+    return {"all", *(name.strip() for names in found for name in names.split("|"))}
 
 
 def planned_outputs() -> list[tuple[Block, Path, Block]]:
