@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from ansible.plugins.loader import init_plugin_loader
+from headfirst.cluster import reading
+from inventory_server import InventoryServer
 
 init_plugin_loader()
 
@@ -16,3 +18,13 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_inventories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Inventories are read as by the command, but with Ansible's library imported once."""
+    server = InventoryServer(tmp_path_factory.mktemp("reader"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "_ask", server.ask)
+        yield
+    server.close()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
 from headfirst.cluster import reading
 
 # As the program itself would, a request and an answer a line; fork keeps Ansible's globals apart.
@@ -21,10 +22,14 @@ spec.loader.exec_module(reader)
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
+        asked = json.loads(line)
+        os.chdir(asked["folder"])
+        os.environ.clear()
+        os.environ.update(asked["environment"])
         sys.stdout = os.fdopen(os.dup(1), "w")
         os.dup2(2, 1)
         try:
-            found = reader.read(json.loads(line))
+            found = reader.read(asked["request"])
         except reader.Refusal as refusal:
             found = {"error": refusal.answer}
         sys.stdout.write(json.dumps(found) + "\\n")
@@ -33,33 +38,47 @@ for line in sys.stdin:
     if os.waitpid(pid, 0)[1]:
         print(json.dumps({"error": {"what": "the reader crashed", "where": None, "hint": None}}), flush=True)
 """
+_ask = reading._ask
 
 
-@pytest.fixture(scope="module")
-def reader_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    scratch = str(tmp_path_factory.mktemp("reader"))
-    command = [sys.executable, "-P", "-c", _SERVER, str(reading.READER)]
-    pipe = subprocess.PIPE
-    environment = reading.reader_environment(scratch) | {"HF_TEST_ROOT": "/from-env"}
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as server:
-        yield server
-        assert server.stdin is not None
-        server.stdin.close()
+class InventoryServer:
+    """`ask` takes the place of reading._ask. What Ansible is told when it is imported is read as there."""
 
+    def __init__(self, scratch: Path) -> None:
+        self._environment = reading.reader_environment(str(scratch))
+        self._settings = _settings()
+        self._process: subprocess.Popen[str] | None = None
+        self._lock = threading.Lock()
 
-@pytest.fixture
-def quick_reader(reader_server: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """headfirst.cluster.inventory.load reads through the server."""
-
-    def ask(request: Mapping[str, Any]) -> dict[str, Any]:
-        assert reader_server.stdin is not None
-        assert reader_server.stdout is not None
-        reader_server.stdin.write(json.dumps(request) + "\n")
-        reader_server.stdin.flush()
-        answer: dict[str, Any] = json.loads(reader_server.stdout.readline())
+    def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer, as of the program."""
+        if _settings() != self._settings or Path("ansible.cfg").exists():
+            return _ask(request)
+        with self._lock:
+            server = self._process = self._process or self._start()
+            assert server.stdin and server.stdout
+            environment = reading.reader_environment(self._environment["ANSIBLE_LOCAL_TEMP"])
+            asked = {"request": request, "environment": environment, "folder": str(Path.cwd())}
+            server.stdin.write(json.dumps(asked) + "\n")
+            server.stdin.flush()
+            answer: dict[str, Any] = json.loads(server.stdout.readline())
         return answer
 
-    monkeypatch.setattr(reading, "_ask", ask)
+    def close(self) -> None:
+        """End the process."""
+        if self._process:
+            self._process.communicate()
+
+    def _start(self) -> subprocess.Popen[str]:
+        command = [sys.executable, "-P", "-c", _SERVER, str(reading.READER)]
+        pipe = subprocess.PIPE
+        return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=self._environment)
+
+
+def _settings() -> dict[str, str]:
+    return {
+        name: value for name, value in os.environ.items() if name == "HOME" or name.startswith("ANSIBLE_")
+    }
 
 
 def lay_out(folder: Path, files: Mapping[str, str | bytes]) -> Path:

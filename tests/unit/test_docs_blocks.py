@@ -30,8 +30,6 @@ from headfirst.supervisor import cli as supervisor
 from headfirst.weights import cli as weights
 from typer.testing import CliRunner
 
-pytest_plugins = ["inventory_server"]
-
 LANGUAGES = {*SHELL, "ini", "yaml", "json", "python", "text"}
 # Programs of others: the shell parses their lines, their options are not checked.
 PARSED_ONLY = {
@@ -103,7 +101,6 @@ def test_commands_in_sentences(page: Path) -> None:
             parsed(words, complete=False)
 
 
-@pytest.mark.usefixtures("quick_reader")
 @pytest.mark.parametrize("block", blocks("ini"), ids=str)
 def test_inventories(block: Block, tmp_path: Path) -> None:
     text = block.text if block.text.lstrip().startswith("[") else f"[all:vars]\n{block.text}"
@@ -172,7 +169,6 @@ def planned_outputs() -> list[tuple[Block, Path, Block]]:
     return found
 
 
-@pytest.mark.usefixtures("quick_reader")
 @pytest.mark.parametrize(("shown", "shipped", "output"), planned_outputs(), ids=str)
 def test_outputs_of_the_plan(
     shown: Block, shipped: Path, output: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

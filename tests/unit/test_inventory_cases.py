@@ -15,8 +15,6 @@ from headfirst.errors import InputError
 from inventory_cases import READ, REFUSED, TWO, Read, Refused, ini
 from inventory_server import lay_out
 
-pytest_plugins = ["inventory_server"]
-
 
 def found(cluster: Cluster, path: str) -> Any:
     if path == "ranks":
@@ -34,14 +32,13 @@ def found(cluster: Cluster, path: str) -> Any:
     return reduce(getattr, rest, getattr(cluster, first))
 
 
-@pytest.mark.usefixtures("quick_reader")
 @pytest.mark.parametrize("case", READ.values(), ids=list(READ))
 def test_is_read(case: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TEST_ROOT", "/from-env")
     cluster = load([lay_out(tmp_path, case.files)], case.extra)
     assert {path: found(cluster, path) for path in case.expected} == case.expected
 
 
-@pytest.mark.usefixtures("quick_reader")
 @pytest.mark.parametrize("case", REFUSED.values(), ids=list(REFUSED))
 def test_is_refused(case: Refused, tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
@@ -54,7 +51,6 @@ def test_is_refused(case: Refused, tmp_path: Path) -> None:
     assert "hunter2" not in str(error)
 
 
-@pytest.mark.usefixtures("quick_reader")
 @pytest.mark.parametrize(
     ("limit", "hosts"),
     [
