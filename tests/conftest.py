@@ -22,8 +22,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def readme_nodes() -> Iterator[None]:
-    """Whatever runs of the README's lab is removed in the end."""
+    """The README's lab is removed: first what an interrupted run left, and everything in the end."""
+    _remove_nodes()
     yield
+    _remove_nodes()
+
+
+def _remove_nodes() -> None:
     done = deploy("lab", "down")
     assert done.returncode == 0, done.stderr
 
