@@ -62,6 +62,7 @@ class Container:
     @property
     def attrs(self) -> dict[str, Any]:
         return {
+            "Image": self.generation,
             "State": {"Running": self.running, "Restarting": False},
             "HostConfig": {"RestartPolicy": {"Name": self.policy}},
         }
@@ -94,7 +95,7 @@ class Host:
     def __init__(self, world: World, root: Path) -> None:
         self.world, self.root = world, root
         self.found: list[Container] = []
-        self.containers = self
+        self.containers = self.images = self
         self.booted_at = world.now - 10_000.0
         self.calls_left: int | None = None
         text = SCRIPT.read_text()
@@ -107,6 +108,11 @@ class Host:
 
     def list(self, **_: Any) -> list[Container]:
         return list(self.found)
+
+    def remove(self, image: str) -> None:
+        """Remove an image, which no container may use."""
+        self.call()
+        assert image not in [one.attrs["Image"] for one in self.found], "Docker refuses an image in use"
 
     def call(self) -> None:
         """One call to Docker."""

@@ -6,15 +6,15 @@ import typing as t
 
 try:
     import docker
-    from docker.errors import DockerException, NotFound
+    from docker.errors import APIError, DockerException, NotFound
 
     SDK_ERROR: t.Optional[str] = None
 except ImportError as error:
     SDK_ERROR = str(error)
     # Something to catch in `except`; connect() has ended the module before it could be raised.
-    DockerException = NotFound = Exception  # type: ignore[assignment,misc]
+    APIError = DockerException = NotFound = Exception  # type: ignore[assignment,misc]
 
-__all__ = ["DockerException", "NotFound", "connect"]
+__all__ = ["APIError", "DockerException", "NotFound", "connect"]
 
 if t.TYPE_CHECKING:
     from ansible.module_utils.basic import AnsibleModule

@@ -26,6 +26,8 @@ options:
       - V(kept) records that O(generation), which is current, served; gives it the restart policy of its
         specification; and removes all generations that are not in O(keep).
       - V(pruned) removes all generations that are not in O(keep), with their records. The current one stays.
+      - V(kept) and V(pruned) also remove the image of a removed generation, unless a container or a second
+        name uses it.
       - V(absent) removes the containers, records and files of all generations.
     type: str
     choices: [read, recorded, planned, current, kept, pruned, absent]
@@ -95,7 +97,11 @@ from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import container_runtime, container_spec
-from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
+from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import (
+    APIError,
+    DockerException,
+    connect,
+)
 
 if t.TYPE_CHECKING:
     from docker import DockerClient
@@ -118,7 +124,8 @@ class Generations:
         check: bool,
         records: str,
     ) -> None:
-        self._runtime, self._name, self._check, self._folder = runtime, name, check, Path(records) / name
+        self._client, self._runtime = client, runtime
+        self._name, self._check, self._folder = name, check, Path(records) / name
         found = client.containers.list(all=True, filters={"name": name}) if client is not None else []
         every = {"label": container_spec.GENERATION_LABEL}
         labelled = client.containers.list(all=True, filters=every) if client is not None else []
@@ -222,13 +229,14 @@ class Generations:
         return {"changed": self.prune(keep)["changed"] or changed}
 
     def prune(self, keep: t.List[str]) -> Result:
-        """Remove all generations that are neither current nor kept, with their records."""
+        """Remove all generations that are neither current nor kept, with their records and images."""
         changed = False
         current = self._current()["generation"]
         for other in [one for one in self._containers.values() if one.name != self._name]:
             if _generation(other) not in keep:
                 changed = True
                 self._remove(other, 0)
+                self._remove_image(other.attrs["Image"])
         for path in self._folder.glob("*.json"):
             if path.stem not in keep and path.stem != current:
                 changed = True
@@ -281,6 +289,16 @@ class Generations:
             self._runtime.set_restart_policy(container, "no", check=False)
             container.stop(timeout=stop_timeout)
             container.remove(v=True, force=True)
+
+    def _remove_image(self, image_id: str) -> None:
+        """Remove an image; Docker refuses where a container or a second name uses it."""
+        if self._check or self._client is None:
+            return
+        try:
+            self._client.images.remove(image_id)
+        except APIError as error:
+            if error.status_code not in (404, 409):
+                raise
 
     def _path(self, generation: str) -> Path:
         return self._folder / (generation + ".json")

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
 from ansible_collections.headfirst.serving.plugins.module_utils.container_runtime import Docker
 from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
+from docker.errors import APIError
 
 NAME = "headfirst-engine"
 
@@ -27,6 +29,7 @@ class StandInContainer:
     @property
     def attrs(self) -> dict[str, Any]:
         return {
+            "Image": f"sha256:{self.labels.get('headfirst.generation', '')}",
             "State": {"Running": True, "Restarting": False},
             "HostConfig": {"RestartPolicy": {"Name": self.policy}},
         }
@@ -48,12 +51,35 @@ class StandInContainer:
         self.policy = restart_policy["Name"]
 
 
+def refusal(status: int) -> APIError:
+    response = requests.Response()
+    response.status_code = status
+    return APIError("Docker refuses", response=response)
+
+
+class StandInImages:
+    """A client's images: Docker refuses to remove one that a container or a second name uses."""
+
+    def __init__(self, docker: StandInDocker) -> None:
+        self.docker = docker
+        self.found = {str(one.attrs["Image"]) for one in docker.found}
+        self.also_named: set[str] = set()
+
+    def remove(self, image: str) -> None:
+        if image not in self.found:
+            raise refusal(404)
+        if image in {one.attrs["Image"] for one in self.docker.found} | self.also_named:
+            raise refusal(409)
+        self.found.remove(image)
+
+
 class StandInDocker:
     """A client whose calls end the run after `steps`, as a kill does."""
 
     def __init__(self, **containers: str) -> None:
         self.found = [StandInContainer(self, name, generation) for name, generation in containers.items()]
         self.containers = self
+        self.images = StandInImages(self)
         self.steps = 1000
 
     def list(self, **_: Any) -> list[StandInContainer]:
@@ -128,6 +154,30 @@ def test_the_restart_policy_comes_when_it_has_served(tmp_path: Path) -> None:
     generations(docker, tmp_path).keep("new", ["new"], restarted=False)
     assert [one.name for one in docker.found] == [NAME]
     assert [path.stem for path in (tmp_path / NAME).iterdir()] == ["new"]
+
+
+def test_the_image_of_a_removed_generation_goes_with_it(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    generations(docker, tmp_path).make_current("new")
+    generations(docker, tmp_path).keep("new", ["new", "old"], restarted=True)
+    assert docker.images.found == {"sha256:old", "sha256:new"}
+    generations(docker, tmp_path).prune(["new"])
+    assert docker.images.found == {"sha256:new"}
+
+
+def test_an_image_that_something_else_uses_stays(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    docker.images.also_named.add("sha256:old")
+    generations(docker, tmp_path).make_current("new")
+    assert generations(docker, tmp_path).prune(["new"])["changed"]
+    assert docker.images.found == {"sha256:old", "sha256:new"}
+
+
+def test_an_image_that_is_gone_is_no_error(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    generations(docker, tmp_path).make_current("new")
+    docker.images.found.remove("sha256:old")
+    assert generations(docker, tmp_path).prune(["new"])["changed"]
 
 
 def test_a_record_that_power_loss_cut_short_counts_as_never_served(tmp_path: Path) -> None:
