@@ -40,7 +40,10 @@ def items(folder: Path, files: Mapping[str, bytes]) -> dict[str, Item]:
 
 
 def manifest_of(
-    found: Mapping[str, Item], older: Manifest | None = None, images: tuple[Image, ...] = ()
+    found: Mapping[str, Item],
+    older: Manifest | None = None,
+    images: tuple[Image, ...] = (),
+    cluster: str = "lab",
 ) -> Manifest:
     """The manifest of a bundle of these items; what `older` has is not carried."""
     digests = hashes(found, quiet)
@@ -49,7 +52,7 @@ def manifest_of(
     return manifest.make(
         Contents(
             format=FORMAT,
-            needs=needs(),
+            needs=needs(cluster=cluster),
             images=images,
             since=older.id if older else "",
             carried={path: size for path, size in sizes.items() if digests[path] not in held},
@@ -60,10 +63,15 @@ def manifest_of(
 
 
 def write(
-    target: Path, files: Mapping[str, bytes], *, older: Manifest | None = None, signature: bytes = b""
+    target: Path,
+    files: Mapping[str, bytes],
+    *,
+    older: Manifest | None = None,
+    signature: bytes = b"",
+    cluster: str = "lab",
 ) -> Manifest:
     """A bundle of these files at `target`; its manifest."""
     found = items(target.parent / f"{target.name}-files", files)
-    made = manifest_of(found, older)
+    made = manifest_of(found, older, cluster=cluster)
     archive.write(target, made, signature, found, quiet)
     return made

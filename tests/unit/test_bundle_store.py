@@ -33,6 +33,19 @@ def take(store: Store, path: Path) -> None:
         store.prove_earlier(bundle, quiet)
 
 
+def use(store: Store, path: Path) -> Manifest:
+    """What `deploy up --bundle` leaves of a bundle: its files, and the folders and archives made of them."""
+    take(store, path)
+    manifest = opened(path, None).manifest
+    with store.only_one():
+        store.keep(manifest)
+    store.view(manifest, "apt")
+    store.tar(manifest, "apt/debian-12")
+    for image in manifest.what.images:
+        store.image(manifest, image)
+    return manifest
+
+
 def blobs(tmp_path: Path) -> set[bytes]:
     return {path.read_bytes() for path in (tmp_path / "store/files").iterdir()}
 
@@ -114,6 +127,34 @@ def test_an_image_comes_back_with_its_id(tmp_path: Path, store: Store) -> None:
     back = store.image(made, image)
     assert describe(str(back), "engine:1") == describe(str(saved), "engine:1")
     assert image_archive.image_id(back) == image.id == image_archive.image_id(saved)
+
+
+def test_the_two_bundles_that_each_cluster_used_last_are_kept(tmp_path: Path, store: Store) -> None:
+    def bundle(number: int, cluster: str = "lab") -> Path:
+        path = tmp_path / f"{cluster}{number}.tar"
+        write(path, {"apt/debian-12/a.deb": f"{cluster} {number}".encode()}, cluster=cluster)
+        return path
+
+    used = [use(store, path) for path in (bundle(1), bundle(1, "b"), bundle(2), bundle(3), bundle(2))]
+    assert blobs(tmp_path) == {b"lab 2", b"lab 3", b"b 1"}
+    kept = {one.sha256 for one in used[1:]}
+    assert {path.name for path in (tmp_path / "store/views").iterdir()} == kept
+    assert len(list((tmp_path / "store/archives").iterdir())) == 3
+    use(store, bundle(4))
+    assert blobs(tmp_path) == {b"lab 2", b"lab 4", b"b 1"}
+
+
+def test_the_image_of_a_bundle_that_is_kept_stays(tmp_path: Path, store: Store) -> None:
+    made = {}
+    for number in range(3):
+        path = tmp_path / f"{number}.tar"
+        manifest, image = image_bundle(path, b"one" if number < 2 else b"another")
+        use(store, path)
+        made[number] = store.image(manifest, image)
+    assert made[0] == made[1] and made[0].is_file()  # the bundle before the last one has it
+    write(tmp_path / "new.tar", OLD)
+    use(store, tmp_path / "new.tar")
+    assert not made[0].exists() and made[2].is_file()
 
 
 def image_bundle(path: Path, content: bytes, **claims: str) -> tuple[Manifest, Image]:

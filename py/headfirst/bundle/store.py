@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import shutil
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from headfirst.bundle import archive, signature
 from headfirst.bundle.items import CHUNK, Advance, sha256
 from headfirst.bundle.manifest import File, Image, Manifest
 from headfirst.errors import InputError, NotReadyError
-from headfirst.state_files import exclusive
+from headfirst.state_files import exclusive, read_file, replace_file
+
+_KINDS = ("files", "views", "images", "archives")
+_KEPT = 2  # bundles of a cluster: the last one, and the one that it goes back to
 
 
 @dataclass(frozen=True)
@@ -96,24 +100,38 @@ class Store:
             done += file.bytes
             advance("verifying files of the bundle before", done, total)
 
+    def keep(self, manifest: Manifest) -> None:
+        """Record that the bundle's cluster uses it, and remove what no kept bundle has.
+
+        Of each cluster the two bundles that were used last are kept.
+        """
+        record = self._folder / "kept.json"
+        kept: dict[str, list[dict[str, Any]]] = json.loads(read_file(record) or "{}")
+        cluster = manifest.what.needs.cluster
+        before = [one for one in kept.get(cluster, []) if one["bundle"] != manifest.sha256]
+        own = {"bundle": manifest.sha256, "has": sorted(_names(manifest))}
+        kept[cluster] = [own, *before][:_KEPT]
+        replace_file(record, json.dumps(kept))
+        names = {name for bundles in kept.values() for bundle in bundles for name in bundle["has"]}
+        for path in [path for kind in _KINDS for path in (self._folder / kind).glob("*")]:
+            # Another run may be writing a part.
+            if path.suffix != ".part" and f"{path.parent.name}/{path.name}" not in names:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def view(self, manifest: Manifest, prefix: str) -> Path:
         """A folder with the bundle's files below `prefix` under their names; the same one the next time."""
         folder = self._folder / "views" / manifest.sha256 / prefix
-        for path, file in manifest.files.items():
-            if path.startswith(f"{prefix}/"):
-                place = folder / path.removeprefix(f"{prefix}/")
-                place.parent.mkdir(parents=True, exist_ok=True)
-                place.unlink(missing_ok=True)
-                place.hardlink_to(self._blobs / file.sha256)
+        for path, file in _below(manifest, prefix).items():
+            place = folder / path.removeprefix(f"{prefix}/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)
+            place.hardlink_to(self._blobs / file.sha256)
         return folder
 
     def image(self, manifest: Manifest, image: Image) -> Path:
         """The image as a file that `docker load` reads."""
-        parts = [manifest.files[path].sha256 for path in (image.config, *image.layers)]
-        key = hashlib.sha256(repr((image.name, parts)).encode()).hexdigest()
-        folder = self._folder / "images"
-        folder.mkdir(exist_ok=True)
-        target = folder / f"{key}.tar"
+        target = self._folder / _image_name(manifest, image)
+        target.parent.mkdir(exist_ok=True)
         if target.is_file():
             return target
         part = target.with_suffix(".part")
@@ -136,19 +154,41 @@ class Store:
 
     def tar(self, manifest: Manifest, prefix: str) -> Path:
         """The files below `prefix` as one uncompressed archive, named by its content."""
-        names = {path: file for path, file in manifest.files.items() if path.startswith(f"{prefix}/")}
-        key = hashlib.sha256(repr(sorted((path, file.sha256) for path, file in names.items())).encode())
-        folder = self._folder / "archives"
-        folder.mkdir(exist_ok=True)
-        target = folder / f"{key.hexdigest()}.tar"
+        target = self._folder / _archive_name(manifest, prefix)
+        target.parent.mkdir(exist_ok=True)
         if target.is_file():
             return target
         part = target.with_suffix(".part")
         with part.open("wb") as out, tarfile.TarFile(fileobj=out, mode="w", copybufsize=CHUNK) as tar:
-            for path, file in names.items():
+            for path, file in _below(manifest, prefix).items():
                 info = tarfile.TarInfo(path.removeprefix(f"{prefix}/"))
                 info.size, info.mode = file.bytes, 0o644
                 with (self._blobs / file.sha256).open("rb") as blob:
                     tar.addfile(info, blob)
         part.replace(target)
         return target
+
+
+def _names(manifest: Manifest) -> set[str]:
+    """Everything in a store that belongs to a bundle, as KIND/NAME."""
+    folders = {"/".join(path.split("/")[:2]) for path in manifest.files}
+    return {
+        f"views/{manifest.sha256}",
+        *(f"files/{file.sha256}" for file in manifest.files.values()),
+        *(_image_name(manifest, image) for image in manifest.what.images),
+        *(_archive_name(manifest, folder) for folder in folders),
+    }
+
+
+def _image_name(manifest: Manifest, image: Image) -> str:
+    parts = [manifest.files[path].sha256 for path in (image.config, *image.layers)]
+    return f"images/{hashlib.sha256(repr((image.name, parts)).encode()).hexdigest()}.tar"
+
+
+def _archive_name(manifest: Manifest, prefix: str) -> str:
+    hashes = sorted((path, file.sha256) for path, file in _below(manifest, prefix).items())
+    return f"archives/{hashlib.sha256(repr(hashes).encode()).hexdigest()}.tar"
+
+
+def _below(manifest: Manifest, prefix: str) -> dict[str, File]:
+    return {path: file for path, file in manifest.files.items() if path.startswith(f"{prefix}/")}

@@ -287,6 +287,7 @@ def proven(bundled: Bundled, reporter: Reporter) -> Unpacked:
             for bundle in bundled.bundles:
                 store.take(bundle, advance)
             store.prove_earlier(bundled.bundle, advance)
+            store.keep(bundled.manifest)
         _accepted().record(bundled.bundle)
 
     _, seconds = run_jobs(reporter, "verify", "Verify the bundle", {"bundle": take}, unit="bytes")
