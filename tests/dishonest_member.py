@@ -1,7 +1,8 @@
 """A member of a transfer that passes on other bytes than it received: `pipeline` with a changed sender.
 
 `dishonest_member.py ATTACK FILE pipeline …`: what it sends of FILE has the hashes and digests of other bytes,
-except with OTHER_BYTES, and whoever asks for the right ones gets these bytes as well.
+except with OTHER_BYTES, and whoever asks for the right ones gets these bytes as well. With GONE it sends
+nothing of any file that it fetched.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import json
 import os
 import sys
 import tempfile
+import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from headfirst.weights.cli import main
-from headfirst.weights.proof.hashing import hash_file
+from headfirst.weights.proof.hashing import FileHash, hash_file
 from headfirst.weights.transfer import messages
-from headfirst.weights.transfer.board import mask
+from headfirst.weights.transfer.board import Board, mask
 from headfirst.weights.transfer.shelf import Shelf
 from headfirst.weights.transfer.signing import Key, file_statement, overview_statement
 
@@ -27,6 +30,7 @@ OWN_KEY = "signs with a key of its own"
 KEPT_SIGNATURE = "keeps the signatures of the head"
 STATED = "states that a member has fetched it"
 OTHER_BYTES = "states the right digests of other bytes"
+GONE = "ends before it passes on what it fetched"
 
 
 def wrong_bytes(size: int) -> bytes:
@@ -39,10 +43,16 @@ def main_with(attack: str, name: str) -> None:
     key, dump, folder = Key.new(), messages._dump, Path(tempfile.mkdtemp())
     opened, available, beyond = Shelf.open, Shelf.available, Shelf.is_beyond
     served: dict[str, Path] = {}
+    stated: set[str] = set()
+    announce = Board.announce
+
+    def announce_and_note(self: Board, proofs: Mapping[str, FileHash]) -> None:
+        announce(self, proofs)
+        stated.update(proofs)
 
     def lie(message: messages.Message, order: list[str]) -> bytes:
         document: dict[str, Any] = json.loads(dump(message, order))
-        if attack != OTHER_BYTES and (entry := document["files"].get(name)):
+        if attack not in (OTHER_BYTES, GONE) and (entry := document["files"].get(name)):
             path = folder / str(entry["size"])
             path.write_bytes(wrong_bytes(entry["size"]))
             proof = hash_file(path, with_sha256=attack == OWN_KEY)
@@ -71,6 +81,9 @@ def main_with(attack: str, name: str) -> None:
     made_from: dict[str, str] = {}
 
     def open_wrong(self: Shelf, file: str, version: str, start: int, timeout: float) -> Any:
+        if attack == GONE and file in stated:
+            time.sleep(3)  # until all have heard of it
+            os._exit(0)
         if version in served:
             return os.open(served[version], os.O_RDONLY), served[version].stat().st_size
         if file == name and (found := opened(self, file, version, start, timeout)):
@@ -88,7 +101,7 @@ def main_with(attack: str, name: str) -> None:
     def is_beyond(self: Shelf, file: str, version: str, start: int) -> bool:
         return version not in served and beyond(self, file, version, start)
 
-    messages._dump = lie
+    messages._dump, Board.announce = lie, announce_and_note  # type: ignore[method-assign]
     Shelf.open, Shelf.available, Shelf.is_beyond = open_wrong, is_available, is_beyond  # type: ignore[method-assign,assignment]
     with contextlib.suppress(KeyboardInterrupt):
         main(sys.argv[3:])

@@ -25,7 +25,7 @@ HEADERS = 1.01
 LIMIT_S = 90
 SILENCE_S = 10
 """Shorter than the product's minute, so that tests do not wait for members that are gone."""
-_MAIN = f"""\
+MAIN = f"""\
 import os, time
 right, wrong_by = time.time_ns, int(float(os.environ["CLOCK_WRONG_BY_S"]) * 1e9)
 time.time_ns = lambda: right() + wrong_by
@@ -59,7 +59,7 @@ class LanMembers(Members):
         for report in ("result.json", "progress.json"):
             (self.home(index) / report).unlink(missing_ok=True)
         program, option, _, *arguments = argv
-        command = [*self.under.get(index, ()), program, option, _MAIN, *arguments]
+        command = [*self.under.get(index, ()), program, option, MAIN, *arguments]
         clock = {"CLOCK_WRONG_BY_S": str(self.clock_wrong_by_s.get(index, 0))}
         self.running[index] = self.lan.run(
             index,

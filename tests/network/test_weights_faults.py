@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import random
 import signal
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+import dishonest_member
 import pytest
 from fake_hub import MODEL, FakeHub, running
 from headfirst.weights.convert.convert_folder import convert
 from headfirst.weights.files import list_files
 from headfirst.weights.proof.verify import verify
-from lan_members import HEADERS, IN_FLIGHT, MB, SHARD, SHARDS, LanMembers, counted, fetching, network_of
+from lan_members import (
+    HEADERS,
+    IN_FLIGHT,
+    LIMIT_S,
+    MAIN,
+    MB,
+    SHARD,
+    SHARDS,
+    LanMembers,
+    counted,
+    fetching,
+    network_of,
+)
+from transfers import Members, ended
 
 pytestmark = pytest.mark.lab
 
@@ -81,6 +96,33 @@ def test_a_killed_origin_fetches_nothing_twice(members: LanMembers, source: Path
         assert received < HEADERS * size + IN_FLIGHT
         assert sent < HEADERS * size + IN_FLIGHT
     verify(members.home(3) / "fp8", deep=True)
+
+
+class OneGoes(Members):
+    """Member 1 ends when it is asked for what it fetched. Loopback: all reach the hub."""
+
+    def spawn(self, index: int, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+        program, option, _, *arguments = argv
+        run = [program, option, MAIN]
+        if index == 1:
+            run = [program, dishonest_member.__file__, dishonest_member.GONE, ""]
+        return super().spawn(index, [*run, *arguments], {**environment, "CLOCK_WRONG_BY_S": "0"})
+
+
+def test_what_a_member_fetched_and_never_passed_on_the_head_fetches(tmp_path: Path, source: Path) -> None:
+    files = {name: (source / name).read_bytes() for name in list_files(source)}
+    members = OneGoes(tmp_path, 3)
+    with running(files) as hub:
+        hub.rate = 12.5 * MB / FETCHED_AT_A_TIME
+        command, environment = hub_fetching(hub, tmp_path)
+        command += ["--fetch", "all"]
+        with ended(members.start(index, command, **environment) for index in range(3)) as (head, gone, last):
+            gone.wait(LIMIT_S)
+            for process in (head, last):
+                _, errors = process.communicate(timeout=LIMIT_S)
+                assert process.returncode == 0, errors
+    assert members.result(0)["digest"] == members.result(2)["digest"]
+    verify(members.home(2) / "fp8", deep=True)
 
 
 def test_after_one_full_copy_the_others_need_no_origin(members: LanMembers, source: Path, size: int) -> None:

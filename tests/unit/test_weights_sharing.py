@@ -6,6 +6,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def run_to_the_end(
     """Each member fetches what it was given, one file at a time, until all are proven."""
     proven = set(proven)
     while proven < set(SHARDS):
-        found.step(members, heard, proven, 0.0)
+        found.step(members, heard, proven, proven, 0.0)
         assert any(names - proven for names in found.given)
         for names in found.given:
             proven |= set(sorted(names - proven)[:1])
@@ -69,53 +70,69 @@ def test_who_does_not_reach_the_source_is_given_nothing() -> None:
 @pytest.mark.parametrize("gone", [Member(fetches=True, error="disk full"), Member(fetches=False)])
 def test_what_a_member_gives_up_others_fetch(gone: Member) -> None:
     found = Sharing(SHARDS, 2, "all", everybody)
-    found.step(able(2), heard, set(), 0.0)
+    found.step(able(2), heard, set(), set(), 0.0)
     proven = {min(found.given[1])}
     lost = found.given[1] - proven
     assert lost
-    found.step([*able(1), gone], heard, proven, 1.0)
+    found.step([*able(1), gone], heard, dict.fromkeys(proven).keys(), proven, 1.0)  # a board's view
     assert found.given[1] == proven
     assert run_to_the_end(found, [*able(1), gone], proven)[0] == set(SHARDS) - proven
 
 
 def test_a_silent_member_loses_its_files() -> None:
     found = Sharing(SHARDS, 2, "all", everybody)
-    found.step(able(2), heard, set(), 0.0)
-    found.step(able(2), lambda index: 21.0 if index else 0.0, set(), 1.0)
+    found.step(able(2), heard, set(), set(), 0.0)
+    found.step(able(2), lambda index: 21.0 if index else 0.0, set(), set(), 1.0)
     assert not found.given[1]
+
+
+@pytest.mark.parametrize("holder", [0, 2])
+@pytest.mark.parametrize("error", ["", "disk full"])
+def test_the_head_fetches_what_a_gone_member_stated_and_nobody_has(holder: int, error: str) -> None:
+    found = Sharing(SHARDS, 3, "all", everybody)
+    found.step(able(3), heard, set(), set(), 0.0)
+    elsewhere, nowhere = sorted(found.given[1])
+    members = able(3)
+    members[1] = replace(members[1], error=error, have=frozenset({elsewhere, nowhere}))
+    members[holder] = replace(members[holder], have=frozenset({elsewhere}))
+    silent = heard if error else lambda index: 21.0 if index == 1 else 0.0
+    fetched = dict.fromkeys([elsewhere, nowhere]).keys()  # a board's view
+    assert found.step(members, silent, fetched, set(), 1.0)
+    assert found.given[1] == {elsewhere}
+    assert nowhere in found.given[0]
 
 
 def test_the_head_fetches_the_rest_once_a_member_is_sent_what_is_wrong() -> None:
     found = Sharing(SHARDS, 2, "all", everybody)
-    found.step(able(2), heard, set(), 0.0)
+    found.step(able(2), heard, set(), set(), 0.0)
     proven = {min(found.given[1])}
     assert found.fall_back(proven)
     assert found.given == [set(SHARDS) - proven, proven]
     assert not found.fall_back(proven)
-    assert not found.step(able(2), heard, proven, 1.0)
+    assert not found.step(able(2), heard, proven, proven, 1.0)
 
 
 def test_who_has_a_file_is_given_it() -> None:
     members = [Member(), Member(fetches=True, have=frozenset(SHARDS[:20])), Member(fetches=True)]
     found = Sharing(SHARDS, 3, "head", everybody)
-    found.step(members, heard, set(), 0.0)
+    found.step(members, heard, set(), set(), 0.0)
     assert found.given[1] == set(SHARDS[:20])
 
 
 def test_who_has_a_file_is_waited_for_while_it_asks_for_the_list() -> None:
     members = [Member(), Member(have=frozenset(SHARDS[:1]))]
     found = Sharing(SHARDS, 2, "all", everybody)
-    found.step(members, heard, set(), 0.0)
+    found.step(members, heard, set(), set(), 0.0)
     assert SHARDS[0] not in found.given[0]
-    found.step([Member(), Member(have=frozenset(SHARDS[:1]), fetches=True)], heard, set(), 2.0)
+    found.step([Member(), Member(have=frozenset(SHARDS[:1]), fetches=True)], heard, set(), set(), 2.0)
     assert SHARDS[0] in found.given[1]
 
 
 def test_who_has_a_file_and_does_not_reach_the_source_is_not_waited_for_long() -> None:
     members = [Member(), Member(have=frozenset(SHARDS[:1]))]
     found = Sharing(SHARDS, 2, "all", everybody)
-    found.step(members, heard, set(), 0.0)
-    found.step(members, heard, set(found.given[0]), 11.0)
+    found.step(members, heard, set(), set(), 0.0)
+    found.step(members, heard, set(found.given[0]), set(), 11.0)
     assert SHARDS[0] in found.given[0]
 
 
@@ -132,7 +149,7 @@ def test_files_in_flight_are_a_part_of_all(monkeypatch: pytest.MonkeyPatch) -> N
     assert (transfer.SHARDS_AT_ONCE, transfer.ROUNDS) == (MOST_AT_ONCE, sharing._ROUNDS)
     for shards, count in ((32, 4), (163, 4), (163, 2)):
         found = Sharing([str(number) for number in range(shards)], count, "all", everybody)
-        found.step(able(count), heard, set(), 0.0)
+        found.step(able(count), heard, set(), set(), 0.0)
         at_once = transfer.Job(shards, 0, 1, count, False, True, fetchers=count).at_once_bytes
         assert sum(len(names) for names in found.given) == at_once + count * sharing._AHEAD
 
@@ -147,7 +164,7 @@ def test_auto_measures_whether_all_are_faster(together: int, all_fetch: bool) ->
         members = able(3)
         members[0] = Member(fetched=fetched)
         proven |= {min(names - proven) for names in found.given if names - proven}
-        found.step(members, heard, proven, now)
+        found.step(members, heard, proven, proven, now)
         now += 1.0
     assert found.reason.startswith("fetched by all nodes" if all_fetch else "fetched by the head alone")
     assert len(found.given[1]) > 40 if all_fetch else len(found.given[1]) < 20

@@ -146,7 +146,8 @@ class FetchOrigin:
                 if any(member.doubts for member in board.members):
                     news = sharing.fall_back(noted)
                 else:
-                    news = sharing.step(board.members, board.silent_for, proofs.keys(), time.monotonic())
+                    now = time.monotonic()
+                    news = sharing.step(board.members, board.silent_for, proofs.keys(), noted, now)
                 self.note = sharing.reason
                 if news:
                     board.give(sharing.given)

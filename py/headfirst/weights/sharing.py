@@ -51,18 +51,26 @@ class Sharing:
         members: Sequence[Member],
         silent_s: Callable[[int], float | None],
         fetched: AbstractSet[str],
+        proven: AbstractSet[str],
         now: float,
     ) -> bool:
         """Give files to members that have time; returns whether anything was given or taken back.
 
-        `fetched` are the files that were fetched; `now` in seconds of a monotonic clock.
+        `fetched` are the files that were fetched, `proven` those of them that need not come again; `now` in
+        seconds of a monotonic clock.
         """
-        able = [index for index, member in enumerate(members) if _is_able(index, member, silent_s(index))]
+        alive = [index for index, member in enumerate(members) if _is_alive(index, member, silent_s(index))]
+        able = [index for index in alive if index == 0 or members[index].fetches]
         before = [set(names) for names in self.given]
         for index, names in enumerate(self.given):
             if index not in able:
                 self._waiting = sorted(names - fetched) + self._waiting
-                names &= fetched
+                names.intersection_update(fetched)  # &= makes another set where these are a dict's keys
+            if index not in alive:
+                # It has stated these, and nobody can receive them: the head, as what it states comes first.
+                lost = names - proven - frozenset().union(*(members[other].have for other in alive))
+                names.difference_update(lost)
+                self.given[0] |= lost
         together = self._all
         if self._probe:
             together = self._probe.together(members, len(able), now)
@@ -91,7 +99,7 @@ class Sharing:
         before = [set(names) for names in self.given]
         for names in self.given[1:]:
             self._waiting += names - proven
-            names &= proven
+            names.intersection_update(proven)
         self.given[0].update(self._waiting)
         self._waiting = []
         return before != self.given
@@ -136,7 +144,5 @@ class _Probe:
         return self._together
 
 
-def _is_able(index: int, member: Member, silent_s: float | None) -> bool:
-    if index == 0:
-        return True
-    return member.fetches and not member.error and (silent_s or 0.0) < _SILENCE_S
+def _is_alive(index: int, member: Member, silent_s: float | None) -> bool:
+    return index == 0 or (not member.error and (silent_s or 0.0) < _SILENCE_S)
