@@ -165,6 +165,11 @@ def shown(text: str, limit: int = 120) -> str:
     return "".join(char if _printable(char) else char.encode("unicode_escape").decode() for char in cut)
 
 
+def without_password(text: str) -> str:
+    """The text with user names and passwords of its URLs replaced."""
+    return re.sub(r"://[^/@\s]+@", "://********@", text)
+
+
 def _too_large(what: str, where: str | None, limit: int) -> UntrustedError:
     return UntrustedError(f"{what} is larger than {limit} bytes", where=where)
 

@@ -123,6 +123,24 @@ def test_an_unreachable_hub_falls_back_to_the_catalogue() -> None:
     assert "127.0.0.1:9 cannot be reached" in str(model.note)
 
 
+@pytest.mark.parametrize("status", [None, 418, 503])
+def test_a_mirrors_password_is_printed_nowhere(hub: tuple[str, type[_Hub]], status: int | None) -> None:
+    url, handler = hub
+    handler.status = status
+    mirror = url if status else "http://127.0.0.1:9"
+    endpoint = mirror.replace("//", "//reader:s3cret@")
+    model = describe("Qwen/QwQ-32b", "huggingface", environment={"HF_ENDPOINT": endpoint})
+    assert mirror.removeprefix("http://") in str(model.note)
+    assert "s3cret" not in str(model.note)
+
+
+def test_what_is_described_from_a_mirror_is_quoted_without_its_password() -> None:
+    with pytest.raises(UntrustedError) as raised:
+        ask(answering(files={"config.json": b"{"}), "https://reader:s3cret@hub.test")
+    assert "hub.test" in str(raised.value)
+    assert "s3cret" not in str(raised.value)
+
+
 def test_offline_asks_no_hub_and_names_the_nearest_model() -> None:
     with pytest.raises(NotReadyError, match=r"catalogue has no deepseek-ai/DeepSeek-R2") as raised:
         describe("deepseek-ai/DeepSeek-R2", "huggingface", environment={"HF_HUB_OFFLINE": "1"})
@@ -195,7 +213,7 @@ def test_the_hub_that_the_hostile_ones_are_made_of() -> None:
 def test_a_list_with_one_bad_entry_is_refused_as_a_whole(listing: Any) -> None:
     with pytest.raises(UntrustedError) as raised:
         ask(answering(listing=listing))
-    assert "hub.test" in str(raised.value.where)
+    assert "hub.test" in str(raised.value)
 
 
 @pytest.mark.parametrize(

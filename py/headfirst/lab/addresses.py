@@ -1,9 +1,8 @@
-"""Addresses in this machine's settings: which ones other machines reach, and how messages show them."""
+"""Addresses in this machine's settings: which ones other machines reach."""
 
 from __future__ import annotations
 
 import ipaddress
-import re
 from urllib.parse import urlsplit
 
 
@@ -14,8 +13,3 @@ def is_loopback(url: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-def without_password(text: str) -> str:
-    """The text with user names and passwords of its URLs replaced."""
-    return re.sub(r"://[^/@\s]+@", "://********@", text)

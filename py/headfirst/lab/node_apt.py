@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from headfirst.lab.addresses import is_loopback, without_password
+from headfirst.lab.addresses import is_loopback
+from headfirst.untrusted import without_password
 
 FOLDER = "etc/headfirst-lab/apt"
 """Where a node keeps the copies, below its root."""

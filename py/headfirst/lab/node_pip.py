@@ -13,8 +13,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass
 
-from headfirst.lab.addresses import is_loopback, without_password
+from headfirst.lab.addresses import is_loopback
 from headfirst.pip_config import ENVIRONMENT, Settings, default_index
+from headfirst.untrusted import without_password
 
 FOLDER = "etc/headfirst-lab/pip"
 """Where a node keeps the copies, below its root."""

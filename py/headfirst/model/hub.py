@@ -22,7 +22,15 @@ from headfirst.model.checkpoint import Checkpoint, Shard
 from headfirst.model.config import Weights, from_config
 from headfirst.model.folder import INDEX, MAX_JSON_BYTES, MODULES, QUANTIZATION, index_names
 from headfirst.safetensors_file import LENGTH_BYTES, Tensor, header_length, read_header
-from headfirst.untrusted import UntrustedError, file_listing, integer, joined, json_document, shown
+from headfirst.untrusted import (
+    UntrustedError,
+    file_listing,
+    integer,
+    joined,
+    json_document,
+    shown,
+    without_password,
+)
 
 TIMEOUT = httpx.Timeout(20, connect=5)
 _PARALLEL_READS = 8
@@ -52,6 +60,11 @@ class Hub:
     file: str
     default_revision: str
     token: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The endpoint as messages show it."""
+        return without_password(self.endpoint)
 
     @classmethod
     def of(cls, source: str, environment: Mapping[str, str]) -> Hub:
@@ -112,7 +125,7 @@ def describe_hub(
         revision=revision,
         weights=Weights(sum(shard.bytes or 0 for shard in shards), shards, tensors),
         source="hub",
-        where=f"{hub.endpoint} {id}@{at}",
+        where=f"{hub.address} {id}@{at}",
         quantization_config=quantization,
         sentence_transformers=MODULES in files,
     )
@@ -211,13 +224,13 @@ class _Session:
 
     @property
     def where(self) -> str:
-        return f"{self.hub.endpoint} {self.id}@{self.revision}"
+        return f"{self.hub.address} {self.id}@{self.revision}"
 
     def _json(self, url: str, limit: int) -> dict[str, Any]:
         text = self._get(url, limit)
         if not text.lstrip().startswith(b"{"):
             raise HubUnreachableError(
-                f"{self.hub.name} at {self.hub.endpoint} answers {url} with something that is not JSON.",
+                f"{self.hub.name} at {self.hub.address} answers {url} with something that is not JSON.",
                 hint="Check for a proxy or a sign-in page in between.",
             )
         content: dict[str, Any] = json_document(text, what="the hub's answer", where=self.where, limit=limit)
@@ -236,7 +249,7 @@ class _Session:
         with self._opened(url, {"Range": f"bytes={begin}-{stop - 1}"}) as response:
             if response.status_code != httpx.codes.PARTIAL_CONTENT:
                 raise _NoPartsError(
-                    f"{self.hub.name} at {self.hub.endpoint} does not support range requests.",
+                    f"{self.hub.name} at {self.hub.address} does not support range requests.",
                     hint="Use another mirror, or fetch the model and give its folder.",
                 )
             return self._body(response, stop - begin)
@@ -262,14 +275,15 @@ class _Session:
                     request = self._redirected(response.next_request)
             raise UntrustedError(f"the hub redirects more than {_MAX_REDIRECTS} times", where=self.where)
         except httpx.HTTPError as error:
+            why = without_password(str(error)) or type(error).__name__
             raise HubUnreachableError(
-                f"{self.hub.name} at {self.hub.endpoint} cannot be reached: {error or type(error).__name__}.",
+                f"{self.hub.name} at {self.hub.address} cannot be reached: {why}.",
                 hint="Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT.",
             ) from error
 
     def _redirected(self, request: httpx.Request) -> httpx.Request:
         if self.hub.endpoint.startswith("https:") and request.url.scheme != "https":
-            address = shown(str(request.url))
+            address = shown(without_password(str(request.url)))
             raise UntrustedError(f"the hub redirects to an address without TLS: {address}", where=self.where)
         return request
 
@@ -287,5 +301,5 @@ class _Session:
                 hint="Check model, model_source and model_revision: the hubs spell some models differently.",
             )
         if status >= 500:
-            raise HubUnreachableError(f"{self.hub.name} at {self.hub.endpoint} answers HTTP {status}.")
+            raise HubUnreachableError(f"{self.hub.name} at {self.hub.address} answers HTTP {status}.")
         response.raise_for_status()
