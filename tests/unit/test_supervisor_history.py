@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
 from headfirst import engines
+from headfirst.cluster.inventory import load
 from headfirst.deployment.verbs import events as verb
 from headfirst.live import supervision
 from headfirst.supervisor.events import Events
@@ -54,3 +57,28 @@ def test_logs_of_many_ranks_stay_short(tmp_path: Path) -> None:
     assert len(line) < 200_000
     found = json.loads(line)
     assert len(found["log"]) == 60 and len(found["logs"]) == 127 and "3" not in found["logs"]
+
+
+def test_damaged_lines_of_a_history_are_counted_and_the_others_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "events.jsonl"
+    Events(file).add("engine-0", "ended", "it ended")
+    whole = file.read_bytes()
+    file.write_bytes(whole + b"\xff\xfe\n" + whole[: len(whole) // 2])  # a bad disk; a power failure
+    Events(file).add("engine-0", "started", "it started")
+    script = supervision._SCRIPT.replace(supervision.HISTORY, str(file))
+    sent = subprocess.run([sys.executable, "-c", script], input=b"go\n", stdout=subprocess.PIPE, check=True)
+    found = supervision.parsed(sent.stdout, CLOCK, "node1")
+    assert [one.kind for one in found.events] == ["ended", "started"]
+    assert found.damaged == 2
+
+
+def test_damaged_lines_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = load([Path(__file__).parents[2] / "inventories" / "lab.ini"])
+    damaged = supervision.HostHistory(events=[], damaged=3)
+    none = supervision.HostHistory(events=[], damaged=0)
+    answers = {"node1": damaged, "node2": none}
+    monkeypatch.setattr(verb, "host_access", lambda cluster: dict.fromkeys(answers))
+    monkeypatch.setattr(verb, "try_each", lambda hosts, ask: answers)
+    assert verb.events(cluster).damaged == {"node1": 3}

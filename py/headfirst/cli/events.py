@@ -33,6 +33,7 @@ def run(
     from headfirst.cluster.inventory import load
     from headfirst.deployment.verbs.events import events
     from headfirst.live.logs import parse_since
+    from headfirst.live.supervision import HISTORY
 
     cluster = load(options.inventories(inventory, inventory_option), extra_vars or [])
     found = events(cluster, service, since=parse_since(since) if since else None)
@@ -45,6 +46,9 @@ def run(
         _print(one, console, named=several, log=log)
     if not found.events:
         console.print("No events: no rank has ended since the supervisors started.")
+    for host, count in found.damaged.items():
+        lines = "1 line" if count == 1 else f"{count} lines"
+        console.print(f"[yellow]{escape(host)}: {lines} of its history cannot be read: {HISTORY}[/]")
     for host, reason in found.silent.items():
         console.print(f"[yellow]{escape(host)} does not answer: {escape(reason)}[/]")
 

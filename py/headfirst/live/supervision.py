@@ -5,6 +5,7 @@ A host without a supervisor has neither: there the answers are empty.
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import paramiko
@@ -30,7 +31,7 @@ for line in sys.stdin:
         break
     print(repr(time.time()), flush=True)
 file = pathlib.Path("{HISTORY}")
-sys.stdout.write(file.read_text() if file.exists() else "")
+sys.stdout.buffer.write(file.read_bytes() if file.exists() else b"")
 """
 
 
@@ -53,6 +54,13 @@ class HostEvent(_Frozen):
     logs: dict[int, list[str]] = {}
 
 
+class HostHistory(_Frozen):
+    """The events of a host, the oldest first. `damaged` lines are no events: the power failed, or a disk."""
+
+    events: list[HostEvent]
+    damaged: int
+
+
 def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
     """The replicas that the host's supervisor keeps, by the name of their containers."""
     answer = run(client, f"cat {STATE}")
@@ -71,8 +79,8 @@ def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
         raise UntrustedError("the state of the supervisor is not valid") from None
 
 
-def history(access: HostAccess) -> list[HostEvent]:
-    """The events of a host, the oldest first. Raises NotReadyError where it does not answer."""
+def history(access: HostAccess) -> HostHistory:
+    """The events of a host. Raises NotReadyError where it does not answer."""
     line, first = privileged(access, "python3", "-c", _SCRIPT)
     with ssh(access) as client:
         try:
@@ -81,10 +89,20 @@ def history(access: HostAccess) -> list[HostEvent]:
             clock = measure(to, out)
             to.write("go\n")
             to.channel.shutdown_write()
-            text = joined(iter(lambda: out.read(65_536), b""), what="the history", limit=_LONGEST)
+            content = joined(iter(lambda: out.read(65_536), b""), what="the history", limit=_LONGEST)
         except (OSError, EOFError, ValueError) as error:
             raise NotReadyError("its history cannot be read", where=access.host) from error
-    return [_event(line, clock, access.host) for line in text.decode(errors="replace").splitlines()]
+    return parsed(content, clock, access.host)
+
+
+def parsed(content: bytes, clock: Clock, host: str) -> HostHistory:
+    """The history that a host sent; `clock` is the host's."""
+    found: list[HostEvent] = []
+    lines = [line for line in content.split(b"\n") if line]
+    for line in lines:
+        with contextlib.suppress(UntrustedError):
+            found.append(_event(line.decode(errors="replace"), clock, host))
+    return HostHistory(events=found, damaged=len(lines) - len(found))
 
 
 def _event(line: str, clock: Clock, host: str) -> HostEvent:

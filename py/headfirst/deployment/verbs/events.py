@@ -36,12 +36,17 @@ class Event(BaseModel):
 
 
 class History(BaseModel):
-    """All events, the oldest first; `silent` hosts did not answer, with the reason."""
+    """All events, the oldest first.
+
+    `silent` hosts did not answer, with the reason. `damaged` is how many lines of a host's history are no
+    events; a host without any is not listed.
+    """
 
     model_config = ConfigDict(frozen=True)
 
     events: list[Event]
     silent: dict[str, str]
+    damaged: dict[str, int]
 
 
 def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | None = None) -> History:
@@ -58,15 +63,16 @@ def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | Non
         host, reason = next(iter(silent.items()))
         raise NotReadyError(reason, where=host, hint=f"Try: {access[host].ssh_command('true')}")
     logs = {name: profile(engine_of(service).log()) for name, (service, _) in replicas.items()}
+    histories = {host: one for host, one in answers.items() if not isinstance(one, HeadfirstError)}
     found = [
         _event(host, one, *replicas[one.name], logs[one.name])
-        for host, answer in answers.items()
-        if not isinstance(answer, HeadfirstError)
-        for one in answer
+        for host, its in histories.items()
+        for one in its.events
         if one.name in replicas
     ]
     kept = [one for one in found if since is None or one.at >= since]
-    return History(events=sorted(kept, key=lambda one: one.at), silent=silent)
+    damaged = {host: its.damaged for host, its in histories.items() if its.damaged}
+    return History(events=sorted(kept, key=lambda one: one.at), silent=silent, damaged=damaged)
 
 
 def _event(host: str, found: HostEvent, service: Service, replica: Replica, log: Profile) -> Event:
