@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -109,10 +110,15 @@ class Host:
     def list(self, **_: Any) -> list[Container]:
         return list(self.found)
 
-    def remove(self, image: str) -> None:
-        """Remove an image, which no container may use."""
+    def get(self, image: str) -> SimpleNamespace:
+        """An image, which is called as its generation."""
         self.call()
-        assert image not in [one.attrs["Image"] for one in self.found], "Docker refuses an image in use"
+        return SimpleNamespace(tags=[image])
+
+    def remove(self, image: str) -> None:
+        """Remove an image."""
+        self.call()
+        assert image not in [one.generation for one in self.found], "Docker refuses an image in use"
 
     def call(self) -> None:
         """One call to Docker."""

@@ -291,12 +291,14 @@ class Generations:
             container.remove(v=True, force=True)
 
     def _remove_image(self, image_id: str) -> None:
-        """Remove an image; Docker refuses where a container or a second name uses it."""
+        """Remove an image that no container and no second name uses."""
         if self._check or self._client is None:
             return
         try:
-            self._client.images.remove(image_id)
-        except APIError as error:
+            names = self._client.images.get(image_id).tags
+            if len(names) < 2:  # Docker refuses otherwise, and Podman reports a fault of its own
+                self._client.images.remove(image_id)
+        except APIError as error:  # 404: it is gone; 409: a container uses it
             if error.status_code not in (404, 409):
                 raise
 

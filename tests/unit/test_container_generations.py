@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -58,19 +59,22 @@ def refusal(status: int) -> APIError:
 
 
 class StandInImages:
-    """A client's images: Docker refuses to remove one that a container or a second name uses."""
+    """A client's images: Docker refuses to remove one that a container uses."""
 
     def __init__(self, docker: StandInDocker) -> None:
         self.docker = docker
-        self.found = {str(one.attrs["Image"]) for one in docker.found}
-        self.also_named: set[str] = set()
+        self.found = {str(one.attrs["Image"]): ["engine:1"] for one in docker.found}
 
-    def remove(self, image: str) -> None:
+    def get(self, image: str) -> SimpleNamespace:
         if image not in self.found:
             raise refusal(404)
-        if image in {one.attrs["Image"] for one in self.docker.found} | self.also_named:
+        return SimpleNamespace(tags=self.found[image])
+
+    def remove(self, image: str) -> None:
+        assert len(self.found[image]) < 2, "Podman answers 500"
+        if image in [one.attrs["Image"] for one in self.docker.found]:
             raise refusal(409)
-        self.found.remove(image)
+        del self.found[image]
 
 
 class StandInDocker:
@@ -160,23 +164,31 @@ def test_the_image_of_a_removed_generation_goes_with_it(tmp_path: Path) -> None:
     docker = two(tmp_path)
     generations(docker, tmp_path).make_current("new")
     generations(docker, tmp_path).keep("new", ["new", "old"], restarted=True)
-    assert docker.images.found == {"sha256:old", "sha256:new"}
+    assert set(docker.images.found) == {"sha256:old", "sha256:new"}
     generations(docker, tmp_path).prune(["new"])
-    assert docker.images.found == {"sha256:new"}
+    assert set(docker.images.found) == {"sha256:new"}
 
 
-def test_an_image_that_something_else_uses_stays(tmp_path: Path) -> None:
+def test_an_image_that_a_container_uses_stays(tmp_path: Path) -> None:
     docker = two(tmp_path)
-    docker.images.also_named.add("sha256:old")
+    docker.found.append(StandInContainer(docker, "someone-elses", "old"))
     generations(docker, tmp_path).make_current("new")
     assert generations(docker, tmp_path).prune(["new"])["changed"]
-    assert docker.images.found == {"sha256:old", "sha256:new"}
+    assert set(docker.images.found) == {"sha256:old", "sha256:new"}
+
+
+def test_an_image_with_a_second_name_stays(tmp_path: Path) -> None:
+    docker = two(tmp_path)
+    docker.images.found["sha256:old"].append("kept:1")
+    generations(docker, tmp_path).make_current("new")
+    assert generations(docker, tmp_path).prune(["new"])["changed"]
+    assert set(docker.images.found) == {"sha256:old", "sha256:new"}
 
 
 def test_an_image_that_is_gone_is_no_error(tmp_path: Path) -> None:
     docker = two(tmp_path)
     generations(docker, tmp_path).make_current("new")
-    docker.images.found.remove("sha256:old")
+    del docker.images.found["sha256:old"]
     assert generations(docker, tmp_path).prune(["new"])["changed"]
 
 
