@@ -23,16 +23,16 @@ IN_FLIGHT = 2 * SHARD
 HEADERS = 1.01
 """Bytes on a wire to one byte of payload, at most."""
 LIMIT_S = 90
-SILENCE_S = 10
-"""Shorter than the product's minute, so that tests do not wait for members that are gone."""
-MAIN = f"""\
+SILENCE_S = 60.0
+"""As in the product: a loaded machine takes longer than ten seconds to start a member again."""
+MAIN = """\
 import os, time
 right, wrong_by = time.time_ns, int(float(os.environ["CLOCK_WRONG_BY_S"]) * 1e9)
 time.time_ns = lambda: right() + wrong_by
 time.time = lambda: time.time_ns() / 1e9
 from headfirst.weights import pipeline
 from headfirst.weights.cli import main
-pipeline._SILENCE_S = {SILENCE_S}
+pipeline._SILENCE_S = float(os.environ["SILENCE_S"])
 main()
 """
 _CLONE_NEWNET = 0x4000_0000
@@ -42,12 +42,14 @@ _CLONE_NEWNET = 0x4000_0000
 class LanMembers(Members):
     """Members with real links. By a member's index: what its command is run `under`; how wrong its clock is.
 
-    (libfaketime would break clock_nanosleep, which Python sleeps by.)
+    Those that are done wait `silence_s` seconds for one that sends nothing. (libfaketime would break
+    clock_nanosleep, which Python sleeps by.)
     """
 
     lan: Lan = field(kw_only=True)
     under: dict[int, Sequence[str]] = field(default_factory=dict)
     clock_wrong_by_s: dict[int, float] = field(default_factory=dict)
+    silence_s: float = SILENCE_S
     running: dict[int, subprocess.Popen[str]] = field(default_factory=dict)
 
     @property
@@ -60,11 +62,14 @@ class LanMembers(Members):
             (self.home(index) / report).unlink(missing_ok=True)
         program, option, _, *arguments = argv
         command = [*self.under.get(index, ()), program, option, MAIN, *arguments]
-        clock = {"CLOCK_WRONG_BY_S": str(self.clock_wrong_by_s.get(index, 0))}
+        times = {
+            "CLOCK_WRONG_BY_S": str(self.clock_wrong_by_s.get(index, 0)),
+            "SILENCE_S": str(self.silence_s),
+        }
         self.running[index] = self.lan.run(
             index,
             command,
-            env={**environment, **clock},
+            env={**environment, **times},
             stderr=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             text=True,

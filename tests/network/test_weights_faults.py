@@ -35,6 +35,8 @@ pytestmark = pytest.mark.lab
 HOUR = 3600
 FETCHED_AT_A_TIME = 8
 KILLS = 6
+GONE_AFTER_S = 10.0
+"""Where a member stays away: the others do not wait the product's minute."""
 
 
 @contextmanager
@@ -68,6 +70,7 @@ def test_a_relay_that_is_killed_and_started_again_goes_on(
 
 
 def test_a_relay_that_is_gone_for_good_is_left_out(members: LanMembers, source: Path, size: int) -> None:
+    members.silence_s = GONE_AFTER_S
     with counted(members) as wires:
         members.start_all(fetching(source))
         members.await_done(2, size / 3)
@@ -106,7 +109,8 @@ class OneGoes(Members):
         run = [program, option, MAIN]
         if index == 1:
             run = [program, dishonest_member.__file__, dishonest_member.GONE, ""]
-        return super().spawn(index, [*run, *arguments], {**environment, "CLOCK_WRONG_BY_S": "0"})
+        times = {"CLOCK_WRONG_BY_S": "0", "SILENCE_S": str(GONE_AFTER_S)}
+        return super().spawn(index, [*run, *arguments], {**environment, **times})
 
 
 def test_what_a_member_fetched_and_never_passed_on_the_head_fetches(tmp_path: Path, source: Path) -> None:
@@ -126,6 +130,7 @@ def test_what_a_member_fetched_and_never_passed_on_the_head_fetches(tmp_path: Pa
 
 
 def test_after_one_full_copy_the_others_need_no_origin(members: LanMembers, source: Path, size: int) -> None:
+    members.silence_s = GONE_AFTER_S
     for index in (0, 1, 2):
         members.start(index, fetching(source))
     members.await_done(1, size * 0.7)
