@@ -84,6 +84,25 @@ class LanMembers(Members):
         self.running[index].send_signal(how)
         self.running[index].wait(LIMIT_S)
 
+    def kill_and_run_again(self, index: int, arguments: Sequence[str]) -> None:
+        """Kill a member and start it again, and whoever ends before it takes part, as the next `up` does.
+
+        Members that heard that it was done do not wait for it.
+        """
+        self.kill(index)
+        self.start(index, arguments)
+        deadline = time.monotonic() + LIMIT_S
+        while not self.done(index) and not self.has_ended(index):
+            assert time.monotonic() < deadline, f"member {index} does not take part"
+            for other in self.running.keys() - {index}:
+                if self.has_ended(other):
+                    self.end(other)
+                    self.start(other, arguments)
+            time.sleep(0.02)
+
+    def has_ended(self, index: int) -> bool:
+        return self.running[index].poll() is not None
+
     def end(self, index: int, code: int = 0) -> str:
         """Wait until a member has ended by itself with `code`; its errors."""
         _, errors = self.running[index].communicate(timeout=LIMIT_S)
