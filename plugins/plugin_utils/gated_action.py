@@ -64,5 +64,7 @@ class GatedAction(ActionBase):  # type: ignore[misc]
     def ask_shell(self, command: str, data: bytes | None = None) -> dict[str, Any]:
         """Run a command on the host: {rc, stdout, stderr}."""
         answer = self._low_level_execute_command(command, in_data=data)
-        chosen = {name: answer[name] for name in _SHELL}
-        return node_answer.checked(chosen, _SHELL, host=self._host, what=command.split(" ")[0])
+        # A command that reads no data has a terminal, whose lines end with CR LF.
+        texts = {name: answer[name].replace("\r\n", "\n") for name in ("stdout", "stderr")}
+        answer = {"rc": answer["rc"], **texts}
+        return node_answer.checked(answer, _SHELL, host=self._host, what=command.split(" ")[0])

@@ -197,3 +197,8 @@ def test_a_port_that_a_host_does_not_have_is_no_error_of_ours(act: Callable[...,
     hosts["node2"]["reach"]["reached"][0]["port"] = 9
     assert act("comm_report", {}, "", {"hosts": hosts})["report"]["pairs"]
     assert comm_report.ActionModule.RETURNS
+
+
+def test_line_ends_of_a_terminal_are_line_ends(act: Callable[..., Any]) -> None:
+    """ssh has a terminal where a command reads no data."""
+    assert act("upload", {}, "5\r\n")["size"] == 5
