@@ -1,4 +1,4 @@
-"""A tunnel ends on this machine: no request to it goes through a proxy of the environment."""
+"""No request to an address of the cluster goes through a proxy of the environment, on any machine."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import headfirst
 import pytest
+import yaml
 from headfirst.errors import HeadfirstError
 from headfirst.live import http_answer
 from headfirst.live.chat import Chat
 
 PACKAGE = Path(headfirst.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = ("bundle", "model")
 """Packages that ask hubs and package mirrors, to which a proxy may be the only way."""
 REQUESTS = {"Client", "AsyncClient", "get", "post", "put", "delete", "head", "request", "stream"}
@@ -81,3 +84,23 @@ def test_every_other_client_leaves_the_proxy_out_too() -> None:
         if not any(word.arg == "trust_env" and ast.unparse(word.value) == "False" for word in node.keywords)
     ]
     assert through_the_proxy == []
+
+
+def test_roles_ask_services_without_the_proxy_and_without_a_netrc() -> None:
+    asked = [
+        (path.name, options)
+        for folder in ("roles", "playbooks")
+        for path in (ROOT / folder).rglob("*.yml")
+        for options in _options_of(yaml.safe_load(path.read_text()), "ansible.builtin.uri")
+    ]
+    assert len(asked) >= 5
+    for name, options in asked:
+        assert (name, options.get("use_proxy"), options.get("use_netrc")) == (name, False, False)
+
+
+def _options_of(node: Any, module: str) -> Iterator[dict[str, Any]]:
+    """The options of each task of `module` anywhere below a document's node."""
+    for value in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from _options_of(value, module)
+    if isinstance(node, dict) and module in node:
+        yield node[module]
