@@ -72,7 +72,10 @@ class Docker:
             ]
         if spec.get("gpus"):
             arguments["device_requests"] = [DeviceRequest(**container_spec.gpu_request(spec["gpus"]))]
-        self._client.containers.create(name=name, labels=labels, **arguments)  # type: ignore[union-attr]
+        # Proxies of root's ~/.docker/config.json are for pulls: a rank would ask its peers through them.
+        self._client.containers.create(  # type: ignore[union-attr]
+            name=name, labels=labels, use_config_proxy=False, **arguments
+        )
 
     def set_restart_policy(self, container: Container, policy: str, check: bool) -> bool:
         """Give a container a restart policy; return whether it had another one."""

@@ -1,4 +1,4 @@
-"""Podman behind Docker's API: its command line, and the unit that starts a container again."""
+"""The Docker Engine, and Podman behind its API: its command line, and the unit that restarts a container."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
     docker_api,
 )
 from clusters import nodes
+from docker import APIClient, DockerClient
+from docker.utils.proxy import ProxyConfig
 from headfirst.containers.docker_run import docker_run
 from headfirst.containers.spec import Container, gpu_options
 from headfirst.deployment.prepare import prepare
@@ -43,6 +45,23 @@ class Module:
 
     def fail_json(self, msg: str) -> None:
         raise AssertionError(msg)
+
+
+def test_docker_gives_a_container_no_proxy_of_a_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    api = APIClient(base_url="unix:///nowhere.sock", version="1.40")
+    api._proxy_configs = ProxyConfig.from_dict({"httpProxy": "http://proxy.example:3128"})
+    made: dict[str, Any] = {}
+
+    def create(config: dict[str, Any], *_: Any) -> dict[str, str]:
+        made.update(config)
+        return {"Id": "0123"}
+
+    monkeypatch.setattr(api, "create_container_from_config", create)
+    monkeypatch.setattr(api, "inspect_container", lambda name: {"Id": name})
+    client = DockerClient.__new__(DockerClient)
+    client.api = api
+    container_runtime.Docker(client).create("rank", spec(environment={"A": "1"}, ulimits={}), {}, {})
+    assert made["Env"] == ["A=1"]
 
 
 def podman(folder: Path) -> tuple[container_runtime.Podman, Module]:
