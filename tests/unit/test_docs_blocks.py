@@ -191,9 +191,30 @@ def test_the_settings_that_replace_commands_exist() -> None:
         assert [name for name in names if name.partition("=")[0] not in known and name[:7] != "deploy "] == []
 
 
-def test_the_threat_model_names_tests_that_there_are() -> None:
-    text = (ROOT / "docs" / "security.md").read_text()
-    table = text.partition("## Who can reach what")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`((?:unit|network|long|molecule)/[^`]+)`", table))
+ENGLISH = ("docs/security.md", "Who can reach what")
+
+
+def threat_model(page: str, heading: str) -> list[list[str]]:
+    """The cells of the rows below a heading."""
+    section = (ROOT / page).read_text("utf-8").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    return [line.split("|") for line in section.splitlines() if line.startswith("|")]
+
+
+def named_in(cell: str) -> list[str]:
+    return re.findall(r"`((?:unit|network|long|molecule)/[^`]+)`", cell)
+
+
+def test_what_the_threat_model_calls_nothing_names_a_test_that_there_is() -> None:
+    cells = [cell for row in threat_model(*ENGLISH) for cell in row]
+    named = {name for cell in cells for name in named_in(cell)}
     assert len(named) > 10
     assert [name for name in named if not any((ROOT / up / name).exists() for up in ("tests", "."))] == []
+    assert [cell for cell in cells if len(named_in(cell)) < len(re.findall("(?i)nothing", cell))] == []
+
+
+def test_both_languages_have_the_same_threat_model() -> None:
+    english, chinese = (
+        [[named_in(cell) for cell in row] for row in threat_model(*page)]
+        for page in (ENGLISH, ("docs/zh-CN/security.md", "谁能触及什么"))
+    )
+    assert len(english) > 10 and english == chinese
