@@ -70,6 +70,9 @@ def test_arguments_replace_those_of_the_same_name() -> None:
         "-O3", "--max-model-len", "8192",
     ]  # fmt: skip
     assert merged(["--seed", "-1", "-O", "3"], {"--seed": "7"}) == ["-O", "3", "--seed", "7"]
+    assert merged(["--max_num_seqs=64", "--no-a", "-O3"], {"--max-num-seqs": "8", "--a": ""}) == [
+        "-O3", "--max-num-seqs", "8", "--a",
+    ]  # fmt: skip
     assert merged(given, {"--tp": "4", "--x": ""}) == [*given[:3], "--tp", "4", "--x"]
 
 

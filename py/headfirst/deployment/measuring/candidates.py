@@ -74,14 +74,21 @@ def changed(options: RunOptions, service: Service, candidate: Candidate) -> RunO
 
 def merged(given: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
     """`given` without the flags of `arguments`, and these at the end."""
+    replaced = {_option(flag) for flag in arguments}
     found: list[str] = []
     is_value_of_dropped = False
     for word in given:
         if word.startswith("-") and not _is_number(word):
-            is_value_of_dropped = word.partition("=")[0] in arguments
+            is_value_of_dropped = _option(word) in replaced
         if not is_value_of_dropped:
             found.append(word)
     return found + words(arguments)
+
+
+def _option(word: str) -> str:
+    """One name for the spellings of an option: vLLM takes --a_b for --a-b, and --no-a is the other --a."""
+    name = word.partition("=")[0].replace("_", "-")
+    return f"--{name[5:]}" if name.startswith("--no-") else name
 
 
 def _is_number(word: str) -> bool:
