@@ -218,3 +218,10 @@ def test_both_languages_have_the_same_threat_model() -> None:
         for page in (ENGLISH, ("docs/zh-CN/security.md", "谁能触及什么"))
     )
     assert len(english) > 10 and english == chinese
+
+
+@pytest.mark.parametrize("page", ["docs/security.md", "docs/zh-CN/security.md"])
+def test_every_port_that_can_be_set_is_listed(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    names = {variable.name for variable in (*settings_variables(), *role_variables())}
+    assert [name for name in sorted(names) if name.endswith("_port") and f"`{name}`" not in text] == []
