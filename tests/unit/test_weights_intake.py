@@ -13,7 +13,7 @@ from headfirst.weights.intake import Intake
 from headfirst.weights.needs import Needs
 from headfirst.weights.proof.hashing import FileHash, hash_file
 from headfirst.weights.store import Store
-from headfirst.weights.transfer.board import Board, Claim, Overview
+from headfirst.weights.transfer.board import Board, Claim, Member, Overview
 from headfirst.weights.transfer.receiver import Event, Finished
 from transfer_hosts import KEY
 
@@ -107,4 +107,35 @@ def test_the_head_takes_what_it_fetched_itself_after_a_member_stated_the_same(tm
     intake.step(0)
     assert transport.offered == ["a"]
     assert board.member(0).have == {"a"}
+    intake.close()
+
+
+@pytest.mark.parametrize(("known", "named"), [(True, True), (False, True), (False, False)])
+def test_what_a_member_states_moves_and_writes_to_no_file_that_is_here(
+    tmp_path: Path, known: bool, named: bool
+) -> None:
+    """It may be converted now, or an engine may have it mapped. `named`: no run ended while it was named."""
+    store = Store(tmp_path)
+    (tmp_path / "a").write_bytes(os.urandom(1000))
+    sha256 = hash_file(tmp_path / "a", with_sha256=True).sha256 or ""
+    proof = hash_file(tmp_path / "a")
+    store.proofs.put("a", proof)
+    if not named:
+        store.parts.mkdir()
+        os.link(tmp_path / "a", store.parts / "a")
+    board, transport = Board(2, 3, KEY), FakeTransport()
+    intake = Intake(board, store, transport, Needs(2, 3), lambda _name: False)  # type: ignore[arg-type]
+    board.describe(Overview(1, {}, {"a": 1000}, {"a": proof.xxh3} if known else {}, {"a": sha256}))
+    board.hear({0: Member(beat=1 << 61, given=(frozenset(), frozenset("a")))})
+    board.hear_claims({"a": Claim(FileHash(1000, proof.xxh3, sha256, bytes(32)))})
+    intake.step(0)
+    assert bool(transport.received) != known
+    if transport.received:
+        (store.parts / "a").write_bytes(bytes(1000))
+    assert hash_file(tmp_path / "a") == proof
+    if known:
+        assert "a" in intake.here and not board.claims()
+        board.hear_claims({"a": Claim(FileHash(1000, proof.xxh3, sha256, proof.pieces))})
+        intake.step(0)
+        assert transport.offered == ["a"], "what is here, with the sha256 that the source lists"
     intake.close()

@@ -180,10 +180,14 @@ class Intake:
             self._store.drop(name)
 
     def _take(self, name: str, proof: FileHash) -> None:
+        signed = self._board.is_signed(name, proof)
+        if name in self.here and not signed and self._store.proofs.get(name) and not self._holds(name, proof):
+            self._board.reject(name, proof)  # the head knows what is here, and a member states something else
+            return
         changed = name in self._taken
         self._taken[name] = proof
         self._spent_here.discard(name)
-        known = self._board.is_signed(name, proof) or self._store.proofs.remembered(name) == proof
+        known = signed or self._store.proofs.remembered(name) == proof
         if known and self._spent(name) and not self._board.is_wanted_after_us(name):
             self._spent_here.add(name)
             self.here.add(name)
@@ -198,12 +202,12 @@ class Intake:
         if whole:
             self._transport.offer(name, proof, self._store.path(name))
         elif self._is_ours(name):
-            if self._board.is_signed(name, proof):  # else a member stated it, and this one fetches it now
+            if signed:  # else a member stated it, and this one fetches it now
                 raise self._changed(name)
         else:
             self.here.discard(name)
             self.received = True
-            self._store.begin(name)
+            self._store.begin(name, repair=signed)
             self._transport.receive(name, proof, self._store.parts / name)
 
     def _is_ours(self, name: str) -> bool:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 from headfirst.safetensors_file import read_shard
@@ -46,8 +47,8 @@ class Store:
         return self.proofs.matches(name, proof)
 
     def has_proven(self, name: str, proof: FileHash) -> bool:
-        """Whether `name` is there, and this node itself has found all of `proof` in it."""
-        return self.proofs.get(name) == proof
+        """Whether `name` is there, and this node itself has found in it all of `proof` that it knows."""
+        return self.proofs.get(name) in (proof, replace(proof, sha256=None))
 
     def has_sent_bytes(self, name: str, proof: FileHash) -> bool:
         """Whether the part that was received has all hashes of `proof`. Reads it."""
@@ -58,11 +59,16 @@ class Store:
         record = self.proofs.record(name)
         return record is not None and (record.size, record.xxh3) == (size, xxh3)
 
-    def begin(self, name: str) -> None:
-        """Put what there is of `name`, finished once and wrong now, where it can be repaired."""
+    def begin(self, name: str, *, repair: bool) -> None:
+        """Make room for a part of `name`; with `repair` of what there is of it, finished once and wrong now.
+
+        Without it what has the name is not written to, whatever comes.
+        """
         path, part = self.folder / name, self.parts / name
         part.parent.mkdir(parents=True, exist_ok=True)
-        if not path.is_file() or part.exists():
+        if part.exists() and part.stat().st_nlink > 1:  # a run ended before `release`
+            part.unlink()
+        if not repair or not path.is_file() or part.exists():
             return
         if path.stat().st_nlink > 1:  # somebody's own file, linked here: it is not ours to repair
             shutil.copyfile(path, part)
