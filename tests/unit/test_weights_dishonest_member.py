@@ -209,6 +209,29 @@ def test_a_member_states_nothing_without_the_sha256_that_the_head_signed(
     assert shared.claims() == {}
 
 
+@pytest.mark.parametrize("liar_of", [HEAD, VICTIM])
+def test_a_member_uses_up_no_numbers_of_others(liar_of: int) -> None:
+    """A number that cannot be raised any more would make their own messages invalid, and them the liars."""
+    boards = [Board(index, 3, KEY if index == HEAD else Key(KEY.public)) for index in range(3)]
+    boards[HEAD].describe(OVERVIEW)
+    for teller, hearer in ((HEAD, ATTACKER), (ATTACKER, VICTIM)):
+        absorb(boards[hearer], parse(speak(boards[teller], compose(boards[hearer], None)), boards[hearer]))
+    for hearer in (HEAD, VICTIM):
+        document = json.loads(speak(boards[ATTACKER], compose(boards[hearer], None)))
+        document["members"][str(liar_of)]["beat"] = 2**63 - 1
+        absorb(boards[hearer], parse(json.dumps(document).encode(), boards[hearer]))
+        document |= {"epoch": 2**63 - 1, "overview": None, "files": {}}
+        absorb(boards[hearer], parse(json.dumps(document).encode(), boards[hearer]))
+    boards[HEAD].describe(replace(OVERVIEW, epoch=6))
+    for teller, hearer in 2 * [(HEAD, ATTACKER), (HEAD, VICTIM), (VICTIM, HEAD), (VICTIM, ATTACKER)]:
+        news = parse(speak(boards[teller], compose(boards[hearer], None)), boards[hearer])
+        absorb(boards[hearer], news)
+        boards[liar_of].say(have=frozenset("a"))
+    for board in boards:
+        assert board.overview == replace(OVERVIEW, epoch=6)
+        assert board.member(liar_of).have == {"a"}
+
+
 def test_the_key_stays_on_the_head(tmp_path: Path) -> None:
     file = tmp_path / "run" / "key"
     key = Key.of_file(file, make=True)

@@ -17,6 +17,9 @@ from dataclasses import dataclass, field, replace
 from headfirst.weights.proof.hashing import FileHash
 from headfirst.weights.transfer.signing import Key, file_statement, overview_statement
 
+_FARTHEST = 1 << 62
+"""Nanoseconds, 146 years: no later beat is heard, else a member could use up another one's numbers."""
+
 
 @dataclass(frozen=True)
 class Overview:
@@ -258,9 +261,10 @@ class Board:
         """Take what others reported of members; its own entry is kept."""
         with self.changed:
             news = False
+            last = time.time_ns() + _FARTHEST
             for index, member in members.items():
                 seen = self._seen[index]
-                if member.beat <= seen.member.beat:
+                if not seen.member.beat < member.beat <= last:
                     continue
                 if index == self.index:  # what an earlier start of it reported
                     seen.member = replace(seen.member, beat=member.beat + 1)

@@ -79,8 +79,8 @@ def absorb(board: Board, message: Message) -> None:
     The head takes from nobody what the files are, and signs how they are proven itself.
     """
     with board.changed:
-        if board.index == 0:
-            board.outdo(message.epoch)
+        if message.overview and board.index == 0:
+            board.outdo(message.overview.epoch)  # it is signed, the message's is not
         elif message.overview:
             board.describe(message.overview)
         if board.overview and message.epoch == board.overview.epoch:
