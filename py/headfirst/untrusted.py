@@ -166,8 +166,8 @@ def shown(text: str, limit: int = 120) -> str:
 
 
 def without_password(text: str) -> str:
-    """The text with user names and passwords of its URLs replaced."""
-    return re.sub(r"://[^/@\s]+@", "://********@", text)
+    """The text with user names and passwords of its URLs replaced; a password may have a raw @."""
+    return re.sub(r"://[^/\s?#\"'<>`]+@", "://********@", text)
 
 
 def _too_large(what: str, where: str | None, limit: int) -> UntrustedError:

@@ -304,3 +304,9 @@ def test_what_is_no_object(value: Any) -> None:
     with pytest.raises(UntrustedError, match="not an object of at most 2 names"):
         untrusted.json_object(value, what="x", limit=2)
     assert untrusted.json_object({"a": 1}, what="x", limit=2) == {"a": 1}
+
+
+@pytest.mark.parametrize("password", ["s3cret", "s3@cret", "@s3cret@"])
+def test_the_password_of_a_url_is_replaced_whole(password: str) -> None:
+    shown = untrusted.without_password(f"'https://me:{password}@hub.test/a@b' and https://hub.test/c@d")
+    assert shown == "'https://********@hub.test/a@b' and https://hub.test/c@d"

@@ -15,7 +15,7 @@ import pytest
 from fake_hub import COMMIT, GATED, MODEL, SIGNATURE, FakeHub, running
 from fetching import FETCH, SHARD_1, SHARD_2, environment, run_fetch, write_source
 from headfirst.weights.fetch.fetch_file import part_path
-from headfirst.weights.fetch.source import Listing, RemoteFile
+from headfirst.weights.fetch.source import Listing, RemoteFile, client_failed
 from headfirst.weights.files import list_files
 
 HUBS = ("huggingface", "modelscope")
@@ -193,6 +193,19 @@ def test_the_token_comes_from_a_private_file_and_is_told_to_nobody(
     assert SIGNATURE not in said
     files = [path for path in tmp_path.rglob("*") if path.is_file() and path != token]
     assert not [path for path in files if b"hf_secret" in path.read_bytes()]
+
+
+@pytest.mark.parametrize("name", HUBS)
+def test_the_password_of_a_mirror_is_told_to_nobody(name: str, hub: FakeHub, tmp_path: Path) -> None:
+    address = hub.url.replace("//", "//reader:s3cret@")
+    mirror = {"HF_ENDPOINT": address, "MODELSCOPE_ENDPOINT": address}
+    hub.cut[SHARD_1] = 1
+    done, result = run_fetch(hub, tmp_path / "got", source=name, **mirror)
+    assert done.returncode == 0 and "s3cret" not in done.stdout + done.stderr
+    hub.listing_extra = {"extra": "x" * (33 << 20)}
+    done, result = run_fetch(hub, tmp_path / "got", source=name, **mirror)
+    assert "larger than" in str(result["msg"]) and "s3cret" not in done.stderr + str(result)
+    assert "s3cret" not in str(client_failed(OSError(f"418 for url '{address}/api'"), MODEL))
 
 
 @pytest.mark.parametrize("works", [True, False])

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from io import BytesIO
 from typing import Any, TypeVar
 
-from headfirst.untrusted import UntrustedError, joined, json_document
+from headfirst.untrusted import UntrustedError, joined, json_document, without_password
 
 ANSWER_LIMIT = 32 << 20
 """Bytes; the list of a thousand files has a third of a megabyte."""
@@ -58,7 +58,7 @@ def _is_file(response: Any) -> bool:
 
 
 def _whole(chunks: Iterator[bytes], response: Any) -> bytes:
-    where = str(response.url).partition("?")[0]
+    where = without_password(str(response.url).partition("?")[0])
     what = "the hub's answer"
     try:
         body = joined(chunks, what=what, where=where, limit=ANSWER_LIMIT)

@@ -27,7 +27,7 @@ from huggingface_hub.utils._http import default_client_factory
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from headfirst.errors import InputError
-from headfirst.untrusted import hex_digest
+from headfirst.untrusted import hex_digest, without_password
 from headfirst.weights.fetch.hub_answers import bound_httpx
 from headfirst.weights.fetch.partial_file import PartialFile, StoppedError, WrongBytesError
 from headfirst.weights.fetch.source import Listing, RemoteFile, checked_listing, client_failed
@@ -51,6 +51,8 @@ class HuggingFaceSource:
         disable_progress_bars()
         set_client_factory(lambda: bound_httpx(default_client_factory()))
         constants.DOWNLOAD_CHUNK_SIZE = _CHUNK
+        for handler in logging.getLogger("huggingface_hub").handlers:
+            handler.addFilter(_without_password)
 
     def list(self) -> Listing:
         """The files of the commit that the revision names now."""
@@ -93,7 +95,7 @@ class HuggingFaceSource:
         except (StoppedError, WrongBytesError):
             raise
         except Exception as error:  # RuntimeError and others, as the Rust library raises them
-            log.warning("Xet storage cannot be used, HTTP instead: %s", error)
+            log.warning("Xet storage cannot be used, HTTP instead: %s", without_password(str(error)))
             self._xet = None
             return False
         return True
@@ -129,6 +131,12 @@ class HuggingFaceSource:
             ) from error
         except Exception as error:  # the client raises the errors of whichever HTTP library it uses
             raise client_failed(error, where) from error
+
+
+def _without_password(record: logging.LogRecord) -> bool:
+    """The client logs the addresses of a mirror that it tries again."""
+    record.msg, record.args = without_password(record.getMessage()), None
+    return True
 
 
 def _xet_store() -> XetStore | None:

@@ -11,7 +11,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.untrusted import file_listing, for_terminal, hex_digest, integer, line, shown
+from headfirst.untrusted import (
+    file_listing,
+    for_terminal,
+    hex_digest,
+    integer,
+    line,
+    shown,
+    without_password,
+)
 from headfirst.weights.fetch.partial_file import PartialFile
 from headfirst.weights.proof.manifest import MANIFEST
 
@@ -100,7 +108,7 @@ def client_failed(error: Exception, where: str) -> HeadfirstError:
     if isinstance(error, HeadfirstError):
         return error
     first = for_terminal((str(error).strip() or type(error).__name__).splitlines()[0])[:_LONGEST_REASON]
-    without_signatures = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", first)
+    without_signatures = re.sub(r"(https?://[^\s?]+)\?\S+", r"\1", without_password(first))
     what = f"the hub cannot be used now: {without_signatures}"
     hint = "Check that the head reaches the hub (or its mirror), then run again: it continues."
     status = getattr(error, "status_code", None) or getattr(_response(error), "status_code", None) or 0
