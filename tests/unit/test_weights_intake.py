@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -138,4 +138,20 @@ def test_what_a_member_states_moves_and_writes_to_no_file_that_is_here(
         board.hear_claims({"a": Claim(FileHash(1000, proof.xxh3, sha256, proof.pieces))})
         intake.step(0)
         assert transport.offered == ["a"], "what is here, with the sha256 that the source lists"
+    intake.close()
+
+
+def test_another_file_with_the_xxh3_of_the_signed_one_is_received_again(tmp_path: Path) -> None:
+    """As an earlier version noted what a member sent, or as a mirror made it for an earlier revision."""
+    store = Store(tmp_path)
+    (tmp_path / "a").write_bytes(os.urandom(1000))
+    proof = hash_file(tmp_path / "a")
+    (tmp_path / "a").write_bytes(os.urandom(1000))
+    store.proofs.put("a", replace(hash_file(tmp_path / "a"), xxh3=proof.xxh3))
+    board, transport = Board(1, 2, KEY), FakeTransport()
+    intake = Intake(board, store, transport, Needs(1, 2), lambda _name: False)  # type: ignore[arg-type]
+    board.describe(Overview(1, {}, {"a": 1000}))
+    board.hear_claims({"a": Claim(proof, "signed")})
+    intake.step(0)
+    assert transport.received == [proof] and not transport.offered
     intake.close()
