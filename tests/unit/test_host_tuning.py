@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible.errors import AnsibleError
 from ansible.template import trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import host_firewall, host_tuning
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
@@ -223,6 +224,31 @@ def test_every_rank_is_admitted_from_where_it_connects(workers: list[Any], admit
     ).template(trust_as_template((ROLE / "templates" / "firewall.nft.j2").read_text()))
     assert f"auto-merge\n    elements = {{ {admitted} }}" in rules.partition("set peers6")[0]
     assert "elements = { 32768-60999, 5000 }" in rules
+
+
+@pytest.mark.parametrize(
+    "reported",
+    [
+        {"10.0.0.1": '10.0.0.9 } }\ninclude "/etc/other.nft"\ntable inet x { set y {'},
+        {"10.0.0.1": "0.0.0.0/0"},
+        {"10.0.0.1": "10.0.0.2-10.0.0.255"},
+        {"10.0.0.1": "fe80::1%} }"},
+        {"10.0.0.1": ["10.0.0.9"]},
+        ["10.0.0.9"],
+    ],
+)
+def test_a_host_reports_one_address_and_no_rules(reported: Any) -> None:
+    host = {"__host_tuning_state": {"tuning": {"sources": reported}}}
+    role = templar(
+        {},
+        inventory_hostname="node1",
+        ansible_play_hosts_all=["node1", "node2"],
+        hostvars={"node1": {}, "node2": host},
+        host_tuning_hosts={"node1": "10.0.0.1"},
+        host_tuning_rendezvous_ports=["5000"],
+    )
+    with pytest.raises(AnsibleError, match="The addresses that node2 reports are refused: "):
+        role.template(trust_as_template((ROLE / "templates" / "firewall.nft.j2").read_text()))
 
 
 def test_the_firewall_can_be_left_out() -> None:
