@@ -41,7 +41,6 @@ options:
       model: {description: Name of its model., type: str, default: ""}
       api_key: {description: Key of its API., type: str, default: ""}
       readiness: {description: The requests that check whether it serves., type: dict, default: {}}
-      engine_log: {description: What its log reports., type: dict, default: {}}
       files: {description: "Content of files on the node, by path; mode 0600.", type: dict, default: {}}
       supervision: {description: What the supervisor needs to keep the ranks alive., type: dict, default: {}}
   version:
@@ -83,7 +82,7 @@ names:
   elements: str
   returned: with V(read)
 probes:
-  description: Generation to url, model, api_key, readiness and engine_log of its record.
+  description: Generation to url, model, api_key and readiness of its record.
   type: dict
   returned: with V(read)
 """
@@ -108,7 +107,7 @@ if t.TYPE_CHECKING:
     from docker.models.containers import Container
 
 RECORDS = "/etc/headfirst"
-PROBE = ("url", "model", "api_key", "readiness", "engine_log")
+PROBE = ("url", "model", "api_key", "readiness")
 Result = t.Dict[str, t.Any]
 
 
@@ -371,7 +370,6 @@ def main() -> None:
                     "model": {"type": "str", "default": ""},
                     "api_key": {"type": "str", "default": "", "no_log": True},
                     "readiness": {"type": "dict", "default": {}},
-                    "engine_log": {"type": "dict", "default": {}},
                     "files": {"type": "dict", "default": {}, "no_log": True},
                     "supervision": {"type": "dict", "default": {}, "no_log": True},
                 },

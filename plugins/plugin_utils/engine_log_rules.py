@@ -35,6 +35,7 @@ import yaml
 _FOLDER = Path(__file__).parent / "failure_rules"
 FAMILIES = ("driver", "rdma", "rendezvous", "weights", "running")
 _LINE_LIMIT = 300
+_SEARCHED = 2000  # characters of a line: the time of some patterns grows with the cube of its length
 _PATTERNS = ("any_error", "dying", "arguments", "ready", "joining", "joined", "capturing", "captured")
 _NEVER = "(?!)"
 
@@ -89,6 +90,7 @@ class Profile:
 
     def find_cause(self, log: list[str]) -> Cause | None:
         """Return why the rank of this log died, by the first line of a cause; None where there is none."""
+        log = [line[:_SEARCHED] for line in log]
         for line in log:
             rule = self.match(line)
             if rule and rule.weight != "note":
@@ -103,7 +105,7 @@ class Profile:
         """Return in a few words what a rank does, "" where its log does not show it."""
         for line in reversed(log):
             for pattern, words in self.stages:
-                found = pattern.search(line)
+                found = pattern.search(line[:_SEARCHED])
                 if found:
                     return words.format(*found.groups())
         return ""

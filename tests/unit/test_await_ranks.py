@@ -21,6 +21,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board impor
 from headfirst import engines
 
 LOG = profile(engines.get("sglang").log())
+REPOSITORY = Path(__file__).parents[2]
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory"
 LOST_PEER = "RuntimeError: Connection closed by peer"
 
@@ -74,6 +75,21 @@ def test_the_rank_that_died_first_decides_not_the_one_that_lost_it() -> None:
         "Then rank 0 on node1: it lost another rank.",
         "Use less.",
     ]
+
+
+def test_how_a_log_is_read_comes_from_the_controller_alone() -> None:
+    """A pattern of a node's record could keep this machine busy for ever, and its format take all memory."""
+    tasks = [path.read_text() for path in (REPOSITORY / "roles/engine/tasks").glob("*.yml")]
+    given = [line.strip() for text in tasks for line in text.splitlines() if "engine_log" in line]
+    assert given == ['engine_log: "{{ engine_log }}"'] * 2
+
+
+def test_a_long_line_takes_no_long_time() -> None:
+    """The time of some patterns grows with the cube of a line, and nothing interrupts a search."""
+    assert LOG.find_cause(["a" * 2000 + OUT_OF_MEMORY]) is None
+    cause = LOG.find_cause(["OOB" * 300_000, OUT_OF_MEMORY])
+    assert cause and "out of memory" in cause.reason
+    assert LOG.doing(["Capture " * 300_000]) == ""
 
 
 def test_of_two_that_died_the_earlier_decides() -> None:

@@ -209,7 +209,7 @@ def test_nothing_is_left_at_the_end(tmp_path: Path) -> None:
 def test_a_generation_is_probed_as_it_was_recorded(tmp_path: Path) -> None:
     docker = two(tmp_path)
     readiness = {"path": "/health", "answer": ["usage"]}
-    new = {**record(tmp_path, "key: new"), "readiness": readiness, "engine_log": {"ready": "up"}}
+    new = {**record(tmp_path, "key: new"), "readiness": readiness}
     generations(docker, tmp_path).record("new", new)
     probes = generations(docker, tmp_path).read()["probes"]
     assert probes["new"] == {
@@ -217,7 +217,6 @@ def test_a_generation_is_probed_as_it_was_recorded(tmp_path: Path) -> None:
         "model": "m",
         "api_key": "key: new",
         "readiness": readiness,
-        "engine_log": {"ready": "up"},
     }
     assert probes["old"]["readiness"] == ""  # of a release that did not record it
 

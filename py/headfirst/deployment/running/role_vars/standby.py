@@ -56,7 +56,6 @@ def _waits(
             "model": rank["engine_model_name"],
             "api_key": rank["engine_api_key"],
             "readiness": rank["engine_readiness"],
-            "engine_log": rank["engine_log"],
             "files": {rank["engine_config_path"]: _yaml(config)} if config else {},
             "supervision": supervision(settings, service, one.replica, secrets)
             | {
