@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
 from ansible_collections.headfirst.serving.plugins.filter.service_change import FilterModule
+from ansible_collections.headfirst.serving.plugins.filter.weights_status import weights_status
 from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
 from ansible_collections.headfirst.serving.plugins.plugin_utils import host_answer, node_answer
+from headfirst.weights.cli import main
 from recorded_hosts import SHAPES, facts
 
 
@@ -44,3 +47,25 @@ def test_a_generation_that_is_a_path_or_a_pattern_is_refused(filter_name: str, b
     assert decide([rank])
     with pytest.raises(AnsibleFilterError, match="The generations of node1 are refused"):
         decide([{**rank, "seen": {**seen, **bad}}])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"address": "10.0.0.1"}, "it speaks for 10.0.0.1"),
+        ({"add_host": {}}, "it has add_host"),
+        ({"files": ["a"]}, "files is not an object"),
+        ({"digest": None}, "digest is not text"),
+    ],
+)
+def test_a_host_reports_of_its_own_weights_alone(
+    change: dict[str, Any], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argv = ["status", "--served-dir", str(tmp_path), "--model", "org/m", "--address", "10.0.0.2", "--is-head"]
+    main(argv)
+    printed = capsys.readouterr().out
+    status = json.loads(printed)
+    assert weights_status(printed, "10.0.0.2") == status
+    assert weights_status("", "10.0.0.2") == {}  # in check mode on a clean host
+    with pytest.raises(AnsibleFilterError, match=f"What 10.0.0.2 reports of its weights is refused: {words}"):
+        weights_status(json.dumps({**status, **change}), "10.0.0.2")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,10 @@ WHOLE = {**SECOND, "is_whole": True, "files": {"1": "11", "2": "22", "both": "00
 def hosts_of(look: dict[str, Any]) -> dict[str, Any]:
     """Variables of all hosts, which report `look`."""
     reports = {
-        name: {"stdout": json.dumps({**NOTHING, "in_place": False, "address": address, **look})}
+        name: {**NOTHING, "in_place": False, "address": address, **look}
         for name, address in ADDRESSES.items()
     }
-    return {name: {"__weights_status": report} for name, report in reports.items()}
+    return {name: {"__weights_state": report} for name, report in reports.items()}
 
 
 def value(
@@ -42,7 +41,7 @@ def value(
     own = loader.load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
     defaults = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())
     reports = {
-        name: {"stdout": json.dumps({**NOTHING, "in_place": False, "address": ADDRESSES[name], **look})}
+        name: {**NOTHING, "in_place": False, "address": ADDRESSES[name], **look}
         for name, look in looks.items()
     }
     known = {
@@ -59,10 +58,10 @@ def value(
         "ansible_play_hosts": list(looks),
         "inventory_hostname": host,
         "ansible_check_mode": False,
-        "__weights_status": reports[host],
+        "__weights_state": reports[host],
         "__weights_folders": {"model": {}, "place": {}, "error": ""},
         "__weights_writers": {name: "a" if shared else name for name in looks},
-        "hostvars": {name: {"__weights_status": reports[name]} for name in looks},
+        "hostvars": {name: {"__weights_state": reports[name]} for name in looks},
     }
     return Templar(loader, variables={**defaults, **own, **known, **variables}).template(
         trust_as_template("{{ " + expression + " }}")

@@ -31,7 +31,7 @@ def value(name: str, **variables: Any) -> Any:
         "__weights_head_gives": False,
         "__weights_parts": {},
         "__weights_order": ["10.0.0.1", "10.0.0.2"],
-        "__weights_status": {"stdout": "{}"},
+        "__weights_state": {},
         "__weights_folders": {"model": {}, "place": {"id": "1"}, "error": ""},
     }
     return Templar(loader, variables={**defaults, **own, **host, **variables}).template(

@@ -1,0 +1,38 @@
+"""A filter about what hosts report of their weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
+
+_STATUS = {
+    **dict.fromkeys(("address", "digest", "whole", "pinned"), "str"),
+    **dict.fromkeys(("answers", "is_whole", "in_place", "occupied", "leftover"), "bool"),
+    **{name: {"type": "str", "required": False} for name in ("asked", "error")},
+    "changed": {"type": "list", "elements": "str"},
+    "files": {"type": "dict", "elements": "str"},
+}
+
+
+def weights_status(printed: str, address: str) -> dict[str, Any]:
+    """What a host's `headfirst-weights status` printed, of this host alone; {} where it printed nothing."""
+    if not printed:
+        return {}
+    try:
+        status = node_answer.named(node_answer.parsed(printed), _STATUS)
+        if status["address"] != address:
+            raise ValueError(f"it speaks for {node_answer.quoted(status['address'])}")
+    except ValueError as error:
+        raise AnsibleFilterError(f"What {address} reports of its weights is refused: {error}.") from None
+    return status
+
+
+class FilterModule:
+    """The filters of this file, by name."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Name → filter."""
+        return {"weights_status": weights_status}
