@@ -9,6 +9,7 @@ import tarfile
 import typing as t
 
 MAX_DOCUMENT = 16 << 20  # bytes of a manifest, an index or a configuration
+MAX_READ = 4 * MAX_DOCUMENT  # bytes of all headers and documents together
 MAX_MEMBERS = 10_000
 
 
@@ -49,12 +50,17 @@ def describe(path: str, name: str) -> t.Dict[str, t.Any]:
 
 
 class _BoundedFile(io.FileIO):
-    """A file of which no more than MAX_DOCUMENT bytes are read at a time, headers of the archive included."""
+    """A file of which no more than MAX_DOCUMENT bytes are read at a time, and MAX_READ in all."""
+
+    _left = MAX_READ
 
     def read(self, size: t.Optional[int] = -1) -> bytes:
         """The next bytes; ValueError for more than that."""
         if size is None or not 0 <= size <= MAX_DOCUMENT:
             raise ValueError("a header has more than {} bytes".format(MAX_DOCUMENT))
+        self._left -= size
+        if self._left < 0:
+            raise ValueError("its headers have more than {} bytes together".format(MAX_READ))
         return super().read(size)
 
 

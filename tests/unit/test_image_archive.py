@@ -117,6 +117,20 @@ def test_a_document_or_a_header_of_a_gibibyte_is_not_read(tmp_path: Path, type: 
     assert described_in(headers(tmp_path / "a.tar", info)) < 64 << 20
 
 
+@pytest.mark.parametrize("type", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_the_headers_of_all_files_are_limited_together(tmp_path: Path, type: bytes) -> None:
+    header = tarfile.TarInfo("long")
+    header.type, header.size = type, 15 << 20
+    with (tmp_path / "a.tar").open("wb") as file:
+        for number in range(5):
+            file.write(header.tobuf(tarfile.GNU_FORMAT))
+            file.seek(header.size, 1)  # a hole
+            file.write(tarfile.TarInfo(str(number)).tobuf())
+        file.write(bytes(1024))
+    with pytest.raises(ArchiveError, match="have more than 67108864 bytes together"):
+        describe(str(tmp_path / "a.tar"), "a:1")
+
+
 def test_an_archive_of_many_files_is_not_read_to_its_end(tmp_path: Path) -> None:
     members = [tarfile.TarInfo(str(number)) for number in range(image_archive.MAX_MEMBERS + 1)]
     with pytest.raises(ArchiveError, match="more than 10000 files"):
