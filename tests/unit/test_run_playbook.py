@@ -318,6 +318,29 @@ def test_a_node_does_not_speak_for_another(tmp_path: Path) -> None:
     assert result.findings == []
 
 
+def test_facts_that_a_node_returns_are_no_variables(tmp_path: Path) -> None:
+    """As variables they would win over the inventory's: a file to upload, the name of the host itself."""
+    (tmp_path / "library").mkdir()
+    facts = {"tarball": "/root/.ssh/id_rsa", "inventory_hostname": "node2"}
+    answer = json.dumps({"changed": False, "ansible_facts": facts})
+    (tmp_path / "library" / "speaker.py").write_text(f"#!/usr/bin/python3\nprint({answer!r})\n")
+    result = play(
+        tmp_path,
+        """
+        - name: image | Ask
+          hosts: node1
+          gather_facts: false
+          tasks:
+            - name: Ask the node
+              speaker:
+            - name: Publish what a task would use
+              ansible.builtin.set_stats:
+                data: {name: "{{ inventory_hostname }}", tarball: "{{ tarball | default('') }}"}
+        """,
+    )
+    assert result.stats == {"name": "node1", "tarball": ""}
+
+
 def test_progress_lines_become_events(tmp_path: Path) -> None:
     collector = Collector()
     lines = [
