@@ -49,12 +49,22 @@ def test_one_address_has_a_part_of_the_connections_only() -> None:
     assert "tcp-request connection reject if { sc1_conn_cur gt 7 }" in people
 
 
-def test_an_address_cannot_take_the_last_connection(parts: dict[str, list[str]]) -> None:
+def test_a_connection_of_http_2_brings_no_more_open_requests() -> None:
+    people = sections(rendered(proxy_connections_per_address=7))["frontend people"]
+    tracked = people.index("http-request track-sc2 src table requests")
+    refusal = people[tracked + 1]
+    assert "return status 429 " in refusal
+    assert refusal.endswith(" if { sc2_conn_cur gt 7 }")
+    assert tracked < next(number for number, line in enumerate(people) if " wait-for-body " in line)
+
+
+def test_who_holds_all_connections_of_one_port_holds_none_of_the_other(parts: dict[str, list[str]]) -> None:
     def maxconn(name: str) -> int:
         return next(int(line.split()[1]) for line in parts[name] if line.startswith("maxconn "))
 
     limit = yaml.safe_load((ROLE / "defaults" / "main.yml").read_text())["proxy_connections_per_address"]
-    assert limit * 4 < maxconn("frontend people") < maxconn("global")
+    assert limit * 4 < maxconn("frontend people")
+    assert maxconn("frontend people") + maxconn("frontend metrics") < maxconn("global")
 
 
 def test_who_has_no_key_is_refused_before_a_body_is_awaited(parts: dict[str, list[str]]) -> None:

@@ -2,7 +2,8 @@
 
 Usage: hold.py ADDRESS CERTIFICATE CONNECTIONS
 Prints as JSON how many connections were accepted, whether one more of the same address was, the status that
-another address gets meanwhile, and the status that each held request got in the end.
+another address gets meanwhile, the status that each held request got in the end, and how many of 100 such
+requests over one connection of HTTP/2 got which status.
 """
 
 from __future__ import annotations
@@ -40,7 +41,34 @@ def main() -> None:
     other.request("GET", "/v1/models")
     status = other.getresponse().status
     ends = sorted({one.recv(12)[-3:].decode() for one in held})
-    print(json.dumps({"held": len(held), "more": more, "other": status, "ends": ends}))
+    counts = answers(address, certificate)
+    print(json.dumps({"held": len(held), "more": more, "other": status, "ends": ends, "http2": counts}))
+
+
+def answers(address: str, certificate: str) -> dict[str, int]:
+    """Send 100 requests over one connection of HTTP/2; return how many got each status."""
+    context = ssl.create_default_context(cafile=certificate)
+    context.set_alpn_protocols(["h2"])
+    plain = socket.create_connection((address, 443), 60, ("127.0.0.2", 0))
+    with context.wrap_socket(plain, server_hostname=address) as connection:
+        begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + frame(4, 0, 0, b"")
+        # POST / of the authority "a", whose body is to follow.
+        posts = [frame(1, 4, stream, b"\x83\x84\x87\x41\x01a") for stream in range(1, 200, 2)]
+        connection.sendall(begin + b"".join(posts))
+        found, counts = b"", {"408": 0, "429": 0}
+        while sum(counts.values()) < len(posts):
+            part = connection.recv(65536)
+            if not part:
+                break
+            found += part
+            # As HAProxy writes `:status`.
+            counts = {status: found.count(b"\x48\x03" + status.encode()) for status in counts}
+        return counts
+
+
+def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """A frame of HTTP/2."""
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
 
 if __name__ == "__main__":
