@@ -12,6 +12,10 @@ Parts = t.Tuple[str, ...]
 """A path below the folder, as its components."""
 
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+# What every program can still handle, also below another folder.
+_DEEPEST = 64
+_LONGEST = 2048  # bytes of a path
+_SHOWN = 80
 # What a file gives that was removed, or that a link or a file took the place of.
 _GONE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
@@ -49,10 +53,13 @@ def files_beneath(root: int, left_out: t.Collection[str] = ()) -> t.Iterator[t.T
     """Path and size of each regular file below the open folder `root`, those of a folder before its folders.
 
     `left_out` are names in `root` itself. A folder that became a link or was removed meanwhile has no files.
+    OSError where a path is too long to be used as one.
     """
     pending: t.List[Parts] = [()]
     while pending:
         parts = pending.pop()
+        if len(parts) > _DEEPEST or len(os.fsencode("/".join(parts))) > _LONGEST:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG), "/".join(parts)[:_SHOWN])
         files, folders = [], []
         with missing_suppressed(), folder_beneath(root, parts) as folder:
             for name in sorted(os.listdir(folder)):

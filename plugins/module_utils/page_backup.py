@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import tarfile
 import tempfile
 import time
@@ -124,19 +125,17 @@ def restore(data: Path, folder: Path, name: str) -> None:
     data.mkdir(mode=0o700, parents=True, exist_ok=True)
     made, replaced = data / _RESTORED, data / _REPLACED
     for old in (made, replaced):
-        if old.is_symlink():
-            old.unlink()
-        shutil.rmtree(str(old), ignore_errors=True)
+        _remove(old)
     _require_space(path.stat().st_size, data)
     made.mkdir(mode=0o700)
     try:
         with tarfile.open(str(path)) as tar:
             _extract(tar, made, name)
     except (OSError, tarfile.TarError) as error:
-        shutil.rmtree(str(made), ignore_errors=True)
+        _remove(made)
         raise BackupError("the backup {} cannot be read: {}".format(name, error)) from error
     except BackupError:
-        shutil.rmtree(str(made), ignore_errors=True)
+        _remove(made)
         raise
     replaced.mkdir(mode=0o700)
     for child in list(data.iterdir()):
@@ -145,7 +144,16 @@ def restore(data: Path, folder: Path, name: str) -> None:
     for child in list(made.iterdir()):
         child.rename(data / child.name)
     made.rmdir()
-    shutil.rmtree(str(replaced))
+    _remove(replaced)
+
+
+def _remove(path: Path) -> None:
+    """Remove whatever the page left there, at any depth; no link is followed."""
+    done = subprocess.run(
+        ["rm", "-rf", "--", str(path)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False
+    )
+    if done.returncode != 0:
+        raise BackupError(done.stderr.decode("utf-8", "replace").strip()[:300])
 
 
 def prune(folder: Path, keep: int, also: str = "") -> t.List[str]:

@@ -24,6 +24,8 @@ from ansible_collections.headfirst.serving.plugins.module_utils.files_beneath im
 MAGIC = b"SQLite format 3\0"
 LOGS = ("-wal", "-shm", "-journal")
 LOCK_SECONDS = 30
+CHECK_SECONDS = 60
+_CHECKED_IN_A_SECOND = 8 << 20  # bytes
 # Bytes that connections lock: of the database, and of its -shm.
 _PENDING, _RESERVED, _SHARED, _SHARED_BYTES = 0x40000000, 0x40000001, 0x40000002, 510
 _CHECKPOINT, _READER = 121, 124
@@ -132,6 +134,9 @@ def _settle(path: str, size: int) -> str:
     """Let SQLite end or undo what its journal or log has, and check the result; the problem, "" for none."""
     # A journal states how large the database was: it cannot be larger than all that was copied.
     resource.setrlimit(resource.RLIMIT_FSIZE, (size + _INDEX, size + _INDEX))
+    # Constraints of a table are expressions, which can take any time.
+    seconds = CHECK_SECONDS + size // _CHECKED_IN_A_SECOND
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
     database = sqlite3.connect(path)
     try:
         database.execute("PRAGMA trusted_schema=OFF")
@@ -175,4 +180,4 @@ def _in_child(work: t.Callable[[str], str], scratch: Path) -> str:
     if answer == "ok":
         return ""
     shown = "".join(char if char.isprintable() else " " for char in answer[:_MESSAGE])
-    return shown or "the process that checks it was killed"
+    return shown or "the process that checks it was killed, or took too long"

@@ -109,6 +109,20 @@ def test_a_journal_that_makes_the_database_huge_gives_no_backup(data: Path, fold
     assert list(folder.iterdir()) == []
 
 
+def test_a_database_whose_check_has_no_end_gives_no_backup(
+    data: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page_database, "CHECK_SECONDS", 1)
+    with sqlite3.connect(data / "webui.db") as database:
+        database.execute("PRAGMA ignore_check_constraints=ON")
+        database.execute("CREATE TABLE slow (a CHECK (length(hex(randomblob(20000000))) > 0))")
+        database.executemany("INSERT INTO slow VALUES (?)", [(number,) for number in range(60)])
+    database.close()
+    with pytest.raises(BackupError, match="took too long"):
+        take(data, folder, "page:1", "command")
+    assert list(folder.iterdir()) == []
+
+
 @pytest.mark.parametrize("level", ["file", "folder", "database", "log"])
 def test_a_link_that_takes_a_files_place_is_not_followed(
     data: Path, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str
@@ -219,6 +233,41 @@ def test_a_restore_into_links_that_the_page_left_changes_nothing_else(
     restore(data, folder, name)
     assert [path.name for path in outside.iterdir()] == ["precious"]
     assert sorted(path.name for path in data.iterdir()) == ["uploads", "webui.db"]
+
+
+def nest(folder: Path, levels: int) -> None:
+    """A file that many folders below, by paths that no program can name."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(levels):
+        os.mkdir("below", dir_fd=descriptor)
+        below = os.open("below", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(os.open("file", os.O_WRONLY | os.O_CREAT, dir_fd=descriptor))
+    os.close(descriptor)
+
+
+@pytest.mark.parametrize("name", [page_backup._RESTORED, page_backup._REPLACED, "uploads/new"])
+@pytest.mark.parametrize("kind", ["file", "folders"])
+def test_nothing_that_the_page_left_prevents_a_restore(
+    data: Path, folder: Path, name: str, kind: str
+) -> None:
+    backup = take(data, folder, "page:1", "command")
+    assert backup
+    if kind == "file":
+        (data / name).write_text("in the way")
+    else:
+        (data / name).mkdir()
+        nest(data / name, 1500)
+    restore(data, folder, backup)
+    assert sorted(path.name for path in data.iterdir()) == ["uploads", "webui.db"]
+    assert [path.name for path in (data / "uploads").iterdir()] == ["report.txt"]
+
+
+def test_what_no_restore_could_write_gives_no_backup(data: Path, folder: Path) -> None:
+    nest(data / "uploads", 100)
+    with pytest.raises(OSError, match="File name too long"):
+        take(data, folder, "page:1", "command")
 
 
 def test_automatic_backups_do_not_remove_those_that_a_person_made(data: Path, folder: Path) -> None:
