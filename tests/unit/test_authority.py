@@ -16,7 +16,7 @@ from headfirst.cluster import local_ca, secrets
 from headfirst.cluster.identity import cluster_folder
 from headfirst.cluster.inventory import load
 from headfirst.cluster.types import Cluster
-from headfirst.deployment.certificate import with_certificate
+from headfirst.deployment.certificate import keep_ca, with_certificate
 from headfirst.deployment.running.options import RunOptions
 from headfirst.deployment.verbs import credentials
 from headfirst.deployment.verbs import up as verb
@@ -123,6 +123,34 @@ def test_an_authority_that_could_sign_for_every_site_is_replaced(site: Site) -> 
     assert own and local_ca.is_constrained(own)
 
 
+@pytest.mark.parametrize("names", [[*NAMES, "com", "org"], [*NAMES, "0.0.0.0"]])
+def test_an_authority_that_a_taken_head_made_is_not_handed_to_users(site: Site, names: list[str]) -> None:
+    """Also where it is constrained, and for the cluster's names, but for others too."""
+    up(site)
+    trusted = key_file(site).with_name("ca.pem")
+    before = trusted.read_text()
+    path = site.hosts.file("a", CREDENTIALS)
+    record = json.loads(path.read_text())
+    issued = local_ca.new_authority("prod", names)
+    theirs = local_ca.new_certificate(issued.shared, issued.ca_key, NAMES)
+    assert theirs
+    path.write_text(json.dumps(record | {"local_ca": theirs.model_dump()}))
+    assert keep_ca(site.cluster, site.on_head()) is None
+    assert trusted.read_text() == before
+    assert any("not limited to this cluster's names" in text for text in up(site))
+    own = site.on_head().local_ca
+    assert own and local_ca.is_limited_to(own, NAMES)
+    assert trusted.read_text() == own.ca_certificate
+
+
+def test_an_authority_of_another_controller_is_taken_where_it_is_limited(site: Site) -> None:
+    up(site)
+    own = site.on_head().local_ca
+    key_file(site).with_name("ca.pem").unlink()
+    assert not up(site)
+    assert site.on_head().local_ca == own
+
+
 def test_another_name_needs_another_authority_and_users_read_so(site: Site) -> None:
     up(site)
     first, key = site.on_head().local_ca, key_file(site).read_text()
@@ -139,6 +167,7 @@ def test_another_name_needs_another_authority_and_users_read_so(site: Site) -> N
 def test_fewer_names_keep_the_authority(site: Site) -> None:
     wide = local_ca.new_authority("mine", [*NAMES, "llm.example.org"])
     key_file(site).write_text(wide.ca_key)
+    key_file(site).with_name("ca.pem").write_text(wide.shared.ca_certificate)
     signed = with_certificate(site.cluster, secrets.Secrets(local_ca=wide.shared))
     assert signed.secrets.local_ca and not signed.ca_key and not signed.warning
     assert signed.secrets.local_ca.ca_certificate == wide.shared.ca_certificate

@@ -104,6 +104,15 @@ def is_constrained(own: LocalCa) -> bool:
     return _constraints(own) is not None
 
 
+def is_limited_to(own: LocalCa, names: Sequence[str]) -> bool:
+    """Whether it is an authority for these names and addresses, and for nothing else."""
+    from cryptography import x509
+
+    ca = x509.load_pem_x509_certificate(own.ca_certificate.encode())
+    present = [(extension.value, extension.critical) for extension in ca.extensions]
+    return all(limit in present for limit in _limits(names))
+
+
 def permits(own: LocalCa, names: Sequence[str]) -> bool:
     """Whether clients accept the authority's certificate for all of these names."""
     from cryptography import x509
@@ -158,21 +167,27 @@ def _ca_certificate(
 ) -> x509.Certificate:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+    from cryptography.x509.oid import NameOID
 
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Headfirst, cluster {cluster}")])
-    return (
-        _valid(now, CA_DAYS)
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(key_cert_sign=True), critical=True)
-        .add_extension(_only(names), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    builder = _valid(now, CA_DAYS).subject_name(name).issuer_name(name).public_key(key.public_key())
+    for limit, critical in _limits(names):
+        builder = builder.add_extension(limit, critical=critical)
+    own_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return builder.add_extension(own_id, critical=False).sign(key, hashes.SHA256())
+
+
+def _limits(names: Sequence[str]) -> list[tuple[x509.ExtensionType, bool]]:
+    """What an authority for these names is limited by, each with whether it is critical."""
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    return [
+        (x509.BasicConstraints(ca=True, path_length=0), True),
+        (_usage(key_cert_sign=True), True),
+        (_only(names), True),
+        (x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False),
+    ]
 
 
 def _only(names: Sequence[str]) -> x509.NameConstraints:
@@ -180,7 +195,7 @@ def _only(names: Sequence[str]) -> x509.NameConstraints:
     from cryptography import x509
 
     permitted: list[x509.GeneralName] = []
-    for general in map(_general, names):
+    for general in map(_general, sorted(names)):
         address = isinstance(general, x509.IPAddress)
         permitted.append(
             x509.IPAddress(IPv4Network(general.value)) if address else x509.DNSName(_base(general.value))

@@ -44,7 +44,7 @@ def with_certificate(cluster: Cluster, secrets: Secrets, *, rotates: bool = Fals
     own, names = secrets.local_ca, cluster.proxy_names
     if own is None:
         return _new_authority(cluster, secrets)
-    if not local_ca.is_constrained(own):
+    if not local_ca.is_constrained(own) or not _is_trustworthy(cluster, own):
         return _new_authority(cluster, secrets, "the one before was not limited to this cluster's names")
     if not local_ca.permits(own, names):
         return _new_authority(
@@ -86,13 +86,24 @@ def certificate_of(cluster: Cluster, secrets: Secrets) -> Certificate:
 
 
 def keep_ca(cluster: Cluster, secrets: Secrets) -> Path | None:
-    """The file with the authority's certificate, for people to trust; None where there is none."""
+    """The file with the authority's certificate, for people to trust; None where there is none.
+
+    None also where the head has one that `with_certificate` would replace.
+    """
     if cluster.settings.tls != "local-ca" or secrets.local_ca is None:
+        return None
+    if not _is_trustworthy(cluster, secrets.local_ca):
         return None
     path = _ca_file(cluster)
     if not path.exists() or path.read_text() != secrets.local_ca.ca_certificate:
         replace_file(path, secrets.local_ca.ca_certificate)
     return path
+
+
+def _is_trustworthy(cluster: Cluster, own: local_ca.LocalCa) -> bool:
+    """Whether people may trust what the head has as the authority; whoever took the head could change it."""
+    known = read_file(_ca_file(cluster)) == own.ca_certificate
+    return known or local_ca.is_limited_to(own, cluster.proxy_names)
 
 
 def _new_authority(cluster: Cluster, secrets: Secrets, reason: str = "") -> Signed:
