@@ -17,8 +17,6 @@ from headfirst.run.reporters.plain import PlainReporter
 from headfirst.untrusted import UntrustedError
 from test_bundle_signature import made_key, signers
 
-CLUSTER = cast(Cluster, SimpleNamespace(inventories=()))  # the request names the bundle
-
 
 @pytest.fixture(autouse=True)
 def _folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,10 +37,14 @@ def signed(path: Path, key: Path, made: int, cluster: str = "lab") -> Path:
     return path
 
 
-def accept(path: Path, key: Path | None, *, older: bool = False) -> Bundled:
-    """What `deploy up --bundle` does with it before any host is asked."""
+def cluster(name: str = "lab") -> Cluster:
+    return cast(Cluster, SimpleNamespace(name=name, inventories=()))  # the request names the bundle
+
+
+def accept(path: Path, key: Path | None, *, older: bool = False, user: str = "lab") -> Bundled:
+    """What `deploy up --bundle` of the cluster `user` does with it before any host is asked."""
     request = BundleRequest([path], signers(key) if key else None, unsigned=key is None, older=older)
-    bundled = looked_at(request, CLUSTER, ())
+    bundled = looked_at(request, cluster(user), ())
     proven(bundled, PlainReporter())
     return bundled
 
@@ -62,16 +64,29 @@ def test_an_older_bundle_is_refused_until_it_is_asked_for(tmp_path: Path, key: P
         accept(old, key)
 
 
-def test_other_clusters_signers_and_unsigned_bundles_are_apart(tmp_path: Path, key: Path) -> None:
+def test_an_older_bundle_of_another_cluster_or_signer_is_refused(tmp_path: Path, key: Path) -> None:
+    """Neither makes it newer for the cluster that would use it."""
+    accept(signed(tmp_path / "new.tar", key, 1_700_000_000), key)
+    with pytest.raises(UntrustedError):
+        accept(signed(tmp_path / "a.tar", key, 1_000_000_000, "other"), key)
+    second = made_key(tmp_path / "second")
+    listed = signers(second)
+    listed.write_text(listed.read_text().replace("me@example.org", "they@example.org"))
+    old = signed(tmp_path / "b.tar", second, 1_000_000_000)
+    with pytest.raises(UntrustedError, match="2001-09-09"):
+        looked_at(BundleRequest([old], listed), cluster(), ())
+
+
+def test_other_clusters_and_unsigned_bundles_are_apart(tmp_path: Path, key: Path) -> None:
     old = signed(tmp_path / "old.tar", key, 1_000_000_000)
-    accept(signed(tmp_path / "a.tar", key, 1_700_000_000, "other"), key)
+    accept(signed(tmp_path / "a.tar", key, 1_700_000_000), key, user="other")
     accept(signed(tmp_path / "b.tar", made_key(tmp_path / "stranger"), 1_700_000_000), None)
     assert accept(old, key).bundle.signer == "me@example.org"
 
 
 def test_a_bundle_that_was_not_proven_is_not_recorded(tmp_path: Path, key: Path) -> None:
     request = BundleRequest([signed(tmp_path / "new.tar", key, 1_700_000_000)], signers(key))
-    looked_at(request, CLUSTER, ())
+    looked_at(request, cluster(), ())
     accept(signed(tmp_path / "old.tar", key, 1_000_000_000), key)
 
 

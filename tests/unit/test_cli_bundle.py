@@ -54,7 +54,7 @@ def test_a_bundle_as_json(manifest: Manifest, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_plan_lists_its_sources(manifest: Manifest, capsys: pytest.CaptureFixture[str]) -> None:
-    bundled = Bundled([Bundle(Path("c.tar"), manifest, "me@example.org")], [Path("lab.ini")], ())
+    bundled = Bundled([Bundle(Path("c.tar"), manifest, "me@example.org")], "lab", [Path("lab.ini")], ())
     print_sources(bundled)
     printed = capsys.readouterr().out
     assert f"bundle {manifest.id} alone (c.tar, signed by me@example.org)" in printed

@@ -80,6 +80,7 @@ class Bundled:
     """The bundle that a run takes everything from: the last one that was named."""
 
     bundles: Sequence[Bundle]
+    cluster: str
     inventories: Sequence[Path]
     extra_vars: Sequence[str]
 
@@ -262,8 +263,8 @@ def looked_at(request: BundleRequest | None, cluster: Cluster, extra_vars: Seque
     request = request or _of_inventory(cluster)
     found = request.open()
     if not request.older:
-        _accepted().refuse_older(found[-1])
-    return Bundled(found, cluster.inventories, extra_vars)
+        _accepted().refuse_older(found[-1], cluster.name)
+    return Bundled(found, cluster.name, cluster.inventories, extra_vars)
 
 
 def _accepted() -> Accepted:
@@ -288,7 +289,7 @@ def proven(bundled: Bundled, reporter: Reporter) -> Unpacked:
                 store.take(bundle, advance)
             store.prove_earlier(bundled.bundle, advance)
             store.keep(bundled.manifest)
-        _accepted().record(bundled.bundle)
+        _accepted().record(bundled.bundle, bundled.cluster)
 
     _, seconds = run_jobs(reporter, "verify", "Verify the bundle", {"bundle": take}, unit="bytes")
-    return Unpacked(bundled.bundles, bundled.inventories, bundled.extra_vars, store, seconds)
+    return Unpacked(bundled.bundles, bundled.cluster, bundled.inventories, bundled.extra_vars, store, seconds)
