@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,6 +43,28 @@ def bring(source: Path, target: Path, threads: int = 8, **options: Any) -> tuple
     fetching = Fetching(Request("path", str(source)), target)
     run = fetching.begin(Proofs(target), **options)
     return Manifest(run.bring_all(threads), fetching.made_from), run.changed
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_link_that_takes_a_files_place_after_the_list_is_refused(
+    source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, links: bool
+) -> None:
+    """Whoever owns the folder of a model may wait for root to read it."""
+    secret = tmp_path / "secret"
+    name = SHARD_1 if links else "config.json"
+    shutil.copy2(source / name, secret)  # of the same size and time
+    listed = PathSource.list
+
+    def swapped(self: PathSource) -> Listing:
+        found = listed(self)
+        (source / name).unlink()
+        (source / name).symlink_to(secret)
+        return found
+
+    monkeypatch.setattr(PathSource, "list", swapped)
+    with pytest.raises(NotReadyError, match="leads out of the model folder"):
+        fetch(Request("path", str(source)), tmp_path / "got")
+    assert not (tmp_path / "got" / name).exists()
 
 
 class Arrivals(dict[str, FileHash]):

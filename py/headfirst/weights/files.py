@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from pathlib import Path
+from typing import IO
 
 from headfirst.errors import InputError, NotReadyError
 
@@ -56,7 +58,25 @@ def contained(folder: Path, name: str) -> Path:
     A hub's cache keeps the files of its snapshots in a folder `blobs`: links to there are followed.
     """
     path = folder / name
-    real, base = (Path(os.path.realpath(place)) for place in (path, folder))
+    _refuse_outside(folder, name, Path(os.path.realpath(path)))
+    return path
+
+
+def open_contained(folder: Path, name: str) -> IO[bytes]:
+    """The same, open: whoever may write in `folder` could put a link there after its path was proven."""
+    file = os.fdopen(os.open(folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
+    try:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise NotReadyError("this is not a regular file", where=str(folder / name))
+        _refuse_outside(folder, name, Path(f"/proc/self/fd/{file.fileno()}").readlink())
+    except BaseException:
+        file.close()
+        raise
+    return file
+
+
+def _refuse_outside(folder: Path, name: str, real: Path) -> None:
+    base = Path(os.path.realpath(folder))
     homes = [base, base.parents[1] / "blobs"] if base.parent.name == "snapshots" else [base]
     if not any(real.is_relative_to(home) for home in homes):
         raise NotReadyError(
@@ -64,7 +84,6 @@ def contained(folder: Path, name: str) -> Path:
             where=str(folder),
             hint="Replace the link by the file it leads to.",
         )
-    return path
 
 
 def refuse_links(folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from headfirst.convertible import config_parts
 from headfirst.safetensors_file import read_shard
 from headfirst.weights.fetch.source import wanted
-from headfirst.weights.files import contained, list_files, write_whole
+from headfirst.weights.files import contained, list_files, open_contained, write_whole
 from headfirst.weights.proof import manifest as manifests
 from headfirst.weights.proof.checkpoint_check import CONFIG, INDEX, read_json
 from headfirst.weights.proof.manifest import MANIFEST
@@ -30,7 +30,10 @@ def copy_others(source: Path, target: Path, shards: Collection[str]) -> None:
     if stale or fresh:
         manifests.discard(target)
     for name in fresh:
-        write_whole(target / name, written[name] if name in written else contained(source, name).read_bytes())
+        if name not in written:
+            with open_contained(source, name) as original:
+                written[name] = original.read()
+        write_whole(target / name, written[name])
     for name in stale:
         (target / name).unlink()
 

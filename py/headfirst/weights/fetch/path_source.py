@@ -6,11 +6,12 @@ import errno
 import hashlib
 import os
 from pathlib import Path
+from typing import IO
 
 from headfirst.errors import NotReadyError
 from headfirst.weights.fetch.partial_file import PartialFile
 from headfirst.weights.fetch.source import Listing, RemoteFile, checked_listing, wanted
-from headfirst.weights.files import CHUNK, contained, list_files, publish
+from headfirst.weights.files import CHUNK, contained, list_files, open_contained, publish
 from headfirst.weights.proof.checkpoint_check import check_checkpoint
 
 
@@ -44,23 +45,24 @@ class PathSource:
 
     def place(self, file: RemoteFile, target: Path) -> bool:
         """Link a shard; a copy is right where it has its original's size and modification time."""
-        original, copy = (self._folder / file.name).resolve(), target / file.name
-        if copy.is_file() and _same(original.stat(), copy.stat()):
-            return True
-        if not file.name.endswith(".safetensors"):
-            return False
-        part = copy.with_name(f".{copy.name}.link")
-        part.parent.mkdir(parents=True, exist_ok=True)
-        part.unlink(missing_ok=True)
-        if not _link(original, part):
-            return False
+        copy = target / file.name
+        with open_contained(self._folder, file.name) as original:
+            if copy.is_file() and _same(os.fstat(original.fileno()), copy.stat()):
+                return True
+            if not file.name.endswith(".safetensors"):
+                return False
+            part = copy.with_name(f".{copy.name}.link")
+            part.parent.mkdir(parents=True, exist_ok=True)
+            part.unlink(missing_ok=True)
+            if not _link(original, part):
+                return False
         publish(part, copy)
         return True
 
     def pull(self, file: RemoteFile, listing: Listing, part: PartialFile) -> None:
         """Copy; the copy has its original's modification time."""
         path = self._folder / file.name
-        with path.open("rb") as original:
+        with open_contained(self._folder, file.name) as original:
             stat = os.fstat(original.fileno())
             original.seek(part.size)
             while chunk := original.read(CHUNK):
@@ -81,9 +83,12 @@ def _same(original: os.stat_result, copy: os.stat_result) -> bool:
     return (original.st_size, original.st_mtime_ns) == (copy.st_size, copy.st_mtime_ns)
 
 
-def _link(original: Path, copy: Path) -> bool:
+def _link(original: IO[bytes], copy: Path) -> bool:
     try:
-        os.link(original, copy)
+        # The open file itself; Python follows a link only where it is given a descriptor, too.
+        os.link(
+            f"/proc/self/fd/{original.fileno()}", copy, src_dir_fd=original.fileno(), follow_symlinks=True
+        )
     except OSError as error:
         if error.errno in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP):
             return False
