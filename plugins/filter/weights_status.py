@@ -17,14 +17,19 @@ _STATUS = {
 }
 
 
-def weights_status(printed: str, address: str) -> dict[str, Any]:
-    """What a host's `headfirst-weights status` printed, of this host alone; {} where it printed nothing."""
+def weights_status(printed: str, address: str, is_head: bool) -> dict[str, Any]:
+    """What a host's `headfirst-weights status` printed, of this host alone; {} where it printed nothing.
+
+    Only the head reports what is asked for.
+    """
     if not printed:
         return {}
     try:
         status = node_answer.named(node_answer.parsed(printed), _STATUS)
         if status["address"] != address:
             raise ValueError(f"it speaks for {node_answer.quoted(status['address'])}")
+        if "asked" in status and not is_head:
+            raise ValueError("it speaks for the head")
     except ValueError as error:
         raise AnsibleFilterError(f"What {address} reports of its weights is refused: {error}.") from None
     return status

@@ -53,6 +53,7 @@ def test_a_generation_that_is_a_path_or_a_pattern_is_refused(filter_name: str, b
     ("change", "words"),
     [
         ({"address": "10.0.0.1"}, "it speaks for 10.0.0.1"),
+        ({"asked": "c0ffee"}, "it speaks for the head"),
         ({"add_host": {}}, "it has add_host"),
         ({"files": ["a"]}, "files is not an object"),
         ({"digest": None}, "digest is not text"),
@@ -65,7 +66,7 @@ def test_a_host_reports_of_its_own_weights_alone(
     main(argv)
     printed = capsys.readouterr().out
     status = json.loads(printed)
-    assert weights_status(printed, "10.0.0.2") == status
-    assert weights_status("", "10.0.0.2") == {}  # in check mode on a clean host
+    assert weights_status(printed, "10.0.0.2", is_head=True) == status
+    assert weights_status("", "10.0.0.2", is_head=True) == {}  # in check mode on a clean host
     with pytest.raises(AnsibleFilterError, match=f"What 10.0.0.2 reports of its weights is refused: {words}"):
-        weights_status(json.dumps({**status, **change}), "10.0.0.2")
+        weights_status(json.dumps({**status, **change}), "10.0.0.2", is_head="asked" not in change)
