@@ -15,7 +15,7 @@ from headfirst.live.each import try_each
 from headfirst.live.ssh_access import explain
 from headfirst.live.ssh_access.access import HostAccess
 from headfirst.live.ssh_access.privilege import privileged
-from headfirst.live.ssh_access.ssh import ssh
+from headfirst.live.ssh_access.ssh import exit_status, ssh
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
 _ANSWER_BYTES = 512 * 1024
@@ -33,7 +33,7 @@ def ask(access: HostAccess, do: str, *, timeout_s: float = TIMEOUT_S, **fields: 
             to.write(first + json.dumps({"do": do, **fields}).encode())
             to.channel.shutdown_write()
             text, said = out.read(_ANSWER_BYTES), err.read(_ANSWER_BYTES).decode(errors="replace")
-            code = out.channel.recv_exit_status()
+            code = exit_status(out.channel, timeout_s)
         except (OSError, EOFError, paramiko.SSHException) as error:
             reason = f"no answer within {timeout_s:.0f} s" if isinstance(error, TimeoutError) else str(error)
             raise explain.unreachable(access, reason) from error

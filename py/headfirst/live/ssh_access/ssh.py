@@ -75,6 +75,8 @@ def ssh(access: HostAccess) -> Iterator[paramiko.SSHClient]:
         except UntrustedError as error:
             error.where = error.where or access.host
             raise
+        except TimeoutError as error:  # it has logged us in, and then nothing
+            raise explain.unreachable(access, str(error) or "no answer in time") from error
 
 
 def run(
@@ -100,9 +102,15 @@ def run(
     errors = err.read(ERROR_BYTES)
     if len(errors) == ERROR_BYTES:
         out.channel.close()  # it would wait for us to read the rest
-    return Answer(
-        out.channel.recv_exit_status(), text.decode(errors="replace"), errors.decode(errors="replace")
-    )
+    code = exit_status(out.channel, timeout)
+    return Answer(code, text.decode(errors="replace"), errors.decode(errors="replace"))
+
+
+def exit_status(channel: paramiko.Channel, timeout: float) -> int:
+    """The exit status of a command whose output has ended; TimeoutError where the host sends none."""
+    if not channel.status_event.wait(timeout):
+        raise TimeoutError(f"no exit status within {timeout:.0f} s")
+    return int(channel.recv_exit_status())
 
 
 def run_privileged(
