@@ -287,6 +287,14 @@ def test_tags_and_limit_leave_out_runs(tmp_path: Path, monkeypatch: pytest.Monke
     assert ran == [("machine.yml", "node2"), ("image.yml", "node2")]
 
 
+@pytest.mark.parametrize(("limit", "tag"), [("node2", "webui"), (None, "proxy")])
+def test_stages_that_act_on_no_host_are_refused(tmp_path: Path, limit: str | None, tag: str) -> None:
+    made = cluster(tmp_path, services("gpus_per_replica=4", "", "node3 ansible_host=192.0.2.3\n"))
+    options = RunOptions(made.inventories, limit=limit, tags=(tag,))
+    with pytest.raises(InputError, match="acts on a host"):
+        phases.run_phases(up(made), options, made, None)  # type: ignore[arg-type]
+
+
 def test_results_of_several_runs_are_one() -> None:
     def result(host: str, seconds: float) -> RunResult:
         return RunResult(

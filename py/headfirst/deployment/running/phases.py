@@ -31,6 +31,7 @@ from headfirst.deployment.running.role_vars.weights import adapter_vars, service
 from headfirst.deployment.running.role_vars.whole import role_vars
 from headfirst.deployment.running.stages import run_stages
 from headfirst.deployment.running.tags import playbook_tags
+from headfirst.errors import InputError
 from headfirst.ownership.lease import Held
 from headfirst.plan.types import Plan
 from headfirst.run.reporters.reporter import Reporter
@@ -143,6 +144,12 @@ def run_phases(
                 secrets=secrets,
                 extra=extra,
             )
+        )
+    if not results:
+        raise InputError(
+            "no stage of -t acts on a host of --limit",
+            where=str(cluster.inventories[0]),
+            hint="`deploy plan` shows which host runs what.",
         )
     return joined(results)
 
