@@ -60,6 +60,7 @@ class Verbs:
         self.locked: list[str | None] = []
         self.stops: Exception | None = None
         self.busy: Exception | None = None
+        self.lost: Exception | None = None
         self.brought_up = False
         monkeypatch.setattr(membership, "run_lock", self.lock)
         monkeypatch.setattr(membership, "target", lambda options: options)
@@ -67,11 +68,15 @@ class Verbs:
         monkeypatch.setattr(membership, "up", self.up)
 
     @contextmanager
-    def lock(self, _cluster: object, options: RunOptions, *_: object) -> Iterator[None]:
+    def lock(self, _cluster: object, options: RunOptions, *_: object) -> Iterator[Verbs]:
         self.locked.append(options.limit)
         if self.busy:
             raise self.busy
-        yield
+        yield self
+
+    def confirm(self) -> None:
+        if self.lost:
+            raise self.lost
 
     def down(self, *_: object, **__: object) -> None:
         if self.stops:
@@ -92,7 +97,7 @@ def carry_out(inventory: Path) -> None:
 BUSY = NotReadyError("another run changes this host", where="node2")
 
 
-@pytest.mark.parametrize("where", ["stops", "busy"])
+@pytest.mark.parametrize("where", ["stops", "busy", "lost"])
 def test_a_lock_that_another_run_holds_leaves_the_inventory(
     inventory: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:

@@ -61,8 +61,9 @@ def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> Outcom
     others = replace(options, limit=f"all:!{change.leaving}")
     with recorded(cluster, options, change.verb, reporter) as shown:
         # No other run may change the cluster by the inventory that is written here.
-        with _unchanged_on_error(), run_lock(cluster, others, change.verb, shown):
+        with _unchanged_on_error(), run_lock(cluster, others, change.verb, shown) as held:
             _stop(change, options, shown)
+            held.confirm()
             _write(change)
         return up(options, shown)
 
