@@ -99,6 +99,15 @@ def test_a_change_returns_to_what_runs_also_where_another_version_was_started_af
     assert change(stopped)["fallback"] == OLD
 
 
+def test_a_change_to_what_served_before_can_be_undone() -> None:
+    assert change([rank(number, OLD, **{OLD: 5.0, NEW: 3.0}) for number in (0, 1)])["fallback"] == OLD
+
+
+def test_a_rollback_that_fails_returns_to_what_runs() -> None:
+    ranks = [rank(number, OLDER, old=5.0, older=3.0, third=1.0) for number in (0, 1)]
+    assert rollback(ranks, "third")["fallback"] == OLDER
+
+
 def test_rollback_goes_to_the_version_before_and_can_return() -> None:
     found = rollback([rank(n, OLD, **{OLD: 5.0, OLDER: 3.0}) for n in (0, 1)])
     assert (found["generation"], found["fallback"]) == (OLDER, OLD)
