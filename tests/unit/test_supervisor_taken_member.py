@@ -259,6 +259,17 @@ def test_a_taken_spare_does_not_stop_an_engine_that_answers_without_a_supervisor
     assert replica.asked("activate") and replica.is_untouched
 
 
+def test_a_replica_that_serves_elsewhere_since_a_takeover_is_not_stopped(replica: Replica) -> None:
+    """The supervisor of one of its hosts is silent, and the host that was away is back."""
+    replica.engine.close()
+    with socket.create_server((SPARE, 0)) as engine:
+        url = f"http://{SPARE}:{engine.getsockname()[1]}"
+        replica.victim.write(NAME, GENERATION, record(worked_at=1.0, url=url))
+        assert replica.asked("prepare") == f"the replica answers at {url}"
+        assert replica.asked("activate") and replica.is_untouched
+    assert replica.asked("prepare") == ""
+
+
 def test_nothing_is_activated_that_was_not_prepared(replica: Replica) -> None:
     replica.engine.close()
     assert replica.asked("activate") == "it has not agreed to it"

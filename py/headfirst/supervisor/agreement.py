@@ -11,11 +11,11 @@ import socket
 from urllib.parse import urlsplit
 
 from headfirst.peers.client import PeerClient
-from headfirst.supervisor import clock
+from headfirst.supervisor import clock, records
 from headfirst.supervisor.containers import Containers
 from headfirst.supervisor.messages import Request
 from headfirst.supervisor.nodes import ask
-from headfirst.supervisor.records import Standby
+from headfirst.supervisor.records import Record, Standby
 
 _CONNECT_S = 3.0
 # The spare prepares all hosts one after the other before it activates the first.
@@ -57,7 +57,14 @@ class Agreement:
         others = (rank.running and rank.name != one.record.name for rank in self._containers.ranks())
         if self._own == one.spare and any(others):
             return "the spare serves another replica"
-        return f"the replica answers at {one.instead_of_url}" if _answers(one.instead_of_url) else ""
+        current = self._current(one.record.name)
+        # Since an earlier takeover it may be at another address than the inventory's replica.
+        urls = [one.instead_of_url, *([current.url] if current else [])]
+        return next((f"the replica answers at {url}" for url in urls if _answers(url)), "")
+
+    def _current(self, name: str) -> Record | None:
+        rank = self._containers.rank(name)
+        return records.read(name, rank.generation) if rank else None
 
     def _is_activated(self, one: Standby) -> bool:
         """Whether a host that is not the spare has the generation already."""
