@@ -29,9 +29,9 @@ model_source=huggingface
 RANKS = "gpus=8 gpu=H100-80G"
 
 
-def planned(folder: Path, spare: str) -> Plan:
+def planned(folder: Path, spare: str, inventory: str = INVENTORY) -> Plan:
     path = folder / "cluster.ini"
-    path.write_text(INVENTORY.format(ranks=RANKS, spare=spare))
+    path.write_text(inventory.format(ranks=RANKS, spare=spare))
     made = load([path])
     checkpoint = catalogue.lookup("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
     assert checkpoint
@@ -41,6 +41,20 @@ def planned(folder: Path, spare: str) -> Plan:
 def test_an_equal_spare_waits_for_each_rank(tmp_path: Path) -> None:
     (service,) = planned(tmp_path, RANKS).services
     assert [(one.spare, one.replaces) for one in service.standbys] == [("extra", 0), ("extra", 1)]
+
+
+@pytest.mark.parametrize(("hosts", "spares"), [(2, 1), (2, 3), (3, 1), (3, 3)])
+def test_any_two_generations_of_a_replica_share_a_host(tmp_path: Path, hosts: int, spares: int) -> None:
+    """Else both run where the network is cut between them."""
+    workers = [f"node{number} ansible_host=192.0.2.{number} {RANKS}" for number in range(3, hosts + 1)]
+    more = [f"extra{number} ansible_host=192.0.2.{77 + number} {RANKS}" for number in range(1, spares)]
+    lists = "\n".join([*workers, "[spares]", *more])
+    settings = f"pipeline_parallel={hosts}\ntensor_parallel=8\n"
+    (service,) = planned(tmp_path, RANKS, INVENTORY.replace("[spares]", lists) + settings).services
+    generations = [service.replicas[0], *(one.replica for one in service.standbys)]
+    sets = [{node.host for node in generation.nodes} for generation in generations]
+    assert len(sets) > hosts and all(len(one) == hosts for one in sets)
+    assert all(one & other for one in sets for other in sets)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from headfirst.cluster.types import Cluster, Host, Place, Service
+from headfirst.cluster.types import Cluster, Host, Place, Replica, Service
 from headfirst.errors import InputError
 from headfirst.hardware.gpus import Gpu
 from headfirst.plan import hosts
@@ -17,7 +17,7 @@ from headfirst.plan.types import Standby
 def standbys(
     cluster: Cluster, service: Service, gpu: Gpu | None, launching: Callable[[Service], Launching]
 ) -> list[Standby]:
-    """One for each spare and each host of a replica of several hosts; [] where no spare may take over.
+    """One for each host of a replica of several hosts and each of its spares; [] where none may take over.
 
     `gpu` is what the plan of the service counts with. Raises InputError for a spare that has other GPUs, or
     another number of them, than the ranks: it would fail when it takes over.
@@ -28,7 +28,7 @@ def standbys(
     for replica in service.replicas:
         if len(replica.places) == 1:
             continue
-        for spare in cluster.spares:
+        for spare in _spares(cluster, replica):
             for rank, place in enumerate(replica.places):
                 places = (*replica.places[:rank], Place(spare, place.devices), *replica.places[rank + 1 :])
                 changed = replace(replica, places=places)
@@ -37,6 +37,17 @@ def standbys(
                 planned = launching(own).replica(changed)
                 found.append(Standby(spare=spare.name, address=spare.address, replaces=rank, replica=planned))
     return found
+
+
+def _spares(cluster: Cluster, replica: Replica) -> Sequence[Host]:
+    """The spares of a replica: one where it has two hosts, since two could each join another one of them.
+
+    So any two of its generations share a host, and never run both where the network is cut.
+    """
+    if len(replica.places) > 2:
+        return cluster.spares
+    first = replica.index % max(1, len(cluster.spares))
+    return cluster.spares[first : first + 1]
 
 
 def _refuse_other_gpus(service: Service, spare: Host, gpu: Gpu | None) -> None:
