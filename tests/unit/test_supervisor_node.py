@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -154,6 +156,26 @@ def test_an_answer_without_proof_is_none(tmp_path: Path) -> None:
         client = PeerClient(HEAD, stranger.getsockname()[1], TOKEN, {WORKER: KEY})
         with pytest.raises(ConnectionError, match="has another secret"):
             client.ask(WORKER, b"{}", limit_s=5, longest=100)
+
+
+def test_an_answer_that_comes_byte_by_byte_ends_with_the_limit() -> None:
+    """Nobody has proven anything yet, and the keeper of the replica waits."""
+    with socket.create_server((WORKER, 0)) as stranger:
+
+        def answer() -> None:
+            connection, _ = stranger.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Headfirst-Proof: ")
+                while True:
+                    connection.sendall(b"a")
+                    time.sleep(0.1)
+
+        threading.Thread(target=answer, daemon=True).start()
+        client = PeerClient(HEAD, stranger.getsockname()[1], TOKEN, {WORKER: KEY})
+        begun = time.monotonic()
+        with pytest.raises(Unreachable):
+            client.ask(WORKER, b"{}", limit_s=1, longest=100)
+        assert time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", UNKNOWN, b"\xff"])

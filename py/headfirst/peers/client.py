@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
 import threading
 import time
 from collections.abc import Mapping
@@ -56,9 +58,12 @@ class PeerClient:
         connection = http.client.HTTPConnection(
             address, self._port, timeout=min(left, _CONNECT_LIMIT_S), source_address=(self._own, 0)
         )
+        connection.connect()
+        left = max(0.1, ends - time.monotonic())
+        connection.sock.settimeout(left)
+        end = threading.Timer(left, _end, [connection.sock])  # the timeout of a socket is one for each read
+        end.start()
         try:
-            connection.connect()
-            connection.sock.settimeout(left)
             connection.request("POST", "/", body, headers)
             answer = connection.getresponse()
             if answer.status == HTTPStatus.CONFLICT:
@@ -76,7 +81,13 @@ class PeerClient:
                 raise ConnectionError(f"{address} has another secret than the members")
             return answer.status, data
         finally:
+            end.cancel()
             connection.close()
+
+
+def _end(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it is closed already
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _bounded(answer: http.client.HTTPResponse, ends: float, longest: int) -> bytes:
