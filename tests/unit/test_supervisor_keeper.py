@@ -12,7 +12,7 @@ import pytest
 from headfirst.supervisor import clock, memory
 from headfirst.supervisor.events import Events
 from headfirst.supervisor.keeper import Keeper
-from headfirst.supervisor.memory import MOST_FAILED_STARTS, Memories
+from headfirst.supervisor.memory import MOST_FAILED_STARTS, Memories, Memory
 from headfirst.supervisor.messages import Seen
 from headfirst.supervisor.records import Record
 
@@ -232,6 +232,44 @@ def test_it_remembers_that_it_gave_up_until_it_is_asked_to_go_on(
     assert after(world, again, 20) == "serving"
 
 
+def test_a_person_who_asks_once_gets_six_further_starts(world: World, keeper: Keeper, tmp_path: Path) -> None:
+    test_failed_starts_have_growing_pauses_and_an_end(world, keeper)
+    Memories(tmp_path, tmp_path).ask_again(RECORD.name)
+    assert len(times_of_starts(world, keeper, 900)) == 6
+    assert keeper.status.phase == "gave_up"
+
+
+def test_who_asks_while_it_still_tries_gets_no_further_start(
+    world: World, keeper: Keeper, tmp_path: Path
+) -> None:
+    after(world, keeper, 10)
+    world.dies = True
+    world.end(1)
+    started = 0
+    for _ in range(600):
+        if keeper.status.phase != "gave_up":
+            Memories(tmp_path, tmp_path).ask_again(RECORD.name)
+        started += len(times_of_starts(world, keeper, 1))
+    assert started == 6
+
+
+def test_ranks_that_a_person_starts_after_it_gave_up_are_adopted_together(
+    world: World, keeper: Keeper, tmp_path: Path
+) -> None:
+    test_failed_starts_have_growing_pauses_and_an_end(world, keeper)
+    world.dies, calls = False, len(world.calls)
+    world.seen[0] = world._running(0, 88)
+    assert after(world, keeper, 5) == "gave_up"
+    world.seen[1] = Seen(generation="g1", held=True, ended="it ended with exit code 1")
+    assert after(world, keeper, 5) == "held"
+    world.away = {1}
+    assert after(world, keeper, 5) == "gave_up"
+    world.away, world.seen[1] = set(), world._running(1, 88)
+    assert after(world, keeper, 10) == "serving"
+    assert len(world.calls) == calls
+    assert new_keeper(world, tmp_path).status.phase == "watching"
+
+
 def test_a_hold_in_between_begins_no_further_attempt(world: World, keeper: Keeper) -> None:
     test_failed_starts_have_growing_pauses_and_an_end(world, keeper)
     starts = world.starts
@@ -250,6 +288,25 @@ def test_a_memory_of_another_version_is_read_as_far_as_it_is_valid(tmp_path: Pat
     (tmp_path / "headfirst-engine.json").write_text(json.dumps(document))
     found = Memories(tmp_path, tmp_path).load("headfirst-engine", "g1")
     assert (found.restarts, found.failed_starts, found.early_ends) == (7, 0, 0)
+
+
+def test_a_new_generation_has_nothing_of_the_one_before_but_the_length_of_its_start(tmp_path: Path) -> None:
+    memories = Memories(tmp_path, tmp_path)
+    memories.save(
+        "headfirst-engine", Memory("g1", early_ends=6, failed_starts=6, gave_up="it did", start_s=9.0)
+    )
+    assert memories.load("headfirst-engine", "g2") == Memory("g2", start_s=9.0)
+
+
+def test_the_event_of_an_end_has_the_last_lines_of_all_ranks(
+    world: World, keeper: Keeper, tmp_path: Path
+) -> None:
+    after(world, keeper, 10)
+    world.end(1)
+    after(world, keeper, 1)
+    [ended] = [event for event in events(tmp_path) if event["kind"] == "ended"]
+    assert (ended["rank"], ended["log"]) == (1, ["the last line of rank 1"])
+    assert ended["logs"] == {"0": ["the last line of rank 0"]}
 
 
 def test_a_replica_that_serves_for_long_between_its_ends_is_started_at_once(
@@ -368,6 +425,16 @@ def test_on_a_full_disk_six_failed_starts_are_the_last(world: World, keeper: Kee
     world.end(1)
     assert len(times_of_starts(world, keeper, 3600)) == MOST_FAILED_STARTS
     assert keeper.status.phase == "gave_up"
+
+
+def test_what_a_full_disk_has_not_taken_is_saved_later(
+    world: World, keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(Memories, "save", lambda *_: False)
+        test_failed_starts_have_growing_pauses_and_an_end(world, keeper)
+    after(world, keeper, 1)
+    assert new_keeper(world, tmp_path).status.phase == "gave_up"
 
 
 def test_a_replica_that_serves_is_adopted_beside_a_silent_node(world: World, keeper: Keeper) -> None:
