@@ -326,6 +326,7 @@ def test_a_replica_that_serves_for_a_moment_between_its_ends_is_always_started_a
     for number in range(3 * MOST_FAILED_STARTS):
         world.end(1)
         assert any(after(world, keeper, 1) == "serving" for _ in range(90)), number
+        after(world, keeper, 3)
     assert (keeper.memory.early_ends, keeper.memory.failed_starts) == (3 * MOST_FAILED_STARTS, 0)
     after(world, keeper, 61)
     assert keeper.memory.early_ends == 0
@@ -355,6 +356,27 @@ def test_a_rank_that_ends_as_soon_as_it_is_started_is_a_failed_start(world: Worl
     world.end(1)
     assert len(times_of_starts(world, keeper, 900)) == MOST_FAILED_STARTS
     assert keeper.status.phase == "gave_up"
+
+
+def test_failed_starts_before_a_service_do_not_count(world: World, keeper: Keeper) -> None:
+    after(world, keeper, 10)
+    for number in range(3):
+        world.dies = True
+        world.end(1)
+        assert any(after(world, keeper, 1) == "down" and keeper.memory.failed_starts == 3 for _ in range(120))
+        world.dies = False
+        assert any(after(world, keeper, 1) == "serving" for _ in range(70)), number
+        assert keeper.memory.failed_starts == 0 and keeper.memory.early_ends > 0
+        after(world, keeper, 70)
+
+
+def test_a_rank_that_hangs_in_the_last_start_is_stopped(world: World, keeper: Keeper, tmp_path: Path) -> None:
+    after(world, keeper, 10)
+    world.load_s = START_S + 100
+    world.end(1)
+    after(world, keeper, MOST_FAILED_STARTS * (int(START_S) + 70))
+    assert keeper.status.phase == "gave_up" and world.calls[-1] == "stop [0, 1]"
+    assert [event["kind"] for event in events(tmp_path)][-2:] == ["ended", "gave_up"]
 
 
 def test_a_start_that_takes_too_long_has_failed(world: World, keeper: Keeper) -> None:

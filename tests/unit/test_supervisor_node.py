@@ -193,6 +193,8 @@ def test_a_hold_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert holds.is_held(NAME) and not holds.is_held("headfirst-engine-1")
     now = 161.0
     assert not holds.is_held(NAME)
+    now = 20.0  # after a reboot
+    assert not holds.is_held(NAME)
 
 
 def test_a_hold_of_a_run_ends_with_the_lock_of_the_run(

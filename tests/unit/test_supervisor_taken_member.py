@@ -270,6 +270,14 @@ def test_a_replica_that_serves_elsewhere_since_a_takeover_is_not_stopped(replica
     assert replica.asked("prepare") == ""
 
 
+def test_a_replica_that_is_held_is_not_taken_over(replica: Replica) -> None:
+    replica.engine.close()
+    assert replica.asked("prepare") == ""
+    replica.victim.node._holds.hold(NAME, 60)
+    assert replica.asked("prepare") == replica.asked("activate") == "the replica is being changed"
+    assert replica.is_untouched
+
+
 def test_nothing_is_activated_that_was_not_prepared(replica: Replica) -> None:
     replica.engine.close()
     assert replica.asked("activate") == "it has not agreed to it"
