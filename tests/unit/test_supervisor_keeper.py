@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from headfirst.supervisor import clock, memory
+from headfirst.supervisor.decision import HealthReading, Observation, ReadLogs, Stop, begin, decide
 from headfirst.supervisor.events import Events
 from headfirst.supervisor.keeper import Keeper
 from headfirst.supervisor.memory import MOST_FAILED_STARTS, Memories, Memory
@@ -406,6 +408,21 @@ def test_a_held_replica_is_left_alone(world: World, keeper: Keeper) -> None:
     assert world.calls == []
     world.end(1)
     assert after(world, keeper, 20) == "serving"
+
+
+def test_what_failed_before_a_hold_ends_nothing_after_it() -> None:
+    """A controller begins while the logs are read, and starts all ranks again."""
+    first, second = (tuple(Seen("g1", True, f"{rank}@{start}") for rank in (0, 1)) for start in (1, 2))
+    ended = (first[0], Seen("g1", ended="it ended with exit code 1"))
+    state, serves = begin(RECORD, Memory("g1"), 0.0), HealthReading(True, 0.0)
+    for now, observed in enumerate((Observation(first), Observation(first, serves))):
+        state, _ = decide(state, observed, now)
+    state, actions = decide(state, Observation(ended, serves), 3.0)
+    assert actions == (ReadLogs(),)
+    state, actions = decide(state, Observation((replace(first[0], held=True), ended[1])), 3.1)
+    assert state.status.phase == "held" and not any(isinstance(action, Stop) for action in actions)
+    state, actions = decide(state, Observation(second), 60.0)
+    assert (state.status.phase, actions) == ("starting", ())
 
 
 def test_ranks_of_another_generation_are_left_alone(world: World, keeper: Keeper) -> None:
