@@ -239,6 +239,7 @@ def test_a_person_who_asks_once_gets_six_further_starts(world: World, keeper: Ke
     Memories(tmp_path, tmp_path).ask_again(RECORD.name)
     assert len(times_of_starts(world, keeper, 900)) == 6
     assert keeper.status.phase == "gave_up"
+    assert [event["kind"] for event in events(tmp_path)].count("resumed") == 1
 
 
 def test_who_asks_while_it_still_tries_gets_no_further_start(
@@ -494,6 +495,21 @@ def test_a_rank_that_ended_while_its_node_was_silent_restarts_all(world: World, 
     assert after(world, keeper, 10) == "serving"
     assert world.calls[-2:] == ["start [0]", "start [1]"]
     assert "rank 1 (10.0.0.2): it ended" in keeper.memory.last_reason
+
+
+def test_a_rank_that_was_started_again_while_its_node_was_silent_restarts_all(
+    world: World, keeper: Keeper
+) -> None:
+    """Its first start is known only since its node answered."""
+    world.away = {1}
+    after(world, keeper, 10)
+    world.away = set()
+    after(world, keeper, 10)
+    world.away = {1}
+    after(world, keeper, 10)
+    world.away, world.seen[1] = set(), world._running(1, 77)
+    after(world, keeper, 2)
+    assert "it was started without the others" in keeper.memory.last_reason
 
 
 def test_a_hang_is_noticed_beside_a_node_that_was_silent_from_the_start(world: World, keeper: Keeper) -> None:
