@@ -361,6 +361,23 @@ def test_a_rank_that_ends_as_soon_as_it_is_started_is_a_failed_start(world: Worl
     assert keeper.status.phase == "gave_up"
 
 
+def test_a_head_that_ends_as_soon_as_it_is_started_is_a_failed_start(
+    world: World, keeper: Keeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after(world, keeper, 70)
+    start = world.start
+
+    def exit_at_once(ranks: Sequence[int]) -> list[Seen | None]:
+        start(ranks)
+        world.end(0)
+        return [world.seen[rank] for rank in ranks]
+
+    monkeypatch.setattr(world, "start", exit_at_once)
+    world.end(0)
+    assert len(times_of_starts(world, keeper, 900)) == MOST_FAILED_STARTS
+    assert keeper.status.phase == "gave_up" and "start [1]" not in world.calls
+
+
 def test_failed_starts_before_a_service_do_not_count(world: World, keeper: Keeper) -> None:
     after(world, keeper, 10)
     for number in range(3):
