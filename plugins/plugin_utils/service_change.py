@@ -82,15 +82,14 @@ def previous(replicas: Mapping[str, Ranks]) -> dict[str, Any]:
     }
     # A version serves since its last replica does.
     times = {
-        version: min(versions[version]["served_at"] for versions in served.values())
-        for version, mapping in mappings.items()
-        if mapping != currents
+        version: min(versions[version]["served_at"] for versions in served.values()) for version in whole
     }
     planned, returning = _planned_last(replicas.values())
-    if returning and planned in times and currents not in mappings.values():
+    if returning and planned in whole and (currents not in mappings.values() or _awaited(replicas, planned)):
         version = planned  # a rollback was interrupted: it goes on
     else:
-        version = max(times, key=lambda version: (times[version], version), default="")
+        others = [version for version in whole if mappings[version] != currents]
+        version = max(others, key=lambda version: (times[version], version), default="")
     return {
         "version": version,
         "served_at": times.get(version, 0),
@@ -204,6 +203,17 @@ def _planned_last(replicas: Iterable[Ranks]) -> tuple[str, bool]:
     ]
     _at, version, returned = max(planned, default=(0, "", False))
     return version, returned
+
+
+def _awaited(replicas: Mapping[str, Ranks], version: str) -> bool:
+    """Whether a rollback planned a version that has not served since, as where it ended before a start."""
+    return any(
+        times[version].get("planned_at", 0) > times[version].get("served_at", 0)
+        for ranks in replicas.values()
+        for rank in ranks
+        for generation, entry in rank["seen"]["generations"].items()
+        if version in (times := _times(generation, entry))
+    )
 
 
 def _times(generation: str, entry: dict[str, Any]) -> dict[str, dict[str, Any]]:

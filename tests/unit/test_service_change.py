@@ -240,3 +240,14 @@ def test_the_ranks_of_a_host_are_those_of_several_replicas() -> None:
         "engine-0": ["node1", "node2"],
         "engine-1": ["node1"],
     }
+
+
+def test_a_rollback_that_ended_before_the_start_goes_on() -> None:
+    """Its generation has the name on all hosts; a rollback that served is complete."""
+    ranks = replica("g1", v1=1.0, v2=2.0)
+    for one in ranks:
+        one["seen"]["generations"]["g1"]["versions"]["v1"].update(planned_at=3.0, returned=True)
+    assert previous({"a": ranks})["version"] == "v1"
+    for one in ranks:
+        one["seen"]["generations"]["g1"]["versions"]["v1"]["served_at"] = 4.0
+    assert previous({"a": ranks})["version"] == "v2"
