@@ -9,12 +9,16 @@ from typing import Any
 
 import pytest
 import requests
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
 from ansible_collections.headfirst.serving.plugins.module_utils.container_runtime import Docker
+from ansible_collections.headfirst.serving.plugins.modules import container_generations
 from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
 from docker.errors import APIError
 
 NAME = "headfirst-engine"
+STANDBY = Path(__file__).parents[2] / "roles" / "engine" / "tasks" / "standby.yml"
 
 
 class StandInContainer:
@@ -26,11 +30,12 @@ class StandInContainer:
         spec = json.dumps({"restart_policy": "unless-stopped"})
         self.labels = {**own, container_spec.SPEC_JSON_LABEL: spec} if generation else {}
         self.policy = "no"
+        self.image = f"sha256:{generation}"
 
     @property
     def attrs(self) -> dict[str, Any]:
         return {
-            "Image": f"sha256:{self.labels.get('headfirst.generation', '')}",
+            "Image": self.image,
             "State": {"Running": True, "Restarting": False},
             "HostConfig": {"RestartPolicy": {"Name": self.policy}},
         }
@@ -269,3 +274,41 @@ def test_pruned_leaves_the_current_one_and_those_to_keep(tmp_path: Path) -> None
     assert generations(docker, tmp_path).prune([])["changed"]
     assert [one.name for one in docker.found] == [NAME]
     assert not generations(docker, tmp_path).prune([])["changed"]
+
+
+def prepare_spare(docker: StandInDocker, folder: Path, *waiting: str) -> None:
+    """The tasks of role engine on a spare for which these generations wait, all with the image `spares`."""
+    planned = [
+        {"generation": one, "rank": 0, "ranks": 1, "record": record(folder, one), "container": {}}
+        for one in waiting
+    ]
+    known: dict[str, Any] = {"engine_name": NAME, "engine_is_spare": True, "engine_standbys": planned}
+    loader = DataLoader()
+    for task in loader.load_from_file(str(STANDBY), trusted_as_template=True):
+        (module,) = [key for key in task if key.startswith("headfirst.serving.")]
+        for item in Templar(loader, variables=known).template(task.get("loop", [None])):
+            role = Templar(loader, variables={**known, "item": item})
+            if not role.evaluate_conditional(task.get("when", True)):
+                continue
+            asked = {"state": "read", "version": "", **role.template(task[module])}
+            if module.endswith(".container_generations"):
+                known[task.get("register", "")] = container_generations._apply(
+                    generations(docker, folder), asked
+                )
+            elif asked["state"] == "absent":
+                docker.found = [one for one in docker.found if one.name != asked["name"]]
+            else:
+                assert "spares" in docker.images.found, "the module fails without the image"
+                docker.found.append(StandInContainer(docker, asked["name"], item["generation"]))
+                docker.found[-1].image = "spares"
+
+
+def test_a_spare_has_the_records_of_what_waits_alone(tmp_path: Path) -> None:
+    docker = StandInDocker()
+    docker.images.found["spares"] = ["engine:1"]
+    for waiting in (["standby-a", "standby-b"], ["standby-b"], ["standby-c"]):
+        prepare_spare(docker, tmp_path, *waiting)
+        assert sorted(path.stem for path in (tmp_path / NAME).iterdir()) == waiting
+        assert sorted(one.name for one in docker.found) == [f"{NAME}.{one}" for one in waiting]
+    prepare_spare(docker, tmp_path)
+    assert docker.found == [] == list((tmp_path / NAME).iterdir())
