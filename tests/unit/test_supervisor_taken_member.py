@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from docker_names import DockerNames
@@ -305,6 +306,22 @@ def test_an_agreement_ends(replica: Replica, monkeypatch: pytest.MonkeyPatch) ->
     later = clock.uptime() + agreement._LASTS_S + 1
     monkeypatch.setattr(clock, "uptime", lambda: later)
     assert replica.asked("activate") == "it has not agreed to it"
+
+
+def test_a_host_whose_disk_was_full_completes_what_it_activated(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its container has the name and the record still waits, longer than the agreement lasts."""
+    replica.engine.close()
+    assert replica.asked("prepare") == ""
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "replace_file", Mock(side_effect=OSError(28, "No space left on device")))
+        assert "No space left" in replica.asked("activate")
+    later = clock.uptime() + agreement._LASTS_S + 1
+    monkeypatch.setattr(clock, "uptime", lambda: later)
+    replica.answers(WORKER, GENERATION)
+    assert replica.asked("activate") == "" and records.standby(NAME, STANDBY) is None
+    assert replica.victim.docker.names() == [NAME, f"{NAME}.{GENERATION}"]
 
 
 def test_what_another_host_has_activated_is_followed(replica: Replica) -> None:

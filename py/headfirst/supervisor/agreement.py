@@ -41,7 +41,7 @@ class Agreement:
     def activate(self, one: Standby) -> str:
         """Why the generation is not activated, "" where nothing objects. Raises EngineDown.
 
-        Once another host of the replica has activated it nothing does: half of a replica serves nobody.
+        Once a host of the replica has activated it nothing does: half of a replica serves nobody.
         """
         agreed_at = self._agreed_at.get((one.record.name, one.record.generation))
         if agreed_at is None or clock.uptime() - agreed_at > _LASTS_S:
@@ -67,7 +67,10 @@ class Agreement:
         return records.read(name, rank.generation) if rank else None
 
     def _is_activated(self, one: Standby) -> bool:
-        """Whether a host that is not the spare has the generation already."""
+        """Whether this host, or another one that is not the spare, has the generation already."""
+        own = self._containers.rank(one.record.name)
+        if own is not None and own.generation == one.record.generation:
+            return True  # it was interrupted before it wrote the record
         request = Request("look", one.record.name, one.record.generation)
         others = [address for address in one.record.ranks if address not in (self._own, one.spare)]
         answers = (ask(self._client, address, request, _CONNECT_S) for address in others)

@@ -84,6 +84,7 @@ class Node:
         if why := agrees(one):
             return Seen(problem=why)
         if asked.do == "activate":
+            # In this order: as long as the record waits, what was interrupted in between is done again.
             self._containers.activate(asked.name, asked.generation)
             records.activate(asked.name, asked.generation)
         return Seen(asked.generation)
