@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -158,10 +159,13 @@ def test_it_adopts_ranks_that_serve_already(world: World, keeper: Keeper) -> Non
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_one_rank_that_ends_restarts_all_the_head_first(world: World, keeper: Keeper, rank: int) -> None:
+def test_one_rank_that_ends_restarts_all_the_head_first(
+    world: World, keeper: Keeper, tmp_path: Path, rank: int
+) -> None:
     after(world, keeper, 10)
     world.end(rank)
     assert after(world, keeper, 10) == "serving"
+    assert events(tmp_path)[-1]["text"] == "it serves again, 5 s after its start"
     assert world.calls[-2:] == ["start [0]", "start [1]"] and "stop [0, 1]" in world.calls[0]
     assert keeper.memory.restarts == 1
     assert keeper.memory.last_reason == f"rank {rank} ({RECORD.ranks[rank]}): it ended with exit code 1"
@@ -199,13 +203,14 @@ def test_a_node_that_is_silent_ends_nothing_while_the_engine_computes(world: Wor
     assert world.calls == [] and "10.0.0.2" in keeper.status.text
 
 
-def test_nothing_starts_before_every_node_answers(world: World, keeper: Keeper) -> None:
+def test_nothing_starts_before_every_node_answers(world: World, keeper: Keeper, tmp_path: Path) -> None:
     after(world, keeper, 10)
     world.away = {1}
     world.end(0)
     assert after(world, keeper, 120) == "down"
     assert not [call for call in world.calls if call.startswith("start")]
     assert keeper.status.text == "waiting for rank 1 (10.0.0.2)"
+    assert [event["kind"] for event in events(tmp_path)] == ["ended", "waiting"]
     world.away = set()
     assert after(world, keeper, 10) == "serving"
 
@@ -416,12 +421,21 @@ def test_ranks_that_a_person_starts_during_a_pause_are_adopted(world: World, kee
     starts = world.starts
     world.seen = [world._running(0, 88), world._running(1, 88)]
     assert after(world, keeper, 100) == "serving"
-    assert world.starts == starts
+    assert world.starts == starts and keeper.memory.start_s is None
 
 
-def test_a_held_replica_is_left_alone(world: World, keeper: Keeper) -> None:
+@pytest.mark.parametrize(
+    "held",
+    [
+        Seen(generation="g1", held=True, ended="it ended with exit code 0"),
+        Seen(held=True, problem="Docker: it does not answer"),
+    ],
+)
+def test_a_held_replica_is_left_alone(world: World, keeper: Keeper, held: Seen) -> None:
     after(world, keeper, 10)
-    world.seen[1] = Seen(generation="g1", held=True, ended="it ended with exit code 0")
+    world.seen[1] = held
+    if held.problem:
+        world.end(0)
     assert after(world, keeper, 60) == "held"
     assert world.calls == []
     world.end(1)
@@ -443,10 +457,16 @@ def test_what_failed_before_a_hold_ends_nothing_after_it() -> None:
     assert (state.status.phase, actions) == ("starting", ())
 
 
-def test_ranks_of_another_generation_are_left_alone(world: World, keeper: Keeper) -> None:
-    world.seen[1] = Seen(generation="g2", running=True, start="other")
+@pytest.mark.parametrize(
+    ("other", "what"),
+    [(Seen("g2", running=True, start="other"), "another version of it"), (Seen(), "no container")],
+)
+def test_ranks_of_another_generation_are_left_alone(
+    world: World, keeper: Keeper, other: Seen, what: str
+) -> None:
+    world.seen[1] = other
     assert after(world, keeper, 60) == "held"
-    assert keeper.status.text == "rank 1 (10.0.0.2) has another version of it"
+    assert keeper.status.text == f"rank 1 (10.0.0.2) has {what}"
     assert world.calls == []
 
 
@@ -576,3 +596,25 @@ def test_ranks_that_cannot_be_stopped_are_not_joined_by_others(
         world.end(0)
         assert times_of_starts(world, keeper, 300) == []
     assert after(world, keeper, 70) == "serving"
+
+
+@pytest.mark.parametrize("asked", ["stop [1]", "start [0]"])
+def test_ranks_that_run_although_they_were_stopped_are_not_joined(
+    world: World, keeper: Keeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    """Something on the node of rank 1 starts it again, without an end."""
+    after(world, keeper, 70)
+
+    def and_run(do: Callable[[Sequence[int]], list[Seen | None]], ranks: Sequence[int]) -> list[Seen | None]:
+        answers = do(ranks)
+        if asked == "stop [1]" or world.calls[-1] == asked:
+            world.seen[1] = world._running(1, len(world.calls))
+        return answers
+
+    monkeypatch.setattr(world, "stop", functools.partial(and_run, world.stop))
+    monkeypatch.setattr(world, "start", functools.partial(and_run, world.start))
+    world.end(0)
+    after(world, keeper, 300)
+    assert keeper.status.phase == "down" and "start [1]" not in world.calls
+    refused = [event["text"] for event in events(tmp_path) if event["kind"] == "refused"]
+    assert 5 < len(refused) < 10 and "rank 1 (10.0.0.2) runs, although it was stopped" in refused[0]

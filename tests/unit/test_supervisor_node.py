@@ -67,8 +67,9 @@ class Worker:
     def __init__(self, folder: Path) -> None:
         self.containers, self.holds = OneRank(), Holds(folder / "run")
         agreement = Agreement(WORKER, PeerClient(WORKER, 1, TOKEN, {}), self.containers)
-        node = Node(self.containers, self.holds, agreement)
-        self.listener = Listener((WORKER, 0), {HEAD: KEY, STRANGER: f"{KEY} of another"}, TOKEN, node)
+        self.node = Node(self.containers, self.holds, agreement)
+        keys = {HEAD: KEY, STRANGER: f"{KEY} of another"}
+        self.listener = Listener((WORKER, 0), keys, TOKEN, self.node)
         self.port = self.listener.server_address[1]
         threading.Thread(target=self.listener.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -123,9 +124,37 @@ def test_nothing_starts_while_weights_come(worker: Worker, monkeypatch: pytest.M
     assert not refused.running and "weights" in refused.problem
 
 
+def test_of_one_replica_one_request_is_carried_out_at_a_time(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, goes_on, seen = threading.Event(), threading.Event(), list[Seen]()
+
+    def stop(name: str) -> None:
+        begun.set()
+        assert goes_on.wait(10)
+
+    monkeypatch.setattr(worker.containers, "stop", stop)
+    threads = [threading.Thread(target=lambda: worker.asked("stop"))]
+    threads.append(threading.Thread(target=lambda: seen.append(worker.asked("look"))))
+    threads[0].start()
+    assert begun.wait(10)
+    threads[1].start()
+    threads[1].join(0.5)
+    assert not seen
+    worker.node.answer(Request("look", "headfirst-engine-1", ""), HEAD)
+    goes_on.set()
+    for thread in threads:
+        thread.join(10)
+    assert seen
+
+
 def test_docker_that_does_not_answer_is_a_problem_and_no_end(worker: Worker) -> None:
     worker.containers.broken = True
-    assert worker.asked("look").problem == "Docker: no such socket"
+    assert worker.asked("look") == Seen(problem="Docker: no such socket")
+    worker.holds.hold(NAME, 60)
+    assert worker.asked("look").held
+    worker.containers.broken, worker.containers.found = False, None
+    assert worker.asked("look") == Seen(held=True)
 
 
 def test_a_log_has_no_key_and_no_colours(worker: Worker) -> None:
@@ -206,6 +235,8 @@ def test_a_hold_of_a_run_ends_with_the_lock_of_the_run(
     (tmp_path / "lock.json").write_text(json.dumps(lock))
     holds.hold(NAME, 3600)
     assert holds.is_held(NAME)
+    (tmp_path / "lock.json").write_text(json.dumps(lock | {"ends": 100}))
+    assert not holds.is_held(NAME)
     (tmp_path / "lock.json").write_text(json.dumps(lock | {"token": "t2"}))
     assert not holds.is_held(NAME)
     (tmp_path / "lock.json").unlink()

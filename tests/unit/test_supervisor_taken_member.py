@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import random
 import socket
 import threading
 from collections.abc import Iterator
@@ -94,22 +95,23 @@ class Victim:
         """The answer to a member's request. Raises Unreachable where it is refused."""
         body = messages.encode(Request(do, name, generation))
         client = PeerClient(own, self.port, TOKEN, keys(own))
-        answer = client.ask(VICTIM, body, limit_s=5, longest=messages.LONGEST)
+        answer = client.ask(VICTIM, body, limit_s=30, longest=messages.LONGEST)
         return messages.seen(answer, where=VICTIM)
 
 
 @pytest.fixture
 def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
-    with socket.create_server((VICTIM, 0)) as free:
-        port = free.getsockname()[1]
-    victim = Victim(tmp_path, port)
+    # Of these no client has had one: in TIME_WAIT it would be refused to the listeners.
+    victim = Victim(tmp_path, random.randrange(20_000, 32_000))
     for function in (records.read, records.standby, records.activate):
         monkeypatch.setattr(
             records,
             function.__name__,
             lambda name, generation, function=function: function(name, generation, victim.config),
         )
-    with listening(VICTIM, port, victim.node):
+    # A busy machine is slow, and no host here is silent: connections are refused at once.
+    monkeypatch.setattr(agreement, "_CONNECT_S", 30.0)
+    with listening(VICTIM, victim.port, victim.node):
         yield victim
 
 
@@ -290,6 +292,39 @@ def test_a_spare_takes_over_what_was_prepared(replica: Replica) -> None:
     assert (replica.asked("prepare"), replica.asked("activate")) == ("", "")
     assert replica.victim.docker.names() == [NAME, f"{NAME}.{GENERATION}"]
     assert replica.victim.docker.stopped == [NAME]
+
+
+def test_a_generation_that_waits_no_longer_is_not_activated_again(replica: Replica) -> None:
+    replica.victim.write(NAME, GENERATION, record(worked_at=1.0))
+    for do in ("prepare", "activate"):
+        assert replica.victim.asked(SPARE, do) == Seen()
+        unknown = replica.victim.asked(SPARE, do, generation="ba9876543210")
+        assert unknown.problem == "it has no such generation"
+    assert replica.is_untouched
+
+
+def test_a_spare_that_serves_another_replica_does_not_take_over(
+    replica: Replica, victim: Victim, tmp_path: Path
+) -> None:
+    replica.engine.close()
+    docker, containers = DockerNames(), Containers()
+    containers._client = docker
+    docker.add(f"{NAME}.{STANDBY}", STANDBY)
+    docker.add("headfirst-engine-1", GENERATION)
+    spare, busy = member(SPARE, victim.port, containers, tmp_path), docker.every[1].attrs["State"]
+
+    def asked(do: messages.Do, *, serves: bool) -> str:
+        busy["Running"] = serves
+        return spare.answer(Request(do, NAME, STANDBY), SPARE).problem
+
+    why = "the spare serves another replica"
+    victim.docker.add("headfirst-engine-1", GENERATION, running=True)
+    assert replica.asked("prepare") == "", "it is no spare"
+    assert asked("prepare", serves=True) == why
+    assert asked("activate", serves=False) == "it has not agreed to it"
+    assert asked("prepare", serves=False) == ""
+    assert asked("activate", serves=True) == why
+    assert asked("activate", serves=False) == ""
 
 
 def test_a_host_that_came_back_after_it_was_prepared_is_not_replaced(replica: Replica) -> None:
