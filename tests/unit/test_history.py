@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from headfirst.cluster.identity import cluster_folder
@@ -367,7 +368,7 @@ def test_every_verb_that_takes_a_minute_is_recorded(verb: str, monkeypatch: pyte
         return Outcome(prepared.plan, work(reporter), A100, A100, False)
 
     for module in (rolling, stopping, backups, membership):
-        monkeypatch.setattr(module, "run_lock", lambda *_: nullcontext())
+        monkeypatch.setattr(module, "run_lock", lambda *_: nullcontext(Mock()))
     for module in (rolling, stopping):
         monkeypatch.setattr(module, "run_phases", work)
     monkeypatch.setattr(rolling, "previous", lambda *_: Version("v1", 1.0, defaultdict(str)))

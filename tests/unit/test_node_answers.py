@@ -7,6 +7,7 @@ import contextlib
 import copy
 import io
 import json
+import threading
 import tracemalloc
 import zlib
 from collections.abc import Callable, Iterator
@@ -186,6 +187,12 @@ class Stream(io.BytesIO):
     @property
     def channel(self) -> Any:
         return self
+
+    @property
+    def status_event(self) -> threading.Event:
+        event = threading.Event()
+        event.set()
+        return event
 
     def recv_exit_status(self) -> int:
         return 0

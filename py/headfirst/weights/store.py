@@ -47,7 +47,7 @@ class Store:
         return self.proofs.matches(name, proof)
 
     def has_proven(self, name: str, proof: FileHash) -> bool:
-        """Whether `name` is there, and this node itself has found in it all of `proof` that it knows."""
+        """Whether `name` is there, and this node itself has found `proof` in it, or all but its sha256."""
         return self.proofs.get(name) in (proof, replace(proof, sha256=None))
 
     def has_sent_bytes(self, name: str, proof: FileHash) -> bool:
