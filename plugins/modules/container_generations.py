@@ -167,7 +167,9 @@ class Generations:
         new = {**{key: old[key] for key in ("start_seconds", "versions") if key in old}, **record}
         if version and not self._is_planned(generation, version):
             new["versions"] = _with_times(old, version, planned_at=time.time(), returned=False)
-        new["worked_at"] = old.get("worked_at", 0)
+        # What took over once waits again, now that the inventory's generation serves.
+        waits = "standby" in (record.get("supervision") or {})
+        new["worked_at"] = 0 if waits else old.get("worked_at", 0)
         changed = new != old
         if changed:
             self._write(self._path(generation), json.dumps(new))

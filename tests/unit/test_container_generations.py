@@ -312,3 +312,14 @@ def test_a_spare_has_the_records_of_what_waits_alone(tmp_path: Path) -> None:
         assert sorted(one.name for one in docker.found) == [f"{NAME}.{one}" for one in waiting]
     prepare_spare(docker, tmp_path)
     assert docker.found == [] == list((tmp_path / NAME).iterdir())
+
+
+def test_what_took_over_waits_again_when_it_is_planned_again(tmp_path: Path) -> None:
+    """Its record had the time since when it served: no spare took the place of the same host twice."""
+    docker = two(tmp_path)
+    for supervision, worked_at in (({}, 7.0), ({"standby": {"spare": "10.0.0.9"}}, 0)):
+        path = tmp_path / NAME / "new.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "worked_at": 7.0}))
+        planned = {**record(tmp_path, "key: new"), "supervision": supervision}
+        generations(docker, tmp_path).record("new", planned)
+        assert generations(docker, tmp_path).read()["generations"]["new"]["worked_at"] == worked_at
