@@ -24,7 +24,9 @@ class Hosts:
         self.looks: dict[str, Seen | None] = {HEAD: Seen("0123456789ab", running=True), WORKER: None}
         self.refuses: dict[str, Seen | None] = {}
         self.asked: list[tuple[str, str]] = []
-        self.spare = Standbys(self, SimpleNamespace(add=lambda *_, **__: None))  # type: ignore[arg-type]
+        self.events: list[str] = []
+        events: Any = SimpleNamespace(add=lambda name, kind, text, **_: self.events.append(text))
+        self.spare = Standbys(self, events)  # type: ignore[arg-type]
 
     def ask(self, address: str, request: Request, limit_s: float) -> Seen | None:
         if request.do == "look":
@@ -82,3 +84,14 @@ def test_what_a_host_has_activated_is_completed(hosts: Hosts) -> None:
     """Also where the host that was away is back, and where the spare was started again in between."""
     hosts.looks = {HEAD: Seen(GENERATION), WORKER: Seen("0123456789ab")}
     assert hosts.after(0) == [("activate", HEAD), ("activate", SPARE)]
+
+
+def test_each_takeover_has_its_event_also_one_that_is_completed_later(hosts: Hosts) -> None:
+    takes = f"the spare {SPARE} takes the place of {WORKER}"
+    hosts.after(0)
+    hosts.after(AFTER_S)
+    hosts.after(AFTER_S)  # `deploy up` has returned to the inventory, and the host is away again
+    assert hosts.events == [takes, takes]
+    hosts.looks = {HEAD: Seen(GENERATION), WORKER: None}
+    hosts.after(0)
+    assert hosts.events == [takes, takes, takes]

@@ -35,10 +35,15 @@ class Standbys:
             hosts = {*one.instead_of, *one.record.ranks} - {self._own}
             seen = {address: self._ask("look", one, address) for address in hosts}
             if any(found and found.generation == one.record.generation for found in seen.values()):
-                self._tell(one, "activate")
-            elif self._is_wanted(one, seen) and self._tell(one, "prepare") and self._tell(one, "activate"):
-                away = one.instead_of[one.replaces]
-                self._note(one, f"the spare {self._own} takes the place of {away}, which is away")
+                self._activate(one)
+            elif self._is_wanted(one, seen) and self._tell(one, "prepare"):
+                self._told.pop(one.record.name, None)  # hosts change now, which is news each time
+                self._activate(one)
+
+    def _activate(self, one: Standby) -> None:
+        if self._tell(one, "activate"):
+            self._told.pop(one.record.name, None)
+            self._note(one, f"the spare {self._own} takes the place of {one.instead_of[one.replaces]}")
 
     def _is_wanted(self, one: Standby, seen: Mapping[str, Seen | None]) -> bool:
         """Whether exactly the host to be replaced has been away for long enough."""
