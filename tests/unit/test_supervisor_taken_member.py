@@ -366,6 +366,18 @@ def test_what_another_host_has_activated_is_followed(replica: Replica) -> None:
     assert replica.asked("activate") == "" and replica.victim.docker.stopped == [NAME]
 
 
+def test_what_another_host_has_activated_does_not_end_what_serves_since_a_later_takeover(
+    replica: Replica,
+) -> None:
+    """The first takeover was interrupted, and the host that it reached was away in the second."""
+    supervision = record()["supervision"] | {"ranks": [SPARE, VICTIM, WORKER]}
+    replica.victim.write(NAME, GENERATION, record(worked_at=1.0, supervision=supervision))
+    replica.answers(HEAD, STANDBY)
+    assert replica.asked("activate") == f"the replica answers at {replica.url}" and replica.is_untouched
+    replica.engine.close()
+    assert replica.asked("activate") == "" and replica.victim.docker.stopped == [NAME]
+
+
 def test_what_the_spare_alone_has_activated_is_not_followed(replica: Replica) -> None:
     replica.answers(WORKER, GENERATION)
     replica.answers(HEAD, GENERATION)

@@ -41,14 +41,19 @@ class Agreement:
     def activate(self, one: Standby) -> str:
         """Why the generation is not activated, "" where nothing objects. Raises EngineDown.
 
-        Once a host of the replica has activated it nothing does: half of a replica serves nobody.
+        Once a host of the replica has activated it nothing does: half of a replica serves nobody. But where a
+        later takeover has put another one in its place, that one may serve.
         """
-        agreed_at = self._agreed_at.get((one.record.name, one.record.generation))
-        if agreed_at is None or clock.uptime() - agreed_at > _LASTS_S:
-            why = "it has not agreed to it"
-        else:
-            why = self._objection(one)
-        return "" if not why or self._is_activated(one) else why
+        name, why = one.record.name, self._objection(one)
+        agreed_at = self._agreed_at.get((name, one.record.generation))
+        is_agreed = agreed_at is not None and clock.uptime() - agreed_at <= _LASTS_S
+        if is_agreed and not why:
+            return ""
+        if not self._is_activated(one):
+            return why or "it has not agreed to it"
+        current = self._current(name)
+        is_overtaken = current is not None and current.ranks not in (one.instead_of, one.record.ranks)
+        return why if is_overtaken else ""
 
     def _objection(self, one: Standby) -> str:
         away = one.instead_of[one.replaces]
