@@ -323,3 +323,8 @@ def test_what_took_over_waits_again_when_it_is_planned_again(tmp_path: Path) -> 
         planned = {**record(tmp_path, "key: new"), "supervision": supervision}
         generations(docker, tmp_path).record("new", planned)
         assert generations(docker, tmp_path).read()["generations"]["new"]["worked_at"] == worked_at
+
+
+def test_the_generations_of_another_replica_are_not_its_own(tmp_path: Path) -> None:
+    docker = StandInDocker(**{NAME: "old", f"{NAME}-1": "other"})
+    assert set(generations(docker, tmp_path).read()["generations"]) == {"old"}
