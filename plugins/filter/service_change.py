@@ -18,7 +18,7 @@ _TIMES = {
     "returned": {"type": "bool", "required": False},
 }
 _VERSIONS = {"type": "dict", "required": False, "elements": {"type": "dict", "options": _TIMES}}
-_ENTRY = {"worked_at": "float", "ranks": "int", "versions": _VERSIONS}
+_ENTRY = {"worked_at": "float", "rank": "int", "ranks": "int", "versions": _VERSIONS}
 
 
 class FilterModule:

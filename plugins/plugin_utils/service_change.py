@@ -163,8 +163,16 @@ def _hosts(ranks: Ranks, generation: str) -> list[str]:
 
 
 def _generation(ranks: Ranks) -> str:
-    fingerprints = sorted((int(rank["rank"]), rank["fingerprint"]) for rank in ranks)
-    return hashlib.sha256(json.dumps(fingerprints).encode()).hexdigest()[:12]
+    """Hosts count: one that returns in another rank's place still has the container of its old rank."""
+    # An earlier release did not count them: what it started goes on.
+    earlier = _digest((int(rank["rank"]), rank["fingerprint"]) for rank in ranks)
+    if earlier in _complete(ranks):
+        return earlier
+    return _digest((int(rank["rank"]), rank["host"], rank["fingerprint"]) for rank in ranks)
+
+
+def _digest(parts: Iterable[tuple[Any, ...]]) -> str:
+    return hashlib.sha256(json.dumps(sorted(parts)).encode()).hexdigest()[:12]
 
 
 def _worked(ranks: Ranks) -> list[str]:
@@ -223,9 +231,13 @@ def _times(generation: str, entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _complete(ranks: Ranks) -> dict[str, list[dict[str, Any]]]:
-    """What the ranks have of each generation whose ranks are all there."""
+    """What the ranks have of each generation whose ranks are all there, each once."""
     found: dict[str, list[dict[str, Any]]] = {}
     for rank in ranks:
         for generation, entry in rank["seen"]["generations"].items():
             found.setdefault(generation, []).append(entry)
-    return {one: entries for one, entries in found.items() if len(entries) == entries[0]["ranks"]}
+    return {
+        one: entries
+        for one, entries in found.items()
+        if sorted(entry["rank"] for entry in entries) == list(range(entries[0]["ranks"]))
+    }

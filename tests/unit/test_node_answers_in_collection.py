@@ -29,9 +29,13 @@ def test_the_facts_of_a_host_pass_as_they_are(shape: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "bad",
     [
-        {"generations": {"../../models/M/a": {"worked_at": 9.0, "ranks": 1}}},
-        {"generations": {"a" * 12: {"worked_at": "late", "ranks": 1}}},
-        {"generations": {"a" * 12: {"worked_at": 9.0, "ranks": 1, "versions": {"v": {"served_at": "late"}}}}},
+        {"generations": {"../../models/M/a": {"worked_at": 9.0, "rank": 0, "ranks": 1}}},
+        {"generations": {"a" * 12: {"worked_at": "late", "rank": 0, "ranks": 1}}},
+        {
+            "generations": {
+                "a" * 12: {"worked_at": 9.0, "rank": 0, "ranks": 1, "versions": {"v": {"served_at": "late"}}}
+            }
+        },
         {"generations": []},
         {"current": {"generation": "a|headfirst-engine", "running": True}},
         {"current": None},
@@ -41,7 +45,10 @@ def test_a_generation_that_is_a_path_or_a_pattern_is_refused(filter_name: str, b
     decide = FilterModule().filters()[filter_name]
     seen = {
         "current": {"generation": "b" * 12, "running": True, "rank": 0},
-        "generations": {"b" * 12: {"worked_at": 5.0, "ranks": 1}, "c" * 12: {"worked_at": 3.0, "ranks": 1}},
+        "generations": {
+            "b" * 12: {"worked_at": 5.0, "rank": 0, "ranks": 1},
+            "c" * 12: {"worked_at": 3.0, "rank": 0, "ranks": 1},
+        },
     }
     rank = {"host": "node1", "replica": "engine", "rank": 0, "fingerprint": "f", "seen": seen}
     assert decide([rank])

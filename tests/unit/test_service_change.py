@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -251,3 +253,27 @@ def test_a_rollback_that_ended_before_the_start_goes_on() -> None:
     for one in ranks:
         one["seen"]["generations"]["g1"]["versions"]["v1"]["served_at"] = 4.0
     assert previous({"a": ranks})["version"] == "v2"
+
+
+def test_a_host_that_returns_in_another_ranks_place_gets_a_container_of_that_rank() -> None:
+    """Its own one, of rank 1, has the same specification as that of the host that took rank 1."""
+    before = [rank(number) for number in (0, 1, 2)]
+    old = change(before)["generation"]
+    spare, returned = (
+        {**rank(1, old, **{old: 1.0}), "host": "spare"},
+        {**rank(1, old, **{old: 1.0}), "rank": 2},
+    )
+    found = change([rank(0, old, **{old: 1.0}), spare, returned])
+    assert found["generation"] != old
+    assert found["restart"]
+
+
+def test_a_generation_with_a_rank_twice_is_not_returned_to() -> None:
+    ranks = [{**rank(1, OLD, **{OLD: 5.0, OLDER: 3.0}), "rank": number} for number in (0, 1)]
+    assert change(ranks)["fallback"] == ""
+    assert rollback(ranks)["generation"] == ""
+
+
+def test_a_generation_of_a_release_that_did_not_name_hosts_goes_on() -> None:
+    own = hashlib.sha256(json.dumps([[0, "new"], [1, "new"]]).encode()).hexdigest()[:12]
+    assert not change([rank(n, own, **{own: 5.0}) for n in (0, 1)])["restart"]

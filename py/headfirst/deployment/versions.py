@@ -35,6 +35,7 @@ class _Times(_Document):
 
 class _Generation(_Document):
     worked_at: _Time
+    rank: _Rank
     ranks: _Rank
     versions: Annotated[dict[_Name, _Times], Field(max_length=1000)] = {}
 
