@@ -1,9 +1,9 @@
-"""What `up` and `rollback` do to the generations on hosts, under random histories of two operators.
+"""What `up`, `rollback` and `replace` do to the generations on hosts: random histories of two operators.
 
 Real: the module container_generations, the filters of the role engine, the lease and the lock's script of a
-host. Fixtures: Docker, SSH, the clocks. The order of the role's tasks (run.yml, switch.yml,
-failed.yml, rollback.yml, prune.yml) is repeated here, one task on one host a step; a run ends at any step.
-A run that no step is taken of sleeps, as its controller does.
+host. Fixtures: Docker, SSH, the clocks. The order of `replace` and of the role's tasks (run.yml, switch.yml,
+failed.yml, rollback.yml, standby.yml, prune.yml) is repeated here, one task on one host a step; a run ends at
+any step. A run that no step is taken of sleeps, as its controller does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -31,7 +31,7 @@ from headfirst.live.ssh_access.access import HostAccess
 from headfirst.ownership import hosts as requests
 from headfirst.ownership import lease
 from headfirst.ownership.holder import new_lock
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -41,11 +41,18 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-REPLICAS = {"engine-0": ("a", "b"), "engine-1": ("c", "d")}
-HOSTS = [host for hosts in REPLICAS.values() for host in hosts]
+# Three ranks: a host that left can return in another rank's place, and have one that is there already.
+REPLICAS = {"engine-0": ("a", "b", "c"), "engine-1": ("d",)}
+HOSTS = ["a", "b", "c", "d", "spare"]
 STEP_S = 5.0
 END = 200  # more steps than any run has
 BROKEN = 5  # a version whose number is a multiple does not serve
+RUN: dict[str, Any] = {
+    "operator": st.sampled_from([0, 1]),
+    "steps": st.sampled_from([END, END, *range(2, 34)]),
+    "then": st.sampled_from(["sleeps", "sleeps", "killed", "killed in a module"]),
+    "wait_s": st.sampled_from([0.0, 130.0, 601.0, 601.0]),
+}
 SCRIPT = Path(requests.__file__).with_name("node_script.py")
 
 
@@ -71,6 +78,10 @@ class Container:
     @property
     def generation(self) -> str:
         return self.labels[container_spec.GENERATION_LABEL]
+
+    @property
+    def rank(self) -> str:
+        return self.labels[container_spec.RANK_LABEL]
 
     def rename(self, name: str) -> None:
         assert name not in [one.name for one in self.host.list()], "Docker refuses a name that is taken"
@@ -146,6 +157,12 @@ class World:
     def __init__(self, root: Path) -> None:
         self.now = 1_000_000.0
         self.hosts = {name: Host(self, root / name) for name in HOSTS}
+        self.members = {replica: list(hosts) for replica, hosts in REPLICAS.items()}
+        self.spare = "spare"
+        self.version = 0  # that of the inventory
+        self.planned: dict[str, dict[str, list[str]]] = {}  # every version that `up` was to bring
+        self.served: set[tuple[str, str]] = set()  # version and replica
+        self.complete: list[str] = []  # versions that `up` or `rollback` completed on the present hosts
 
     def ask(self, access: HostAccess, do: str, **fields: Any) -> dict[str, Any]:
         """A request of the lease, without SSH."""
@@ -170,37 +187,42 @@ class World:
                 "fingerprint": "",
                 "seen": self.hosts[host].generations(replica).read(),
             }
-            for rank, host in enumerate(REPLICAS[replica])
+            for rank, host in enumerate(self.members[replica])
         ]
 
-    def running(self, replica: str) -> list[str]:
-        """The generations of the ranks that run."""
-        found = [self.hosts[host].current(replica) for host in REPLICAS[replica]]
-        return [one.generation for one in found if one is not None and one.running]
+    def present(self, *, running: bool = True) -> dict[str, list[str]]:
+        """The specifications of the ranks of each replica: of those that run, or of all."""
+        return {
+            replica: sorted(
+                one.labels["spec"]
+                for host in hosts
+                if (one := self.hosts[host].current(replica)) and (one.running or not running)
+            )
+            for replica, hosts in self.members.items()
+        }
 
-    def all_running(self, replica: str) -> list[str]:
-        """As `running`, with containers that were set aside and still run."""
+    def all_running(self, replica: str) -> list[Container]:
+        """Containers that run, also those that were set aside, and on a host that left."""
         return [
-            one.generation
-            for host in REPLICAS[replica]
-            for one in self.hosts[host].found
+            one
+            for host in self.hosts.values()
+            for one in host.found
             if one.running and one.name.split(".")[0] == replica
         ]
 
     def serves(self, replica: str, generation: str) -> bool:
-        return self.running(replica) == [generation] * len(REPLICAS[replica])
+        currents = [self.hosts[host].current(replica) for host in self.members[replica]]
+        ranks = {one.rank for one in currents if one and one.running and one.generation == generation}
+        return len(ranks) == len(currents)
 
+    def specs(self, version: int, replica: str) -> list[str]:
+        """Of each rank's container in a version: a worker's has the address of its head, and not its own.
 
-def fingerprint(version: int, replica: str, rank: int) -> str:
-    """Of a container: every second version leaves the second replica as it is."""
-    same = version // 2 * 2 if replica == "engine-1" else version
-    return f"{replica} {same} {rank}"
-
-
-def generation_of(version: int, replica: str) -> str:
-    """The generation of a replica in a version."""
-    ranks = [{"rank": rank, "fingerprint": fingerprint(version, replica, rank)} for rank in (0, 1)]
-    return service_change._generation(ranks)
+        Every second version leaves the second replica as it is.
+        """
+        same = version // 2 * 2 if replica == "engine-1" else version
+        hosts = self.members[replica]
+        return [f"{replica} v{same} rank {rank} of {hosts[0]}" for rank in range(len(hosts))]
 
 
 class Run:
@@ -227,18 +249,47 @@ class Run:
         for access in self.held.hosts:
             self.world.ask(access, "release", token=self.held.token)
 
-    def up(self, version: int) -> Iterator[None]:
+    def up(self) -> Iterator[None]:
         """The stages `serve` of all replicas, then `prune`."""
+        version = self.world.version
+        specs = {replica: self.world.specs(version, replica) for replica in REPLICAS}
+        name = " ".join([f"v{version} of", *(hosts[0] for hosts in self.world.members.values())])
+        self.world.planned[name] = specs
         for replica in REPLICAS:
             self.confirm()
-            yield from self.serve(replica, version)
+            yield from self.serve(replica, version, name)
+            yield
+            self.world.hosts[self.world.spare].generations(replica).prune([])
         self.confirm()
         yield
         states = [state for replica in REPLICAS for state in self.world.seen(replica)]
         for replica, keep in filters.kept(states).items():
-            for host in REPLICAS[replica]:
+            for host in self.world.members[replica]:
                 yield
                 self.world.hosts[host].generations(replica).prune(keep)
+        self.world.complete.append(name)
+
+    def replace(self, leaving: str, *, dead: bool) -> Iterator[None]:
+        """The host that leaves is stopped where it answers, then the inventory is changed, then `up`.
+
+        It becomes the spare, with all that it had if it was dead.
+        """
+        host = self.world.hosts[leaving]
+        replica, hosts = next(one for one in self.world.members.items() if leaving in one[1])
+        yield
+        for container in host.found:
+            container.running = False
+        yield
+        # A version of which a host has left need not be there any more. A rollback may find another one that
+        # is whole on the present hosts, or none; it must not mix, whatever a host brings with it.
+        self.world.complete.clear()
+        if not dead:
+            host.generations(replica).remove(0)
+        yield
+        self.confirm()
+        hosts[hosts.index(leaving)], self.world.spare = self.world.spare, leaving
+        happened["replaced"] += 1
+        yield from self.up()
 
     def rollback(self, chosen: list[str]) -> Iterator[None]:
         """The version is appended to `chosen` when it serves on all replicas."""
@@ -259,20 +310,21 @@ class Run:
                 self.returns_to = found["version"]
             yield from self.run(replica, change, found["version"])
         chosen.append(found["version"])
+        self.world.complete.append(found["version"])
 
-    def serve(self, replica: str, version: int) -> Iterator[None]:
+    def serve(self, replica: str, version: int, name: str) -> Iterator[None]:
         """main.yml: read, decide, create, run."""
         yield
-        ranks = self.world.seen(replica)
+        ranks, specs = self.world.seen(replica), self.world.specs(version, replica)
         for state in ranks:
-            state["fingerprint"] = fingerprint(version, replica, state["rank"])
+            state["fingerprint"] = specs[state["rank"]]
         change = filters.change(ranks, len(REPLICAS))
         generation = change["generation"]
         for state in ranks:
             yield
             host = self.world.hosts[state["host"]]
             record = {"url": "", "model": "", "api_key": "", "files": {}}
-            host.generations(replica).record(generation, record, f"v{version}")
+            host.generations(replica).record(generation, record, name)
         for state in ranks:
             yield
             if generation not in state["seen"]["generations"]:
@@ -281,10 +333,11 @@ class Run:
                     container_spec.RANK_LABEL: str(state["rank"]),
                     container_spec.RANKS_LABEL: str(len(ranks)),
                     container_spec.SPEC_JSON_LABEL: json.dumps({"restart_policy": "unless-stopped"}),
+                    "spec": specs[state["rank"]],
                 }
                 host = self.world.hosts[state["host"]]
                 host.found.append(Container(host, f"{replica}.{generation}", labels))
-        yield from self.run(replica, change, f"v{version}", broken=version % BROKEN == 0)
+        yield from self.run(replica, change, name, broken=version % BROKEN == 0)
 
     def run(
         self, replica: str, change: dict[str, Any], version: str, *, broken: bool = False
@@ -294,6 +347,7 @@ class Run:
             yield from self.switch(replica, change["generation"], change["hosts"])
         yield
         if not broken and self.world.serves(replica, change["generation"]):
+            self.world.served.add((version, replica))
             for host in change["hosts"]:
                 yield
                 generations = self.world.hosts[host].generations(replica)
@@ -313,7 +367,7 @@ class Run:
 
     def stop(self, replica: str) -> Iterator[None]:
         """stop_ranks.yml: rank 0 first."""
-        for host in REPLICAS[replica]:
+        for host in self.world.members[replica]:
             yield
             container = self.world.hosts[host].current(replica)
             if container is not None:
@@ -362,9 +416,7 @@ class GenerationsModel(RuleBasedStateMachine):
         self.operators: dict[int, Run] = {}
         self.runs = 0
         self.last_step_by = 0
-        self.planned: dict[str, int] = {}  # every version that `up` was to bring
-        self.whole: list[str] = []  # versions that served on all replicas, the last one last
-        self.returned: tuple[Run, list[str], list[str]] | None = None
+        self.returned: tuple[Run, list[str], set[tuple[str, str]], list[str]] | None = None
         self.interrupted = ""  # the version that a killed rollback had noted
 
     def teardown(self) -> None:
@@ -373,25 +425,49 @@ class GenerationsModel(RuleBasedStateMachine):
     @initialize()
     def first(self) -> None:
         """The service is up."""
-        self.go(0, "up", 1, END, "sleeps")
+        self.act("up", 1, operator=0, steps=END, then="sleeps", wait_s=0.0)
 
-    @rule(
-        operator=st.sampled_from([0, 1]),
-        verb=st.sampled_from(["rollback", "up", "up"]),
-        version=st.integers(1, 8),
-        steps=st.sampled_from([END, END, *range(2, 34)]),
-        then=st.sampled_from(["sleeps", "sleeps", "killed", "killed in a module"]),
-        wait_s=st.sampled_from([0.0, 130.0, 601.0, 601.0]),
-    )
-    def act(self, operator: int, verb: str, version: int, steps: int, then: str, wait_s: float) -> None:
+    @rule(verb=st.sampled_from(["rollback", "up", "up"]), version=st.integers(1, 8), **RUN)
+    def act(self, verb: str, version: int, operator: int, steps: int, then: str, wait_s: float) -> None:
         """An operator begins a run, or its run goes on, for so many steps."""
         self.world.now += wait_s
-        self.go(operator, verb, version, steps, then)
+        run = self._begin(operator)
+        if run and verb == "up":
+            self.interrupted = ""
+            self.world.version = version
+            run.steps = run.up()
+        elif run:
+            chosen: list[str] = []
+            self.returned = (run, chosen, set(self.world.served), list(self.world.complete))
+            if self.world.present() in self.world.planned.values():
+                self.interrupted = ""  # it had reached its end, or had not begun
+            run.steps = run.rollback(chosen)
+        self.go(operator, steps, then)
 
-    def go(self, operator: int, verb: str, version: int, steps: int, then: str) -> None:
+    @rule(place=st.integers(0, 3), dead=st.booleans(), **RUN)
+    def replace(self, place: int, operator: int, steps: int, then: str, wait_s: float, *, dead: bool) -> None:
+        """As `act`."""
+        self.world.now += wait_s
+        if run := self._begin(operator):
+            self.interrupted = ""
+            leaving = [host for hosts in self.world.members.values() for host in hosts][place]
+            run.steps = run.replace(leaving, dead=dead)
+        self.go(operator, steps, then)
+
+    def _begin(self, operator: int) -> Run | None:
+        """The operator's new run; None where an old one goes on, or the hosts are locked."""
+        if operator in self.operators:
+            return None
+        self.runs += 1
+        run = Run(self.world, self.runs)
+        if not run.take():
+            happened["refused"] += 1
+            return None
+        self.operators[operator] = run
+        return run
+
+    def go(self, operator: int, steps: int, then: str) -> None:
         """Steps of an operator's run, until it ends, sleeps, or is killed."""
-        if operator not in self.operators:
-            self._begin(operator, verb, version)
         for _ in range(steps):
             if operator in self.operators:
                 self.step(operator, None)
@@ -403,24 +479,6 @@ class GenerationsModel(RuleBasedStateMachine):
             # The controller is gone; the lock stays until its lease ends.
             happened["killed"] += 1
             self._killed(operator)
-
-    def _begin(self, operator: int, verb: str, version: int) -> None:
-        self.runs += 1
-        run = Run(self.world, self.runs)
-        if not run.take():
-            happened["refused"] += 1
-            return
-        self.operators[operator] = run
-        if verb == "up":
-            self.planned[f"v{version}"] = version
-            self.interrupted = ""
-            run.steps = run.up(version)
-        else:
-            chosen: list[str] = []
-            self.returned = (run, chosen, list(self.whole))
-            if self.interrupted and self._serves_whole():
-                self.interrupted = ""  # it had reached its end, or had not begun
-            run.steps = run.rollback(chosen)
 
     @rule(name=st.sampled_from(HOSTS))
     def reboot(self, name: str) -> None:
@@ -459,7 +517,6 @@ class GenerationsModel(RuleBasedStateMachine):
         finally:
             for host in self.world.hosts.values():
                 host.calls_left = None
-        self._note_whole()
 
     def _killed(self, operator: int) -> None:
         run = self.operators.pop(operator)
@@ -471,62 +528,49 @@ class GenerationsModel(RuleBasedStateMachine):
         happened["ended well"] += 1
         del self.operators[operator]
         if self.returned and self.returned[0] is run:
-            _, (version,), whole = self.returned
-            self._returned(version, whole)
+            _, (version,), served, complete = self.returned
+            self._returned(version, served, complete)
 
-    def _returned(self, version: str, whole: list[str]) -> None:
-        """A rollback ended well: to `version`, where those in `whole` had served on all replicas before."""
+    def _returned(self, version: str, served: set[tuple[str, str]], complete: list[str]) -> None:
+        """A rollback ended well, to `version`; the rest is what there was before."""
         happened["returned" if version else "nothing to return to"] += 1
         if self.interrupted:
             assert version == self.interrupted, "a rollback that was interrupted turned round"
             happened["went on"] += 1
         self.interrupted = ""
         if version:
-            assert version in whole, "the version never served on all replicas"
-            for replica in REPLICAS:
-                wanted = generation_of(self.planned[version], replica)
-                running = self.world.running(replica)
-                assert running == [wanted] * len(REPLICAS[replica]), "a rollback mixed versions"
+            assert {(version, one) for one in REPLICAS} <= served, "it never served on all replicas"
+            assert self.world.present() == self.world.planned[version], "a rollback mixed versions"
         else:
-            now = {replica: set(self.world.running(replica)) for replica in REPLICAS}
-            others = [one for one in whole if now != self._mapping(one)]
-            assert len(others) < 2, "a version that served on all replicas is lost"
-
-    def _serves_whole(self) -> bool:
-        now = {replica: set(self.world.running(replica)) for replica in REPLICAS}
-        return any(now == self._mapping(version) for version in self.planned)
-
-    def _mapping(self, version: str) -> dict[str, set[str]]:
-        return {replica: {generation_of(self.planned[version], replica)} for replica in REPLICAS}
-
-    def _note_whole(self) -> None:
-        """What all replicas serve now, as the records of all hosts name it."""
-        now = {replica: set(self.world.running(replica)) for replica in REPLICAS}
-        for version in self.planned:
-            if now == self._mapping(version) and version not in self.whole[-1:]:
-                self.whole.append(version)
+            now = self.world.present(running=False)
+            others = [one for one in complete if self.world.planned[one] != now]
+            assert not others, "a version that served on all replicas is lost"
 
     @invariant()
     def all_ranks_of_a_replica_run_one_generation(self) -> None:
         for replica in REPLICAS:
-            assert len(set(self.world.all_running(replica))) <= 1, (
+            running = self.world.all_running(replica)
+            assert len({one.generation for one in running}) <= 1, (
                 "ranks of different generations run together"
             )
+            assert len({one.rank for one in running}) == len(running), "a rank runs twice"
 
 
-def run_histories(count: int, *, derandomize: bool) -> None:
-    """So many histories; the first one that breaks an invariant is printed as a short program."""
-    run_state_machine_as_test(
-        GenerationsModel,
-        settings=settings(
-            max_examples=count,
-            stateful_step_count=25,
-            derandomize=derandomize,
-            database=None,
-            deadline=None,
-            suppress_health_check=list(HealthCheck),
-        ),
+def run_histories(count: int, numbers: Iterable[int]) -> None:
+    """Run `count` histories for each number, which determines them; the first one that breaks an invariant is
+    printed as a short program.
+
+    Histories of one number resemble each other: several numbers find more than many histories.
+    """
+    options = settings(
+        max_examples=count,
+        stateful_step_count=25,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
     )
+    for number in numbers:
+        run_state_machine_as_test(seed(number)(GenerationsModel), settings=options)
 
 
 def _memory() -> str | None:
