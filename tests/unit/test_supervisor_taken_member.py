@@ -378,6 +378,14 @@ def test_what_another_host_has_activated_does_not_end_what_serves_since_a_later_
     assert replica.asked("activate") == "" and replica.victim.docker.stopped == [NAME]
 
 
+def test_a_takeover_that_was_interrupted_after_another_one_is_completed(replica: Replica) -> None:
+    """What serves since the other one lost a host to it, so that no change would leave it down for ever."""
+    supervision = record()["supervision"] | {"ranks": [VICTIM, HEAD, SPARE]}
+    replica.victim.write(NAME, GENERATION, record(worked_at=1.0, supervision=supervision))
+    replica.answers(HEAD, STANDBY)
+    assert replica.asked("activate") == "" and replica.victim.docker.stopped == [NAME]
+
+
 def test_what_the_spare_alone_has_activated_is_not_followed(replica: Replica) -> None:
     replica.answers(WORKER, GENERATION)
     replica.answers(HEAD, GENERATION)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from headfirst.peers.client import PeerClient
@@ -42,7 +43,7 @@ class Agreement:
         """Why the generation is not activated, "" where nothing objects. Raises EngineDown.
 
         Once a host of the replica has activated it nothing does: half of a replica serves nobody. But where a
-        later takeover has put another one in its place, that one may serve.
+        later takeover has put another one in its place, that one may serve while all its hosts have it.
         """
         name, why = one.record.name, self._objection(one)
         agreed_at = self._agreed_at.get((name, one.record.generation))
@@ -52,8 +53,9 @@ class Agreement:
         if not self._is_activated(one):
             return why or "it has not agreed to it"
         current = self._current(name)
-        is_overtaken = current is not None and current.ranks not in (one.instead_of, one.record.ranks)
-        return why if is_overtaken else ""
+        if current is None or current.generation == one.record.generation or self._has_changed(current):
+            return ""
+        return why
 
     def _objection(self, one: Standby) -> str:
         away = one.instead_of[one.replaces]
@@ -76,10 +78,19 @@ class Agreement:
         own = self._containers.rank(one.record.name)
         if own is not None and own.generation == one.record.generation:
             return True  # it was interrupted before it wrote the record
-        request = Request("look", one.record.name, one.record.generation)
         others = [address for address in one.record.ranks if address not in (self._own, one.spare)]
-        answers = (ask(self._client, address, request, _CONNECT_S) for address in others)
-        return any(seen and seen.generation == one.record.generation for seen in answers)
+        return one.record.generation in self._generations(one.record, others)
+
+    def _has_changed(self, record: Record) -> bool:
+        """Whether another host of this generation has another one by now."""
+        others = [address for address in record.ranks if address != self._own]
+        return any(generation != record.generation for generation in self._generations(record, others))
+
+    def _generations(self, record: Record, addresses: Sequence[str]) -> Iterator[str]:
+        """What these hosts have, of those that answer."""
+        request = Request("look", record.name, record.generation)
+        answers = (ask(self._client, address, request, _CONNECT_S) for address in addresses)
+        return (seen.generation for seen in answers if seen and not seen.problem)
 
 
 def _answers(url: str) -> bool:
