@@ -21,6 +21,7 @@ from headfirst.weights.fetch.partial_file import PartialFile
 from headfirst.weights.fetch.path_source import PathSource
 from headfirst.weights.fetch.source import Listing, RemoteFile, SourceBusyError, client_failed
 from headfirst.weights.files import list_files
+from headfirst.weights.proof.checkpoint_check import CONFIG, INDEX
 from headfirst.weights.proof.hashing import FileHash, hash_file
 from headfirst.weights.proof.manifest import Manifest
 from headfirst.weights.proof.proofs import Proofs
@@ -65,6 +66,15 @@ def test_a_link_that_takes_a_files_place_after_the_list_is_refused(
     with pytest.raises(NotReadyError, match="leads out of the model folder"):
         fetch(Request("path", str(source)), tmp_path / "got")
     assert not (tmp_path / "got" / name).exists()
+
+
+def test_small_files_come_first(source: Path, tmp_path: Path) -> None:
+    """In the order of their start: several threads may end in another one."""
+    run = Fetching(Request("path", str(source)), tmp_path / "got").begin(Proofs(tmp_path / "got"))
+    run.bring_first()
+    small = [name for name in list_files(source) if name not in (CONFIG, INDEX, SHARD_1, SHARD_2)]
+    assert small and sorted(run.others()[: len(small)]) == sorted(small)
+    assert run.others()[len(small) :] == [SHARD_1, SHARD_2]
 
 
 class Arrivals(dict[str, FileHash]):

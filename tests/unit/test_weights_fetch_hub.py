@@ -54,7 +54,6 @@ def test_a_model_is_fetched_whole_and_proven(name: str, hub: FakeHub, source: Pa
     assert {**origin, "pinned": ""} == {"source": name, "model": MODEL, "revision": "", "pinned": ""}
     assert origin["pinned"] == COMMIT if name == "huggingface" else len(origin["pinned"]) == 64
     assert hub.order[:2] == ["config.json", "model.safetensors.index.json"]
-    assert set(hub.order[-2:]) == {SHARD_1, SHARD_2}, "small files first"
     assert hub.sent.total() == sum((source / file).stat().st_size for file in list_files(source))
 
     before = dict(hub.sent)
