@@ -1,4 +1,4 @@
-"""What the tests on lab nodes share."""
+"""What all tests share, and those on lab nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from ansible.plugins.loader import init_plugin_loader
 from readme_lab import Service, bring_up, deploy
+
+# Ansible finds this collection as it does in a run, before tests import it.
+init_plugin_loader()
 
 # A shell's job in the background ignores Ctrl-C, and what it starts inherits that; tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -1,15 +1,12 @@
-"""What the unit tests share: Ansible finds this collection as it does in a run, before tests import it."""
+"""What the unit tests share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from ansible.plugins.loader import init_plugin_loader
 from headfirst.cluster import reading
 from inventory_server import InventoryServer
-
-init_plugin_loader()
 
 
 @pytest.fixture(scope="session", autouse=True)
