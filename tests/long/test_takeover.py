@@ -114,12 +114,11 @@ def test_a_spare_takes_the_place_of_the_head(replica: Replica) -> None:
     """The roles bring back the ranks of the inventory first."""
     replica.ansible("play.yml")
     for number, own in enumerate([*ADDRESSES, SPARE], start=1):
-        given = json.dumps({"engine_standbys": [], "engine_is_spare": own == SPARE})
-        part = json.dumps({"engine_standbys": [p] if (p := waiting(0, own)) else []})
+        parts = [part] if (part := waiting(0, own)) else []
+        given = json.dumps({"engine_standbys": parts, "engine_is_spare": own == SPARE})
         if own == SPARE:
             replica.on(3, f"docker stop {NAME}; docker rm {NAME}")
-            replica.ansible("standby.yml", "-e", given, "--limit", f"node{number}")
-        replica.ansible("standby.yml", "-e", part, "--limit", f"node{number}")
+        replica.ansible("standby.yml", "-e", given, "--limit", f"node{number}")
     wait(lambda: replica.answers() and replica.phase() == "serving", 60, "the replica does not serve")
     power(replica, 1, "stop")
     wait(lambda: replica.answers(SPARE) and ranks(replica) == ["away", "1", "0"], 180, str(ranks(replica)))
