@@ -20,6 +20,7 @@ from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
+import histories
 from ansible_collections.headfirst.serving.plugins.filter import service_change as filters
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
 from ansible_collections.headfirst.serving.plugins.module_utils.container_runtime import Docker
@@ -31,14 +32,12 @@ from headfirst.live.ssh_access.access import HostAccess
 from headfirst.ownership import hosts as requests
 from headfirst.ownership import lease
 from headfirst.ownership.holder import new_lock
-from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 # Three ranks: a host that left can return in another rank's place, and have one that is there already.
@@ -557,20 +556,8 @@ class GenerationsModel(RuleBasedStateMachine):
 
 
 def run_histories(count: int, numbers: Iterable[int]) -> None:
-    """Run `count` histories for each number, which determines them; the first one that breaks an invariant is
-    printed as a short program.
-
-    Histories of one number resemble each other: several numbers find more than many histories.
-    """
-    options = settings(
-        max_examples=count,
-        stateful_step_count=25,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    for number in numbers:
-        run_state_machine_as_test(seed(number)(GenerationsModel), settings=options)
+    """Run `count` histories for each number, as `histories.run` does."""
+    histories.run(GenerationsModel, count, numbers, steps=25)
 
 
 def _memory() -> str | None:

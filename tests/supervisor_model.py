@@ -12,19 +12,18 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
 
+import histories
 from headfirst.supervisor import clock
 from headfirst.supervisor.keeper import Keeper
 from headfirst.supervisor.memory import MOST_FAILED_STARTS, Memory
 from headfirst.supervisor.messages import Seen
 from headfirst.supervisor.records import Record
-from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 
 HANG_S, START_S, LOAD_S = 30.0, 40.0, 5.0
@@ -491,18 +490,7 @@ class SupervisorModel(RuleBasedStateMachine):
 
 
 def run_histories(count: int, numbers: Iterable[int]) -> int:
-    """Run `count` histories for each number, which determines them; how many steps they had.
-
-    Histories of one number resemble each other: several numbers find more than many histories.
-    """
+    """Run `count` histories for each number, as `histories.run` does; how many steps they had."""
     before = SupervisorModel.steps_run
-    options = settings(
-        max_examples=count,
-        stateful_step_count=50,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    for number in numbers:
-        run_state_machine_as_test(seed(number)(SupervisorModel), settings=options)
+    histories.run(SupervisorModel, count, numbers, steps=50)
     return SupervisorModel.steps_run - before

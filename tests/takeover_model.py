@@ -9,15 +9,14 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import histories
 from headfirst.supervisor.memory import Memories
-from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
     invariant,
     rule,
-    run_state_machine_as_test,
 )
 from takeover_controller import Controller
 from takeover_hosts import AFTER_S, HANG_S, NAME, START_S, TICK_S, Host, Network
@@ -205,16 +204,8 @@ class TakeoverModel(RuleBasedStateMachine):
                 assert host.holds.is_held(NAME) or not host.held_by_hand, f"the hold of {host.own} was ended"
 
 
-def run_histories(count: int, numbers: Iterable[int], steps: int = 40) -> int:
-    """Run `count` histories for each number, which determines them; how many steps they had."""
+def run_histories(count: int, numbers: Iterable[int]) -> int:
+    """Run `count` histories for each number, as `histories.run` does; how many steps they had."""
     before = TakeoverModel.steps_run
-    options = settings(
-        max_examples=count,
-        stateful_step_count=steps,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    for number in numbers:
-        run_state_machine_as_test(seed(number)(TakeoverModel), settings=options)
+    histories.run(TakeoverModel, count, numbers, steps=40)
     return TakeoverModel.steps_run - before
