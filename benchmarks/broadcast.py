@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "py"), str(ROOT / "tests")]
 
 from broadcast_tools import TOOLS, Broadcast  # noqa: E402
-from headfirst.safetensors_file import layout  # noqa: E402
+from headfirst.common.safetensors_file import layout  # noqa: E402
 from netns import Lan  # noqa: E402
 
 MIB = 1024 * 1024

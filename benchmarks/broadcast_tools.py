@@ -9,13 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-from headfirst.weights.proof.manifest import MANIFEST
+from headfirst.node.weights.proof.manifest import MANIFEST
 from netns import Lan
 from transfers import signing
 
 PORT = 7600
 _READY_SECONDS = 3.0  # in which sixteen Python processes start on two cores
-_CLI = [sys.executable, "-c", "from headfirst.weights.cli import main; main()"]
+_CLI = [sys.executable, "-c", "from headfirst.node.weights.cli import main; main()"]
 _ENV = {
     **os.environ,
     "HEADFIRST_TRANSFER_TOKEN": "benchmark",

@@ -22,7 +22,7 @@ from contextlib import closing
 from pathlib import Path
 
 from blake3 import blake3
-from headfirst.weights.transfer.rdma import LOAN, Borrower, Lender, Port, buffer
+from headfirst.node.weights.transfer.rdma import LOAN, Borrower, Lender, Port, buffer
 
 PIECE = 1 << 20
 Ends = dict[str, tuple[Callable[..., None], Callable[..., None]]]

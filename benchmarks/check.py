@@ -15,10 +15,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headfirst.cluster.inventory import load
-from headfirst.deployment.lab_nodes import lab_access, required_lab
-from headfirst.deployment.running import inventory
-from headfirst.run.forks import forks
+from headfirst.control.deployment.lab_nodes import lab_access, required_lab
+from headfirst.control.deployment.running import inventory
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run.forks import forks
 from second_up import BIN, lab_inventory
 
 ROUNDS = 5

@@ -42,7 +42,7 @@ def write_checkpoint(folder: Path, shards: int, tensors: int, rows: int = ROWS) 
 
     `rows` of each tensor, a multiple of 128.
     """
-    from headfirst.safetensors_file import layout
+    from headfirst.common.safetensors_file import layout
 
     rng = np.random.default_rng(1)
     weight_map: dict[str, str] = {}
@@ -70,7 +70,7 @@ def write_checkpoint(folder: Path, shards: int, tensors: int, rows: int = ROWS) 
 
 def ours(source: Path, target: Path, threads: int) -> None:
     """The converter, as `headfirst-weights convert` runs it."""
-    from headfirst.weights.convert.convert_folder import convert
+    from headfirst.node.weights.convert.convert_folder import convert
 
     convert(source, target, threads)
 
@@ -147,8 +147,8 @@ def reference_in_numpy(path: Path, target: Path, threads: int) -> None:
 
 def kernel_rate() -> float:
     """GB/s of the kernel alone on one strip, which stays in the cache."""
-    from headfirst.weights.convert.convert_shard import STRIP
-    from headfirst.weights.convert.fp8 import dequantise
+    from headfirst.node.weights.convert.convert_shard import STRIP
+    from headfirst.node.weights.convert.fp8 import dequantise
 
     rows = STRIP // COLUMNS
     codes = np.random.default_rng(2).integers(0, 256, (rows, COLUMNS), dtype=np.uint8)
@@ -175,7 +175,11 @@ def rate(work: Callable[[], None], size: int, times: int) -> float:
 
 def work(kind: str, source: Path, target: Path, threads: int) -> None:
     """In a process of its own: convert, then print CPU and wall seconds and the peak of memory as JSON."""
-    modules = {"ours": ["headfirst.weights.convert.fp8"], "reference": ["torch", "ml_dtypes"], "plain": []}
+    modules = {
+        "ours": ["headfirst.node.weights.convert.fp8"],
+        "reference": ["torch", "ml_dtypes"],
+        "plain": [],
+    }
     for module in modules[kind]:
         if find_spec(module):
             import_module(module)

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from headfirst.weights.proof.manifest import load
+from headfirst.node.weights.proof.manifest import load
 from transfer_site import MODEL, WEIGHTS, Cost, Site
 from transfers import signing
 

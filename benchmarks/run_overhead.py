@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from headfirst.run.environment import ansible_environment
-from headfirst.run.private_dir import private_dir
-from headfirst.run.reporters.quiet import QuietReporter
-from headfirst.run.runner import run_playbook
+from headfirst.control.run.environment import ansible_environment
+from headfirst.control.run.private_dir import private_dir
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.runner import run_playbook
 
 HOSTS = 8
 TASKS = 40

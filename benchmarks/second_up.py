@@ -13,9 +13,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from headfirst.cluster.inventory import load
-from headfirst.deployment.lab_nodes import lab_access, required_lab
-from headfirst.deployment.running import inventory
+from headfirst.control.deployment.lab_nodes import lab_access, required_lab
+from headfirst.control.deployment.running import inventory
+from headfirst.control.inventory.inventory import load
 
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent

@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from headfirst.cluster.identity import cluster_folder
-from headfirst.cluster.inventory import load
-from headfirst.run import history
-from headfirst.run.history import History
-from headfirst.run.time_left import TimeLeft
+from headfirst.control.credentials.identity import cluster_folder
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run import history
+from headfirst.control.run.history import History
+from headfirst.control.run.time_left import TimeLeft
 
 ROOT = Path(__file__).resolve().parent.parent
 DEPLOY = Path(sys.executable).parent / "deploy"

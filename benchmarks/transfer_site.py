@@ -18,7 +18,7 @@ HUB, LARGE_FILES, NODES = "10.98.0.1", "10.98.0.2", "10.98.0.{}"
 PORT = 8080
 MODEL = "team/model"
 PACKAGE = str(Path(__file__).parents[1] / "py")
-WEIGHTS = [sys.executable, "-c", "from headfirst.weights.cli import main; main()"]
+WEIGHTS = [sys.executable, "-c", "from headfirst.node.weights.cli import main; main()"]
 
 
 @dataclass(frozen=True)

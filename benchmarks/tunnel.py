@@ -23,11 +23,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from headfirst.bench import environment, requests, tool
-from headfirst.bench.load import Load
-from headfirst.bench.result import Point, point
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.live.ssh_access.tunnel import tunnel
+from headfirst.control.bench import environment, requests, tool
+from headfirst.control.bench.load import Load
+from headfirst.control.bench.result import Point, point
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.tunnel import tunnel
 
 STEP_S = 0.02
 ANSWER = 100

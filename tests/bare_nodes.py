@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst.lab import lifecycle, types
+from headfirst.control.lab import lifecycle, types
 
 LOGIN = """\
 ansible_user={access.user}

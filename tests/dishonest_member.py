@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headfirst.weights.cli import main
-from headfirst.weights.proof.hashing import FileHash, hash_file
-from headfirst.weights.transfer import messages
-from headfirst.weights.transfer.board import Board, mask
-from headfirst.weights.transfer.shelf import Shelf
-from headfirst.weights.transfer.signing import Key, file_statement, overview_statement
+from headfirst.node.weights.cli import main
+from headfirst.node.weights.proof.hashing import FileHash, hash_file
+from headfirst.node.weights.transfer import messages
+from headfirst.node.weights.transfer.board import Board, mask
+from headfirst.node.weights.transfer.shelf import Shelf
+from headfirst.node.weights.transfer.signing import Key, file_statement, overview_statement
 
 WRONG = b"raise SystemExit('the attacker was here')\n"
 OWN_KEY = "signs with a key of its own"

@@ -27,11 +27,11 @@ from ansible_collections.headfirst.serving.plugins.module_utils.container_runtim
 from ansible_collections.headfirst.serving.plugins.modules import container_generations
 from ansible_collections.headfirst.serving.plugins.modules.container_generations import Generations
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
-from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.ownership import hosts as requests
-from headfirst.ownership import lease
-from headfirst.ownership.holder import new_lock
+from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.ownership import hosts as requests
+from headfirst.control.ownership import lease
+from headfirst.control.ownership.holder import new_lock
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,

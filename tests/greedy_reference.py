@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst import demo
+from headfirst.control import demo
 from readme_lab import on_node
 
 MODEL = "/var/lib/headfirst/models/headfirst-demo-bf16"

@@ -7,9 +7,9 @@ import re
 import shutil
 from pathlib import Path
 
-from headfirst.demo import checkpoint_dir
-from headfirst.safetensors_file import Tensor, read_shard
-from headfirst.weights.proof.checkpoint_check import INDEX
+from headfirst.common.safetensors_file import Tensor, read_shard
+from headfirst.control.demo import checkpoint_dir
+from headfirst.node.weights.proof.checkpoint_check import INDEX
 
 LAYERS = 6
 _LAYER = re.compile(r"model\.layers\.([0-9]+)\.")

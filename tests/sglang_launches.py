@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from headfirst.engines.base import LaunchRequest
-from headfirst.engines.layout import Layout
+from headfirst.decide.engines.base import LaunchRequest
+from headfirst.decide.engines.layout import Layout
 
 ONE = LaunchRequest(
     model_dir="/data/model",

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bare_nodes import BareNodes, bare_nodes
-from headfirst.run.node_wheel import build_node_wheel
+from headfirst.control.run.node_wheel import build_node_wheel
 from stand_in_image import write_image
 
 BIN = Path(sys.executable).parent

@@ -13,11 +13,11 @@ from typing import Any
 from unittest import mock
 
 import histories
-from headfirst.supervisor import clock
-from headfirst.supervisor.keeper import Keeper
-from headfirst.supervisor.memory import MOST_FAILED_STARTS, Memory
-from headfirst.supervisor.messages import Seen
-from headfirst.supervisor.records import Record
+from headfirst.node.supervisor import clock
+from headfirst.node.supervisor.keeper import Keeper
+from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, Memory
+from headfirst.node.supervisor.messages import Seen
+from headfirst.node.supervisor.records import Record
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,

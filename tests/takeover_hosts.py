@@ -20,19 +20,19 @@ from ansible_collections.headfirst.serving.plugins.module_utils.container_spec i
     GENERATION_LABEL,
     RANK_LABEL,
 )
-from headfirst.plan import standby as plan
-from headfirst.supervisor import agreement, clock, messages, node, records
-from headfirst.supervisor.agreement import Agreement
-from headfirst.supervisor.containers import Containers
-from headfirst.supervisor.holds import Holds
-from headfirst.supervisor.keeper import Keeper
-from headfirst.supervisor.memory import Memories
-from headfirst.supervisor.messages import Request, Seen
-from headfirst.supervisor.node import Node
-from headfirst.supervisor.nodes import Nodes
-from headfirst.supervisor.ranks import Ranks
-from headfirst.supervisor.records import Record
-from headfirst.supervisor.standby import TURN_S, Standbys
+from headfirst.decide.plan import standby as plan
+from headfirst.node.supervisor import agreement, clock, messages, node, records
+from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor.containers import Containers
+from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.keeper import Keeper
+from headfirst.node.supervisor.memory import Memories
+from headfirst.node.supervisor.messages import Request, Seen
+from headfirst.node.supervisor.node import Node
+from headfirst.node.supervisor.nodes import Nodes
+from headfirst.node.supervisor.ranks import Ranks
+from headfirst.node.supervisor.records import Record
+from headfirst.node.supervisor.standby import TURN_S, Standbys
 
 NAME, INVENTORY = "headfirst-engine", f"{1:012x}"
 HANG_S, START_S, LOAD_S = 10.0, 20.0, 3.0

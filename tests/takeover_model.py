@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import histories
-from headfirst.supervisor.memory import Memories
+from headfirst.node.supervisor.memory import Memories
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,

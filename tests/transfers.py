@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from headfirst.weights.cli import __file__ as cli_file
-from headfirst.weights.transfer.signing import Key
+from headfirst.node.weights.cli import __file__ as cli_file
+from headfirst.node.weights.transfer.signing import Key
 
 LIMIT_S = 60
-MAIN = "from headfirst.weights.cli import main; main()"
+MAIN = "from headfirst.node.weights.cli import main; main()"
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Small checkpoints for the tests of headfirst.weights, and an independent dequantisation (ml_dtypes)."""
+"""Small checkpoints for the tests of node/weights, and an independent dequantisation (ml_dtypes)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes py/headfirst/bench/packages.lock: the load tool of `deploy bench` and what it imports, with hashes.
+"""Writes py/headfirst/control/bench/packages.lock: the load tool of `deploy bench` with all that it imports.
 
 Usage: python tools/bench_lock.py   (uses the machine's package index)
 """
@@ -14,7 +14,7 @@ from uv import find_uv_bin
 ROOT = Path(__file__).parents[1] / "py"
 sys.path.insert(0, str(ROOT))
 
-from headfirst.images.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
+from headfirst.control.images.pip_settings import uv_environment  # noqa: E402  # the checkout's, installed or not
 
 TOOL = "evalscope==1.14.1"
 HEADER = "# Python packages of the load tool. Made by tools/bench_lock.py; do not edit.\n"

@@ -21,8 +21,8 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     comm_rules,
     engine_log_rules,
 )
-from headfirst import engines
-from headfirst.diagnose import rules
+from headfirst.decide import engines
+from headfirst.decide.diagnose import rules
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = (DOCS / "diagnose.md", DOCS / "zh-CN" / "diagnose.md")

@@ -6,14 +6,14 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headfirst.cluster.variables import settings_variables
+from headfirst.decide.cluster.variables import settings_variables
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "inventory.md"
 
 HEAD = """\
 # The inventory
 
-<!-- Written by tools/inventory_doc.py from py/headfirst/cluster/settings.py. Do not edit. -->
+<!-- Written by tools/inventory_doc.py from py/headfirst/decide/cluster/settings.py. Do not edit. -->
 
 An Ansible inventory in any form that Ansible reads (INI, YAML, a folder, a program, a plugin). For one model
 it has up to three groups: `[head]` (exactly one host; it gets rank 0), `[workers]` (ranks 1, 2, …) and

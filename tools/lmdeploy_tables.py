@@ -2,7 +2,7 @@
 """Write LMDeploy's options and the models and quantisations of its two back ends as JSON, from its own code.
 
 Run it with the Python of an environment that has the wanted LMDeploy; no GPU is needed:
-    python tools/lmdeploy_tables.py py/headfirst/engines/lmdeploy
+    python tools/lmdeploy_tables.py py/headfirst/decide/engines/lmdeploy
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq", "mxfp4", 
 
 
 def describe(action: argparse.Action) -> dict[str, Any]:
-    """One option as headfirst.engines.argument_check reads it: its spellings and what it takes."""
+    """One option as headfirst.decide.engines.argument_check reads it: its spellings and what it takes."""
     option: dict[str, Any] = {"flags": list(action.option_strings), "dest": action.dest}
     if action.nargs == 0:
         option["type"] = "flag"

@@ -1,4 +1,4 @@
-"""Writes py/headfirst/run/node_locks/*.lock: the node tools' packages, exact versions with hashes.
+"""Writes py/headfirst/control/run/node_locks/*.lock: the node tools' packages, exact versions with hashes.
 
 Usage: python tools/node_locks.py
 uv reads its own settings here, not pip's, whose folders of wheels may hold those of one Python alone.
@@ -20,7 +20,7 @@ from uv import find_uv_bin
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "py"))
 
-from headfirst.run.node_wheel import LOCKS, MIN_PYTHON, requirements  # noqa: E402  # the checkout's
+from headfirst.control.run.node_wheel import LOCKS, MIN_PYTHON, requirements  # noqa: E402  # the checkout's
 
 HEADER = "# Packages of the node tools. Made by tools/node_locks.py; do not edit.\n"
 

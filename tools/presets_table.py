@@ -7,10 +7,10 @@ import re
 import sys
 from pathlib import Path
 
-from headfirst import engines
-from headfirst.engines import presets
-from headfirst.engines.presets import Rule
-from headfirst.model.families import families
+from headfirst.decide import engines
+from headfirst.decide.engines import presets
+from headfirst.decide.engines.presets import Rule
+from headfirst.decide.model.families import families
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 HEADS = {

@@ -2,7 +2,7 @@
 """Write SGLang's command line options as JSON, from its own parser.
 
 Run it with the Python of an environment that has the wanted SGLang:
-    SGLANG_USE_CPU_ENGINE=1 python tools/sglang_arguments.py py/headfirst/engines/sglang
+    SGLANG_USE_CPU_ENGINE=1 python tools/sglang_arguments.py py/headfirst/decide/engines/sglang
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TYPES = {
 
 
 def describe(action: argparse.Action) -> dict[str, Any]:
-    """One option as headfirst.engines.argument_check reads it: its spellings and what it takes."""
+    """One option as headfirst.decide.engines.argument_check reads it: its spellings and what it takes."""
     name = getattr(action.type, "__name__", None) if action.type else "str"
     option: dict[str, Any] = {"flags": list(action.option_strings), "dest": action.dest}
     if action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction):

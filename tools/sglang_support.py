@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write what one SGLang version supports as JSON, from its source code. Nothing of it is imported.
 
-    python tools/sglang_support.py SITE/sglang py/headfirst/engines/sglang
+    python tools/sglang_support.py SITE/sglang py/headfirst/decide/engines/sglang
 
 The layout is the same for every engine: architectures with a model class; quantisation methods with the
 lowest compute capability, "checkpoint_only" where the method cannot quantise a BF16 checkpoint at loading;

@@ -110,7 +110,7 @@ make_venv() {
     fail "$venv could not be made with $python. Remove it ($(stat -c 'owner: %U' "$venv" 2>/dev/null)), $again"
   # pip's own settings say where packages come from; uv reads none of them, and none may change what is installed.
   export PYTHONPATH="$root/py"
-  step "Installing uv" "$venv/bin/python" -m headfirst.pip_config "$venv/bin/python" -m pip install --quiet --quiet \
+  step "Installing uv" "$venv/bin/python" -m headfirst.control.pip_config "$venv/bin/python" -m pip install --quiet --quiet \
     --disable-pip-version-check --require-hashes --only-binary :all: -r "$root/tools/requirements-uv.lock" ||
     fail "pip could not install uv. Check that this machine reaches its package index (\`pip config list\`), $again"
   uv_install "Installing Python packages (usually 10–60 s)" --require-hashes -r "$root/requirements.lock"
@@ -134,7 +134,7 @@ uv_install() {
   local what="$1"
   shift
   # uv has no variable for it: a controller without a network installs from a folder (docs/closed-networks.md).
-  step "$what" "$venv/bin/python" -m headfirst.images.pip_settings "$venv/bin/uv" pip install --quiet \
+  step "$what" "$venv/bin/python" -m headfirst.control.images.pip_settings "$venv/bin/uv" pip install --quiet \
     ${PIP_NO_INDEX:+--no-index} --python "$venv/bin/python" "$@" ||
     fail "uv could not install packages. Check that this machine reaches its package index (\`pip config list\`), $again"
 }

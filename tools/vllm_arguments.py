@@ -2,7 +2,8 @@
 """Write the options of `vllm serve` as JSON, from vLLM's own parser.
 
 Run it with the Python of an environment that has vLLM's dependencies; a CUDA wheel, unpacked, will do:
-    PYTHONPATH=unpacked-wheel VLLM_TARGET_DEVICE=cpu python tools/vllm_arguments.py py/headfirst/engines/vllm
+    PYTHONPATH=unpacked-wheel VLLM_TARGET_DEVICE=cpu \
+        python tools/vllm_arguments.py py/headfirst/decide/engines/vllm
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.core import kv_cache_planning
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec
 
-CATALOGUE = Path(__file__).parents[1] / "py/headfirst/model/catalogue.json"
+CATALOGUE = Path(__file__).parents[1] / "py/headfirst/decide/model/catalogue.json"
 # Of each kind of model one or two; their config.json in the catalogue is enough for transformers.
 MODELS = (
     "deepseek-ai/DeepSeek-R1",

@@ -11,11 +11,11 @@ import os
 import sys
 from pathlib import Path
 
-from headfirst import demo
-from headfirst.deployment.lab_nodes import share_dir
-from headfirst.engines.sglang import cpu_image
-from headfirst.images import haproxy, open_webui, prometheus, router
-from headfirst.weights.convert.convert_folder import convert
+from headfirst.control import demo
+from headfirst.control.deployment.lab_nodes import share_dir
+from headfirst.control.images import haproxy, open_webui, prometheus, router
+from headfirst.decide.engines.sglang import cpu_image
+from headfirst.node.weights.convert.convert_folder import convert
 
 BUILDS = {
     "engine": cpu_image.RECIPE.build,

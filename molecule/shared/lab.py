@@ -10,7 +10,7 @@ import sys
 import zlib
 from pathlib import Path
 
-from headfirst.lab import lifecycle, types
+from headfirst.control.lab import lifecycle, types
 
 INVENTORY = """[head]
 {head}

@@ -11,7 +11,7 @@ import struct
 import sys
 from pathlib import Path
 
-from headfirst.safetensors_file import layout
+from headfirst.common.safetensors_file import layout
 
 ROWS, COLUMNS = 1024, 2048
 BLOCK = 128

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from chat_page import ChatPage
-from headfirst import demo
+from headfirst.control import demo
 from playwright.sync_api import Page, expect
 from readme_lab import Service
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import httpx
 import pytest
-from headfirst import engines
-from headfirst.cluster.inventory import load
-from headfirst.deployment.hosts.access import host_access
-from headfirst.deployment.verbs.service import watch
-from headfirst.live import metrics
-from headfirst.live.metrics import Metrics, Series
-from headfirst.live.ssh_access.tunnel import tunnel
+from headfirst.common import metrics
+from headfirst.common.metrics import Metrics, Series
+from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.verbs.service import watch
+from headfirst.control.inventory.inventory import load
+from headfirst.control.live.ssh_access.tunnel import tunnel
+from headfirst.decide import engines
 from playwright.sync_api import Page, expect
 from readme_lab import INVENTORY, Service, deploy, on_node
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed

@@ -16,10 +16,10 @@ from urllib.parse import unquote, urlsplit
 
 import docker
 from docker.models.containers import Container
-from headfirst import pip_config
-from headfirst.images import rootfs, store
-from headfirst.lab import capabilities, engine, host_settings, packages
-from headfirst.paths import cache_dir
+from headfirst.control import pip_config
+from headfirst.control.images import rootfs, store
+from headfirst.control.lab import capabilities, engine, host_settings, packages
+from headfirst.control.paths import cache_dir
 
 NAME = "headfirst-fresh"
 _INCLUDED = "systemd,systemd-sysv,git,ca-certificates,python3"

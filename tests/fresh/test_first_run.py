@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headfirst import demo
+from headfirst.control import demo
 from pristine import Pristine, local_folders, pristine
 
 pytestmark = pytest.mark.lab

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.deployment.lab_nodes import lab_access, required_lab
+from headfirst.control.deployment.lab_nodes import lab_access, required_lab
+from headfirst.control.inventory.inventory import load
 from readme_lab import INVENTORY, ROOT, Service, deploy, on_node, running, started
 
 pytestmark = pytest.mark.lab

@@ -6,7 +6,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from headfirst import engines
+from headfirst.decide import engines
 from readme_lab import Service, on_node
 from sglang_launches import LAUNCHES
 from sglang_parser import parsed, program_arguments

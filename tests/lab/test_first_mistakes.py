@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from bare_nodes import BareNodes, bare_nodes
-from headfirst import demo
+from headfirst.control import demo
 from readme_lab import deploy
 
 pytestmark = pytest.mark.lab

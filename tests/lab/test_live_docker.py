@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 import docker
 import httpx
 import pytest
-from headfirst import engines
-from headfirst.errors import NotReadyError
-from headfirst.live.logs import Rank, stream_logs
-from headfirst.live.ssh_access.transport import docker_over_ssh
-from headfirst.live.ssh_access.tunnel import tunnel
-from headfirst.live.status import ReplicaTarget, WebuiTarget, cluster_status
+from headfirst.common.errors import NotReadyError
+from headfirst.control.live.logs import Rank, stream_logs
+from headfirst.control.live.ssh_access.transport import docker_over_ssh
+from headfirst.control.live.ssh_access.tunnel import tunnel
+from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
+from headfirst.decide import engines
 
 if TYPE_CHECKING:
     from docker.models.containers import Container

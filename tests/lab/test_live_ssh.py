@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from headfirst.errors import InputError, NotReadyError
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.live.ssh_access.ssh import run, ssh
-from headfirst.run.failures import to_error
-from headfirst.run.reporters.quiet import QuietReporter
-from headfirst.run.runner import run_playbook
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import run, ssh
+from headfirst.control.run.failures import to_error
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.runner import run_playbook
 
 if TYPE_CHECKING:
     from live_sshd import Sshd

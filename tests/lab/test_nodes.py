@@ -8,8 +8,8 @@ from pathlib import Path
 
 import docker
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.lab import engine, lifecycle, nodes, types
+from headfirst.common.errors import NotReadyError
+from headfirst.control.lab import engine, lifecycle, nodes, types
 
 pytestmark = pytest.mark.lab
 NODES = (

@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from headfirst import demo, engines
-from headfirst.cluster.asked import ASKED
-from headfirst.cluster.inventory import load
-from headfirst.deployment.hosts.access import host_access
-from headfirst.deployment.hosts.head_folder import describe_on_head
-from headfirst.deployment.hosts.probe import probe_hosts
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.running.stages import run_stages
-from headfirst.diagnose.collect import Target, collect
-from headfirst.diagnose.subject import subject
-from headfirst.errors import NotReadyError
-from headfirst.live.logs import Rank, stream_logs
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.live.ssh_access.ssh import run, run_privileged, ssh
-from headfirst.live.ssh_access.tunnel import tunnel
-from headfirst.live.status import ReplicaTarget, cluster_status
-from headfirst.live.status_types import ReplicaStatus
-from headfirst.run.reporters.quiet import QuietReporter
+from headfirst.common.errors import NotReadyError
+from headfirst.control import demo
+from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.hosts.head_folder import describe_on_head
+from headfirst.control.deployment.hosts.probe import probe_hosts
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.stages import run_stages
+from headfirst.control.evidence.collect import Target, collect
+from headfirst.control.inventory.inventory import load
+from headfirst.control.live.logs import Rank, stream_logs
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import run, run_privileged, ssh
+from headfirst.control.live.ssh_access.tunnel import tunnel
+from headfirst.control.live.status import ReplicaTarget, cluster_status
+from headfirst.control.live.status_types import ReplicaStatus
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.decide import engines
+from headfirst.decide.cluster.asked import ASKED
+from headfirst.decide.diagnose.subject import subject
 from hidden_host import HOST, JUMP, PASSWORD, USER
 
 ENGINE = engines.get("sglang")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from headfirst.paths import state_dir
+from headfirst.control.paths import state_dir
 from readme_lab import INVENTORY, ROOT, Service, bring_up, deploy, on_node, started
 
 pytestmark = pytest.mark.lab

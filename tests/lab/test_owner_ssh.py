@@ -34,10 +34,10 @@ esac
 UP = """
 import sys, time
 from pathlib import Path
-from headfirst.cluster.inventory import load
-from headfirst.deployment.running.claim import claimed
-from headfirst.deployment.running.options import RunOptions
-from headfirst.run.reporters.quiet import QuietReporter
+from headfirst.control.inventory.inventory import load
+from headfirst.control.deployment.running.claim import claimed
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.run.reporters.quiet import QuietReporter
 path = Path(sys.argv[1])
 with claimed(load([path]), RunOptions([path]), "up", QuietReporter()) as claim:
     print(claim.secrets.engine_api_key, flush=True)
@@ -100,7 +100,7 @@ class Site:
 
     def deploy(self, controller: str, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "headfirst.cli.main", *words],
+            [sys.executable, "-m", "headfirst.control.cli.main", *words],
             capture_output=True,
             text=True,
             env=self.environment(controller),

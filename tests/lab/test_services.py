@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from headfirst import demo
+from headfirst.control import demo
 from readme_lab import Service, deploy, on_node
 
 pytestmark = [pytest.mark.lab, pytest.mark.replaces_the_service]

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from headfirst.bench.result import read
+from headfirst.control.bench.result import read
 from readme_lab import Service, deploy
 
 pytestmark = pytest.mark.lab

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from bare_nodes import BareNodes, bare_nodes
-from headfirst import demo
+from headfirst.control import demo
 
 pytestmark = pytest.mark.lab
 ROOT = Path(__file__).resolve().parents[2]

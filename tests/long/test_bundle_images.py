@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.bundle import images
-from headfirst.errors import NotReadyError
-from headfirst.lab import engine
+from headfirst.common.errors import NotReadyError
+from headfirst.control.bundle import images
+from headfirst.control.lab import engine
 from small_registry import registry
 
 pytestmark = pytest.mark.lab

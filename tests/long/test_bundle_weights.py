@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 from fake_hub import COMMIT, MODEL, running
-from headfirst import demo
-from headfirst.bundle import weights
-from headfirst.errors import NotReadyError
+from headfirst.common.errors import NotReadyError
+from headfirst.control import demo
+from headfirst.control.bundle import weights
 
 
 def quiet(what: str, done: int, total: int) -> None:

@@ -17,9 +17,9 @@ from pathlib import Path
 import httpx
 import pytest
 from bare_nodes import BareNodes, bare_nodes
-from headfirst.deployment.lab_nodes import share_dir
-from headfirst.images import open_webui, site
-from headfirst.images.recipe import Recipe
+from headfirst.control.deployment.lab_nodes import share_dir
+from headfirst.control.images import open_webui, site
+from headfirst.control.images.recipe import Recipe
 from readme_lab import ROOT
 
 pytestmark = pytest.mark.lab

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import httpx
 import pytest
-from headfirst import demo
-from headfirst.deployment.lab_nodes import NODE_SHARE, share_dir
+from headfirst.control import demo
+from headfirst.control.deployment.lab_nodes import NODE_SHARE, share_dir
 from layer_ordered import LAYERS, shard_name, write_layer_ordered
 from readme_lab import INVENTORY, Service, bring_up, deploy, on_node
 

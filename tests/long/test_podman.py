@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from headfirst import demo
+from headfirst.control import demo
 from readme_lab import INVENTORY, Service, bring_up, deploy, hello, on_node, started
 
 pytestmark = pytest.mark.lab

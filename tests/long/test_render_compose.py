@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from headfirst import demo
+from headfirst.control import demo
 from readme_lab import INVENTORY, deploy, hello, on_node
 
 pytestmark = pytest.mark.lab

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headfirst import demo
-from headfirst.deployment.lab_nodes import share_dir
-from headfirst.engines import get as engine_of
-from headfirst.images.recipe import PREFIX
+from headfirst.control import demo
+from headfirst.control.deployment.lab_nodes import share_dir
+from headfirst.control.images.recipe import PREFIX
+from headfirst.decide.engines import get as engine_of
 from readme_lab import INVENTORY, ROOT, deploy
 from slurm_cluster import SlurmCluster
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from headfirst import demo
+from headfirst.control import demo
 from readme_lab import deploy, on_node
 
 pytestmark = pytest.mark.lab

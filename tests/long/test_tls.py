@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 from chat_page import ChatPage
-from headfirst import demo
+from headfirst.control import demo
 from playwright.sync_api import Page, sync_playwright
 from readme_lab import Service, deploy, on_node
 

@@ -44,9 +44,10 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tar.extractall(folder, filter="data")
     version = folder / "py" / "headfirst" / "__init__.py"
     version.write_text(version.read_text().replace('"0.1.0"', f'"{VERSION}"'))
-    # The lab is the test's: with another recipe of its nodes, `up` would make them again.
-    shutil.rmtree(folder / "py" / "headfirst" / "lab")
-    shutil.copytree(ROOT / "py" / "headfirst" / "lab", folder / "py" / "headfirst" / "lab")
+    # The lab's nodes are the test's: with another recipe of them, `up` would make them again.
+    recipe = folder / "py" / "headfirst" / "lab" / "node_image"
+    shutil.rmtree(recipe)
+    shutil.copytree(ROOT / "py" / "headfirst" / "control" / "lab" / "node_image", recipe)
     return folder
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 from greedy_reference import NEW_TOKENS, references
-from headfirst import demo
+from headfirst.control import demo
 from readme_lab import ROOT, Service, bring_up, deploy, on_node, running, started
 
 pytestmark = pytest.mark.lab

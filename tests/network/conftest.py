@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headfirst.weights.files import list_files
+from headfirst.node.weights.files import list_files
 from lan_members import SHARD, SHARDS, LanMembers
 from netns import Lan
 from weights_checkpoints import fp8_weight, scales, write_checkpoint

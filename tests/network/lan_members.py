@@ -30,8 +30,8 @@ import os, time
 right, wrong_by = time.time_ns, int(float(os.environ["CLOCK_WRONG_BY_S"]) * 1e9)
 time.time_ns = lambda: right() + wrong_by
 time.time = lambda: time.time_ns() / 1e9
-from headfirst.weights import pipeline
-from headfirst.weights.cli import main
+from headfirst.node.weights import pipeline
+from headfirst.node.weights.cli import main
 pipeline._SILENCE_S = float(os.environ["SILENCE_S"])
 main()
 """

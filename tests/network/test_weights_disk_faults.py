@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.weights.files import gigabytes, list_files
-from headfirst.weights.proof.hashing import PIECE
-from headfirst.weights.proof.verify import verify
-from headfirst.weights.space import disk_bytes
+from headfirst.common.errors import NotReadyError
+from headfirst.node.weights.files import gigabytes, list_files
+from headfirst.node.weights.proof.hashing import PIECE
+from headfirst.node.weights.proof.verify import verify
+from headfirst.node.weights.space import disk_bytes
 from lan_members import HEADERS, MB, SHARD, LanMembers, counted, fetching, fill, small_disk
 
 pytestmark = pytest.mark.lab

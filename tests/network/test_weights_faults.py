@@ -12,9 +12,9 @@ from pathlib import Path
 import dishonest_member
 import pytest
 from fake_hub import MODEL, FakeHub, running
-from headfirst.weights.convert.convert_folder import convert
-from headfirst.weights.files import list_files
-from headfirst.weights.proof.verify import verify
+from headfirst.node.weights.convert.convert_folder import convert
+from headfirst.node.weights.files import list_files
+from headfirst.node.weights.proof.verify import verify
 from lan_members import (
     HEADERS,
     IN_FLIGHT,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from headfirst.bundle import archive, manifest
-from headfirst.bundle.items import Item, hashes
-from headfirst.bundle.manifest import FORMAT, Contents, Image, Manifest
-from headfirst.bundle.needs import Needs, Packages
-from headfirst.bundle.systems import System
+from headfirst.control.bundle import archive, manifest
+from headfirst.control.bundle.items import Item, hashes
+from headfirst.control.bundle.manifest import FORMAT, Contents, Image, Manifest
+from headfirst.control.bundle.needs import Needs, Packages
+from headfirst.control.bundle.systems import System
 
 DEBIAN = System(id="debian", release="12")
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from headfirst.cluster.division import Members, divide
-from headfirst.cluster.types import Cluster, Host
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.build import build
-from headfirst.plan.types import Node, Plan
+from headfirst.decide.cluster.division import Members, divide
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Node, Plan
 
 
 def with_hosts(cluster: Cluster, hosts: Sequence[Host]) -> Cluster:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from headfirst.cluster import reading
+from headfirst.control.inventory import reading
 from inventory_server import InventoryServer
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headfirst import engines
-from headfirst.diagnose import decide
-from headfirst.diagnose.subject import subject
-from headfirst.diagnose.types import Answer, Container, Diagnosis, Line, Node
+from headfirst.decide import engines
+from headfirst.decide.diagnose import decide
+from headfirst.decide.diagnose.subject import subject
+from headfirst.decide.diagnose.types import Answer, Container, Diagnosis, Line, Node
 
 START = 1_800_000_000.0
 ARGV = (

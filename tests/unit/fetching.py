@@ -14,7 +14,7 @@ from weights_checkpoints import fp8_weight, scales, write_checkpoint
 
 SHARD_1 = "model-00001-of-000002.safetensors"
 SHARD_2 = "model-00002-of-000002.safetensors"
-FETCH = (sys.executable, "-c", "from headfirst.weights.cli import main; main()", "fetch")
+FETCH = (sys.executable, "-c", "from headfirst.node.weights.cli import main; main()", "fetch")
 
 
 def write_source(folder: Path, megabytes: int = 0) -> None:

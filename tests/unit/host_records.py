@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.ownership import hosts
+from headfirst.common.errors import NotReadyError
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.ownership import hosts
 
 SCRIPT = Path(hosts.__file__).with_name("node_script.py")
 FOLDERS = ("/etc/headfirst", "/var/lib/headfirst", "/run/headfirst")

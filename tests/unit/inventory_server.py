@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headfirst.cluster import reading
+from headfirst.control.inventory import reading
 
 # As the program itself would, a request and an answer a line; fork keeps Ansible's globals apart.
 _SERVER = """

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headfirst.safetensors_file import DTYPE_BITS
+from headfirst.common.safetensors_file import DTYPE_BITS
 
 CONFIG: dict[str, Any] = {
     "architectures": ["DeepseekV3ForCausalLM"],

@@ -12,10 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headfirst.containers.blanks import Text
-from headfirst.deployment.prepare import prepare
-from headfirst.plan.types import Plan
-from headfirst.render.files import Files
+from headfirst.control.deployment.prepare import prepare
+from headfirst.decide.containers.blanks import Text
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render.files import Files
 
 ROOT = Path(__file__).resolve().parents[2]
 HEADER = ["Made by Headfirst 0; for a test"]

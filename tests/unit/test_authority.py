@@ -12,17 +12,17 @@ from pathlib import Path
 
 import pytest
 import test_rotation
-from headfirst.cluster import local_ca, secrets
-from headfirst.cluster.identity import cluster_folder
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.certificate import keep_ca, with_certificate
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.verbs import credentials
-from headfirst.deployment.verbs import up as verb
-from headfirst.errors import NotReadyError
-from headfirst.run.events import Event, FindingsReported
-from headfirst.run.reporters.quiet import QuietReporter
+from headfirst.common.errors import NotReadyError
+from headfirst.control.credentials import local_ca, secrets
+from headfirst.control.credentials.identity import cluster_folder
+from headfirst.control.deployment.certificate import keep_ca, with_certificate
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs import credentials
+from headfirst.control.deployment.verbs import up as verb
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run.events import Event, FindingsReported
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.decide.cluster.types import Cluster
 from test_rotation import CREDENTIALS, Site
 
 NAMES = ["192.0.2.1"]

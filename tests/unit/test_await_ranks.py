@@ -18,7 +18,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board impor
     RankBoard,
     Verdict,
 )
-from headfirst import engines
+from headfirst.decide import engines
 
 LOG = profile(engines.get("sglang").log())
 REPOSITORY = Path(__file__).parents[2]

@@ -11,17 +11,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headfirst import engines
-from headfirst.bench.load import Load
-from headfirst.bench.shapes import SHAPES
-from headfirst.cli.shown.bench import Silent
-from headfirst.deployment.measuring import bench_engines
-from headfirst.deployment.measuring.bench import Wanted
-from headfirst.deployment.measuring.bench_engines import Named, read_names
-from headfirst.deployment.running import restored as restoring
-from headfirst.deployment.running.options import RunOptions
-from headfirst.errors import HeadfirstError, InputError
-from headfirst.run.reporters.quiet import QuietReporter
+from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.control.bench.load import Load
+from headfirst.control.bench.shapes import SHAPES
+from headfirst.control.cli.shown.bench import Silent
+from headfirst.control.deployment.measuring import bench_engines
+from headfirst.control.deployment.measuring.bench import Wanted
+from headfirst.control.deployment.measuring.bench_engines import Named, read_names
+from headfirst.control.deployment.running import restored as restoring
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.decide import engines
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"
 WANTED = Wanted(SHAPES["chat"], [Load(kind="concurrency", value=1)])

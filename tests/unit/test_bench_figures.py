@@ -8,14 +8,14 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from headfirst.bench import picture, requests, slo
-from headfirst.bench.compare import compare
-from headfirst.bench.load import Load, loads
-from headfirst.bench.requests import Batch, Scale
-from headfirst.bench.result import Point, Result, Sample, Subject, differences, point, read
-from headfirst.bench.shapes import SHAPES
-from headfirst.bench.slo import Promise
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.bench import picture, requests, slo
+from headfirst.control.bench.compare import compare
+from headfirst.control.bench.load import Load, loads
+from headfirst.control.bench.requests import Batch, Scale
+from headfirst.control.bench.result import Point, Result, Sample, Subject, differences, point, read
+from headfirst.control.bench.shapes import SHAPES
+from headfirst.control.bench.slo import Promise
 
 FOUR = Load(kind="concurrency", value=4)
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import httpx
 import pytest
-from headfirst.bench import environment, runner, tool
-from headfirst.bench.load import Load
-from headfirst.bench.result import Point
-from headfirst.bench.runner import Run, Settings
-from headfirst.bench.shapes import SHAPES, Shape
-from headfirst.engines.base import RequestDialect
-from headfirst.errors import HeadfirstError
-from headfirst.smoke.api import Api, Target
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import HeadfirstError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.bench import environment, runner, tool
+from headfirst.control.bench.load import Load
+from headfirst.control.bench.result import Point
+from headfirst.control.bench.runner import Run, Settings
+from headfirst.control.bench.shapes import SHAPES, Shape
+from headfirst.control.smoke.api import Api, Target
+from headfirst.decide.engines.base import RequestDialect
 from openai_server import KEY, MODEL, State, serving
 
 MARK = "Run test."

@@ -8,13 +8,13 @@ from typing import cast
 
 import pytest
 from bundles import manifest_of, needs, quiet
-from headfirst.bundle import archive, manifest, signature
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.bundled import Bundled, BundleRequest, looked_at, proven
-from headfirst.deployment.verbs import bundle as making
-from headfirst.deployment.verbs.bundle import BundleOptions, Collected
-from headfirst.run.reporters.plain import PlainReporter
-from headfirst.untrusted import UntrustedError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.bundle import archive, manifest, signature
+from headfirst.control.deployment.bundled import Bundled, BundleRequest, looked_at, proven
+from headfirst.control.deployment.verbs import bundle as making
+from headfirst.control.deployment.verbs.bundle import BundleOptions, Collected
+from headfirst.control.run.reporters.plain import PlainReporter
+from headfirst.decide.cluster.types import Cluster
 from test_bundle_signature import made_key, signers
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from bundles import items, manifest_of, quiet, write
-from headfirst.bundle import archive, manifest
-from headfirst.bundle.manifest import CONTENTS, SUMS, Manifest
-from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.bundle import archive, manifest
+from headfirst.control.bundle.manifest import CONTENTS, SUMS, Manifest
 
 FILES = {"apt/debian-12/a.deb": b"package" * 1000, "models/m/x": b"", "wheels/3.11/w.whl": b"wheel"}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from bundles import DEBIAN, needs
-from headfirst.bundle.needs import Packages, lacks
-from headfirst.bundle.systems import System
+from headfirst.control.bundle.needs import Packages, lacks
+from headfirst.control.bundle.systems import System
 
 UBUNTU = System(id="ubuntu", release="24.04")
 HAVE = needs(

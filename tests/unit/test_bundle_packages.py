@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from headfirst.bundle import packages, systems
-from headfirst.bundle.needs import Packages
-from headfirst.bundle.packages import KEPT_OUT, ROLE_VALUES, Wanted
-from headfirst.bundle.systems import RELEASES, System, parse
-from headfirst.cluster.variables import role_options
-from headfirst.errors import InputError, NotReadyError
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.bundle import packages, systems
+from headfirst.control.bundle.needs import Packages
+from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES, Wanted
+from headfirst.control.bundle.systems import RELEASES, System, parse
+from headfirst.decide.cluster.variables import role_options
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 DEBIAN, UBUNTU = parse("debian-12"), parse("ubuntu-24.04")

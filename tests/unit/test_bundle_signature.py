@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from bundles import write
-from headfirst.bundle import signature
-from headfirst.bundle.store import opened
-from headfirst.errors import InputError
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import InputError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.bundle import signature
+from headfirst.control.bundle.store import opened
 
 
 @pytest.fixture

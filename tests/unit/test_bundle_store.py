@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils.image_archive import describe
 from bundles import items, manifest_of, quiet, write
-from headfirst.bundle import archive, images
-from headfirst.bundle.manifest import Image, Manifest
-from headfirst.bundle.store import Store, opened
-from headfirst.errors import NotReadyError
-from headfirst.images import archive as image_archive
-from headfirst.images import layer
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.bundle import archive, images
+from headfirst.control.bundle.manifest import Image, Manifest
+from headfirst.control.bundle.store import Store, opened
+from headfirst.control.images import archive as image_archive
+from headfirst.control.images import layer
 
 OLD = {"apt/debian-12/a.deb": b"package", "images/layers/1.tar": b"layer"}
 NEW = {**OLD, "images/layers/2.tar": b"another layer"}

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import pytest
 from bundles import DEBIAN, items, manifest_of, quiet, write
-from headfirst import demo
-from headfirst.bundle import archive, manifest
-from headfirst.bundle.packages import ROLE_VALUES
-from headfirst.bundle.systems import System
-from headfirst.cluster.reading import role_values
-from headfirst.deployment import bundle_needs
-from headfirst.deployment.bundled import BundleRequest
-from headfirst.deployment.hosts.host_systems import HostSystems
-from headfirst.deployment.prepare import Prepared, prepare
-from headfirst.deployment.verbs import bundle as making
-from headfirst.deployment.verbs.bundle import BundleOptions
-from headfirst.errors import InputError, NotReadyError
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control import demo
+from headfirst.control.bundle import archive, manifest
+from headfirst.control.bundle.packages import ROLE_VALUES
+from headfirst.control.bundle.systems import System
+from headfirst.control.deployment import bundle_needs
+from headfirst.control.deployment.bundled import BundleRequest
+from headfirst.control.deployment.hosts.host_systems import HostSystems
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.verbs import bundle as making
+from headfirst.control.deployment.verbs.bundle import BundleOptions
+from headfirst.control.inventory.reading import role_values
 
 INVENTORY = """\
 [head]
@@ -150,7 +150,7 @@ def test_somebody_must_vouch_for_a_bundle(tmp_path: Path) -> None:
 
 
 def test_hosts_of_an_unknown_system_must_be_named(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headfirst.bundle.systems.own", lambda: None)
+    monkeypatch.setattr("headfirst.control.bundle.systems.own", lambda: None)
     options = BundleOptions([inventory], (), Path("b.tar"))
     with pytest.raises(InputError, match="which system the hosts run is not known"):
         making.hosts_of(options, prepare([inventory], (), probe=False).cluster)

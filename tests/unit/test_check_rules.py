@@ -14,8 +14,8 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_model_folder,
     check_rules,
 )
-from headfirst.hardware.facts import NetworkFacts
-from headfirst.plan import rdma
+from headfirst.decide.hardware.facts import NetworkFacts
+from headfirst.decide.plan import rdma
 from recorded_hosts import SHAPES, facts
 
 # The device of the first PCIe switch of the HGX A100.

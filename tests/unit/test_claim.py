@@ -17,24 +17,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster import identity, secrets
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.running import claim as claims
-from headfirst.deployment.running.claim import (
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.control.credentials import identity, secrets
+from headfirst.control.deployment.running import claim as claims
+from headfirst.control.deployment.running.claim import (
     Claim,
     claimed,
     current_credentials,
     known_credentials,
     run_lock,
 )
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.verbs.down import target
-from headfirst.deployment.verbs.release import release
-from headfirst.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.ownership import lease
-from headfirst.run.events import Event, FindingsReported
-from headfirst.run.reporters.quiet import QuietReporter
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs.down import target
+from headfirst.control.deployment.verbs.release import release
+from headfirst.control.inventory.inventory import load
+from headfirst.control.ownership import lease
+from headfirst.control.run.events import Event, FindingsReported
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.decide.cluster.types import Cluster
 from host_records import HostRecords
 
 INVENTORY = """\

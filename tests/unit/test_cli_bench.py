@@ -10,12 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headfirst.bench.result import Subject, read
-from headfirst.cli.app import app
-from headfirst.cluster.identity import cluster_folder
-from headfirst.cluster.inventory import load
-from headfirst.errors import HeadfirstError, InputError
-from headfirst.run import history
+from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.control.bench.result import Subject, read
+from headfirst.control.cli.app import app
+from headfirst.control.credentials.identity import cluster_folder
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run import history
 from openai_server import KEY, MODEL, serving
 from typer.testing import CliRunner
 
@@ -45,8 +45,8 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server:
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with serving(**server) as (url, _):
-        monkeypatch.setattr("headfirst.deployment.measuring.bench.open_api", direct)
-        monkeypatch.setattr("headfirst.deployment.measuring.bench._subject", lambda *_, **__: SUBJECT)
+        monkeypatch.setattr("headfirst.control.deployment.measuring.bench.open_api", direct)
+        monkeypatch.setattr("headfirst.control.deployment.measuring.bench._subject", lambda *_, **__: SUBJECT)
         done = CliRunner().invoke(app, ["bench", LAB, "-e", f"served_model_name={MODEL}", *words])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception

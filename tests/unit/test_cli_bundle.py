@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from bundles import items, manifest_of
-from headfirst.bundle.manifest import Image, Manifest
-from headfirst.bundle.store import Bundle
-from headfirst.cli import options
-from headfirst.cli.shown.bundle import print_made, print_sources, sources
-from headfirst.deployment.bundled import Bundled
-from headfirst.deployment.verbs.bundle import Made
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.bundle.manifest import Image, Manifest
+from headfirst.control.bundle.store import Bundle
+from headfirst.control.cli import options
+from headfirst.control.cli.shown.bundle import print_made, print_sources, sources
+from headfirst.control.deployment.bundled import Bundled
+from headfirst.control.deployment.verbs.bundle import Made
 
 FILES = {"apt/debian-12/a.deb": b"package", "images/i.json": b"{}", "images/layers/1.tar": b"layer"}
 IMAGE = Image(

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from headfirst.cli.app import app
-from headfirst.deployment.verbs.comm_types import Comm, CommFinding, Pair, Row, Run
-from headfirst.errors import InputError
-from headfirst.run.events import Finding
-from headfirst.run.result import RunResult
+from headfirst.common.errors import InputError
+from headfirst.control.cli.app import app
+from headfirst.control.deployment.verbs.comm_types import Comm, CommFinding, Pair, Row, Run
+from headfirst.control.run.events import Finding
+from headfirst.control.run.result import RunResult
 from typer.testing import CliRunner
 
 WARNING = Finding("weights-on-nfs", "warning", "node1", "/data lies on nfs4", "It is [slow].", "Use a disk.")
@@ -21,7 +21,7 @@ def test_warnings_have_an_exit_code_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, findings: list[Finding], code: int
 ) -> None:
     result = RunResult(True, False, {}, [], [], findings, [], 1.0, tmp_path / "log")
-    monkeypatch.setattr("headfirst.deployment.verbs.check.check", lambda *_: result)
+    monkeypatch.setattr("headfirst.control.deployment.verbs.check.check", lambda *_: result)
     inventory = tmp_path / "cluster.ini"
     inventory.write_text("")
     for options in (["--plain"], ["--json"]):
@@ -63,7 +63,7 @@ def talked(*severities: str) -> Comm:
 def test_the_ranks_talk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, severities: tuple[str, ...], code: int
 ) -> None:
-    monkeypatch.setattr("headfirst.deployment.verbs.comm.comm", lambda *_: talked(*severities))
+    monkeypatch.setattr("headfirst.control.deployment.verbs.comm.comm", lambda *_: talked(*severities))
     inventory = tmp_path / "cluster.ini"
     inventory.write_text("")
     done = CliRunner().invoke(app, ["check", str(inventory), "--comm", "--plain"])

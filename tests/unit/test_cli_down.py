@@ -8,18 +8,20 @@ from typing import Any
 
 import pytest
 import typer
-from headfirst.cli import down as verb
-from headfirst.cluster.inventory import load
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.verbs.down import Target
-from headfirst.errors import HeadfirstError, InputError
+from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.control.cli import down as verb
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs.down import Target
+from headfirst.control.inventory.inventory import load
 
 
 @pytest.fixture
 def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     path = tmp_path / "prod.ini"
     path.write_text("[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n")
-    monkeypatch.setattr("headfirst.deployment.verbs.down.data_bytes", lambda target: {"n1": 31_200_000_000})
+    monkeypatch.setattr(
+        "headfirst.control.deployment.verbs.down.data_bytes", lambda target: {"n1": 31_200_000_000}
+    )
     return Target(load([path]), RunOptions([path]), ["n1"])
 
 

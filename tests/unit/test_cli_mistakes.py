@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 
 import pytest
-from headfirst.cli import options
-from headfirst.cli.app import app
-from headfirst.cli.reporting import print_summary
-from headfirst.deployment.running.tags import checked_tags, stage_tags
-from headfirst.deployment.verbs.up import Outcome
-from headfirst.errors import InputError
-from headfirst.plan.types import Plan
-from headfirst.run.result import RunResult, StageTime
+from headfirst.common.errors import InputError
+from headfirst.control.cli import options
+from headfirst.control.cli.app import app
+from headfirst.control.cli.reporting import print_summary
+from headfirst.control.deployment.running.tags import checked_tags, stage_tags
+from headfirst.control.deployment.verbs.up import Outcome
+from headfirst.control.run.result import RunResult, StageTime
+from headfirst.decide.plan.types import Plan
 from typer.testing import CliRunner
 
 DEPLOY = Path(sys.executable).parent / "deploy"
@@ -200,6 +200,6 @@ def test_variables_are_listed_with_their_meaning() -> None:
 
 
 def test_help_imports_no_verb() -> None:
-    code = "import sys, headfirst.cli.app; print(*sys.modules)"
+    code = "import sys, headfirst.control.cli.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {"paramiko", "docker", "ansible_runner", "httpx", "pydantic"} & set(loaded.split())

@@ -13,12 +13,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from headfirst.cli.app import app
-from headfirst.cluster.identity import cluster_folder
-from headfirst.cluster.inventory import load
-from headfirst.errors import InputError, NotReadyError
-from headfirst.run import history
-from headfirst.smoke.verdict import CASES
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.cli.app import app
+from headfirst.control.credentials.identity import cluster_folder
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run import history
+from headfirst.control.smoke.verdict import CASES
 from openai_server import KEY, MODEL, serving
 from typer.testing import CliRunner
 
@@ -38,7 +38,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str, **server: Any) -> Any:
         yield url, KEY
 
     with serving(**server) as (url, _):
-        monkeypatch.setattr("headfirst.deployment.verbs.smoke.open_api", direct)
+        monkeypatch.setattr("headfirst.control.deployment.verbs.smoke.open_api", direct)
         done = CliRunner().invoke(app, ["test", LAB, "-e", f"served_model_name={MODEL}", *words])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -113,5 +113,5 @@ def test_wrong_input(monkeypatch: pytest.MonkeyPatch, words: list[str], what: st
 
 
 def test_other_verbs_do_not_load_the_client() -> None:
-    script = "import sys, headfirst.cli.app; sys.exit('openai' in sys.modules)"
+    script = "import sys, headfirst.control.cli.app; sys.exit('openai' in sys.modules)"
     subprocess.run([sys.executable, "-c", script], check=True)

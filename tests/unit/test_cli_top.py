@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from headfirst.cli.app import app
-from headfirst.cli.shown.top import RANK_COLUMNS, REPLICA_COLUMNS, Top
-from headfirst.errors import InputError
-from headfirst.live.load import Load
-from headfirst.live.watch import RankRow, ReplicaRow, Snapshot
+from headfirst.common.errors import InputError
+from headfirst.control.cli.app import app
+from headfirst.control.cli.shown.top import RANK_COLUMNS, REPLICA_COLUMNS, Top
+from headfirst.control.live.load import Load
+from headfirst.control.live.watch import RankRow, ReplicaRow, Snapshot
 from textual.pilot import Pilot
 from textual.widgets import DataTable, Static
 from typer.testing import CliRunner

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from headfirst.cluster import identity, secrets
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.credentials import identity, secrets
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
 
 INVENTORY = (
     "[head]\nnode1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n[all:vars]\nmodel=deepseek-ai/DeepSeek-R1\n"
@@ -19,8 +19,8 @@ INVENTORY = (
 FIRST_RUN = """
 import sys
 from pathlib import Path
-from headfirst.cluster.inventory import load
-from headfirst.cluster import identity, secrets
+from headfirst.control.inventory.inventory import load
+from headfirst.control.credentials import identity, secrets
 cluster = load([Path(sys.argv[1])])
 print(identity.bind(cluster), secrets.load_or_create(cluster).engine_api_key)
 """

@@ -11,12 +11,12 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
 from clusters import nodes
-from headfirst.cluster.secrets import Secrets
-from headfirst.containers.spec import Container
-from headfirst.deployment.prepare import Prepared, prepare
-from headfirst.deployment.running.artifacts import Artifacts
-from headfirst.deployment.running.role_vars.whole import role_vars
-from headfirst.deployment.verbs.comm import _variables
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.role_vars.whole import role_vars
+from headfirst.control.deployment.verbs.comm import _variables
+from headfirst.decide.containers.spec import Container
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = ["a100x4.ini", "a100x1-70b.ini", "lab.ini"]

@@ -15,9 +15,9 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
 from clusters import nodes
 from docker import APIClient, DockerClient
 from docker.utils.proxy import ProxyConfig
-from headfirst.containers.docker_run import docker_run
-from headfirst.containers.spec import Container, gpu_options
-from headfirst.deployment.prepare import prepare
+from headfirst.control.deployment.prepare import prepare
+from headfirst.decide.containers.docker_run import docker_run
+from headfirst.decide.containers.spec import Container, gpu_options
 
 ROOT = Path(__file__).resolve().parents[2]
 PODMAN = {"Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from headfirst.cli import credentials as verb
-from headfirst.cluster import secrets
-from headfirst.cluster.inventory import load
+from headfirst.control.cli import credentials as verb
+from headfirst.control.credentials import secrets
+from headfirst.control.inventory.inventory import load
 from host_records import HostRecords
 
 TEXT = """\

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.deployment.prepare import prepare
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.prepare import prepare
 
 TEXT = """\
 [head]

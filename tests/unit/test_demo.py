@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from headfirst.demo import answers, checkpoint_dir
-from headfirst.weights.convert.convert_folder import convert
+from headfirst.control.demo import answers, checkpoint_dir
+from headfirst.node.weights.convert.convert_folder import convert
 
 FOLDER = checkpoint_dir()
 WIDTH = {"F8_E4M3": 1, "BF16": 2, "F32": 4}

@@ -8,12 +8,12 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from headfirst import demo
-from headfirst.cluster.inventory import load
-from headfirst.demo.embedding import CONFIG
-from headfirst.deployment import lab_nodes
-from headfirst.errors import InputError
-from headfirst.model.describe import describe
+from headfirst.common.errors import InputError
+from headfirst.control import demo
+from headfirst.control.checkpoints.describe import describe
+from headfirst.control.demo.embedding import CONFIG
+from headfirst.control.deployment import lab_nodes
+from headfirst.control.inventory.inventory import load
 from safetensors import safe_open
 
 INVENTORY = "[head]\nnode1 ansible_host=192.0.2.11\n[all:vars]\nmodel_source=demo\nengine_device=cpu\n"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from headfirst.diagnose.argv import masked, values
-from headfirst.run.scrub import MASK
+from headfirst.common.scrub import MASK
+from headfirst.decide.diagnose.argv import masked, values
 
 
 @pytest.mark.parametrize(

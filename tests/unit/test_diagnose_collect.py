@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 from diagnosing import SGLANG
-from headfirst.diagnose import collect
-from headfirst.diagnose.collect import Target
-from headfirst.diagnose.types import Node
-from headfirst.engines.base import Readiness
-from headfirst.errors import NotReadyError
-from headfirst.live.clock import Clock
-from headfirst.live.ssh_access.access import HostAccess
+from headfirst.common.errors import NotReadyError
+from headfirst.control.evidence import collect
+from headfirst.control.evidence.collect import Target
+from headfirst.control.live.clock import Clock
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.diagnose.types import Node
+from headfirst.decide.engines.base import Readiness
 
 DOCKER = """#!/bin/sh
 case "$*" in

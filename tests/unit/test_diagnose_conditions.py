@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from diagnosing import ARGV, BEGIN, SERVES, START, container, diagnose, ended, node
-from headfirst.diagnose.types import Answer, Container, Node
+from headfirst.decide.diagnose.types import Answer, Container, Node
 
 WAITING = {5.0: BEGIN}
 JOINED = {5.0: BEGIN, 9.0: "Init torch distributed ends. mem usage=0.3 GB"}

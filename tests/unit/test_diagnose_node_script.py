@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.diagnose import node_script
+from headfirst.control.evidence import node_script
 
 SCRIPT = Path(node_script.__file__).read_text()
 INSPECTED = {

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, Rule, profile
-from headfirst import engines
-from headfirst.diagnose import rules
+from headfirst.decide import engines
+from headfirst.decide.diagnose import rules
 
 PROFILES = {"generic": profile({}), **{name: profile(engines.get(name).log()) for name in engines.names()}}
 EACH_RULE = [

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 from diagnosing import ARGV, START, container, node
-from headfirst import engines
-from headfirst.cli.shown import diagnose as shown
-from headfirst.diagnose import figures, tuning
-from headfirst.diagnose.types import Answer, Line, Live, Node, Tuning
-from headfirst.engines.diagnostics import Diagnostics
-from headfirst.engines.sglang.past import Past, read_past
-from headfirst.engines.sglang.tuning import advise
-from headfirst.errors import NotReadyError
-from headfirst.live.metrics import Metrics, Series
+from headfirst.common.errors import NotReadyError
+from headfirst.common.metrics import Metrics, Series
+from headfirst.control.cli.shown import diagnose as shown
+from headfirst.decide import engines
+from headfirst.decide.diagnose import figures, tuning
+from headfirst.decide.diagnose.types import Answer, Line, Live, Node, Tuning
+from headfirst.decide.engines.diagnostics import Diagnostics
+from headfirst.decide.engines.sglang.past import Past, read_past
+from headfirst.decide.engines.sglang.tuning import advise
 from rich.console import Console
 
 # What an engine on CPUs gave, abridged: 150 requests at once, nine of them let in.

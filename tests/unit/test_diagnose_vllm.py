@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 from diagnosing import START, container, ended, node
-from headfirst import engines
-from headfirst.diagnose.decide import diagnose
-from headfirst.diagnose.subject import subject
-from headfirst.diagnose.types import Answer, Diagnosis, Node
-from headfirst.engines.base import Launch, LaunchRequest
-from headfirst.engines.layout import Layout
+from headfirst.decide import engines
+from headfirst.decide.diagnose.decide import diagnose
+from headfirst.decide.diagnose.subject import subject
+from headfirst.decide.diagnose.types import Answer, Diagnosis, Node
+from headfirst.decide.engines.base import Launch, LaunchRequest
+from headfirst.decide.engines.layout import Layout
 
 VLLM = engines.get("vllm")
 SUBJECT = subject(VLLM, VLLM.readiness("chat"))

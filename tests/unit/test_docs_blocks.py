@@ -23,11 +23,11 @@ import typer.main
 import yaml
 from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
 from documented import ROOT, SHELL, Block, blocks, commands, inline, pages, script
-from headfirst.cli.app import app
-from headfirst.cluster.inventory import load
-from headfirst.cluster.variables import role_options, role_variables, settings_variables
-from headfirst.supervisor import cli as supervisor
-from headfirst.weights import cli as weights
+from headfirst.control.cli.app import app
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.variables import role_options, role_variables, settings_variables
+from headfirst.node.supervisor import cli as supervisor
+from headfirst.node.weights import cli as weights
 from typer.testing import CliRunner
 
 LANGUAGES = {*SHELL, "ini", "yaml", "json", "python", "text"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import LaunchRequest
-from headfirst.engines.layout import Layout
-from headfirst.live import metrics
-from headfirst.live.metrics import Figures, Series
+from headfirst.common import metrics
+from headfirst.common.metrics import Figures, Series
+from headfirst.decide import engines
+from headfirst.decide.engines.base import LaunchRequest
+from headfirst.decide.engines.layout import Layout
 
 TEXT = (Path(__file__).parent / "data" / "sglang-0.5.23-metrics.txt").read_text()
 SGLANG = engines.get("sglang").metrics()

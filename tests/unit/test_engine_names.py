@@ -1,4 +1,4 @@
-"""Nothing outside py/headfirst/engines names an engine in code.
+"""Nothing outside py/headfirst/decide/engines names an engine in code.
 
 Comments, docstrings, examples of modules, pages (*.md) and the keys `source`, `sample` and `counter` of the
 failure rules may: they state where something was seen. LEAKS is what remains; remove the line of a file that
@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from headfirst import engines
+from headfirst.decide import engines
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("py/headfirst", "plugins", "roles", "playbooks", "templates")
@@ -26,7 +26,7 @@ EXAMPLES = "EXAMPLES"
 # Text of people, and what is generated or drawn.
 NOT_CODE = {".md", ".json", ".lock", ".in", ".safetensors", ".png", ".svg", ".pyc"}
 NAMED = re.compile("|".join(engines.names()), re.IGNORECASE)
-LEAKS = {"py/headfirst/cluster/settings.py"}  # the default of `engine`
+LEAKS = {"py/headfirst/decide/cluster/settings.py"}  # the default of `engine`
 
 
 class _Loader(yaml.SafeLoader):
@@ -39,7 +39,7 @@ _Loader.add_multi_constructor("!", lambda loader, suffix, node: node.value)
 def files() -> list[Path]:
     """What is examined, in one order."""
     found = [path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*")) if path.is_file()]
-    own = ROOT / "py/headfirst/engines"
+    own = ROOT / "py/headfirst/decide/engines"
     return [path for path in found if own not in path.parents and path.suffix not in NOT_CODE]
 
 
@@ -108,7 +108,7 @@ def test_enough_is_examined() -> None:
     [
         ("a.py", '"""As SGLang does."""\nx = 1  # sglang 0.5\n', []),
         ("b.py", 'def f():\n    """Of vLLM."""\n    return "vllm serve"\n', ['"vllm serve"']),
-        ("c.py", "from headfirst.engines.lmdeploy import engine\n", ["lmdeploy"]),
+        ("c.py", "from headfirst.decide.engines.lmdeploy import engine\n", ["lmdeploy"]),
         ("d.yml", "# vllm\n- fix: Lower it.\n  sample: sglang died\n  source: 'sglang #1'\n", []),
         ("e.yml", "- fix: Restart SGLang.\n", ["Restart SGLang."]),
         ("f.j2", "# sglang\nExecStart=vllm serve\n", ["ExecStart=vllm serve"]),

@@ -17,10 +17,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import LaunchRequest
-from headfirst.engines.layout import Layout
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.engines.base import LaunchRequest
+from headfirst.decide.engines.layout import Layout
 from netns import Lan
 
 pytestmark = pytest.mark.skipif(

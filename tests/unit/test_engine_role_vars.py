@@ -10,15 +10,15 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.parsing.dataloader import DataLoader
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
-from headfirst import engines
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster
 from headfirst.collection import collection_root
-from headfirst.deployment.prepare import Prepared, prepare
-from headfirst.deployment.running import inventory
-from headfirst.deployment.running.role_vars.engine import replica_vars
-from headfirst.deployment.running.role_vars.host_vars import HostVars
-from headfirst.deployment.running.role_vars.hosts import check_vars
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running import inventory
+from headfirst.control.deployment.running.role_vars.engine import replica_vars
+from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.control.deployment.running.role_vars.hosts import check_vars
+from headfirst.decide import engines
+from headfirst.decide.cluster.types import Cluster
 
 INVENTORY = """[head]
 node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G nic=eth0 hca=none

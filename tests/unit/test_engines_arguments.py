@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from headfirst import engines
-from headfirst.engines import argument_check
-from headfirst.engines.sglang import specification
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.engines import argument_check
+from headfirst.decide.engines.sglang import specification
 
 ENGINE = engines.get("sglang")
 VERSION = ENGINE.version
@@ -174,7 +174,7 @@ def test_names_are_found_without_loading_an_engine() -> None:
     program = "import sys; from headfirst import engines; engines.names(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "sglang" in engines.names()
-    assert "headfirst.engines.sglang.engine" not in loaded.stdout.split()
+    assert "headfirst.decide.engines.sglang.engine" not in loaded.stdout.split()
 
 
 def test_unknown_engine() -> None:

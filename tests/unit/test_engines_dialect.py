@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import RequestDialect
+from headfirst.decide import engines
+from headfirst.decide.engines.base import RequestDialect
 
 PARSERS = ["--reasoning-parser", "deepseek-r1", "--tool-call-parser"]
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
-from headfirst.engines.base import LaunchRequest
-from headfirst.engines.layout import Layout, Machines
-from headfirst.engines.lmdeploy import backend, specification
-from headfirst.engines.lmdeploy.engine import ENGINES
-from headfirst.engines.lmdeploy.launch import PROGRAM
-from headfirst.errors import InputError
-from headfirst.hardware import gpus
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.fit import fit, weight_bytes_per_rank
+from headfirst.common.errors import InputError
+from headfirst.decide.engines.base import LaunchRequest
+from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.lmdeploy import backend, specification
+from headfirst.decide.engines.lmdeploy.engine import ENGINES
+from headfirst.decide.engines.lmdeploy.launch import PROGRAM
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.fit import fit, weight_bytes_per_rank
 
 ENGINE = ENGINES[0]
 # By tools/lmdeploy_memory.py, over four ranks.

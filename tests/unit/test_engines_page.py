@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from headfirst import engines
+from headfirst.decide import engines
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 

@@ -7,8 +7,8 @@ import os
 import subprocess
 
 import pytest
-from headfirst import engines
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
 
 SIZES = [(layers, stages) for stages in range(1, 9) for layers in (8, 28, 61, 62, 80, 94)]
 # The engine, the Python that has it, the module of its get_pp_indices, its variable.

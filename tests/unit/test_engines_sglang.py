@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import LaunchRequest
-from headfirst.engines.layout import Layout
-from headfirst.errors import InputError
-from headfirst.hardware.gpus import MIB, Gpu
-from headfirst.model import catalogue
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.engines.base import LaunchRequest
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.hardware.gpus import MIB, Gpu
+from headfirst.decide.model import catalogue
 
 ENGINE = engines.get("sglang")
 

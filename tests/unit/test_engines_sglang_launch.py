@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import LaunchRequest, Task
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.engines.base import LaunchRequest, Task
 from sglang_launches import LAUNCHES, ONE, TWO
 from sglang_parser import parsed, program_arguments
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import Task
-from headfirst.engines.layout import Layout, Machines
-from headfirst.engines.sglang import support
-from headfirst.hardware import gpus
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint, Moe
+from headfirst.decide import engines
+from headfirst.decide.engines.base import Task
+from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.sglang import support
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
 ENGINE = engines.get("sglang")
 R1 = "deepseek-ai/DeepSeek-R1"

@@ -9,10 +9,10 @@ import subprocess
 from dataclasses import replace
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import LaunchRequest
-from headfirst.engines.layout import Layout
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.engines.base import LaunchRequest
+from headfirst.decide.engines.layout import Layout
 
 ENGINE = engines.get("vllm")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from headfirst import engines
-from headfirst.engines.vllm import specification
+from headfirst.decide import engines
+from headfirst.decide.engines.vllm import specification
 
 ENGINE = engines.get("vllm")
 VERSIONS = specification.VERSIONS

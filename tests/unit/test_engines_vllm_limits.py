@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import Task
-from headfirst.engines.layout import Layout, Machines
-from headfirst.engines.vllm import memory, support
-from headfirst.hardware import gpus
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.fit import fit
+from headfirst.decide import engines
+from headfirst.decide.engines.base import Task
+from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.vllm import memory, support
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.fit import fit
 
 ENGINE = engines.get("vllm")
 # What vLLM's own functions compute (tools/vllm_memory.py).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Rule, profile
-from headfirst import engines
+from headfirst.decide import engines
 
 ENGINE = engines.get("vllm")
 LOG = profile(ENGINE.log())

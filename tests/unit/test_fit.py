@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import MemoryUse
-from headfirst.engines.layout import Layout
-from headfirst.hardware import gpus
-from headfirst.hardware.gpus import MIB
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.model.parameters import tensors
-from headfirst.plan.fit import fit, weight_bytes_per_rank
-from headfirst.plan.types import Fit
+from headfirst.decide import engines
+from headfirst.decide.engines.base import MemoryUse
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.hardware import gpus
+from headfirst.decide.hardware.gpus import MIB
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.parameters import tensors
+from headfirst.decide.plan.fit import fit, weight_bytes_per_rank
+from headfirst.decide.plan.types import Fit
 
 GIB = 1 << 30
 ENGINE = engines.get("sglang")

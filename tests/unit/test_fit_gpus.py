@@ -8,14 +8,14 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from headfirst import engines
-from headfirst.engines.base import Engine
-from headfirst.errors import InputError
-from headfirst.hardware import gpus
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.model.quantization import read as read_quantization
-from headfirst.plan.weights import precision
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.engines.base import Engine
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.quantization import read as read_quantization
+from headfirst.decide.plan.weights import precision
 
 
 def model(id: str) -> Checkpoint:
@@ -84,7 +84,7 @@ def test_unknown_names_get_no_other_card(name: str, hint: str) -> None:
 
 
 def test_entries_have_a_source_of_their_memory() -> None:
-    data = json.loads(files("headfirst.hardware").joinpath("gpus.json").read_text(encoding="utf-8"))
+    data = json.loads(files("headfirst.decide.hardware").joinpath("gpus.json").read_text(encoding="utf-8"))
     assert {entry["source"] for entry in data["gpus"]} <= data["sources"].keys()
     # Spellings are unique: an alias of two cards would give the wrong memory.
     spellings = [gpus._plain(name) for entry in data["gpus"] for name in (entry["name"], *entry["aliases"])]

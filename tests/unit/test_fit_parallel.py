@@ -5,14 +5,20 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from headfirst import engines
-from headfirst.engines.layout import Layout, Machines
-from headfirst.errors import InputError
-from headfirst.hardware import gpus
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.fit import kv_tokens
-from headfirst.plan.parallel import Tokens, choose, fewer_nodes, replicas_hint, valid_tensor_sizes
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.fit import kv_tokens
+from headfirst.decide.plan.parallel import (
+    Tokens,
+    choose,
+    fewer_nodes,
+    replicas_hint,
+    valid_tensor_sizes,
+)
 
 
 def model(id: str) -> Checkpoint:

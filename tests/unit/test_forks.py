@@ -7,9 +7,15 @@ from pathlib import Path
 
 import pytest
 from headfirst.collection import collection_root
-from headfirst.errors import InputError, NotReadyError
-from headfirst.run import forks as module
-from headfirst.run.forks import FORK_BYTES, allow_open_files, forks, free_memory, require_all
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.run import forks as module
+from headfirst.control.run.forks import (
+    FORK_BYTES,
+    allow_open_files,
+    forks,
+    free_memory,
+    require_all,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import yaml
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.running import inventory
-from headfirst.lab.types import LabAccess
+from headfirst.control.deployment.running import inventory
+from headfirst.control.inventory.inventory import load
+from headfirst.control.lab.types import LabAccess
+from headfirst.decide.cluster.types import Cluster
 
 INVENTORY = """
 [head]

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 from clusters import planned, with_hosts
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.hosts import hardware
-from headfirst.deployment.hosts.probe import with_facts
-from headfirst.deployment.running import inventory
-from headfirst.deployment.running.role_vars.hosts import check_vars
-from headfirst.model import catalogue
+from headfirst.control.deployment.hosts import hardware
+from headfirst.control.deployment.hosts.probe import with_facts
+from headfirst.control.deployment.running import inventory
+from headfirst.control.deployment.running.role_vars.hosts import check_vars
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.model import catalogue
 from recorded_hosts import facts
 
 INVENTORY = """

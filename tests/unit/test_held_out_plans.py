@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from clusters import planned, with_hosts, with_settings
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.types import Service
+from headfirst.common.errors import InputError
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.types import Service
 
 R1 = "deepseek-ai/DeepSeek-R1"
 LLAMA_70B = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"

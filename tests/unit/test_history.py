@@ -15,34 +15,34 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from headfirst.cluster.identity import cluster_folder
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import load_or_create
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.prepare import Prepared, prepare
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.running.recorded import keep_plan, recorded, timed
-from headfirst.deployment.verbs import check as checking
-from headfirst.deployment.verbs import down as stopping
-from headfirst.deployment.verbs import membership
-from headfirst.deployment.verbs import rollback as rolling
-from headfirst.deployment.verbs import up as bringing
-from headfirst.deployment.verbs import webui_backups as backups
-from headfirst.deployment.verbs.down import Target
-from headfirst.deployment.verbs.up import Outcome
-from headfirst.deployment.versions import Version
-from headfirst.errors import NotReadyError
-from headfirst.plan.types import Plan
-from headfirst.run import history
-from headfirst.run.events import Event, Finding, FindingsReported, StageDone, StageStarted
-from headfirst.run.history import KEEP, KEEP_RESULTS, Kind, RunRecord, StageRun
-from headfirst.run.reporters.json_events import JsonReporter
-from headfirst.run.reporters.live import LiveReporter
-from headfirst.run.reporters.plain import PlainReporter
-from headfirst.run.reporters.recording import Recording, RecordingReporter
-from headfirst.run.reporters.reporter import Reporter
-from headfirst.run.result import RunResult
-from headfirst.run.time_left import TimeLeft
+from headfirst.common.errors import NotReadyError
+from headfirst.control.credentials.identity import cluster_folder
+from headfirst.control.credentials.secrets import load_or_create
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.recorded import keep_plan, recorded, timed
+from headfirst.control.deployment.verbs import check as checking
+from headfirst.control.deployment.verbs import down as stopping
+from headfirst.control.deployment.verbs import membership
+from headfirst.control.deployment.verbs import rollback as rolling
+from headfirst.control.deployment.verbs import up as bringing
+from headfirst.control.deployment.verbs import webui_backups as backups
+from headfirst.control.deployment.verbs.down import Target
+from headfirst.control.deployment.verbs.up import Outcome
+from headfirst.control.deployment.versions import Version
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run import history
+from headfirst.control.run.events import Event, Finding, FindingsReported, StageDone, StageStarted
+from headfirst.control.run.history import KEEP, KEEP_RESULTS, Kind, RunRecord, StageRun
+from headfirst.control.run.reporters.json_events import JsonReporter
+from headfirst.control.run.reporters.live import LiveReporter
+from headfirst.control.run.reporters.plain import PlainReporter
+from headfirst.control.run.reporters.recording import Recording, RecordingReporter
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.result import RunResult
+from headfirst.control.run.time_left import TimeLeft
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.types import Plan
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -239,7 +239,7 @@ def test_a_full_disk_is_a_warning(prepared: Prepared, monkeypatch: pytest.Monkey
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headfirst.run.reporters.recording.add_run", full)
+    monkeypatch.setattr("headfirst.control.run.reporters.recording.add_run", full)
     shown = Collector()
     with recorded(prepared.cluster, RunOptions([A100]), "up", shown):
         pass

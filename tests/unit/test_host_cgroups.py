@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils import host_cgroups
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
-from headfirst.hardware.facts import CgroupObstacle
+from headfirst.decide.hardware.facts import CgroupObstacle
 
 
 class Host(Source):

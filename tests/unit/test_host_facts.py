@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 from clusters import planned
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.hosts.probe import lacks_facts, with_facts
-from headfirst.errors import InputError
-from headfirst.hardware import facts as host_facts
-from headfirst.model import catalogue
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import InputError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.hardware import facts as host_facts
+from headfirst.decide.model import catalogue
 from recorded_hosts import SHAPES, facts
 
 INVENTORY = """

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.bundle.systems import System
-from headfirst.cluster.inventory import load
-from headfirst.deployment.hosts import host_systems
-from headfirst.errors import NotReadyError
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.live.ssh_access.ssh import Answer
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.bundle.systems import System
+from headfirst.control.deployment.hosts import host_systems
+from headfirst.control.inventory.inventory import load
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import Answer
 
 INVENTORY = """\
 [head]

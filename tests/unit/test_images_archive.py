@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from headfirst.images import archive, layer
-from headfirst.images.layer import Member
+from headfirst.control.images import archive, layer
+from headfirst.control.images.layer import Member
 
 _CONFIG = {"Env": ["PYTHONPATH=/opt/site"]}
 

@@ -11,8 +11,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.images import commands, elf, site
+from headfirst.common.errors import NotReadyError
+from headfirst.control.images import commands, elf, site
 
 _IMAGES = Path(site.__file__).parent
 _SGLANG = _IMAGES.parent / "engines" / "sglang" / "cpu"

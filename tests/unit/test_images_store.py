@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from headfirst.images import store
+from headfirst.control.images import store
 
 
 def test_it_is_made_once(tmp_path: Path) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.cli.app import app
-from headfirst.cluster.inventory import load
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.cli.app import app
+from headfirst.control.inventory.inventory import load
 from typer.testing import CliRunner
 
 FLAGS = ["--host", "192.0.2.11", "--host", "big=192.0.2.12", "--user", "ubuntu", "--gpus", "8",

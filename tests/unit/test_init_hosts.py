@@ -7,14 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from headfirst.cli.app import app
-from headfirst.cluster.inventory import load
-from headfirst.cluster.template import Answers, HostAddress, render_inventory
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.hosts import found_hosts
-from headfirst.deployment.hosts.found_hosts import describe
-from headfirst.deployment.hosts.probe import lacks_facts, with_facts
-from headfirst.errors import InputError, NotReadyError
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.cli.app import app
+from headfirst.control.deployment.hosts import found_hosts
+from headfirst.control.deployment.hosts.found_hosts import describe
+from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.template import Answers, HostAddress, render_inventory
+from headfirst.decide.cluster.types import Cluster
 from recorded_hosts import facts
 from typer.testing import CliRunner
 

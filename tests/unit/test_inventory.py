@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.inventory.inventory import load
 
 GOOD = """\
 [head]

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.running.limit import limited_hosts
-from headfirst.deployment.running.options import RunOptions
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.running.limit import limited_hosts
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
 from inventory_cases import READ, REFUSED, TWO, Read, Refused, ini
 from inventory_server import lay_out
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.cluster.edit import with_spare, without
-from headfirst.cluster.inventory import load
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.verbs.membership import removal, replacement
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs.membership import removal, replacement
+from headfirst.control.inventory.edit import with_spare, without
+from headfirst.control.inventory.inventory import load
 
 INVENTORY = """\
 # Rented until March.

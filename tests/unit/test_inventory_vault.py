@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from headfirst.cli import login_options
-from headfirst.cluster.asked import ASKED
-from headfirst.cluster.inventory import load
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.cli import login_options
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.asked import ASKED
 
 PASSWORD, SECRET = "correct horse", "s3cret {{ of }} mine"
 INVENTORY = "[head]\nn1 ansible_host=192.0.2.11\n[all:vars]\nmodel=org/model\n"

@@ -9,8 +9,8 @@ import pytest
 from ansible_collections.headfirst.serving.plugins.action import job as job_action
 from ansible_collections.headfirst.serving.plugins.action.job import ActionModule
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report, stop
-from headfirst.weights.stages import Stages
-from headfirst.weights.transfer.board import Board, Member, Overview
+from headfirst.node.weights.stages import Stages
+from headfirst.node.weights.transfer.board import Board, Member, Overview
 from transfer_hosts import KEY
 
 JOB = Job("test", ["true"], time_limit_s=90)

@@ -14,13 +14,13 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.headfirst.serving.plugins.action import job as job_action
 from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
-from headfirst.run.reporters.quiet import QuietReporter
-from headfirst.run.result import RunResult
-from headfirst.run.runner import run_playbook
-from headfirst.weights import commands
-from headfirst.weights.cli import main
-from headfirst.weights.proof.manifest import Manifest
-from headfirst.weights.transfer.transport import Traffic
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.result import RunResult
+from headfirst.control.run.runner import run_playbook
+from headfirst.node.weights import commands
+from headfirst.node.weights.cli import main
+from headfirst.node.weights.proof.manifest import Manifest
+from headfirst.node.weights.transfer.transport import Traffic
 
 ROLES = Path(__file__).parents[2] / "roles"
 INVENTORY = """\

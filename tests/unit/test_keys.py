@@ -6,13 +6,13 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from headfirst.cluster.local_ca import new_authority
-from headfirst.cluster.named_keys import new_key
-from headfirst.cluster.secrets import Secrets
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.verbs import keys
-from headfirst.errors import InputError
-from headfirst.ownership.node_script import LIMIT
+from headfirst.common.errors import InputError
+from headfirst.control.credentials.local_ca import new_authority
+from headfirst.control.credentials.named_keys import new_key
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs import keys
+from headfirst.control.ownership.node_script import LIMIT
 
 ONE = "[head]\nn1 ansible_host=192.0.2.7\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
 

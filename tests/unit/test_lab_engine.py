@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headfirst.lab import engine
+from headfirst.control.lab import engine
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.lab import host_settings, packages
+from headfirst.common.errors import NotReadyError
+from headfirst.control.lab import host_settings, packages
 
 
 def test_only_the_distributions_own_archives_that_a_node_can_reach_are_carried(

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from headfirst.lab import image
+from headfirst.control.lab import image
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
-from headfirst.lab import engine, lifecycle
-from headfirst.lab.types import Lab, LabNode
-from headfirst.paths import state_dir
-from headfirst.state_files import exclusive
+from headfirst.common.state_files import exclusive
+from headfirst.control.lab import engine, lifecycle
+from headfirst.control.lab.types import Lab, LabNode
+from headfirst.control.paths import state_dir
 
 
 def test_a_lab_goes_down_after_what_another_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

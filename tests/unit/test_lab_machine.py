@@ -8,8 +8,8 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.lab import capabilities, network, packages, sudo
+from headfirst.common.errors import NotReadyError
+from headfirst.control.lab import capabilities, network, packages, sudo
 
 ROUTES = """\
 Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT

@@ -7,8 +7,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from headfirst.lab import host_settings
-from headfirst.lab.node_apt import FOLDER, for_node
+from headfirst.control.lab import host_settings
+from headfirst.control.lab.node_apt import FOLDER, for_node
 
 
 def test_a_named_certificate_is_copied_and_the_setting_names_the_copy(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from headfirst import pip_config
-from headfirst.lab.node_pip import FOLDER, NodePip, for_node
-from headfirst.pip_config import default_index
+from headfirst.control import pip_config
+from headfirst.control.lab.node_pip import FOLDER, NodePip, for_node
+from headfirst.control.pip_config import default_index
 
 
 def translated(tmp_path: Path, conf: str, **variables: str) -> tuple[dict[str, dict[str, str]], NodePip]:

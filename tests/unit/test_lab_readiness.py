@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.lab import readiness
+from headfirst.common.errors import NotReadyError
+from headfirst.control.lab import readiness
 
 
 class FakeContainer:

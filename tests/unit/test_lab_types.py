@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from headfirst.errors import InputError
-from headfirst.lab.types import Lab, LabNode
+from headfirst.common.errors import InputError
+from headfirst.control.lab.types import Lab, LabNode
 
 
 def lab(*nodes: LabNode, name: str = "demo", subnet: str = "10.9.8.0/24") -> Lab:

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.deployment.hosts import probe
-from headfirst.deployment.running.limit import refuse_limit
-from headfirst.deployment.running.options import RunOptions
-from headfirst.errors import HeadfirstError, InputError
-from headfirst.run.events import HostFailed
-from headfirst.run.result import RunResult
+from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.control.deployment.hosts import probe
+from headfirst.control.deployment.running.limit import refuse_limit
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run.events import HostFailed
+from headfirst.control.run.result import RunResult
 
 
 def options(limit: str | None, *tags: str) -> RunOptions:

@@ -11,11 +11,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
 import pytest
-from headfirst.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.live.chat import Chat, Piece
-from headfirst.live.chat_terminal import converse, print_answer
-from headfirst.live.log_printer import print_logs
-from headfirst.live.logs import LogLine, parse_since
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.control.live.chat import Chat, Piece
+from headfirst.control.live.chat_terminal import converse, print_answer
+from headfirst.control.live.log_printer import print_logs
+from headfirst.control.live.logs import LogLine, parse_since
 from rich.console import Console
 
 KEY = "key-1"

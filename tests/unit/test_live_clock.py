@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from diagnosing import SGLANG, diagnose
-from headfirst.diagnose.collect import Target, parse
-from headfirst.diagnose.types import Node
-from headfirst.live import supervision
-from headfirst.live.clock import Clock, from_rfc3339, measure
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.untrusted import UntrustedError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.evidence.collect import Target, parse
+from headfirst.control.live import supervision
+from headfirst.control.live.clock import Clock, from_rfc3339, measure
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.diagnose.types import Node
 
 
 class Script:

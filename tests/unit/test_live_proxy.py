@@ -12,9 +12,9 @@ from typing import Any
 import headfirst
 import pytest
 import yaml
-from headfirst.errors import HeadfirstError
-from headfirst.live import http_answer
-from headfirst.live.chat import Chat
+from headfirst.common.errors import HeadfirstError
+from headfirst.control.live import http_answer
+from headfirst.control.live.chat import Chat
 
 PACKAGE = Path(headfirst.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]

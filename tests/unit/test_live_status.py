@@ -10,13 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
-from headfirst import engines
-from headfirst.engines.base import Readiness
-from headfirst.live import status
-from headfirst.live.metrics import Metrics
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.live.status import ReplicaTarget
-from headfirst.live.status_types import EngineStatus
+from headfirst.common.metrics import Metrics
+from headfirst.control.live import status
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.status import ReplicaTarget
+from headfirst.control.live.status_types import EngineStatus
+from headfirst.decide import engines
+from headfirst.decide.engines.base import Readiness
 
 HEALTHY = Readiness(
     path="/health",

@@ -10,14 +10,14 @@ from typing import Any
 import docker
 import httpx
 import pytest
-from headfirst import engines
-from headfirst.engines.base import Readiness
-from headfirst.errors import NotReadyError
-from headfirst.live import watch
-from headfirst.live.load import Load, Meter
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.live.status import ReplicaTarget
-from headfirst.live.status_types import Supervision
+from headfirst.common.errors import NotReadyError
+from headfirst.control.live import watch
+from headfirst.control.live.load import Load, Meter
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.status import ReplicaTarget
+from headfirst.control.live.status_types import Supervision
+from headfirst.decide import engines
+from headfirst.decide.engines.base import Readiness
 
 METRICS = engines.get("vllm").metrics()
 READINESS = Readiness("/health", "/v1/chat/completions", {}, ("usage",))

@@ -10,8 +10,14 @@ from pathlib import Path
 import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
-from headfirst.cluster import local_ca
-from headfirst.cluster.local_ca import Issued, LocalCa, new_authority, new_certificate, not_after
+from headfirst.control.credentials import local_ca
+from headfirst.control.credentials.local_ca import (
+    Issued,
+    LocalCa,
+    new_authority,
+    new_certificate,
+    not_after,
+)
 
 NAMES = ["llm.example.org", "192.0.2.11"]
 NOW = datetime.datetime(2026, 11, 22, tzinfo=datetime.UTC)

@@ -8,15 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.deployment.running import artifacts, local_work
-from headfirst.deployment.running.local_work import Advance, run_jobs
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.verbs import up
-from headfirst.errors import NotReadyError
-from headfirst.images.recipe import Recipe
-from headfirst.lab import packages
-from headfirst.run.events import Event, FindingsReported, HostFailed, Progress, StageStarted, TaskStarted
+from headfirst.common.errors import NotReadyError
+from headfirst.control.deployment.running import artifacts, local_work
+from headfirst.control.deployment.running.local_work import Advance, run_jobs
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs import up
+from headfirst.control.images.recipe import Recipe
+from headfirst.control.inventory.inventory import load
+from headfirst.control.lab import packages
+from headfirst.control.run.events import (
+    Event,
+    FindingsReported,
+    HostFailed,
+    Progress,
+    StageStarted,
+    TaskStarted,
+)
 
 LAB = Path(__file__).parents[2] / "inventories" / "lab.ini"
 

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.hosts import probe
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.verbs import membership
-from headfirst.errors import NotReadyError, UnreachableError
-from headfirst.live.ssh_access import explain
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.run.reporters.quiet import QuietReporter
+from headfirst.common.errors import NotReadyError, UnreachableError
+from headfirst.control.deployment.hosts import probe
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs import membership
+from headfirst.control.inventory.inventory import load
+from headfirst.control.live.ssh_access import explain
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.decide.cluster.types import Cluster
 
 INVENTORY = """\
 [head]
@@ -132,7 +132,7 @@ def test_a_host_that_answers_is_not_unreachable(said: str, unreachable: bool) ->
 
 
 def test_the_pattern_leaves_out_the_host_that_goes(inventory: Path) -> None:
-    from headfirst.deployment.running.limit import limited_hosts
+    from headfirst.control.deployment.running.limit import limited_hosts
 
     cluster = load([inventory])
     found = limited_hosts(cluster, RunOptions([inventory], limit="all:!node2"))

@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.deployment.hosts import access
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.hosts import access
+from headfirst.control.inventory.inventory import load
 
 DEMO = "model_source=demo\nengine_device=cpu\nengine_image_source=build\ncpu_cores=0-3\n"
 HOSTS = "[head]\nn1 ansible_host=192.0.2.11\n[workers]\nn2 ansible_host=192.0.2.12\n[all:vars]\n"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from headfirst.model import catalogue
-from headfirst.model.parameters import tensors
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.parameters import tensors
 
 MODELS = {id: model for id in catalogue.ids() if (model := catalogue.lookup(id))}
 WEIGHTS = {id: catalogue._entry(id)["weights"] for id in MODELS}

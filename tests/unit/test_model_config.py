@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from headfirst.errors import InputError
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.model.config import Weights, from_config
-from headfirst.model.measured import Part, part_of
-from headfirst.safetensors_file import Tensor
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import InputError
+from headfirst.common.safetensors_file import Tensor
+from headfirst.common.untrusted import UntrustedError
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.config import Weights, from_config
+from headfirst.decide.model.measured import Part, part_of
 
 
 def described(config: dict[str, Any], *tensors: Tensor, **more: Any) -> Checkpoint:

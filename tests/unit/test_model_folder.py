@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from headfirst.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.model.describe import describe
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.control.checkpoints.describe import describe
 from model_files import CONFIG, SHARDS, write
 
 

@@ -12,10 +12,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from headfirst.errors import InputError, NotReadyError
-from headfirst.model.describe import describe
-from headfirst.model.hub import MAX_HEADER_BYTES, Hub, describe_hub
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.checkpoints.describe import describe
+from headfirst.control.checkpoints.hub import MAX_HEADER_BYTES, Hub, describe_hub
 from model_files import CONFIG, INDEX, SHARDS
 
 FILES = {

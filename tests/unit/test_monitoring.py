@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.running.artifacts import Artifacts, Tarball
-from headfirst.deployment.running.phases import of_down, of_up
-from headfirst.deployment.running.role_vars.hosts import check_vars, hardware_vars
-from headfirst.deployment.running.role_vars.monitoring import monitoring_vars
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.plan import monitoring
-from headfirst.plan.build import build
-from headfirst.plan.types import Plan
+from headfirst.common.errors import InputError
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
+from headfirst.control.deployment.running.phases import of_down, of_up
+from headfirst.control.deployment.running.role_vars.hosts import check_vars, hardware_vars
+from headfirst.control.deployment.running.role_vars.monitoring import monitoring_vars
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan import monitoring
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
 
 SECRETS = Secrets(grafana_admin_password="grafana-password")
 FILES = Artifacts({"chat": None, "small": None}, None, Path("node.whl"))

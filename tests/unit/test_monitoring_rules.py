@@ -12,15 +12,18 @@ from typing import Any
 
 import pytest
 import yaml
-from headfirst import engines
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.running.role_vars.monitoring import grafana_files, prometheus_files
-from headfirst.model import catalogue
-from headfirst.paths import cache_dir
-from headfirst.plan import metric_rules
-from headfirst.plan.build import build
-from headfirst.plan.types import Plan
+from headfirst.control.deployment.running.role_vars.monitoring import (
+    grafana_files,
+    prometheus_files,
+)
+from headfirst.control.inventory.inventory import load
+from headfirst.control.paths import cache_dir
+from headfirst.decide import engines
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan import metric_rules
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
 
 DATA = Path(__file__).parent / "data"
 INVENTORY = """\

@@ -11,18 +11,18 @@ from pathlib import Path
 from types import FunctionType
 
 import pytest
-from headfirst import engines
-from headfirst.cluster.inventory import load
-from headfirst.engines.base import Engine
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.plan.build import build
-from headfirst.plan.types import Plan
+from headfirst.common.errors import InputError
+from headfirst.control.inventory.inventory import load
+from headfirst.decide import engines
+from headfirst.decide.engines.base import Engine
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "new-engine.md"
 _BLOCK = re.compile(r"^`([^`\n]+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILES = dict(_BLOCK.findall(PAGE.read_text(encoding="utf-8")))
-FOLDER = "py/headfirst/engines/"
+FOLDER = "py/headfirst/decide/engines/"
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def stub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     monkeypatch.setattr(engines, "__path__", [*engines.__path__, str(tmp_path)])
     engines.names.cache_clear()
     yield engines.get("stub")
-    for name in [name for name in sys.modules if name.startswith("headfirst.engines.stub")]:
+    for name in [name for name in sys.modules if name.startswith("headfirst.decide.engines.stub")]:
         del sys.modules[name]
     vars(engines).pop("stub", None)
     monkeypatch.undo()

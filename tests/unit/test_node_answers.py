@@ -17,19 +17,19 @@ from typing import Any
 import httpx
 import pytest
 from diagnosing import SGLANG
-from headfirst.deployment.hosts import head_folder
-from headfirst.deployment.verbs import comm
-from headfirst.diagnose import collect, node_answer
-from headfirst.diagnose.collect import Target
-from headfirst.diagnose.figures import read_live
-from headfirst.diagnose.types import Line
-from headfirst.engines.sglang.past import read_past
-from headfirst.live import chat, http_answer, logs, status
-from headfirst.live.clock import Clock, measure
-from headfirst.live.ssh_access import ssh as live_ssh
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.live.ssh_access.ssh import Answer
-from headfirst.untrusted import UntrustedError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.deployment.hosts import head_folder
+from headfirst.control.deployment.verbs import comm
+from headfirst.control.evidence import collect, node_answer
+from headfirst.control.evidence.collect import Target
+from headfirst.control.live import chat, http_answer, logs, status
+from headfirst.control.live.clock import Clock, measure
+from headfirst.control.live.ssh_access import ssh as live_ssh
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import Answer
+from headfirst.decide.diagnose.figures import read_live
+from headfirst.decide.diagnose.types import Line
+from headfirst.decide.engines.sglang.past import read_past
 from model_files import CONFIG, INDEX, SHARDS
 
 NODE = HostAccess("node1", "node1")

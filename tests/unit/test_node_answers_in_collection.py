@@ -12,7 +12,7 @@ from ansible_collections.headfirst.serving.plugins.filter.service_change import 
 from ansible_collections.headfirst.serving.plugins.filter.weights_status import weights_status
 from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
 from ansible_collections.headfirst.serving.plugins.plugin_utils import host_answer, node_answer
-from headfirst.weights.cli import main
+from headfirst.node.weights.cli import main
 from recorded_hosts import SHAPES, facts
 
 

@@ -12,8 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from headfirst.run import node_wheel
-from headfirst.run.node_wheel import build_node_wheel
+from headfirst.control.run import node_wheel
+from headfirst.control.run.node_wheel import build_node_wheel
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -124,15 +124,7 @@ def test_it_holds_only_what_a_node_needs(tmp_path: Path) -> None:
     with zipfile.ZipFile(build_node_wheel(tmp_path)) as archive:
         folders = {name.split("/")[1] for name in archive.namelist() if name.startswith("headfirst/")}
         plugins = {name for name in archive.namelist() if name.startswith("ansible_collections/")}
-    modules = {
-        "__init__.py",
-        "convertible.py",
-        "errors.py",
-        "safetensors_file.py",
-        "state_files.py",
-        "untrusted.py",
-    }
-    assert folders == {*modules, "containers", "live", "peers", "supervisor", "weights"}
+    assert folders == {"__init__.py", "common", "node"}
     assert {name.rpartition("/")[2] for name in plugins} == {"container_spec.py", "http_probe.py"}
 
 

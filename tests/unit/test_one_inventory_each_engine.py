@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from clusters import nodes
-from headfirst.cluster.inventory import load
-from headfirst.model import catalogue
-from headfirst.plan.build import build
-from headfirst.plan.types import Plan
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
 
 ONE = "[head]\nnode1 ansible_host=192.0.2.1\n"
 TWO = f"{ONE}[workers]\nnode2 ansible_host=192.0.2.2\n"

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.plan import webui
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan import webui
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "open_webui"
 ENGINE = "http://192.0.2.7:30000"

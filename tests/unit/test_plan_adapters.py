@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from headfirst.cli.app import app
-from headfirst.cluster.settings import ServiceSettings
-from headfirst.errors import InputError
-from headfirst.plan.adapters import adapters
-from headfirst.plan.types import Plan
+from headfirst.common.errors import InputError
+from headfirst.control.cli.app import app
+from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.plan.adapters import adapters
+from headfirst.decide.plan.types import Plan
 from pydantic import ValidationError
 from typer.testing import CliRunner
 

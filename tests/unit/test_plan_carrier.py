@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 from clusters import planned, with_hosts, with_settings
-from headfirst.cli.shown.plan import print_plan
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.hosts.probe import lacks_facts
-from headfirst.deployment.running.artifacts import Artifacts
-from headfirst.deployment.running.role_vars.weights import tools_vars
-from headfirst.errors import InputError
-from headfirst.hardware.facts import NetworkFacts
-from headfirst.model import catalogue
-from headfirst.plan.types import Weights
+from headfirst.common.errors import InputError
+from headfirst.control.cli.shown.plan import print_plan
+from headfirst.control.deployment.hosts.probe import lacks_facts
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.role_vars.weights import tools_vars
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.hardware.facts import NetworkFacts
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.types import Weights
 from recorded_hosts import facts
 
 INVENTORY = """

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Host
-from headfirst.errors import InputError
-from headfirst.plan.cores import share
+from headfirst.common.errors import InputError
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Host
+from headfirst.decide.plan.cores import share
 
 
 def host(folder: Path, cores: int | None, *settings: str) -> Host:

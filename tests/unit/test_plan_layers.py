@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 from clusters import planned
-from headfirst import engines
-from headfirst.cli.shown.plan import print_plan
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.running.artifacts import Artifacts
-from headfirst.deployment.running.role_vars.whole import role_vars
-from headfirst.engines.layout import Layout
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.types import Weights
-from headfirst.plan.weights.layers import by_host
-from headfirst.weights.layers import read_layers
+from headfirst.common.errors import InputError
+from headfirst.control.cli.shown.plan import print_plan
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.role_vars.whole import role_vars
+from headfirst.control.inventory.inventory import load
+from headfirst.decide import engines
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.types import Weights
+from headfirst.decide.plan.weights.layers import by_host
+from headfirst.node.weights.layers import read_layers
 
 GB = 10**9
 

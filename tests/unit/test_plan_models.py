@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from headfirst import engines
-from headfirst.cli.app import app
-from headfirst.engines.layout import Machines
-from headfirst.errors import InputError
-from headfirst.hardware import gpus
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.alternatives import alternatives, base_name, unfit_hint
-from headfirst.plan.models import Models, Offer, survey
-from headfirst.plan.sizes import ENOUGH_TOKENS, Fleet, best, nodes_needed
+from headfirst.common.errors import InputError
+from headfirst.control.cli.app import app
+from headfirst.decide import engines
+from headfirst.decide.engines.layout import Machines
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.alternatives import alternatives, base_name, unfit_hint
+from headfirst.decide.plan.models import Models, Offer, survey
+from headfirst.decide.plan.sizes import ENOUGH_TOKENS, Fleet, best, nodes_needed
 from typer.testing import CliRunner
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"

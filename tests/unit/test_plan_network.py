@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from clusters import nodes, planned, with_hosts, with_settings
-from headfirst.cli.shown.plan import print_plan
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster, Host
-from headfirst.deployment.hosts.probe import lacks_facts
-from headfirst.errors import InputError
-from headfirst.hardware.facts import NetworkFacts
-from headfirst.model import catalogue
-from headfirst.plan.network import choose
+from headfirst.common.errors import InputError
+from headfirst.control.cli.shown.plan import print_plan
+from headfirst.control.deployment.hosts.probe import lacks_facts
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.hardware.facts import NetworkFacts
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.network import choose
 from recorded_hosts import facts
 
 Ranks = Callable[..., list[Host]]

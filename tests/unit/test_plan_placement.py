@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from clusters import planned, with_hosts, with_settings
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster, Host
-from headfirst.deployment.hosts.probe import lacks_facts
-from headfirst.deployment.running.role_vars.engine import replica_vars
-from headfirst.errors import InputError
-from headfirst.hardware.facts import FolderFacts
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan.types import Weights
+from headfirst.common.errors import InputError
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.hosts.probe import lacks_facts
+from headfirst.control.deployment.running.role_vars.engine import replica_vars
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.hardware.facts import FolderFacts
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.types import Weights
 
 GB = 10**9
 INVENTORY = """

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 from clusters import planned, with_hosts
-from headfirst.cli.shown.plan import print_plan
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.hosts import probe
-from headfirst.deployment.running.artifacts import Artifacts
-from headfirst.deployment.running.role_vars.hosts import check_vars
-from headfirst.deployment.running.role_vars.whole import role_vars
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.plan.types import Plan, Rate
-from headfirst.plan.weights.rates import GBIT, connections, rates
+from headfirst.common.errors import InputError
+from headfirst.control.cli.shown.plan import print_plan
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.hosts import probe
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.role_vars.hosts import check_vars
+from headfirst.control.deployment.running.role_vars.whole import role_vars
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.types import Plan, Rate
+from headfirst.decide.plan.weights.rates import GBIT, connections, rates
 
 ROOT = Path(__file__).resolve().parents[2]
 GB = 10**9

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from clusters import nodes
-from headfirst.cli.app import app
-from headfirst.plan.types import Node, Plan
+from headfirst.control.cli.app import app
+from headfirst.decide.plan.types import Node, Plan
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.deployment.hosts.probe import lacks_facts
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.plan.build import build
-from headfirst.plan.types import Plan
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.hosts.probe import lacks_facts
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
 
 INVENTORY = """
 [head]

@@ -7,9 +7,15 @@ from dataclasses import replace
 from typing import Any, Literal
 
 import pytest
-from headfirst.plan.types import Rate, WeightsTime
-from headfirst.plan.weights.rates import GBIT
-from headfirst.plan.weights.transfer import HOP_SECONDS, LINE_PAYLOAD, Job, estimate, pipelined
+from headfirst.decide.plan.types import Rate, WeightsTime
+from headfirst.decide.plan.weights.rates import GBIT
+from headfirst.decide.plan.weights.transfer import (
+    HOP_SECONDS,
+    LINE_PAYLOAD,
+    Job,
+    estimate,
+    pipelined,
+)
 
 GB = 10**9
 R1 = Job(

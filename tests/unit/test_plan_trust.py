@@ -9,15 +9,15 @@ from typing import Any
 
 import clusters
 import pytest
-from headfirst.cli.app import app
-from headfirst.cli.shown.plan import print_plan
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.plan import trust
-from headfirst.plan.types import Plan
+from headfirst.common.errors import InputError
+from headfirst.control.cli.app import app
+from headfirst.control.cli.shown.plan import print_plan
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import trust
+from headfirst.decide.plan.types import Plan
 from typer.testing import CliRunner
 
 R1 = "deepseek-ai/DeepSeek-R1"

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from headfirst import engines
-from headfirst.cli.app import app
-from headfirst.engines import presets as engine_presets
-from headfirst.engines.base import Engine
-from headfirst.engines.layout import Machines
-from headfirst.engines.presets import Preset, Rule
-from headfirst.hardware import gpus
-from headfirst.model import catalogue, families
-from headfirst.model.checkpoint import Checkpoint
-from headfirst.model.task import Task
-from headfirst.plan import presets
-from headfirst.plan.presets import Situation, choose
+from headfirst.control.cli.app import app
+from headfirst.decide import engines
+from headfirst.decide.engines import presets as engine_presets
+from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.layout import Machines
+from headfirst.decide.engines.presets import Preset, Rule
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue, families
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.task import Task
+from headfirst.decide.plan import presets
+from headfirst.decide.plan.presets import Situation, choose
 from typer.testing import CliRunner
 
 ENGINES = [engines.get(name, version) for name in engines.names() for version in engines.versions(name)]

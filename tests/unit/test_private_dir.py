@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from headfirst.run import private_dir
-from headfirst.run.private_dir import private_folder
+from headfirst.control.run import private_dir
+from headfirst.control.run.private_dir import private_folder
 
 HOLDER = """
 import sys, time
-from headfirst.run.private_dir import private_folder
+from headfirst.control.run.private_dir import private_folder
 with private_folder() as folder:
     (folder / "plan.yml").write_text("a secret")
     print(folder, flush=True)

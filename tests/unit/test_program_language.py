@@ -33,8 +33,8 @@ _YAML = sorted(
         "roles/*/meta/*.yml",
         "plugins/filter/*.yml",
         "plugins/plugin_utils/failure_rules/*.yml",
-        "py/headfirst/engines/*/log.yml",
-        "py/headfirst/engines/*/presets.yml",
+        "py/headfirst/decide/engines/*/log.yml",
+        "py/headfirst/decide/engines/*/presets.yml",
     )
     for path in ROOT.glob(pattern)
 )

@@ -12,16 +12,16 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from headfirst.cluster import local_ca
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.certificate import certificate_of, with_certificate
-from headfirst.deployment.prepare import prepare
-from headfirst.deployment.running.artifacts import Artifacts
-from headfirst.deployment.running.role_vars.whole import role_vars
-from headfirst.errors import InputError
-from headfirst.plan.types import Plan
+from headfirst.common.errors import InputError
+from headfirst.control.credentials import local_ca
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.certificate import certificate_of, with_certificate
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.role_vars.whole import role_vars
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.types import Plan
 
 ONE = "[head]\nn1 ansible_host=192.0.2.7 cpu_cores=0-3\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
 ELSEWHERE = ONE.replace("[all:vars]", "[webui]\nn9 ansible_host=192.0.2.9\n[all:vars]")

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils.host_cgroups import OBSTACLES
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.hosts import probe
-from headfirst.deployment.lab_nodes import with_lab_facts
-from headfirst.deployment.prepare import prepare
-from headfirst.deployment.running.role_vars.hosts import hardware_vars
-from headfirst.hardware.facts import CgroupObstacle, NetworkFacts
-from headfirst.plan.build import build
-from headfirst.plan.rank_ports import SLICE
-from headfirst.plan.types import Plan
-from headfirst.render import compose
+from headfirst.control.deployment.hosts import probe
+from headfirst.control.deployment.lab_nodes import with_lab_facts
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.hardware.facts import CgroupObstacle, NetworkFacts
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.rank_ports import SLICE
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render import compose
 
 INVENTORY = """[head]
 node1 ansible_host=192.0.2.11

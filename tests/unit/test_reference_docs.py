@@ -13,9 +13,9 @@ import pytest
 import typer.main
 import yaml
 from documented import ROOT
-from headfirst.cli.app import app
-from headfirst.errors import InputError
-from headfirst.plan.types import Plan
+from headfirst.common.errors import InputError
+from headfirst.control.cli.app import app
+from headfirst.decide.plan.types import Plan
 
 
 @pytest.fixture(scope="module")

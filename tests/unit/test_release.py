@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import pytest
 from documented import ROOT, blocks, commands
-from headfirst.errors import InputError
+from headfirst.common.errors import InputError
 from packaging.requirements import Requirement
 from releases import SIGNER, VERSION, committed, git, made_key, sbom, set_up, source, tool
 

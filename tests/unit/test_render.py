@@ -9,12 +9,12 @@ from typing import get_args
 
 import pytest
 import yaml
-from headfirst.deployment.verbs.render import Options, Target, files_of, render
-from headfirst.errors import InputError
-from headfirst.plan.types import Plan
-from headfirst.render import compose
-from headfirst.render.files import numbered
-from headfirst.render.header import header, is_ours
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.verbs.render import Options, Target, files_of, render
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render import compose
+from headfirst.decide.render.files import numbered
+from headfirst.decide.render.header import header, is_ours
 from rendering import ROOT, planned
 
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").glob("*.ini"))

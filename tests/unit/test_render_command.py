@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from headfirst.cli.render import _command
-from headfirst.deployment.verbs.render import write
-from headfirst.errors import InputError
-from headfirst.render.files import File
+from headfirst.common.errors import InputError
+from headfirst.control.cli.render import _command
+from headfirst.control.deployment.verbs.render import write
+from headfirst.decide.render.files import File
 from rendering import ROOT
 
 OURS = "# Made by Headfirst 0.0.9; x\nold\n"
@@ -90,7 +90,7 @@ def test_the_command_in_the_header_has_no_secret(words: list[str], shown: str) -
 
 def deploy(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     inventory = str(ROOT / "inventories" / "lab.ini")
-    argv = [sys.executable, "-m", "headfirst.cli.main", "render", inventory, *words]
+    argv = [sys.executable, "-m", "headfirst.control.cli.main", "render", inventory, *words]
     return subprocess.run(argv, capture_output=True, text=True, cwd=cwd, check=False)
 
 

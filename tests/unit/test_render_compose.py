@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 import yaml
-from headfirst.containers.spec import Container
-from headfirst.plan.types import Plan
-from headfirst.render import compose
-from headfirst.render.hosts import hosts
-from headfirst.render.probe import PROGRAM
+from headfirst.decide.containers.spec import Container
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render import compose
+from headfirst.decide.render.hosts import hosts
+from headfirst.decide.render.probe import PROGRAM
 from rendering import HEADER, ODD, planned, with_words
 
 INVENTORIES = ["lab.ini", "a100x4.ini", "h100x2-services.ini", "h200x1.ini", "a100x1-70b.ini"]

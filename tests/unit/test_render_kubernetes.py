@@ -9,11 +9,11 @@ import jsonschema
 import kubernetes_validate
 import pytest
 import yaml
-from headfirst.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
-from headfirst.errors import InputError
-from headfirst.plan.types import Plan
-from headfirst.render import kubernetes
-from headfirst.render.probe import INTERVAL_S
+from headfirst.common.errors import InputError
+from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render import kubernetes
+from headfirst.decide.render.probe import INTERVAL_S
 from rendering import HEADER, ODD, Programs, model_in, planned, with_words
 
 VERSION = "1.37.0"

@@ -12,9 +12,9 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from headfirst import engines
-from headfirst.plan.types import Plan
-from headfirst.render import hosts, secret_files
+from headfirst.decide import engines
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render import hosts, secret_files
 from rendering import HEADER, ROOT, Programs, planned, values
 
 TWO_REPLICAS = "h100x2-services.ini"

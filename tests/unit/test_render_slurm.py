@@ -6,10 +6,10 @@ import socket
 from pathlib import Path
 
 import pytest
-from headfirst.containers import names
-from headfirst.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
-from headfirst.plan.types import Plan
-from headfirst.render import slurm
+from headfirst.common import container_names as names
+from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render import slurm
 from rendering import HEADER, ODD, Programs, model_in, planned, put, with_words
 
 ADDRESSES = ["192.0.2.21", "192.0.2.22"]

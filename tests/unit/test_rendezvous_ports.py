@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.module_utils.host_firewall import normal_ports
-from headfirst.deployment.prepare import prepare
-from headfirst.deployment.running.role_vars.hosts import hardware_vars
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 
 INVENTORY = """[head]
 node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G nic=eth0 hca=none

@@ -10,27 +10,42 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from headfirst.bench.load import Load
-from headfirst.bench.result import Point, Result, Spread, Subject
-from headfirst.bench.shapes import SHAPES
-from headfirst.cli.app import app
-from headfirst.cluster.identity import cluster_folder
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets, load_or_create
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.prepare import prepare
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.running.recorded import keep_comm, keep_images, recorded
-from headfirst.deployment.verbs.comm_types import Comm, CommFinding, Pair, Rank, Row, Run, Trouble, Way
-from headfirst.deployment.verbs.report import own_digest
-from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, ReplicaStatus, WebuiStatus
-from headfirst.paths import state_dir
-from headfirst.report.page import html
-from headfirst.report.types import ClusterReport
-from headfirst.run.events import Finding, FindingsReported, StageDone, StageStarted
-from headfirst.run.history import read
-from headfirst.run.reporters.quiet import QuietReporter
-from headfirst.run.reporters.reporter import Reporter
+from headfirst.control.bench.load import Load
+from headfirst.control.bench.result import Point, Result, Spread, Subject
+from headfirst.control.bench.shapes import SHAPES
+from headfirst.control.cli.app import app
+from headfirst.control.credentials.identity import cluster_folder
+from headfirst.control.credentials.secrets import Secrets, load_or_create
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.recorded import keep_comm, keep_images, recorded
+from headfirst.control.deployment.verbs.comm_types import (
+    Comm,
+    CommFinding,
+    Pair,
+    Rank,
+    Row,
+    Run,
+    Trouble,
+    Way,
+)
+from headfirst.control.deployment.verbs.report import own_digest
+from headfirst.control.inventory.inventory import load
+from headfirst.control.live.status_types import (
+    ClusterStatus,
+    EngineStatus,
+    RankStatus,
+    ReplicaStatus,
+    WebuiStatus,
+)
+from headfirst.control.paths import state_dir
+from headfirst.control.report.page import html
+from headfirst.control.report.types import ClusterReport
+from headfirst.control.run.events import Finding, FindingsReported, StageDone, StageStarted
+from headfirst.control.run.history import read
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.decide.cluster.types import Cluster
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

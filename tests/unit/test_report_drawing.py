@@ -7,13 +7,20 @@ from pathlib import Path
 from xml.etree import ElementTree as xml
 
 import pytest
-from headfirst.cli.app import app
-from headfirst.cluster.inventory import load
-from headfirst.model import catalogue
-from headfirst.plan.build import build
-from headfirst.plan.types import Plan
-from headfirst.report.drawing import WIDTH, svg
-from headfirst.report.topology import MOST_RANKS, PAGE, PEOPLE, PROXY, RANKS_OF_MANY, topology
+from headfirst.control.cli.app import app
+from headfirst.control.inventory.inventory import load
+from headfirst.control.report.drawing import WIDTH, svg
+from headfirst.control.report.topology import (
+    MOST_RANKS,
+    PAGE,
+    PEOPLE,
+    PROXY,
+    RANKS_OF_MANY,
+    topology,
+)
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cli.reporting import print_rollback
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
-from headfirst.deployment import versions
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.running.phases import Phase
-from headfirst.deployment.verbs import rollback as rolling
-from headfirst.errors import InputError
-from headfirst.run.reporters.quiet import QuietReporter
-from headfirst.run.result import RunResult
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import InputError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.cli.reporting import print_rollback
+from headfirst.control.deployment import versions
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.phases import Phase
+from headfirst.control.deployment.verbs import rollback as rolling
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.result import RunResult
+from headfirst.decide.cluster.types import Cluster
 
 INVENTORY = """\
 [chat]

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 import yaml
-from headfirst.cluster import secrets
-from headfirst.cluster.inventory import load
-from headfirst.cluster.types import Cluster
 from headfirst.collection import collection_root
-from headfirst.deployment.prepare import prepare
-from headfirst.deployment.running.artifacts import Artifacts
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.running.phases import of_up
-from headfirst.deployment.verbs import credentials
-from headfirst.deployment.verbs import up as verb
-from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.run.reporters.quiet import QuietReporter
-from headfirst.run.result import RunResult
+from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.control.credentials import secrets
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.phases import of_up
+from headfirst.control.deployment.verbs import credentials
+from headfirst.control.deployment.verbs import up as verb
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.result import RunResult
+from headfirst.decide.cluster.types import Cluster
 from host_records import HostRecords
 
 QUIET = QuietReporter()

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.hosts import router_status as of_routers
-from headfirst.deployment.verbs import service as running
-from headfirst.errors import InputError, NotReadyError
-from headfirst.live.ssh_access.access import HostAccess
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.hosts import router_status as of_routers
+from headfirst.control.deployment.verbs import service as running
+from headfirst.control.inventory.inventory import load
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.types import Cluster
 
 TEXT = """\
 [chat]

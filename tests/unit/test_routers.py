@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.running.artifacts import Artifacts
-from headfirst.deployment.running.phases import of_down, of_up
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.plan.build import build
-from headfirst.plan.types import Plan
+from headfirst.common.errors import InputError
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.phases import of_down, of_up
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "router"
 MODEL = "Qwen/Qwen3-32B"

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.live.ssh_access.access import HostAccess
-from headfirst.run.cancel import Canceller
-from headfirst.run.events import Finding, HostFailed
-from headfirst.run.failures import to_error
-from headfirst.run.log import KEEP, new_log_file, open_log
-from headfirst.run.messages import failure_message
-from headfirst.run.result import RunResult, StageTime
-from headfirst.run.scrub import MASK, Scrubber, url_credentials
-from headfirst.run.timing import timing_table
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.common.scrub import MASK, Scrubber, url_credentials
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.run.cancel import Canceller
+from headfirst.control.run.events import Finding, HostFailed
+from headfirst.control.run.failures import to_error
+from headfirst.control.run.log import KEEP, new_log_file, open_log
+from headfirst.control.run.messages import failure_message
+from headfirst.control.run.result import RunResult, StageTime
+from headfirst.control.run.timing import timing_table
 
 UNREACHABLE = (
     'Task failed: Data could not be sent to remote host "10.0.0.2". '

@@ -15,11 +15,19 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.run.events import Event, HostFailed, Progress, RunDone, RunStarted, StageDone, StageStarted
-from headfirst.run.failures import to_error
-from headfirst.run.result import RunResult
-from headfirst.run.runner import run_playbook
+from headfirst.common.errors import NotReadyError
+from headfirst.control.run.events import (
+    Event,
+    HostFailed,
+    Progress,
+    RunDone,
+    RunStarted,
+    StageDone,
+    StageStarted,
+)
+from headfirst.control.run.failures import to_error
+from headfirst.control.run.result import RunResult
+from headfirst.control.run.runner import run_playbook
 
 SECRET = 'tok"en-5f2e'
 INVENTORY = """\
@@ -396,8 +404,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_run_playbook import Collector, StageDone, play
-from headfirst.run import cancel
-from headfirst.run.failures import to_error
+from headfirst.control.run import cancel
+from headfirst.control.run.failures import to_error
 cancel.GRACE_S = 600  # Ansible ends its workers itself
 collector = Collector()
 result = play(Path({folder!r}), {playbook!r}, collector)

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from headfirst.run.progress_file import ProgressTail
+from headfirst.control.run.progress_file import ProgressTail
 
 
 class Clock:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from headfirst.run import events as kinds
-from headfirst.run.amounts import amount, duration, size, speed
-from headfirst.run.events import (
+from headfirst.control.run import events as kinds
+from headfirst.control.run.amounts import amount, duration, size, speed
+from headfirst.control.run.events import (
     Event,
     Finding,
     FindingsReported,
@@ -24,11 +24,11 @@ from headfirst.run.events import (
     TaskDone,
     TaskStarted,
 )
-from headfirst.run.reporters.board import Board, State
-from headfirst.run.reporters.json_events import JsonReporter, event_fields, event_name
-from headfirst.run.reporters.live import LiveReporter
-from headfirst.run.reporters.plain import PlainReporter
-from headfirst.run.stages import PlayName, parse_play_name
+from headfirst.control.run.reporters.board import Board, State
+from headfirst.control.run.reporters.json_events import JsonReporter, event_fields, event_name
+from headfirst.control.run.reporters.live import LiveReporter
+from headfirst.control.run.reporters.plain import PlainReporter
+from headfirst.control.run.stages import PlayName, parse_play_name
 from rich.console import Console
 
 DOCS = Path(__file__).parents[2] / "docs" / "json-events.md"

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from headfirst.safetensors_file import header_length, read_header
-from headfirst.untrusted import UntrustedError
+from headfirst.common.safetensors_file import header_length, read_header
+from headfirst.common.untrusted import UntrustedError
 
 
 def header(**tensors: Any) -> bytes:

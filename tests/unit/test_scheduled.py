@@ -6,12 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from headfirst.containers import names
-from headfirst.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, Text, blanks, filled, mark, parse
-from headfirst.containers.docker_run import docker_run
-from headfirst.containers.spec import Container
-from headfirst.deployment.prepare import prepare
-from headfirst.plan.types import Plan, Replica, Scheduled
+from headfirst.common import container_names as names
+from headfirst.control.deployment.prepare import prepare
+from headfirst.decide.containers.blanks import (
+    ADDRESS,
+    CONFIG_FILE,
+    HEAD_ADDRESS,
+    Text,
+    blanks,
+    filled,
+    mark,
+    parse,
+)
+from headfirst.decide.containers.docker_run import docker_run
+from headfirst.decide.containers.spec import Container
+from headfirst.decide.plan.types import Plan, Replica, Scheduled
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").glob("*.ini"))

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.cluster.inventory import load
-from headfirst.cluster.secrets import Secrets
-from headfirst.cluster.types import Cluster
-from headfirst.deployment.running import phases
-from headfirst.deployment.running.artifacts import Artifacts
-from headfirst.deployment.running.options import RunOptions
-from headfirst.deployment.running.phases import of_down, of_up
-from headfirst.errors import InputError
-from headfirst.model import catalogue
-from headfirst.plan.build import build
-from headfirst.plan.types import Plan
-from headfirst.run.result import RunResult, StageTime, joined
+from headfirst.common.errors import InputError
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running import phases
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.phases import of_down, of_up
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run.result import RunResult, StageTime, joined
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
 
 HOSTS = "node1 ansible_host=192.0.2.1\nnode2 ansible_host=192.0.2.2\n"
 ALL = "[all:vars]\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\n"

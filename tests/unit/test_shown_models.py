@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pytest
-from headfirst import engines
-from headfirst.cli.shown.models import print_models
-from headfirst.hardware import gpus
-from headfirst.model import catalogue
-from headfirst.plan.models import Models, survey
-from headfirst.plan.sizes import Fleet
+from headfirst.control.cli.shown.models import print_models
+from headfirst.decide import engines
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.models import Models, survey
+from headfirst.decide.plan.sizes import Fleet
 
 
 def surveyed(gpu: str, ids: Iterable[str]) -> Models:

@@ -8,12 +8,12 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from headfirst.engines.base import Readiness, RequestDialect, ScoreRequest, Task
-from headfirst.errors import InputError, NotReadyError
-from headfirst.smoke import runner
-from headfirst.smoke.api import Api, Target
-from headfirst.smoke.report import Report, write_junit
-from headfirst.smoke.verdict import CASES, Case, Result
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.smoke import runner
+from headfirst.control.smoke.api import Api, Target
+from headfirst.control.smoke.report import Report, write_junit
+from headfirst.control.smoke.verdict import CASES, Case, Result
+from headfirst.decide.engines.base import Readiness, RequestDialect, ScoreRequest, Task
 from openai_server import KEY, MODEL, State, serving
 
 FULL = RequestDialect(

@@ -7,9 +7,9 @@ from threading import Thread
 
 import paramiko
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.live.ssh_access import ssh as connections
-from headfirst.live.ssh_access.access import HostAccess
+from headfirst.common.errors import NotReadyError
+from headfirst.control.live.ssh_access import ssh as connections
+from headfirst.control.live.ssh_access.access import HostAccess
 
 
 class _Silent(paramiko.ServerInterface):

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.supervisor import daemon, records
-from headfirst.supervisor.containers import Rank
-from headfirst.supervisor.daemon import Daemon, Settings
-from headfirst.supervisor.events import Events
-from headfirst.supervisor.memory import Memories
-from headfirst.supervisor.messages import Seen
+from headfirst.node.supervisor import daemon, records
+from headfirst.node.supervisor.containers import Rank
+from headfirst.node.supervisor.daemon import Daemon, Settings
+from headfirst.node.supervisor.events import Events
+from headfirst.node.supervisor.memory import Memories
+from headfirst.node.supervisor.messages import Seen
 
 OWN = "127.0.0.1"
 

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from headfirst.supervisor import events
-from headfirst.supervisor.events import Events
+from headfirst.node.supervisor import events
+from headfirst.node.supervisor.events import Events
 
 
 def texts(file: Path) -> list[str]:
@@ -53,7 +53,7 @@ def test_a_new_history_is_for_root_alone(tmp_path: Path) -> None:
 # Adds events to the file in its argument, where no file may grow beyond 600 bytes.
 SMALL_FILES = """\
 import pathlib, resource, signal, sys
-from headfirst.supervisor.events import Events
+from headfirst.node.supervisor.events import Events
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (600, 600))
 for number in range(20):

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
-from headfirst import engines
-from headfirst.cluster.inventory import load
-from headfirst.deployment.verbs import events as verb
-from headfirst.live import supervision
-from headfirst.supervisor.events import Events
+from headfirst.control.deployment.verbs import events as verb
+from headfirst.control.inventory.inventory import load
+from headfirst.control.live import supervision
+from headfirst.decide import engines
+from headfirst.node.supervisor.events import Events
 
 LOST = "[rank1]: RuntimeError: [gloo/transport/tcp/pair.cc:538] Connection closed by peer [10.0.0.1]:49313"
 KILLED = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."

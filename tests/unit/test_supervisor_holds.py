@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from headfirst.supervisor import cli, holds
-from headfirst.supervisor.holds import Holds
+from headfirst.node.supervisor import cli, holds
+from headfirst.node.supervisor.holds import Holds
 
 NAME = "headfirst-engine"
 

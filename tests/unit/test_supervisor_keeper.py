@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.supervisor import clock, memory
-from headfirst.supervisor.decision import HealthReading, Observation, ReadLogs, Stop, begin, decide
-from headfirst.supervisor.events import Events
-from headfirst.supervisor.keeper import Keeper
-from headfirst.supervisor.memory import MOST_FAILED_STARTS, Memories, Memory
-from headfirst.supervisor.messages import Seen
-from headfirst.supervisor.records import Record
+from headfirst.node.supervisor import clock, memory
+from headfirst.node.supervisor.decision import (
+    HealthReading,
+    Observation,
+    ReadLogs,
+    Stop,
+    begin,
+    decide,
+)
+from headfirst.node.supervisor.events import Events
+from headfirst.node.supervisor.keeper import Keeper
+from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, Memories, Memory
+from headfirst.node.supervisor.messages import Seen
+from headfirst.node.supervisor.records import Record
 
 HANG_S, START_S = 60.0, 300.0
 RECORD = Record(

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from headfirst.peers.bounded_server import PER_PEER
-from headfirst.peers.client import PeerClient
-from headfirst.peers.membership import PROOF, Caller
-from headfirst.supervisor import membership, messages
-from headfirst.supervisor.agreement import Agreement
-from headfirst.supervisor.containers import Containers
-from headfirst.supervisor.holds import Holds
-from headfirst.supervisor.membership import has_left
-from headfirst.supervisor.messages import Request
-from headfirst.supervisor.node import Listener, Node
+from headfirst.node.peers.bounded_server import PER_PEER
+from headfirst.node.peers.client import PeerClient
+from headfirst.node.peers.membership import PROOF, Caller
+from headfirst.node.supervisor import membership, messages
+from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor.containers import Containers
+from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.membership import has_left
+from headfirst.node.supervisor.messages import Request
+from headfirst.node.supervisor.node import Listener, Node
 from wire_tap import tapped
 
 OWN, B, C, D = (f"127.0.0.{number}" for number in (41, 42, 43, 44))

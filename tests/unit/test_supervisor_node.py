@@ -13,14 +13,14 @@ from pathlib import Path
 
 import docker
 import pytest
-from headfirst.peers.client import NotAMember, PeerClient, Unreachable
-from headfirst.supervisor import clock, messages, node, records
-from headfirst.supervisor.agreement import Agreement
-from headfirst.supervisor.containers import Containers, Rank
-from headfirst.supervisor.holds import Holds
-from headfirst.supervisor.messages import Request, Seen
-from headfirst.supervisor.node import Listener, Node
-from headfirst.untrusted import UntrustedError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.peers.client import NotAMember, PeerClient, Unreachable
+from headfirst.node.supervisor import clock, messages, node, records
+from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor.containers import Containers, Rank
+from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.messages import Request, Seen
+from headfirst.node.supervisor.node import Listener, Node
 
 NAME, HEAD, WORKER, STRANGER = "headfirst-engine", "127.0.0.21", "127.0.0.22", "127.0.0.23"
 TOKEN, KEY = "a token of the test", "the key of head and worker"

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.live.metrics import read
-from headfirst.supervisor import records
+from headfirst.common.metrics import read
+from headfirst.node.supervisor import records
 
 NAME, GENERATION, HEAD, WORKER, SPARE = "headfirst-engine", "standby-0123456789ab", "a", "b", "c"
 READINESS = {"path": "/health", "probe_path": "/v1/completions", "probe_body": {}, "answer": ["usage"]}

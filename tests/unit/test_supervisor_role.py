@@ -13,8 +13,8 @@ import jinja2
 import pytest
 import yaml
 from headfirst.collection import collection_root
-from headfirst.supervisor import daemon
-from headfirst.supervisor.daemon import Daemon, Settings
+from headfirst.node.supervisor import daemon
+from headfirst.node.supervisor.daemon import Daemon, Settings
 
 ROLE = collection_root() / "roles" / "supervisor"
 TASKS = yaml.safe_load((ROLE / "tasks" / "main.yml").read_text())

@@ -18,10 +18,10 @@ from pathlib import Path
 
 import httpx
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.plan.router import command, fixed_replicas
-from headfirst.supervisor.routers import Router
-from headfirst.untrusted import UntrustedError
+from headfirst.common.errors import NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.decide.plan.router import command, fixed_replicas
+from headfirst.node.supervisor.routers import Router
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"

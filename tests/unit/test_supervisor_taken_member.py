@@ -15,16 +15,16 @@ from unittest.mock import Mock
 
 import pytest
 from docker_names import DockerNames
-from headfirst.cluster.secrets import Secrets
-from headfirst.peers.client import PeerClient, Unreachable
-from headfirst.peers.membership import DIGEST, Caller, digest
-from headfirst.supervisor import agreement, clock, messages, records
-from headfirst.supervisor.agreement import Agreement
-from headfirst.supervisor.containers import Containers
-from headfirst.supervisor.holds import Holds
-from headfirst.supervisor.messages import Request, Seen
-from headfirst.supervisor.node import Listener, Node
-from headfirst.untrusted import UntrustedError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.node.peers.client import PeerClient, Unreachable
+from headfirst.node.peers.membership import DIGEST, Caller, digest
+from headfirst.node.supervisor import agreement, clock, messages, records
+from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor.containers import Containers
+from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.messages import Request, Seen
+from headfirst.node.supervisor.node import Listener, Node
 
 NAME, GENERATION, STANDBY = "headfirst-engine", "0123456789ab", "standby-0123456789ab"
 HEAD, WORKER, SPARE, VICTIM = "127.0.0.21", "127.0.0.22", "127.0.0.23", "127.0.0.24"

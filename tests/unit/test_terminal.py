@@ -11,26 +11,39 @@ from typing import Any
 
 import headfirst
 import pytest
-from headfirst.cli import app as commands
-from headfirst.cli import main, status
-from headfirst.cli.shown.comm import print_comm
-from headfirst.cli.shown.diagnose import print_diagnosis
-from headfirst.deployment.verbs.comm_types import Comm
-from headfirst.diagnose.types import Diagnosis, Event, NodeState
-from headfirst.errors import HeadfirstError
-from headfirst.live.chat import Piece
-from headfirst.live.chat_terminal import print_answer
-from headfirst.live.log_printer import print_logs
-from headfirst.live.logs import LogLine
-from headfirst.live.status_types import ClusterStatus, EngineStatus, RankStatus, ReplicaStatus, WebuiStatus
-from headfirst.run.events import Finding, FindingsReported, HostFailed, Progress, StageStarted, TaskStarted
-from headfirst.run.messages import FINDINGS_KEY
-from headfirst.run.progress_file import ProgressTail
-from headfirst.run.reporters.json_events import JsonReporter
-from headfirst.run.reporters.live import LiveReporter
-from headfirst.run.reporters.plain import PlainReporter
-from headfirst.run.translate import Translator
-from headfirst.terminal import Terminal
+from headfirst.common.errors import HeadfirstError
+from headfirst.control.cli import app as commands
+from headfirst.control.cli import main, status
+from headfirst.control.cli.shown.comm import print_comm
+from headfirst.control.cli.shown.diagnose import print_diagnosis
+from headfirst.control.deployment.verbs.comm_types import Comm
+from headfirst.control.live.chat import Piece
+from headfirst.control.live.chat_terminal import print_answer
+from headfirst.control.live.log_printer import print_logs
+from headfirst.control.live.logs import LogLine
+from headfirst.control.live.status_types import (
+    ClusterStatus,
+    EngineStatus,
+    RankStatus,
+    ReplicaStatus,
+    WebuiStatus,
+)
+from headfirst.control.run.events import (
+    Finding,
+    FindingsReported,
+    HostFailed,
+    Progress,
+    StageStarted,
+    TaskStarted,
+)
+from headfirst.control.run.messages import FINDINGS_KEY
+from headfirst.control.run.progress_file import ProgressTail
+from headfirst.control.run.reporters.json_events import JsonReporter
+from headfirst.control.run.reporters.live import LiveReporter
+from headfirst.control.run.reporters.plain import PlainReporter
+from headfirst.control.run.translate import Translator
+from headfirst.control.terminal import Terminal
+from headfirst.decide.diagnose.types import Diagnosis, Event, NodeState
 from rich.console import Console
 
 # Writes to the clipboard, sets the title, clears the screen, reverses text; markup that rich would obey.

@@ -15,24 +15,24 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headfirst.bench import trial
-from headfirst.bench.load import Load
-from headfirst.bench.result import Point, Sample, Subject, point
-from headfirst.bench.shapes import SHAPES
-from headfirst.bench.trial import Judged
-from headfirst.cli.shown.tune import watcher
-from headfirst.deployment.measuring import tune as tuning
-from headfirst.deployment.measuring.bench import Wanted
-from headfirst.deployment.measuring.candidates import Candidate, merged, of_advice
-from headfirst.deployment.measuring.tune import Wishes, intended
-from headfirst.deployment.measuring.written import write_arguments
-from headfirst.deployment.running import restored as restoring
-from headfirst.deployment.running.options import RunOptions
-from headfirst.diagnose.types import Advice
-from headfirst.errors import HeadfirstError, InputError, NotReadyError, StoppedError
-from headfirst.run import history
-from headfirst.run.reporters.quiet import QuietReporter
-from headfirst.terminal import Terminal
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError, StoppedError
+from headfirst.control.bench import trial
+from headfirst.control.bench.load import Load
+from headfirst.control.bench.result import Point, Sample, Subject, point
+from headfirst.control.bench.shapes import SHAPES
+from headfirst.control.bench.trial import Judged
+from headfirst.control.cli.shown.tune import watcher
+from headfirst.control.deployment.measuring import tune as tuning
+from headfirst.control.deployment.measuring.bench import Wanted
+from headfirst.control.deployment.measuring.candidates import Candidate, merged, of_advice
+from headfirst.control.deployment.measuring.tune import Wishes, intended
+from headfirst.control.deployment.measuring.written import write_arguments
+from headfirst.control.deployment.running import restored as restoring
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.run import history
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.terminal import Terminal
+from headfirst.decide.diagnose.types import Advice
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"
 LOAD = Load(kind="concurrency", value=4)

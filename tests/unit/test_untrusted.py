@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from headfirst import untrusted
-from headfirst.untrusted import UntrustedError
+from headfirst.common import untrusted
+from headfirst.common.untrusted import UntrustedError
 
 TEMPLATE = "{{ lookup('pipe', 'id') }}"
 NOT_TEXT: list[Any] = [None, 1, 1.5, True, b"eth0", ["eth0"], {"a": 1}, 10**6000]

@@ -19,7 +19,7 @@ case "$*" in
   *ensurepip*) test -e "$STUBS/has-venv" ;;
   -c*) echo python3.11-venv ;;
   "-m venv"*) mkdir -p "${!#}/bin" && cp "$0" "${!#}/bin/python" ;;
-  *headfirst.pip_config*) test -e "$STUBS/has-network" ;;
+  *headfirst.control.pip_config*) test -e "$STUBS/has-network" ;;
 esac
 """
 APT_GET = """#!/bin/bash

@@ -6,14 +6,14 @@ import http.client
 import os
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.peers.membership import Admission
-from headfirst.untrusted import UntrustedError
-from headfirst.weights.proof.hashing import Hasher
-from headfirst.weights.proof.manifest import check_names
-from headfirst.weights.transfer.board import Board, Member, Overview, mask, unmask
-from headfirst.weights.transfer.link import Refused
-from headfirst.weights.transfer.messages import absorb, compose
+from headfirst.common.errors import NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.peers.membership import Admission
+from headfirst.node.weights.proof.hashing import Hasher
+from headfirst.node.weights.proof.manifest import check_names
+from headfirst.node.weights.transfer.board import Board, Member, Overview, mask, unmask
+from headfirst.node.weights.transfer.link import Refused
+from headfirst.node.weights.transfer.messages import absorb, compose
 from transfer_hosts import KEY, exchange_news, listening
 
 PORT = 24_000 + os.getpid() % 900

@@ -10,15 +10,15 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from headfirst.peers.membership import Admission
-from headfirst.untrusted import UntrustedError
-from headfirst.weights import cli
-from headfirst.weights.proof.hashing import PIECE
-from headfirst.weights.transfer import carrier
-from headfirst.weights.transfer.carrier import OFFER, Carrier, Debts, Loan, Loans
-from headfirst.weights.transfer.link import Link, Refused, _Request
-from headfirst.weights.transfer.rdma import LOAN, OFFER_SIZE, Port
-from headfirst.weights.transfer.transport import Transport
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.peers.membership import Admission
+from headfirst.node.weights import cli
+from headfirst.node.weights.proof.hashing import PIECE
+from headfirst.node.weights.transfer import carrier
+from headfirst.node.weights.transfer.carrier import OFFER, Carrier, Debts, Loan, Loans
+from headfirst.node.weights.transfer.link import Link, Refused, _Request
+from headfirst.node.weights.transfer.rdma import LOAN, OFFER_SIZE, Port
+from headfirst.node.weights.transfer.transport import Transport
 from transfer_hosts import Source, Start, await_names, await_that, hosts, linked, serving, start
 
 __all__ = ["hosts", "start"]  # fixtures

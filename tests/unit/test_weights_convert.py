@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from headfirst.errors import InputError, NotReadyError
-from headfirst.weights.convert.convert_folder import convert
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.node.weights.convert.convert_folder import convert
 from safetensors.numpy import save_file
 from weights_checkpoints import (
     BF16,

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xxhash
-from headfirst.errors import NotReadyError
-from headfirst.weights.convert.convert_folder import convert
-from headfirst.weights.convert.shard_writer import ShardWriter
+from headfirst.common.errors import NotReadyError
+from headfirst.node.weights.convert.convert_folder import convert
+from headfirst.node.weights.convert.shard_writer import ShardWriter
 from weights_checkpoints import load, two_shards, write_checkpoint
 
 
@@ -42,7 +42,7 @@ def test_where_direct_writes_are_refused_the_bytes_are_the_same(
 ) -> None:
     write_checkpoint(tmp_path / "fp8", two_shards())
     first, _ = convert(tmp_path / "fp8", tmp_path / "direct")
-    monkeypatch.setattr(f"headfirst.weights.convert.shard_writer.os.{call}", REFUSALS[call])
+    monkeypatch.setattr(f"headfirst.node.weights.convert.shard_writer.os.{call}", REFUSALS[call])
     second, _ = convert(tmp_path / "fp8", tmp_path / "through_cache")
     assert first == second
 
@@ -56,7 +56,7 @@ def test_a_disk_that_fills_leaves_no_part_and_the_next_run_goes_on(
 
     write_checkpoint(tmp_path / "fp8", two_shards())
     with monkeypatch.context() as patch:
-        patch.setattr(f"headfirst.weights.convert.shard_writer.os.{call}", full)
+        patch.setattr(f"headfirst.node.weights.convert.shard_writer.os.{call}", full)
         with pytest.raises(OSError, match="No space left"):
             convert(tmp_path / "fp8", tmp_path / "bf16")
     assert [path.name for path in (tmp_path / "bf16").iterdir()] == [".headfirst"]
@@ -70,7 +70,7 @@ def test_a_filesystem_that_cannot_reserve_space_is_written_all_the_same(
     def unsupported(*_arguments: object) -> None:
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
-    monkeypatch.setattr("headfirst.weights.convert.shard_writer.os.posix_fallocate", unsupported)
+    monkeypatch.setattr("headfirst.node.weights.convert.shard_writer.os.posix_fallocate", unsupported)
     write_checkpoint(tmp_path / "fp8", two_shards())
     convert(tmp_path / "fp8", tmp_path / "bf16")
     assert load(next((tmp_path / "bf16").glob("*.safetensors")))
@@ -94,7 +94,7 @@ def test_the_writer_writes_what_it_is_given(sizes: list[int], tmp_path: Path) ->
 def test_no_space_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_checkpoint(tmp_path / "fp8", two_shards())
     usage = type("Usage", (), {"free": 1000})
-    monkeypatch.setattr("headfirst.weights.files.shutil.disk_usage", lambda _path: usage)
+    monkeypatch.setattr("headfirst.node.weights.files.shutil.disk_usage", lambda _path: usage)
     with pytest.raises(NotReadyError, match="no space to convert to BF16: it needs"):
         convert(tmp_path / "fp8", tmp_path / "bf16")
     assert not list((tmp_path / "bf16").glob("*.safetensors"))
@@ -102,7 +102,7 @@ def test_no_space_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.Mo
 
 MEASURE = """
 import resource, sys
-from headfirst.weights.cli import main
+from headfirst.node.weights.cli import main
 resource.setrlimit(resource.RLIMIT_DATA, (512 << 20, 512 << 20))
 main(["convert", sys.argv[1], sys.argv[2], "--threads", "8"])
 # Not ru_maxrss, which a process inherits from the one that started it.

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from headfirst.convertible import read_format
-from headfirst.errors import NotReadyError
-from headfirst.safetensors_file import read_shard
-from headfirst.weights.convert import convert_folder as convert_module
-from headfirst.weights.convert.convert_folder import convert
-from headfirst.weights.convert.convert_shard import STRIP, Stopped, convert_shard
-from headfirst.weights.convert.recipe import make_recipe
-from headfirst.weights.proof.verify import verify
+from headfirst.common.convertible import read_format
+from headfirst.common.errors import NotReadyError
+from headfirst.common.safetensors_file import read_shard
+from headfirst.node.weights.convert import convert_folder as convert_module
+from headfirst.node.weights.convert.convert_folder import convert
+from headfirst.node.weights.convert.convert_shard import STRIP, Stopped, convert_shard
+from headfirst.node.weights.convert.recipe import make_recipe
+from headfirst.node.weights.proof.verify import verify
 from weights_checkpoints import (
     SHARD_1,
     SHARD_2,
@@ -137,7 +137,7 @@ def test_a_source_that_shrinks_meanwhile_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-RUN = "import sys; from headfirst.weights.cli import main; main(sys.argv[1:])"
+RUN = "import sys; from headfirst.node.weights.cli import main; main(sys.argv[1:])"
 
 
 @pytest.mark.parametrize("options", [[], ["--drop-source"]])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from headfirst.safetensors_file import read_shard
-from headfirst.weights.convert.convert_folder import convert
-from headfirst.weights.proof.deep_check import check_samples, equal_bits, expected_bits
-from headfirst.weights.proof.samples import load_samples
+from headfirst.common.safetensors_file import read_shard
+from headfirst.node.weights.convert.convert_folder import convert
+from headfirst.node.weights.proof.deep_check import check_samples, equal_bits, expected_bits
+from headfirst.node.weights.proof.samples import load_samples
 from weights_checkpoints import (
     BF16,
     FP8,

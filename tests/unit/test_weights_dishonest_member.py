@@ -16,13 +16,13 @@ import dishonest_member
 import pytest
 from dishonest_member import KEPT_SIGNATURE, OTHER_BYTES, OWN_KEY, STATED
 from fake_hub import MODEL, running
-from headfirst.untrusted import UntrustedError
-from headfirst.weights.files import list_files
-from headfirst.weights.proof.hashing import FileHash
-from headfirst.weights.proof.verify import verify
-from headfirst.weights.transfer.board import Board, Claim, Overview
-from headfirst.weights.transfer.messages import absorb, compose, parse, speak
-from headfirst.weights.transfer.signing import Key
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.weights.files import list_files
+from headfirst.node.weights.proof.hashing import FileHash
+from headfirst.node.weights.proof.verify import verify
+from headfirst.node.weights.transfer.board import Board, Claim, Overview
+from headfirst.node.weights.transfer.messages import absorb, compose, parse, speak
+from headfirst.node.weights.transfer.signing import Key
 from transfer_hosts import KEY
 from transfers import LIMIT_S, Members, ended
 from weights_checkpoints import SHARD_1, two_shards, write_checkpoint

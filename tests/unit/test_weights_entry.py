@@ -44,5 +44,5 @@ def test_with_the_extra_it_runs() -> None:
 
 
 def test_a_part_of_headfirst_that_is_missing_is_a_defect() -> None:
-    done = run_without("headfirst.weights.commands")
+    done = run_without("headfirst.node.weights.commands")
     assert done.returncode == 1 and "Traceback" in done.stderr

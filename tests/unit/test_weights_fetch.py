@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 from fetching import SHARD_1, SHARD_2, write_source
-from headfirst.errors import InputError, NotReadyError
-from headfirst.weights.fetch.fetch_file import bring_file
-from headfirst.weights.fetch.fetching import Fetching, Request, fetch
-from headfirst.weights.fetch.partial_file import PartialFile
-from headfirst.weights.fetch.path_source import PathSource
-from headfirst.weights.fetch.source import Listing, RemoteFile, SourceBusyError, client_failed
-from headfirst.weights.files import list_files
-from headfirst.weights.proof.checkpoint_check import CONFIG, INDEX
-from headfirst.weights.proof.hashing import FileHash, hash_file
-from headfirst.weights.proof.manifest import Manifest
-from headfirst.weights.proof.proofs import Proofs
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.node.weights.fetch.fetch_file import bring_file
+from headfirst.node.weights.fetch.fetching import Fetching, Request, fetch
+from headfirst.node.weights.fetch.partial_file import PartialFile
+from headfirst.node.weights.fetch.path_source import PathSource
+from headfirst.node.weights.fetch.source import Listing, RemoteFile, SourceBusyError, client_failed
+from headfirst.node.weights.files import list_files
+from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX
+from headfirst.node.weights.proof.hashing import FileHash, hash_file
+from headfirst.node.weights.proof.manifest import Manifest
+from headfirst.node.weights.proof.proofs import Proofs
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def source(tmp_path: Path) -> Path:
 @pytest.fixture
 def copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """The source lies on another disk."""
-    monkeypatch.setattr("headfirst.weights.fetch.path_source._link", lambda *_: False)
+    monkeypatch.setattr("headfirst.node.weights.fetch.path_source._link", lambda *_: False)
     monkeypatch.setattr(PathSource, "links_into", lambda *_: False)
 
 
@@ -121,7 +121,7 @@ def test_every_file_arrives_once_with_its_proof_in_an_order_to_plan_by(source: P
 @pytest.mark.usefixtures("copies")
 def test_a_second_run_reads_no_weights(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fetch(Request("path", str(source)), tmp_path / "got")
-    monkeypatch.setattr("headfirst.weights.fetch.fetch_run.hash_file", None)
+    monkeypatch.setattr("headfirst.node.weights.fetch.fetch_run.hash_file", None)
     monkeypatch.setattr(PathSource, "pull", None)
     assert fetch(Request("path", str(source)), tmp_path / "got")[1] is False
 
@@ -205,8 +205,8 @@ def test_no_space_is_said_before_anything_is_copied(
 ) -> None:
     size = sum((source / name).stat().st_size for name in list_files(source))
     usage = type("Usage", (), {"free": size - 1 + spare})
-    monkeypatch.setattr("headfirst.weights.files.shutil.disk_usage", lambda _path: usage)
-    monkeypatch.setattr("headfirst.weights.files._HEADROOM", 0)
+    monkeypatch.setattr("headfirst.node.weights.files.shutil.disk_usage", lambda _path: usage)
+    monkeypatch.setattr("headfirst.node.weights.files._HEADROOM", 0)
     if spare:
         fetch(Request("path", str(source)), tmp_path / "got")
         assert Fetching(Request("path", str(source)), tmp_path / "got").missing_bytes() == 0

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from fake_hub import COMMIT, GATED, MODEL, SIGNATURE, FakeHub, running
 from fetching import FETCH, SHARD_1, SHARD_2, environment, run_fetch, write_source
-from headfirst.weights.fetch.fetch_file import part_path
-from headfirst.weights.fetch.source import Listing, RemoteFile, client_failed
-from headfirst.weights.files import list_files
+from headfirst.node.weights.fetch.fetch_file import part_path
+from headfirst.node.weights.fetch.source import Listing, RemoteFile, client_failed
+from headfirst.node.weights.files import list_files
 
 HUBS = ("huggingface", "modelscope")
 MEGABYTES = 24

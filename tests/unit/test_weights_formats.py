@@ -11,14 +11,14 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
-from headfirst.convertible import NotConvertibleError, read_format
-from headfirst.errors import InputError, NotReadyError
-from headfirst.safetensors_file import read_shard
-from headfirst.weights.convert.conversion import Conversion
-from headfirst.weights.convert.convert_folder import convert
-from headfirst.weights.convert.convert_shard import STRIP
-from headfirst.weights.proof.deep_check import check_samples
-from headfirst.weights.proof.samples import load_samples
+from headfirst.common.convertible import NotConvertibleError, read_format
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.safetensors_file import read_shard
+from headfirst.node.weights.convert.conversion import Conversion
+from headfirst.node.weights.convert.convert_folder import convert
+from headfirst.node.weights.convert.convert_shard import STRIP
+from headfirst.node.weights.proof.deep_check import check_samples
+from headfirst.node.weights.proof.samples import load_samples
 from weights_checkpoints import BF16, Array, bits_equal, fp8_weight, load, reference, scales, write_checkpoint
 
 Bits = npt.NDArray[np.uint16]
@@ -261,7 +261,9 @@ def test_mxfp4_needs_almost_four_times_the_space(tmp_path: Path, monkeypatch: py
     sizes = {"config.json": 1, "model.safetensors.index.json": 1, SINGLE: size}
     for free, enough in ((3.7, False), (9.0, True)):
         usage = type("Usage", (), {"free": int(free * size)})
-        monkeypatch.setattr("headfirst.weights.files.shutil.disk_usage", lambda _path, usage=usage: usage)
+        monkeypatch.setattr(
+            "headfirst.node.weights.files.shutil.disk_usage", lambda _path, usage=usage: usage
+        )
         conversion = Conversion(tmp_path / "from", tmp_path / "to")
         if enough:
             assert conversion.plan(sizes, sizes.keys())

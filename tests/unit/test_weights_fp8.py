@@ -13,7 +13,7 @@ import headfirst
 import numpy as np
 import numpy.typing as npt
 import pytest
-from headfirst.weights.convert.fp8 import BF16_NAN, dequantise, e4m3fn_values, from_bf16
+from headfirst.node.weights.convert.fp8 import BF16_NAN, dequantise, e4m3fn_values, from_bf16
 from weights_checkpoints import BF16, FP8, bits_equal, fp8_weight, reference, scales
 
 CODES = np.arange(256, dtype=np.uint8)
@@ -130,7 +130,7 @@ def test_it_works_where_nothing_can_be_cached(tmp_path: Path) -> None:
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes((package / name).read_bytes())
     (tmp_path / "headfirst" / "weights" / "convert" / "__pycache__").write_text("no folder, even for root")
-    code = "import headfirst.weights.convert.fp8 as m; print(m.__file__)"
+    code = "import headfirst.node.weights.convert.fp8 as m; print(m.__file__)"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG"))},
         "HOME": "/dev/null",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import xxhash
 from blake3 import blake3
-from headfirst.weights.proof.hashing import DIGEST, PIECE, Hasher, fingerprint, hash_file
+from headfirst.node.weights.proof.hashing import DIGEST, PIECE, Hasher, fingerprint, hash_file
 
 SIZES = [0, 1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 5, 4 * PIECE]
 

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from fake_hub import FakeHub, running
 from fetching import run_fetch, write_source
-from headfirst.errors import HeadfirstError, NotReadyError
-from headfirst.untrusted import UntrustedError
-from headfirst.weights.fetch.fetching import Request, fetch
-from headfirst.weights.fetch.hub_answers import ANSWER_LIMIT
-from headfirst.weights.fetch.source import checked_listing, client_failed
-from headfirst.weights.files import STATE_FOLDER, list_files
-from headfirst.weights.progress import Progress
-from headfirst.weights.proof import manifest as manifests
-from headfirst.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
-from headfirst.weights.proof.manifest import MANIFEST, Manifest
-from headfirst.weights.proof.proofs import Proofs
-from headfirst.weights.proof.verify import changed_files, faults, verify
+from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.weights.fetch.fetching import Request, fetch
+from headfirst.node.weights.fetch.hub_answers import ANSWER_LIMIT
+from headfirst.node.weights.fetch.source import checked_listing, client_failed
+from headfirst.node.weights.files import STATE_FOLDER, list_files
+from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.proof import manifest as manifests
+from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
+from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
+from headfirst.node.weights.proof.proofs import Proofs
+from headfirst.node.weights.proof.verify import changed_files, faults, verify
 
 SHA = "0" * 64
 HUBS = ("huggingface", "modelscope")

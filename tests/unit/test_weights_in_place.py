@@ -8,14 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from headfirst.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.weights.cli import main
-from headfirst.weights.fetch.fetching import Request, fetch
-from headfirst.weights.files import is_in_place, notes_beside
-from headfirst.weights.in_place import use_in_place
-from headfirst.weights.proof import manifest as manifests
-from headfirst.weights.proof.verify import verify
-from headfirst.weights.status import look
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.node.weights.cli import main
+from headfirst.node.weights.fetch.fetching import Request, fetch
+from headfirst.node.weights.files import is_in_place, notes_beside
+from headfirst.node.weights.in_place import use_in_place
+from headfirst.node.weights.proof import manifest as manifests
+from headfirst.node.weights.proof.verify import verify
+from headfirst.node.weights.status import look
 from transfers import Members
 from weights_checkpoints import SHARD_1, two_shards, write_checkpoint
 

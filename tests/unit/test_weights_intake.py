@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from headfirst.weights.intake import Intake
-from headfirst.weights.needs import Needs
-from headfirst.weights.proof.hashing import FileHash, hash_file
-from headfirst.weights.store import Store
-from headfirst.weights.transfer.board import Board, Claim, Member, Overview
-from headfirst.weights.transfer.receiver import Event, Finished
+from headfirst.node.weights.intake import Intake
+from headfirst.node.weights.needs import Needs
+from headfirst.node.weights.proof.hashing import FileHash, hash_file
+from headfirst.node.weights.store import Store
+from headfirst.node.weights.transfer.board import Board, Claim, Member, Overview
+from headfirst.node.weights.transfer.receiver import Event, Finished
 from transfer_hosts import KEY
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from headfirst.convertible import read_format
-from headfirst.demo import checkpoint_dir
-from headfirst.errors import InputError
-from headfirst.weights.convert.recipe import scale_homes
-from headfirst.weights.layers import partial_index, read_layers, shards_by_member, with_scales
+from headfirst.common.convertible import read_format
+from headfirst.common.errors import InputError
+from headfirst.control.demo import checkpoint_dir
+from headfirst.node.weights.convert.recipe import scale_homes
+from headfirst.node.weights.layers import partial_index, read_layers, shards_by_member, with_scales
 
 BLOCKS = read_format({"quant_method": "fp8", "weight_block_size": [128, 128]})
 TWO: list[range | None] = [range(2), range(2, 4)]

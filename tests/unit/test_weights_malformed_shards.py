@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.safetensors_file import read_shard
+from headfirst.common.errors import NotReadyError
+from headfirst.common.safetensors_file import read_shard
 from safetensors import SafetensorError, deserialize
 
 A = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
@@ -179,8 +179,8 @@ def test_a_header_over_the_limit_is_not_read(tmp_path: Path) -> None:
 _READ = """
 import sys
 from pathlib import Path
-from headfirst.errors import HeadfirstError
-from headfirst.safetensors_file import read_shard
+from headfirst.common.errors import HeadfirstError
+from headfirst.common.safetensors_file import read_shard
 try:
     read_shard(Path(sys.argv[1]))
 except HeadfirstError as error:

@@ -12,14 +12,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fake_hub import MODEL, FakeHub, running
-from headfirst.errors import NotReadyError
-from headfirst.safetensors_file import read_shard
-from headfirst.weights.convert.convert_folder import convert
-from headfirst.weights.fetch.fetching import Request
-from headfirst.weights.files import list_files
-from headfirst.weights.proof.checkpoint_check import INDEX, read_index
-from headfirst.weights.proof.verify import verify
-from headfirst.weights.status import look
+from headfirst.common.errors import NotReadyError
+from headfirst.common.safetensors_file import read_shard
+from headfirst.node.weights.convert.convert_folder import convert
+from headfirst.node.weights.fetch.fetching import Request
+from headfirst.node.weights.files import list_files
+from headfirst.node.weights.proof.checkpoint_check import INDEX, read_index
+from headfirst.node.weights.proof.verify import verify
+from headfirst.node.weights.status import look
 from transfers import LIMIT_S, Members, ended
 from weights_checkpoints import BF16, Array, bits_equal, fp8_weight, load, reference, scales, write_checkpoint
 

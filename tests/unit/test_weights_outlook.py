@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.weights.outlook import Outlook
-from headfirst.weights.transfer.board import Board, Member, Overview
-from headfirst.weights.transfer.link import Refused
+from headfirst.common.errors import NotReadyError
+from headfirst.node.weights.outlook import Outlook
+from headfirst.node.weights.transfer.board import Board, Member, Overview
+from headfirst.node.weights.transfer.link import Refused
 from transfer_hosts import KEY
 
 LONG, NO_TIME = 60.0, -1.0

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from headfirst.weights.files import list_files
-from headfirst.weights.proof import manifest as manifests
-from headfirst.weights.proof.hashing import PIECE
-from headfirst.weights.proof.verify import verify
+from headfirst.node.weights.files import list_files
+from headfirst.node.weights.proof import manifest as manifests
+from headfirst.node.weights.proof.hashing import PIECE
+from headfirst.node.weights.proof.verify import verify
 from transfers import LIMIT_S, Members, ended
 from weights_checkpoints import SHARD_1, SHARD_2, fp8_weight, scales, two_shards, write_checkpoint
 

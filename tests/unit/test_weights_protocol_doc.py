@@ -10,10 +10,10 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from headfirst.peers import bounded_server, handler, membership
-from headfirst.weights.proof.hashing import PIECE
-from headfirst.weights.transfer import chain, link, listener, messages, rdma, receiver
-from headfirst.weights.transfer.board import Member, Overview
+from headfirst.node.peers import bounded_server, handler, membership
+from headfirst.node.weights.proof.hashing import PIECE
+from headfirst.node.weights.transfer import chain, link, listener, messages, rdma, receiver
+from headfirst.node.weights.transfer.board import Member, Overview
 from transfer_hosts import PORT, TOKEN, Source, hosts, serving
 
 __all__ = ["hosts"]  # a fixture

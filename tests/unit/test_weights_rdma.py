@@ -16,10 +16,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from headfirst.untrusted import UntrustedError
-from headfirst.weights.proof.verify import verify
-from headfirst.weights.transfer import rdma
-from headfirst.weights.transfer.rdma import Borrower, Lender, Port, available, buffer
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.weights.proof.verify import verify
+from headfirst.node.weights.transfer import rdma
+from headfirst.node.weights.transfer.rdma import Borrower, Lender, Port, available, buffer
 from transfers import Members, ended
 from weights_checkpoints import fp8_weight, write_checkpoint
 
@@ -210,7 +210,7 @@ def test_after_the_time_limit_the_connection_is_closed(shard: Path) -> None:
 
 LENDING = """
 import sys, time
-from headfirst.weights.transfer.rdma import Lender, Port
+from headfirst.node.weights.transfer.rdma import Lender, Port
 lender = Lender(Port(sys.argv[1], gid_index=int(sys.argv[2])), size=1 << 20)
 print(lender.offer.hex(), flush=True)
 lender.connect(bytes.fromhex(input()))

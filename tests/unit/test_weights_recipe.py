@@ -7,11 +7,11 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from headfirst.convertible import read_format
-from headfirst.errors import InputError
-from headfirst.safetensors_file import read_shard
-from headfirst.weights.convert.convert_folder import convert
-from headfirst.weights.convert.recipe import make_recipe, scale_homes
+from headfirst.common.convertible import read_format
+from headfirst.common.errors import InputError
+from headfirst.common.safetensors_file import read_shard
+from headfirst.node.weights.convert.convert_folder import convert
+from headfirst.node.weights.convert.recipe import make_recipe, scale_homes
 from weights_checkpoints import (
     SHARD_1,
     SHARD_2,

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.weights.convert.convert_folder import convert
-from headfirst.weights.proof.deep_check import check_samples
+from headfirst.node.weights.convert.convert_folder import convert
+from headfirst.node.weights.proof.deep_check import check_samples
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 from fake_hub import MODEL, FakeHub, running
-from headfirst.plan.weights import transfer
-from headfirst.weights import sharing
-from headfirst.weights.fetch.fetching import MOST_AT_ONCE
-from headfirst.weights.files import list_files
-from headfirst.weights.proof.verify import verify
-from headfirst.weights.sharing import Sharing
-from headfirst.weights.transfer.board import Member
+from headfirst.decide.plan.weights import transfer
+from headfirst.node.weights import sharing
+from headfirst.node.weights.fetch.fetching import MOST_AT_ONCE
+from headfirst.node.weights.files import list_files
+from headfirst.node.weights.proof.verify import verify
+from headfirst.node.weights.sharing import Sharing
+from headfirst.node.weights.transfer.board import Member
 from transfers import LIMIT_S, Members
 from weights_checkpoints import fp8_weight, write_checkpoint
 

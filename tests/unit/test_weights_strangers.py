@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.peers import bounded_server, membership
-from headfirst.peers.bounded_server import PER_PEER
-from headfirst.untrusted import UntrustedError
-from headfirst.weights.proof.hashing import PIECE, FileHash, hash_file
-from headfirst.weights.transfer import link
-from headfirst.weights.transfer.board import Board, Overview
-from headfirst.weights.transfer.link import Refused, Unreachable
-from headfirst.weights.transfer.messages import VERSION, compose, parse, speak
-from headfirst.weights.transfer.signing import file_statement, overview_statement
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.peers import bounded_server, membership
+from headfirst.node.peers.bounded_server import PER_PEER
+from headfirst.node.weights.proof.hashing import PIECE, FileHash, hash_file
+from headfirst.node.weights.transfer import link
+from headfirst.node.weights.transfer.board import Board, Overview
+from headfirst.node.weights.transfer.link import Refused, Unreachable
+from headfirst.node.weights.transfer.messages import VERSION, compose, parse, speak
+from headfirst.node.weights.transfer.signing import file_statement, overview_statement
 from transfer_hosts import KEY, TOKEN, exchange_news, listening
 from wire_tap import tapped
 

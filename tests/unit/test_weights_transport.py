@@ -9,14 +9,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from headfirst.errors import NotReadyError
-from headfirst.weights.proof.hashing import PIECE, hash_file
-from headfirst.weights.transfer import listener
-from headfirst.weights.transfer.board import Board
-from headfirst.weights.transfer.exchange import Exchange
-from headfirst.weights.transfer.link import Body, Link, NotThere, Refused
-from headfirst.weights.transfer.listener import Listener
-from headfirst.weights.transfer.shelf import Shelf
+from headfirst.common.errors import NotReadyError
+from headfirst.node.weights.proof.hashing import PIECE, hash_file
+from headfirst.node.weights.transfer import listener
+from headfirst.node.weights.transfer.board import Board
+from headfirst.node.weights.transfer.exchange import Exchange
+from headfirst.node.weights.transfer.link import Body, Link, NotThere, Refused
+from headfirst.node.weights.transfer.listener import Listener
+from headfirst.node.weights.transfer.shelf import Shelf
 from transfer_hosts import (
     KEY,
     PORT,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import headfirst
 import pytest
-from headfirst.weights.proof.hashing import PIECE
-from headfirst.weights.transfer import chain, exchange, link
-from headfirst.weights.transfer.receiver import Failed
+from headfirst.node.weights.proof.hashing import PIECE
+from headfirst.node.weights.transfer import chain, exchange, link
+from headfirst.node.weights.transfer.receiver import Failed
 from transfer_hosts import (
     PORT,
     TOKEN,
@@ -34,12 +34,12 @@ __all__ = ["hosts", "rate", "start"]  # fixtures
 _NODE = """
 import json, sys, time
 from pathlib import Path
-from headfirst.weights.transfer import exchange
+from headfirst.node.weights.transfer import exchange
 exchange.NEWS_WAIT_S = 0.5
-from headfirst.weights.proof.hashing import FileHash
-from headfirst.weights.transfer.board import Board
-from headfirst.weights.transfer.signing import Key
-from headfirst.weights.transfer.transport import Transfer, Transport
+from headfirst.node.weights.proof.hashing import FileHash
+from headfirst.node.weights.transfer.board import Board
+from headfirst.node.weights.transfer.signing import Key
+from headfirst.node.weights.transfer.transport import Transfer, Transport
 KEY = Key.new()
 head, own, port, token, folder = sys.argv[1:]
 folder = Path(folder)

@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from headfirst.peers.membership import Caller
-from headfirst.weights.proof.hashing import PIECE
-from headfirst.weights.transfer import link as links
-from headfirst.weights.transfer import listener
-from headfirst.weights.transfer.board import Board
-from headfirst.weights.transfer.link import NotThere, Refused, Unreachable
-from headfirst.weights.transfer.listener import Listener
+from headfirst.node.peers.membership import Caller
+from headfirst.node.weights.proof.hashing import PIECE
+from headfirst.node.weights.transfer import link as links
+from headfirst.node.weights.transfer import listener
+from headfirst.node.weights.transfer.board import Board
+from headfirst.node.weights.transfer.link import NotThere, Refused, Unreachable
+from headfirst.node.weights.transfer.listener import Listener
 from transfer_hosts import (
     KEY,
     PORT,

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from headfirst.weights.proof.hashing import PIECE
-from headfirst.weights.transfer.board import Board, Overview
-from headfirst.weights.transfer.encryption import _identity, contexts
-from headfirst.weights.transfer.link import Refused, Unreachable
+from headfirst.node.weights.proof.hashing import PIECE
+from headfirst.node.weights.transfer.board import Board, Overview
+from headfirst.node.weights.transfer.encryption import _identity, contexts
+from headfirst.node.weights.transfer.link import Refused, Unreachable
 from transfer_hosts import PORT, TOKEN, Source, Start, await_names, hosts, linked, read, serving, start
 from wire_tap import WireTap, tapped
 

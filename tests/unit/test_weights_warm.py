@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 import pytest
-from headfirst.weights.cli import main
-from headfirst.weights.warm import available_memory, choose
+from headfirst.node.weights.cli import main
+from headfirst.node.weights.warm import available_memory, choose
 
 MIB = 1 << 20
 SIZES = {"model-1.safetensors": 24 * MIB, "model-2.safetensors": 24 * MIB, "sub/config.json": 100}

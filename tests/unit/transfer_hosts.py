@@ -10,19 +10,19 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from headfirst.peers.membership import Caller
-from headfirst.weights.proof.hashing import PIECE, FileHash, hash_file
-from headfirst.weights.transfer import exchange, listener
-from headfirst.weights.transfer.board import Board
-from headfirst.weights.transfer.carrier import Carrier, Debts
-from headfirst.weights.transfer.encryption import contexts
-from headfirst.weights.transfer.exchange import Exchange
-from headfirst.weights.transfer.link import Body, Link
-from headfirst.weights.transfer.listener import Listener
-from headfirst.weights.transfer.receiver import Failed, Finished
-from headfirst.weights.transfer.shelf import Shelf
-from headfirst.weights.transfer.signing import Key
-from headfirst.weights.transfer.transport import Transfer, Transport
+from headfirst.node.peers.membership import Caller
+from headfirst.node.weights.proof.hashing import PIECE, FileHash, hash_file
+from headfirst.node.weights.transfer import exchange, listener
+from headfirst.node.weights.transfer.board import Board
+from headfirst.node.weights.transfer.carrier import Carrier, Debts
+from headfirst.node.weights.transfer.encryption import contexts
+from headfirst.node.weights.transfer.exchange import Exchange
+from headfirst.node.weights.transfer.link import Body, Link
+from headfirst.node.weights.transfer.listener import Listener
+from headfirst.node.weights.transfer.receiver import Failed, Finished
+from headfirst.node.weights.transfer.shelf import Shelf
+from headfirst.node.weights.transfer.signing import Key
+from headfirst.node.weights.transfer.transport import Transfer, Transport
 
 PORT = 17460
 TOKEN = "t0ken"

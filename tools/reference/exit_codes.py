@@ -7,8 +7,8 @@ import re
 from typing import Any
 
 import typer.main
-from headfirst import errors
-from headfirst.cli.app import app
+from headfirst.common import errors
+from headfirst.control.cli.app import app
 
 from reference.text import cell, generated
 from reference.verbs import commands
@@ -24,7 +24,7 @@ def page() -> str:
     """A table of the codes, and one of the verbs that add a meaning to one."""
     kinds = [kind for _, kind in inspect.getmembers(errors, inspect.isclass) if "exit_code" in vars(kind)]
     lines = [
-        generated("Exit codes", "py/headfirst/errors.py and the verbs' help"),
+        generated("Exit codes", "py/headfirst/common/errors.py and the verbs' help"),
         INTRODUCTION,
         "| exit code | error | meaning |",
         "|---|---|---|",

@@ -12,8 +12,8 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     comm_rules,
     engine_log_rules,
 )
-from headfirst import engines
-from headfirst.diagnose import rules
+from headfirst.decide import engines
+from headfirst.decide.diagnose import rules
 
 from reference.text import cell, generated
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import inspect
 from dataclasses import fields
 
-from headfirst import engines
-from headfirst.engines.base import Engine
-from headfirst.live.metrics import Metrics, Series
+from headfirst.common.metrics import Metrics, Series
+from headfirst.decide import engines
+from headfirst.decide.engines.base import Engine
 
 from reference import comments
 from reference.text import cell, generated
@@ -22,7 +22,7 @@ What rank 0 of a replica publishes in Prometheus' format, as `deploy status`, `d
 def page() -> str:
     """A table of figures for each engine, of its newest version, and what older ones name otherwise."""
     lines = [
-        generated("Metrics", "py/headfirst/live/metrics.py and the engines' metrics()"),
+        generated("Metrics", "py/headfirst/common/metrics.py and the engines' metrics()"),
         INTRODUCTION,
         cell((inspect.getdoc(Metrics) or "").partition("\n\n")[2]),
         "",

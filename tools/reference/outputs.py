@@ -8,19 +8,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, get_args
 
-from headfirst.bench.result import Result
-from headfirst.cluster.secrets import Secrets
-from headfirst.deployment.measuring.tune import Tuned
-from headfirst.deployment.verbs.comm_types import Comm
-from headfirst.deployment.verbs.events import History
-from headfirst.deployment.verbs.webui_backups import Backup
-from headfirst.diagnose.types import ReplicaDiagnosis, Tuning
-from headfirst.lab.types import NodeStatus
-from headfirst.live.status_types import ClusterStatus
-from headfirst.plan.models import Models
-from headfirst.plan.types import Plan
-from headfirst.report.types import ClusterReport
-from headfirst.smoke.report import Report
+from headfirst.control.bench.result import Result
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.measuring.tune import Tuned
+from headfirst.control.deployment.verbs.comm_types import Comm
+from headfirst.control.deployment.verbs.events import History
+from headfirst.control.deployment.verbs.webui_backups import Backup
+from headfirst.control.lab.types import NodeStatus
+from headfirst.control.live.status_types import ClusterStatus
+from headfirst.control.report.types import ClusterReport
+from headfirst.control.smoke.report import Report
+from headfirst.decide.diagnose.types import ReplicaDiagnosis, Tuning
+from headfirst.decide.plan.models import Models
+from headfirst.decide.plan.types import Plan
 from pydantic import BaseModel, TypeAdapter
 
 from reference import comments

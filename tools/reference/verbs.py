@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer.main
-from headfirst.cli import login_options
-from headfirst.cli.app import app
-from headfirst.supervisor import cli as supervisor
-from headfirst.weights import cli as weights
+from headfirst.control.cli import login_options
+from headfirst.control.cli.app import app
+from headfirst.node.supervisor import cli as supervisor
+from headfirst.node.weights import cli as weights
 
 from reference.text import cell, generated
 
@@ -27,7 +27,7 @@ def page() -> str:
     """All verbs of `deploy` in the order of its help, then the programs of the nodes."""
     command: Any = typer.main.get_command(app)
     lines = [
-        generated("Verbs and options", "py/headfirst/cli"),
+        generated("Verbs and options", "py/headfirst/control/cli"),
         INTRODUCTION,
     ]
     for words, verb in commands(command):

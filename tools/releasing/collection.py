@@ -10,7 +10,7 @@ import tarfile
 from io import BytesIO
 from pathlib import Path
 
-from headfirst.images.commands import run
+from headfirst.control.images.commands import run
 
 from releasing import HINT
 

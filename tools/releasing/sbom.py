@@ -15,7 +15,7 @@ from cyclonedx.model.license import DisjunctiveLicense
 from cyclonedx.output.json import JsonV1Dot6
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
-from headfirst.bundle.wheels import applying
+from headfirst.control.bundle.wheels import applying
 from packageurl import PackageURL
 
 _PYTHONS = (

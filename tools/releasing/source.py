@@ -9,7 +9,7 @@ from io import BytesIO
 from pathlib import Path
 
 import yaml
-from headfirst.errors import InputError, NotReadyError
+from headfirst.common.errors import InputError, NotReadyError
 
 _HEADING = re.compile(r"^## (?P<version>\S+) (?:\((?P<open>unreleased)\)|- \d{4}-\d\d-\d\d)$", re.MULTILINE)
 _PACKAGE = re.compile(r'^__version__ = "(.+)"$', re.MULTILINE)

@@ -1,0 +1,76 @@
+"""The load tool's own Python environment, made on first use from a lock with hashes.
+
+Apart from ours: it is 400 MB, and only `deploy bench` and `deploy tune` need it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from uv import find_uv_bin
+
+from headfirst.common.state_files import exclusive
+from headfirst.control.images import commands
+from headfirst.control.images.pip_settings import uv_environment
+from headfirst.control.paths import cache_dir
+
+LOCK = Path(__file__).with_name("packages.lock")
+_MADE = "made"  # a file that is as old as the last use
+_UNUSED_S = 30 * 24 * 3600
+_HINT = "Check with `pip download` that this machine reaches its package index, then repeat the command."
+
+
+def python(report: Callable[[str], None]) -> Path:
+    """The interpreter of the environment. `report` is called before work that takes a while.
+
+    Raises NotReadyError with uv's last lines where it cannot be made.
+    """
+    base = cache_dir("bench")
+    wanted = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.base_prefix.encode()).hexdigest()[
+        :16
+    ]
+    folder = base / wanted
+    found = folder / "bin" / "python"
+    with exclusive(base):
+        if not (folder / _MADE).is_file():
+            report("Installing the load tool (once; 400 MB, usually 10–60 s) …")
+            _remove_unused(base)
+            _make(folder)
+        (folder / _MADE).touch()
+    return found
+
+
+def _remove_unused(base: Path) -> None:
+    """What an interrupted run left, and environments of other versions that were not used for long."""
+    for folder in base.iterdir():
+        made = folder / _MADE
+        if not made.is_file() or made.stat().st_mtime < time.time() - _UNUSED_S:
+            shutil.rmtree(folder)
+
+
+def version() -> str:
+    """The load tool and its version, as `evalscope 1.14.1`."""
+    line = next(one for one in LOCK.read_text().splitlines() if one.startswith("evalscope=="))
+    return line.removesuffix("\\").strip().replace("==", " ")
+
+
+def _make(folder: Path) -> None:
+    uv, environment = find_uv_bin(), uv_environment()
+    commands.run(
+        [uv, "venv", "--quiet", "--python", sys.executable, str(folder)],
+        doing="Making the load tool's environment",
+        hint=_HINT,
+        env=environment,
+    )
+    install = ["pip", "install", "--quiet", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    commands.run(
+        [uv, *install, "--python", str(folder / "bin" / "python"), "-r", str(LOCK)],
+        doing="Installing the load tool",
+        hint=_HINT,
+        env=environment,
+    )

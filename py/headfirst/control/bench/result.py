@@ -1,0 +1,194 @@
+"""What a run measured: a file that a later run can be compared with. Times in seconds, rates per second."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headfirst.common.errors import InputError
+from headfirst.common.state_files import replace_file
+from headfirst.common.untrusted import UntrustedError, json_document
+from headfirst.control.bench.load import Load
+from headfirst.control.bench.shapes import Shape
+
+FILE = "result.json"
+MAX_FILE_BYTES = 16 << 20
+
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Sample(_Frozen):
+    """One request. `start` and `end` are on one clock, `first` is the time to the first token; tokens are
+    those that the engine counts. Of a failed request there are its times, status and error only."""
+
+    start: Seconds
+    end: Seconds
+    first: Seconds = 0.0
+    prompt: Count = 0
+    answer: Count = 0
+    status: int | None = None
+    error: str | None = None
+
+    @property
+    def per_token(self) -> float | None:
+        """Time for each token after the first; None where there is no second one."""
+        return (self.end - self.start - self.first) / (self.answer - 1) if self.answer > 1 else None
+
+
+class Spread(_Frozen):
+    """Percentiles by nearest rank."""
+
+    mean: Seconds
+    p50: Seconds
+    p95: Seconds
+    p99: Seconds
+
+
+class Point(_Frozen):
+    """One load. Rates and tokens are those of the answered requests; `errors` counts failed ones by reason.
+
+    `ttft`: time to first token; `tpot`: time per output token after it; `e2e`: to the end of the answer.
+    None where no request has such a time.
+    """
+
+    load: Load
+    requests: Count
+    warmup: Count
+    errors: dict[str, int]
+    seconds: Seconds
+    request_rate: Seconds
+    output_rate: Seconds
+    total_rate: Seconds
+    prompt_tokens: Seconds
+    answer_tokens: Seconds
+    ttft: Spread | None
+    tpot: Spread | None
+    e2e: Spread | None
+
+    @property
+    def failed(self) -> int:
+        """Requests without a whole answer."""
+        return sum(self.errors.values())
+
+
+class Subject(_Frozen):
+    """What was measured: a replica, or with `is_routed` all of them through their router.
+
+    `image` and `arguments` are those of rank 0 of the first one.
+    """
+
+    cluster: str
+    service: str
+    replicas: list[int]
+    is_routed: bool
+    model: str
+    engine: str
+    engine_version: str
+    image: str
+    device: str
+    hosts: list[str]
+    tensor_parallel: int
+    pipeline_parallel: int
+    data_parallel: int
+    arguments: list[str]
+
+
+class Result(_Frozen):
+    """A whole run. `path_seconds`: the round trip from the load tool to the head, part of every TTFT."""
+
+    version: Literal[1] = 1
+    headfirst: str
+    tool: str
+    date: str  # ISO 8601, UTC
+    subject: Subject
+    shape: Shape
+    dataset: str | None  # file name and sha256
+    seed: int
+    mark: str  # at the beginning of every prompt of a shape
+    path_seconds: Seconds
+    points: list[Point]
+
+    def write(self, folder: Path) -> Path:
+        """Write FILE into `folder`, mode 0600."""
+        path = folder / FILE
+        replace_file(path, self.model_dump_json(indent=2) + "\n")
+        return path
+
+
+def read(path: Path) -> Result:
+    """The result of an earlier run: its folder, or its file."""
+    file = path / FILE if path.is_dir() else path
+    try:
+        if file.stat().st_size > MAX_FILE_BYTES:
+            raise InputError(f"{file} is too large for a result", where=str(path))
+        found = json_document(file.read_bytes(), what="the result", where=str(file), limit=MAX_FILE_BYTES)
+        return Result.model_validate(found)
+    except OSError as error:
+        raise InputError(f"no result there: {error.strerror}", where=str(file)) from None
+    except UntrustedError as error:
+        raise InputError(error.what, where=str(file)) from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise InputError(
+            f"not a result of `deploy bench`: {place}: {first['msg']}", where=str(file)
+        ) from None
+
+
+def point(load: Load, samples: Sequence[Sample], warmup: int) -> Point:
+    """The figures of one load."""
+    good = [one for one in samples if one.error is None]
+    seconds = max(one.end for one in samples) - min(one.start for one in samples) if samples else 0.0
+    prompts, answers = sum(one.prompt for one in good), sum(one.answer for one in good)
+
+    def rate(amount: float) -> float:
+        return amount / seconds if seconds else 0.0
+
+    steps = [one.per_token for one in good if one.per_token is not None]
+    return Point(
+        load=load,
+        requests=len(samples),
+        warmup=warmup,
+        errors=dict(Counter(_reason(one) for one in samples if one.error is not None).most_common()),
+        seconds=seconds,
+        request_rate=rate(len(good)),
+        output_rate=rate(answers),
+        total_rate=rate(prompts + answers),
+        prompt_tokens=prompts / len(good) if good else 0.0,
+        answer_tokens=answers / len(good) if good else 0.0,
+        ttft=_spread([one.first for one in good]),
+        tpot=_spread([max(0.0, step) for step in steps]),
+        e2e=_spread([one.end - one.start for one in good]),
+    )
+
+
+def _reason(sample: Sample) -> str:
+    return f"HTTP {sample.status}: {sample.error}" if sample.status else f"{sample.error}"
+
+
+def _spread(values: Sequence[float]) -> Spread | None:
+    if not values:
+        return None
+    ordered = sorted(values)
+
+    def rank(share: float) -> float:
+        return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
+
+    return Spread(mean=sum(ordered) / len(ordered), p50=rank(0.5), p95=rank(0.95), p99=rank(0.99))
+
+
+def differences(one: Result, other: Result) -> dict[str, tuple[Any, Any]]:
+    """What besides the service was not equal in two runs, and so may explain their figures."""
+    names = ("shape", "dataset", "seed", "tool")
+    pairs = {name: (getattr(one, name), getattr(other, name)) for name in names}
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

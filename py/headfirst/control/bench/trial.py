@@ -1,0 +1,59 @@
+"""Whether a change of arguments made a service better: a difference counts when it is beyond the noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.control.bench.result import Point
+
+Goal = Literal["throughput", "ttft", "tpot"]
+Verdict = Literal["better", "worse", "no difference", "failed"]
+
+
+class Judged(BaseModel):
+    """`ratio`: mean of the trial ÷ mean of the baseline. `noise`: the spreads of both over their repeats, as
+    a share of the baseline's mean; a smaller difference is none. None: nothing was measured."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    verdict: Verdict
+    ratio: float | None = None
+    noise: float | None = None
+    why: str = ""
+
+
+def score(points: Sequence[Point], goal: Goal) -> list[float] | None:
+    """The figure of each repeat: output tokens a second, or p95 seconds. None where a request failed."""
+    found = []
+    for point in points:
+        spread = point.ttft if goal == "ttft" else point.tpot
+        if point.failed or spread is None:
+            return None
+        found.append(point.output_rate if goal == "throughput" else spread.p95)
+    return found or None
+
+
+def judge(base: Sequence[float], trial: Sequence[float] | None, goal: Goal) -> Judged:
+    """The means differ by more than both spreads together, or there is no difference."""
+    if not trial:
+        return Judged(verdict="failed", why="requests failed")
+    middle, other = sum(base) / len(base), sum(trial) / len(trial)
+    noise = (max(base) - min(base) + max(trial) - min(trial)) / middle
+    ratio = other / middle
+    if abs(ratio - 1) <= noise:
+        return Judged(verdict="no difference", ratio=ratio, noise=noise)
+    is_better = ratio > 1 if goal == "throughput" else ratio < 1
+    return Judged(verdict="better" if is_better else "worse", ratio=ratio, noise=noise)
+
+
+def best(judged: Sequence[Judged], goal: Goal) -> int | None:
+    """The number of the best trial; None where none is better than the baseline."""
+    found = [
+        (one.ratio, number) for number, one in enumerate(judged) if one.verdict == "better" and one.ratio
+    ]
+    if not found:
+        return None
+    return (max(found) if goal == "throughput" else min(found))[1]

@@ -1,0 +1,108 @@
+"""What a plan needs from outside, and what a bundle lacks of it. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.control.bundle.systems import System
+from headfirst.decide.cluster.settings import HUBS
+from headfirst.decide.model.checkpoint import Checkpoint
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Model(_Frozen):
+    """A service's model. `folder` is the one in the bundle; "" where the weights are not in it."""
+
+    id: str
+    source: str
+    revision: str | None
+    folder: str
+    checkpoint: Checkpoint
+
+
+class Packages(_Frozen):
+    """Where the packages of roles come from, by what they are for; "" for what the plan does not install."""
+
+    docker: str = ""
+    podman: str = ""
+    driver: str = ""  # branch, kind and source
+    toolkit: str = ""
+    rdma: str = ""
+
+
+class Needs(_Frozen):
+    """All of it. Services are keyed by their group; "" is the only one of the short form."""
+
+    headfirst: str
+    cluster: str
+    engines: dict[str, str]
+    images: tuple[str, ...]
+    models: dict[str, Model]
+    systems: tuple[System, ...]
+    kernels: tuple[str, ...]  # whose headers the driver is built with
+    packages: Packages
+    extras: tuple[str, ...]  # of the node tools
+
+
+def lacks(have: Needs, want: Needs) -> Iterator[str]:
+    """A sentence for each thing that `want` needs and the bundle of `have` does not hold."""
+    if have.headfirst != want.headfirst:
+        yield f"the bundle was made by Headfirst {have.headfirst}, and this is {want.headfirst}"
+    for name, engine in want.engines.items():
+        held = have.engines.get(name)
+        if held != engine:
+            yield f"{_service(name)} runs {engine}, and the bundle has {held or 'no engine of it'}"
+    for image in _others(want.images, have.images):
+        yield f"the image {image} is not in the bundle"
+    for system in _others(want.systems, have.systems):
+        yield f"hosts run {system}, and the bundle has packages of {_listed(have.systems)}"
+    for kernel in _others(want.kernels, have.kernels):
+        yield f"the headers of the kernel {kernel}, which the driver is built with, are not in the bundle"
+    for what, (mine, held) in _sources(have.packages, want.packages).items():
+        if mine and mine != held:
+            yield f"the plan takes {what} {mine}, and the bundle has {held or 'none'}"
+    for extra in _others(want.extras, have.extras):
+        yield f"the node tools' packages for {extra} are not in the bundle"
+
+
+def lacks_model(name: str, have: Model | None, id: str, source: str, revision: str | None) -> str:
+    """What the bundle lacks of a service's model, as a sentence; "" for nothing, or a folder on the head."""
+    if have is not None and (have.id, have.revision) == (id, revision):
+        in_place = source not in HUBS
+        return "" if have.folder or in_place else f"the weights of {id} are not in the bundle"
+    if source not in HUBS and have is None:
+        return f"{_service(name)} is not in the bundle"
+    held = _model(have.id, have.revision) if have else "no model of it"
+    return f"{_service(name)} serves {_model(id, revision)}, and the bundle has {held}"
+
+
+def _model(id: str, revision: str | None) -> str:
+    return f"{id} at {revision}" if revision else id
+
+
+def _sources(have: Packages, want: Packages) -> dict[str, tuple[str, str]]:
+    names = {
+        "docker": "Docker from",
+        "podman": "Podman from",
+        "driver": "the driver",
+        "toolkit": "the container toolkit",
+        "rdma": "RDMA's packages from",
+    }
+    return {text: (getattr(want, name), getattr(have, name)) for name, text in names.items()}
+
+
+def _others(wanted: Sequence[object], held: Sequence[object]) -> list[object]:
+    return [one for one in wanted if one not in held]
+
+
+def _listed(items: Sequence[object]) -> str:
+    return ", ".join(map(str, items)) or "none"
+
+
+def _service(name: str) -> str:
+    return f"service {name}" if name else "the service"

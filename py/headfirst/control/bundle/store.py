@@ -1,0 +1,194 @@
+"""The files of bundles that were read here, by their hashes, and folders in which they have their names."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.state_files import exclusive, read_file, replace_file
+from headfirst.control.bundle import archive, signature
+from headfirst.control.bundle.items import CHUNK, Advance, sha256
+from headfirst.control.bundle.manifest import File, Image, Manifest
+
+_KINDS = ("files", "views", "images", "archives")
+_KEPT = 2  # bundles of a cluster: the last one, and the one that it goes back to
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle whose signature was verified; `signer` is "" for one that was taken without a signature."""
+
+    path: Path
+    manifest: Manifest
+    signer: str
+
+
+def opened(path: Path, signers: Path | None) -> Bundle:
+    """The bundle with its manifest, the signature verified. The files are proven by `unpacked`.
+
+    `signers` is an allowed signers file; None takes a bundle without a signature.
+    """
+    manifest, own = archive.read_head(path)
+    if signers is None:
+        return Bundle(path, manifest, "")
+    if not own:
+        raise InputError(
+            "the bundle is not signed",
+            where=str(path),
+            hint=(
+                "Sign it where it is made (deploy bundle --sign KEY), or accept it "
+                "without a signature: --unsigned."
+            ),
+        )
+    return Bundle(path, manifest, signature.verify(manifest.sums, own, signers, where=str(path)))
+
+
+class Store:
+    """Files by hash below `folder`. One process at a time: see `only_one`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._blobs = folder / "files"
+
+    @contextmanager
+    def only_one(self) -> Iterator[None]:
+        """Other processes with this store wait until this closes."""
+        self._blobs.mkdir(parents=True, exist_ok=True)
+        with exclusive(self._folder):
+            for part in self._blobs.glob("*.part"):  # of a run that was killed
+                part.unlink()
+            yield
+
+    def take(self, bundle: Bundle, advance: Advance) -> None:
+        """Prove every file of the bundle and keep it here. UntrustedError for the first that was changed."""
+        parts: list[tuple[Path, Path]] = []
+
+        def keep(path: str, file: File) -> IO[bytes] | None:
+            blob = self._blobs / file.sha256
+            if blob.is_file() and sha256(blob) == file.sha256:
+                return None
+            part = blob.with_name(f"{len(parts)}.part")
+            parts.append((part, blob))
+            return part.open("wb")
+
+        archive.unpack(bundle.path, bundle.manifest, keep, advance)
+        for part, blob in parts:
+            part.replace(blob)
+
+    def prove_earlier(self, bundle: Bundle, advance: Advance) -> None:
+        """The files that the bundle expects from the one before it. NotReadyError where one is not here."""
+        what = bundle.manifest.what
+        total, done = sum(what.earlier.values()), 0
+        for path in what.earlier:
+            file = bundle.manifest.files[path]
+            blob = self._blobs / file.sha256
+            if not blob.is_file() or sha256(blob) != file.sha256:
+                raise NotReadyError(
+                    f"the bundle contains the difference to bundle {what.since}, whose {path} is not here",
+                    where=str(bundle.path),
+                    hint=f"Name both, the older one first: --bundle OLD.tar --bundle {bundle.path}",
+                )
+            done += file.bytes
+            advance("verifying files of the bundle before", done, total)
+
+    def keep(self, manifest: Manifest) -> None:
+        """Record that the bundle's cluster uses it, and remove what no kept bundle has.
+
+        Of each cluster the two bundles that were used last are kept.
+        """
+        record = self._folder / "kept.json"
+        kept: dict[str, list[dict[str, Any]]] = json.loads(read_file(record) or "{}")
+        cluster = manifest.what.needs.cluster
+        before = [one for one in kept.get(cluster, []) if one["bundle"] != manifest.sha256]
+        own = {"bundle": manifest.sha256, "has": sorted(_names(manifest))}
+        kept[cluster] = [own, *before][:_KEPT]
+        replace_file(record, json.dumps(kept))
+        names = {name for bundles in kept.values() for bundle in bundles for name in bundle["has"]}
+        for path in [path for kind in _KINDS for path in (self._folder / kind).glob("*")]:
+            # Another run may be writing a part.
+            if path.suffix != ".part" and f"{path.parent.name}/{path.name}" not in names:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    def view(self, manifest: Manifest, prefix: str) -> Path:
+        """A folder with the bundle's files below `prefix` under their names; the same one the next time."""
+        folder = self._folder / "views" / manifest.sha256 / prefix
+        for path, file in _below(manifest, prefix).items():
+            place = folder / path.removeprefix(f"{prefix}/")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.unlink(missing_ok=True)
+            place.hardlink_to(self._blobs / file.sha256)
+        return folder
+
+    def image(self, manifest: Manifest, image: Image) -> Path:
+        """The image as a file that `docker load` reads."""
+        target = self._folder / _image_name(manifest, image)
+        target.parent.mkdir(exist_ok=True)
+        if target.is_file():
+            return target
+        part = target.with_suffix(".part")
+        with part.open("wb") as out, tarfile.TarFile(fileobj=out, mode="w") as tar:
+            layers = {f"{number}/layer.tar": path for number, path in enumerate(image.layers)}
+            config = f"{image.id.removeprefix('sha256:')}.json"
+            for name, path in {**layers, config: image.config}.items():
+                blob = self._blobs / manifest.files[path].sha256
+                info = tarfile.TarInfo(name)
+                info.size = blob.stat().st_size
+                with blob.open("rb") as file:
+                    tar.addfile(info, file)
+            listing = [{"Config": config, "RepoTags": [image.name], "Layers": list(layers)}]
+            data = json.dumps(listing).encode()
+            info = tarfile.TarInfo("manifest.json")
+            info.size = len(data)
+            tar.addfile(info, io.BytesIO(data))
+        part.replace(target)
+        return target
+
+    def tar(self, manifest: Manifest, prefix: str) -> Path:
+        """The files below `prefix` as one uncompressed archive, named by its content."""
+        target = self._folder / _archive_name(manifest, prefix)
+        target.parent.mkdir(exist_ok=True)
+        if target.is_file():
+            return target
+        part = target.with_suffix(".part")
+        with part.open("wb") as out, tarfile.TarFile(fileobj=out, mode="w", copybufsize=CHUNK) as tar:
+            for path, file in _below(manifest, prefix).items():
+                info = tarfile.TarInfo(path.removeprefix(f"{prefix}/"))
+                info.size, info.mode = file.bytes, 0o644
+                with (self._blobs / file.sha256).open("rb") as blob:
+                    tar.addfile(info, blob)
+        part.replace(target)
+        return target
+
+
+def _names(manifest: Manifest) -> set[str]:
+    """Everything in a store that belongs to a bundle, as KIND/NAME."""
+    folders = {"/".join(path.split("/")[:2]) for path in manifest.files}
+    return {
+        f"views/{manifest.sha256}",
+        *(f"files/{file.sha256}" for file in manifest.files.values()),
+        *(_image_name(manifest, image) for image in manifest.what.images),
+        *(_archive_name(manifest, folder) for folder in folders),
+    }
+
+
+def _image_name(manifest: Manifest, image: Image) -> str:
+    parts = [manifest.files[path].sha256 for path in (image.config, *image.layers)]
+    return f"images/{hashlib.sha256(repr((image.name, parts)).encode()).hexdigest()}.tar"
+
+
+def _archive_name(manifest: Manifest, prefix: str) -> str:
+    hashes = sorted((path, file.sha256) for path, file in _below(manifest, prefix).items())
+    return f"archives/{hashlib.sha256(repr(hashes).encode()).hexdigest()}.tar"
+
+
+def _below(manifest: Manifest, prefix: str) -> dict[str, File]:
+    return {path: file for path, file in manifest.files.items() if path.startswith(f"{prefix}/")}

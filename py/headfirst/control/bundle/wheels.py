@@ -1,0 +1,119 @@
+"""Collects Python packages with pip: the node tools' from their locks, and Headfirst with what it needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from packaging.markers import Marker
+from uv import find_uv_bin
+
+from headfirst import __version__
+from headfirst.collection import collection_root, data_dir, is_checkout
+from headfirst.control import pip_config
+from headfirst.control.bundle.items import Advance, Item, sha256
+from headfirst.control.images import commands
+from headfirst.control.images.pip_settings import uv_environment
+from headfirst.control.run.node_wheel import LOCKS
+
+# The C libraries of every system that systems.RELEASES has, the newest first (Ubuntu 22.04: 2.35).
+_PLATFORMS = tuple(
+    f"--platform={name}_x86_64"
+    for name in (*(f"manylinux_2_{minor}" for minor in range(35, 4, -1)), "manylinux2014", "linux")
+)
+_PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
+# What builds Headfirst in a checkout, where `./deploy` installs it so that it can be edited.
+_BUILD = ("hatchling>=1.27", "editables~=0.3")
+_HINT = "Check with `pip download` that this machine reaches its package index, then repeat the command."
+
+
+def node_tools(folder: Path, python: str, extras: Sequence[str], advance: Advance) -> dict[str, Item]:
+    """Wheels of the node tools for hosts with this Python, by file name; `folder` keeps them."""
+    advance(f"downloading Python packages of the node tools ({python})", 0, 0)
+    locks = [LOCKS["base"], *(LOCKS[extra] for extra in extras)]
+    return _locked(folder, locks, python, [f"--python-version={python}", *_PLATFORMS])
+
+
+def controller(folder: Path, advance: Advance) -> dict[str, Item]:
+    """Wheels with which a controller without a network installs Headfirst, for this machine's Python."""
+    advance("downloading Python packages of Headfirst", 0, 0)
+    if not is_checkout():
+        found = _locked(folder / "locked", [data_dir("locks") / "requirements.lock"], _PYTHON)
+        return found | _fresh(folder / "own", ["--no-deps", f"headfirst=={__version__}"])
+    root = collection_root()
+    locks = [root / "requirements.lock", root / "tools/requirements-uv.lock"]
+    found = _locked(folder / "locked", locks, _PYTHON) | _fresh(folder / "build", _BUILD)
+    commands.run(
+        [
+            find_uv_bin(),
+            "build",
+            "--wheel",
+            "--clear",
+            "--quiet",
+            "--out-dir",
+            str(folder / "own"),
+            str(root),
+        ],
+        doing="Building Headfirst's wheel",
+        hint=_HINT,
+        env=uv_environment(),
+    )
+    return found | _items(folder / "own")
+
+
+def applying(lock: str, python: str) -> str:
+    """The packages of a lock for hosts with this Python (`3.11`); pip asks the markers of its own Python."""
+    host = {
+        "python_version": python,
+        "python_full_version": f"{python}.0",
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "platform_machine": "x86_64",
+        "platform_system": "Linux",
+        "sys_platform": "linux",
+        "os_name": "posix",
+        "extra": "",
+    }
+    found = []
+    for block in re.split(r"(?m)^(?=\S)", lock):
+        first, _, rest = block.partition("\n")
+        name, _, marker = first.rstrip("\\ ").partition(" ; ")
+        if "==" in name and (not marker or Marker(marker).evaluate(host)):
+            found.append(f"{name} \\\n{rest}")
+    return "".join(found)
+
+
+def _locked(folder: Path, locks: Sequence[Path], python: str, target: Sequence[str] = ()) -> dict[str, Item]:
+    """Exactly what the locks name; a wheel that is there and has a hash of theirs is not fetched again."""
+    folder.mkdir(parents=True, exist_ok=True)
+    wanted = folder / "requirements.txt"
+    wanted.write_text("".join(applying(lock.read_text(), python) for lock in locks))
+    _download(folder, ["--require-hashes", "--no-deps", *target, f"--requirement={wanted}"])
+    named = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", wanted.read_text()))
+    return {name: item for name, item in _items(folder).items() if sha256(item.source) in named}
+
+
+def _fresh(folder: Path, arguments: Sequence[str]) -> dict[str, Item]:
+    """What pip chooses now: no lock names it, so an older choice must not stay beside it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    _download(folder, arguments)
+    return _items(folder)
+
+
+def _download(folder: Path, arguments: Sequence[str]) -> None:
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check"]
+    commands.run(
+        [*pip, "--only-binary=:all:", f"--dest={folder}", *arguments],
+        doing="Downloading Python packages",
+        hint=_HINT,
+        env=pip_config.exact_environment(os.environ),
+    )
+
+
+def _items(folder: Path) -> dict[str, Item]:
+    return {path.name: Item.of(path) for path in sorted(folder.glob("*.whl"))}

@@ -1,0 +1,311 @@
+"""Describe a model on a hub from its config.json, its file list and its shards' headers, not its weights.
+
+Hugging Face: GET /api/models/ID/revision/REV?blobs=true and /ID/resolve/REV/FILE (hub API documentation).
+ModelScope: GET /api/v1/models/ID/repo/files and /api/v1/models/ID/repo?FilePath=FILE (package modelscope).
+Mirrors: HF_ENDPOINT and MODELSCOPE_ENDPOINT; tokens of gated models: HF_TOKEN and MODELSCOPE_API_TOKEN.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import httpx
+
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.safetensors_file import LENGTH_BYTES, Tensor, header_length, read_header
+from headfirst.common.untrusted import (
+    UntrustedError,
+    file_listing,
+    integer,
+    joined,
+    json_document,
+    shown,
+    without_password,
+)
+from headfirst.control.checkpoints.folder import (
+    INDEX,
+    MAX_JSON_BYTES,
+    MODULES,
+    QUANTIZATION,
+    index_names,
+)
+from headfirst.decide.model.checkpoint import Checkpoint, Shard
+from headfirst.decide.model.config import Weights, from_config
+
+TIMEOUT = httpx.Timeout(20, connect=5)
+_PARALLEL_READS = 8
+_MAX_REDIRECTS = 5
+# A compressed answer could be of any size: none is asked for, and none is taken.
+_PLAIN = {"Accept-Encoding": "identity"}
+MAX_LISTING_BYTES = 32 << 20
+# Of all shards together. Of 210,000 tensors, as in the largest checkpoints, they have 30 MB.
+MAX_HEADER_BYTES = 64 << 20
+
+
+class HubUnreachableError(NotReadyError):
+    """No answer from the hub: no network, no name, a timeout, or the hub's own failure (5xx)."""
+
+
+class _NoPartsError(HubUnreachableError):
+    """The hub sends whole files only."""
+
+
+@dataclass(frozen=True)
+class Hub:
+    """One hub's addresses. `listing` and `file` have fields {id}, {revision} and {file}."""
+
+    name: str
+    endpoint: str
+    listing: str
+    file: str
+    default_revision: str
+    token: str | None = None
+
+    @property
+    def address(self) -> str:
+        """The endpoint as messages show it."""
+        return without_password(self.endpoint)
+
+    @classmethod
+    def of(cls, source: str, environment: Mapping[str, str]) -> Hub:
+        """The hub called `source` (huggingface or modelscope), with the environment's mirror and token."""
+        if source == "huggingface":
+            endpoint = environment.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
+            return cls(
+                "Hugging Face",
+                endpoint,
+                "/api/models/{id}/revision/{revision}?blobs=true",
+                "/{id}/resolve/{revision}/{file}",
+                "main",
+                environment.get("HF_TOKEN"),
+            )
+        if source == "modelscope":
+            endpoint = environment.get("MODELSCOPE_ENDPOINT", "https://www.modelscope.cn").rstrip("/")
+            return cls(
+                "ModelScope",
+                endpoint,
+                "/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
+                "/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
+                "master",
+                environment.get("MODELSCOPE_API_TOKEN"),
+            )
+        raise InputError(
+            f"Unknown model_source {source!r}.", hint="It can be modelscope, huggingface or path."
+        )
+
+
+def describe_hub(
+    hub: Hub, id: str, *, revision: str | None = None, transport: httpx.BaseTransport | None = None
+) -> Checkpoint:
+    """Describe `id` as the hub has it. HubUnreachableError without a network; InputError when the hub does
+    not have the model, or requires a token."""
+    at = revision or hub.default_revision
+    headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
+    with httpx.Client(base_url=hub.endpoint, headers=headers, transport=transport, timeout=TIMEOUT) as client:
+        session = _Session(client, hub, id, at)
+        config = session.json("config.json")
+        files = session.sizes()
+        shards = session.shards(files)
+        if not shards:
+            raise InputError(
+                f"{id} has no safetensors weights on {hub.name}.",
+                hint="Choose a repository with *.safetensors; GGUF and .bin repositories cannot be served.",
+            )
+        quantization = session.json(QUANTIZATION) if QUANTIZATION in files else None
+        try:
+            tensors = session.all_tensors(shards)
+        except _NoPartsError:
+            # Of a checkpoint that is not quantised the sizes of the files are enough.
+            if config.get("quantization_config") or quantization:
+                raise
+            tensors = []
+    return from_config(
+        config,
+        id=id,
+        revision=revision,
+        weights=Weights(sum(shard.bytes or 0 for shard in shards), shards, tensors),
+        source="hub",
+        where=f"{hub.address} {id}@{at}",
+        quantization_config=quantization,
+        sentence_transformers=MODULES in files,
+    )
+
+
+class _Room:
+    """Bytes that several threads share."""
+
+    def __init__(self, left: int) -> None:
+        self._left = left
+        self._lock = threading.Lock()
+
+    def take(self, count: int) -> bool:
+        """Whether there were `count` bytes left, which are then taken."""
+        with self._lock:
+            self._left -= count
+            return self._left >= 0
+
+
+@dataclass(frozen=True)
+class _Session:
+    """Requests for one model at one revision."""
+
+    client: httpx.Client
+    hub: Hub
+    id: str
+    revision: str
+
+    def json(self, file: str) -> dict[str, Any]:
+        return self._json(self._file(file), MAX_JSON_BYTES)
+
+    def shards(self, sizes: Mapping[str, int]) -> tuple[Shard, ...]:
+        """The weight files: those of the index where there is one, else all at the top of the repository."""
+        names = {name for name in sizes if name.endswith(".safetensors") and "/" not in name}
+        if INDEX in sizes:
+            names = set(index_names(self.json(INDEX), where=f"{self.where} {INDEX}"))
+        missing = sorted(names - sizes.keys())
+        if missing:
+            raise InputError(
+                f"{self.id} on {self.hub.name} lacks {shown(missing[0])}, which its index names.",
+                hint="Choose another revision of the model.",
+            )
+        return tuple(Shard(name=name, bytes=sizes[name]) for name in sorted(names))
+
+    def sizes(self) -> dict[str, int]:
+        """File name -> bytes. One bad name or size refuses the whole list."""
+        url = self.hub.listing.format(id=self.id, revision=self.revision)
+        listing = self._json(url, MAX_LISTING_BYTES)
+        try:
+            if "siblings" in listing:
+                entries = [(entry["rfilename"], entry.get("size")) for entry in listing["siblings"]]
+            else:
+                files = [entry for entry in listing["Data"]["Files"] if entry["Type"] == "blob"]
+                entries = [(entry["Path"], entry.get("Size")) for entry in files]
+        except (KeyError, TypeError, AttributeError):
+            raise UntrustedError("the list of files does not match the hub's API", where=self.where) from None
+        names = file_listing((name for name, _ in entries), where=self.where)
+        sizes = [
+            integer(size or 0, what=f"the size of {shown(name)}", where=self.where, high=1 << 50)
+            for name, size in entries
+        ]
+        return dict(zip(names, sizes, strict=True))
+
+    def all_tensors(self, shards: Sequence[Shard]) -> list[list[Tensor]]:
+        """The tensors of each shard."""
+        room = _Room(MAX_HEADER_BYTES)
+        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
+            return list(pool.map(lambda shard: self.tensors(shard.name, room), shards))
+
+    def tensors(self, file: str, room: _Room) -> list[Tensor]:
+        """The tensors of a shard, from its header, by two range requests, where there is `room` for it."""
+        url = self._file(file)
+        prefix = self._part(url, 0, LENGTH_BYTES)
+        try:
+            stop = LENGTH_BYTES + header_length(prefix)
+        except UntrustedError as error:
+            raise self._damaged(file, error) from None
+        if not room.take(stop - LENGTH_BYTES):
+            raise UntrustedError(
+                f"the headers of the shards have more than {MAX_HEADER_BYTES} bytes together",
+                where=self.where,
+                hint="Choose another revision of the model, or another mirror.",
+            )
+        header = self._part(url, LENGTH_BYTES, stop)
+        try:
+            return read_header(header, stop)
+        except UntrustedError as error:
+            raise self._damaged(file, error) from None
+
+    def _damaged(self, file: str, error: UntrustedError) -> NotReadyError:
+        return NotReadyError(
+            f"The header of the shard {shown(file)} cannot be read: {error.what}.",
+            where=self.where,
+            hint="Choose another revision of the model, or another mirror.",
+        )
+
+    @property
+    def where(self) -> str:
+        return f"{self.hub.address} {self.id}@{self.revision}"
+
+    def _json(self, url: str, limit: int) -> dict[str, Any]:
+        text = self._get(url, limit)
+        if not text.lstrip().startswith(b"{"):
+            raise HubUnreachableError(
+                f"{self.hub.name} at {self.hub.address} answers {url} with something that is not JSON.",
+                hint="Check for a proxy or a sign-in page in between.",
+            )
+        content: dict[str, Any] = json_document(text, what="the hub's answer", where=self.where, limit=limit)
+        return content
+
+    def _file(self, file: str) -> str:
+        return self.hub.file.format(id=self.id, revision=self.revision, file=quote(file))
+
+    def _get(self, url: str, limit: int) -> bytes:
+        """The body, of at most `limit` bytes."""
+        with self._opened(url, {}) as response:
+            return self._body(response, limit)
+
+    def _part(self, url: str, begin: int, stop: int) -> bytes:
+        """The bytes of a file from `begin` up to `stop`."""
+        with self._opened(url, {"Range": f"bytes={begin}-{stop - 1}"}) as response:
+            if response.status_code != httpx.codes.PARTIAL_CONTENT:
+                raise _NoPartsError(
+                    f"{self.hub.name} at {self.hub.address} does not support range requests.",
+                    hint="Use another mirror, or fetch the model and give its folder.",
+                )
+            return self._body(response, stop - begin)
+
+    def _body(self, response: httpx.Response, limit: int) -> bytes:
+        if response.headers.get("Content-Encoding", "identity") != "identity":
+            raise UntrustedError(
+                "the hub sends a compressed answer to a request for an uncompressed one", where=self.where
+            )
+        return joined(response.iter_bytes(), what="the hub's answer", where=self.where, limit=limit)
+
+    @contextlib.contextmanager
+    def _opened(self, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
+        """The answer after redirects, whose bodies are not read."""
+        request = self.client.build_request("GET", url, headers=headers)
+        try:
+            for _ in range(_MAX_REDIRECTS + 1):
+                with contextlib.closing(self.client.send(request, stream=True)) as response:
+                    if response.next_request is None:
+                        self._refuse(response)
+                        yield response
+                        return
+                    request = self._redirected(response.next_request)
+            raise UntrustedError(f"the hub redirects more than {_MAX_REDIRECTS} times", where=self.where)
+        except httpx.HTTPError as error:
+            why = without_password(str(error)) or type(error).__name__
+            raise HubUnreachableError(
+                f"{self.hub.name} at {self.hub.address} cannot be reached: {why}.",
+                hint="Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT.",
+            ) from error
+
+    def _redirected(self, request: httpx.Request) -> httpx.Request:
+        if self.hub.endpoint.startswith("https:") and request.url.scheme != "https":
+            address = shown(without_password(str(request.url)))
+            raise UntrustedError(f"the hub redirects to an address without TLS: {address}", where=self.where)
+        return request
+
+    def _refuse(self, response: httpx.Response) -> None:
+        """Raise for an answer that is no success."""
+        status = response.status_code
+        if status in (401, 403):
+            raise InputError(
+                f"{self.hub.name} refuses {self.id} (HTTP {status}): it is gated, private or misspelt.",
+                hint="Accept the model's licence on its page and set HF_TOKEN (or MODELSCOPE_API_TOKEN).",
+            )
+        if status == 404:
+            raise InputError(
+                f"{self.hub.name} has no {self.id} at revision {self.revision}.",
+                hint="Check model, model_source and model_revision: the hubs spell some models differently.",
+            )
+        if status >= 500:
+            raise HubUnreachableError(f"{self.hub.name} at {self.hub.address} answers HTTP {status}.")
+        response.raise_for_status()

@@ -1,0 +1,39 @@
+"""`deploy replace`: a spare takes the place of a host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headfirst.control.cli import login_options, options
+from headfirst.control.deployment.running.options import RunOptions
+
+EXAMPLE = "Example: deploy replace cluster.ini node03 --with node05"
+
+
+@login_options.accepted
+def run(
+    inventory: Annotated[Path, typer.Argument(metavar="INVENTORY", show_default=False)],
+    host: Annotated[str, typer.Argument(metavar="HOST", help="The host to remove.", show_default=False)],
+    spare: Annotated[
+        str, typer.Option("--with", metavar="SPARE", help="A host of [spares].", show_default=False)
+    ],
+    keep: Annotated[
+        bool, typer.Option("--keep", help="HOST becomes a spare; without it HOST is removed.")
+    ] = False,
+    extra_vars: options.ExtraVars = None,
+    check: Annotated[bool, typer.Option("--check", help="Show the change of the inventory only.")] = False,
+    wait: options.Wait = 0.0,
+    as_json: options.Json = False,
+    plain: options.Plain = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Replace a host by a spare: stop its rank, change the inventory, start the replica again."""
+    from headfirst.control.cli.shown.membership import print_and_carry_out
+    from headfirst.control.deployment.verbs.membership import replacement
+
+    wanted = RunOptions([inventory], extra_vars or [], verbosity=verbose, wait_s=wait)
+    change = replacement(wanted, host, spare, keep=keep)
+    print_and_carry_out(change, wanted, check=check, as_json=as_json, plain=plain)

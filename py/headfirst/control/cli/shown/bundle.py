@@ -1,0 +1,97 @@
+"""A bundle as text and as JSON: what it holds, and that a plan takes it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headfirst.common.untrusted import shown
+from headfirst.control.bundle.manifest import Manifest
+from headfirst.control.run import amounts
+
+if TYPE_CHECKING:
+    from headfirst.control.deployment.bundled import Bundled
+    from headfirst.control.deployment.verbs.bundle import Made
+
+_KINDS = {
+    "images": "images",
+    "apt": "packages",
+    "wheels": "wheels of the node tools",
+    "models": "weights",
+    "controller": "wheels of Headfirst",
+}
+
+
+def print_made(made: Made, *, as_json: bool) -> None:
+    """The result of `deploy bundle`."""
+    manifest = made.manifest
+    if as_json:
+        document: dict[str, Any] = {"event": "bundle", "path": str(made.path), "kept": made.kept}
+        document |= {"signed": made.signed, "notes": made.notes}
+        typer.echo(json.dumps(document | _document(manifest)))
+        return
+    done = "exists already and is complete" if made.kept else "is written"
+    typer.echo(f"{made.path} {done}: bundle {manifest.id}, {amounts.size(_bytes(manifest))}")
+    for line in _lines(manifest):
+        typer.echo(f"  {line}")
+    if manifest.what.since:
+        typer.echo(f"  It contains the difference to bundle {manifest.what.since}, which is required too.")
+    for note in made.notes:
+        typer.echo(f"note: {note}", err=True)
+    if not made.signed:
+        typer.echo("note: The bundle is not signed: --sign ~/.ssh/id_ed25519 signs it.", err=True)
+
+
+def print_sources(bundled: Bundled) -> None:
+    """For `deploy plan --bundle`: what the plan takes from the bundle."""
+    signer = f"signed by {bundled.bundle.signer}" if bundled.bundle.signer else "not signed"
+    typer.echo(f"\nSources: bundle {bundled.manifest.id} alone ({bundled.bundle.path}, {shown(signer)})")
+    for image in bundled.manifest.what.images:
+        typer.echo(f"  image {shown(image.name)} ({shown(image.digest or image.id)})")
+    for line in _lines(bundled.manifest):
+        typer.echo(f"  {line}")
+
+
+def sources(bundled: Bundled) -> dict[str, Any]:
+    """The same for JSON."""
+    own = {"path": str(bundled.bundle.path), "signer": bundled.bundle.signer}
+    return own | _document(bundled.manifest)
+
+
+def _document(manifest: Manifest) -> dict[str, Any]:
+    what = manifest.what
+    return {
+        "id": manifest.id,
+        "since": what.since,
+        "bytes": _bytes(manifest),
+        "files": len(what.carried),
+        "images": {image.name: image.digest or image.id for image in what.images},
+        "systems": [str(system) for system in what.needs.systems],
+        "kinds": {kind: size for kind, (_, size) in _by_kind(manifest).items()},
+    }
+
+
+def _lines(manifest: Manifest) -> list[str]:
+    systems = ", ".join(map(str, manifest.what.needs.systems))
+    more = {"apt": f" for {systems}"}
+    return [
+        f"{_KINDS[kind]}{more.get(kind, '')}: {count} files, {amounts.size(size)}"
+        for kind, (count, size) in _by_kind(manifest).items()
+        if kind in _KINDS
+    ]
+
+
+def _by_kind(manifest: Manifest) -> Mapping[str, tuple[int, int]]:
+    """Files and bytes by kind, also of those in older bundles."""
+    found: dict[str, tuple[int, int]] = {}
+    for path, file in manifest.files.items():
+        count, size = found.get(kind := path.partition("/")[0], (0, 0))
+        found[kind] = (count + 1, size + file.bytes)
+    return found
+
+
+def _bytes(manifest: Manifest) -> int:
+    return sum(file.bytes for file in manifest.carried.values())

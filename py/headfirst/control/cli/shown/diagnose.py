@@ -1,0 +1,93 @@
+"""A diagnosis as text: where it began, what followed, what else is worth a check."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headfirst.decide.diagnose.types import Diagnosis, Event, Tuning
+
+# A clock that is off by less explains nothing.
+CLOCK_S = 1.0
+
+
+def print_diagnosis(found: Diagnosis, inventory: str, console: Console) -> None:
+    """The decisive event first; colour where the console has any."""
+    if found.decisive:
+        _decisive(found.decisive, inventory, console)
+        _followed(found.decisive, found.then, console)
+    elif found.ready:
+        console.print("[bold green]Nothing is wrong.[/] All ranks run, and the engine generates.")
+    else:
+        console.print("[bold yellow]Not ready, and no failure found.[/] It may still be starting:")
+        for node in found.nodes:
+            doing = node.doing or "no word"
+            console.print(f"  rank {node.rank} on {node.host}: {escape(f'{node.state}, {doing}')}")
+    for node in found.nodes:
+        if node.problem:
+            console.print(f"[red]not seen:[/] rank {node.rank} on {node.host}: {escape(node.problem)}")
+        if abs(node.clock_offset_s) >= CLOCK_S:
+            way = "ahead of" if node.clock_offset_s > 0 else "behind"
+            off = abs(node.clock_offset_s)
+            console.print(
+                f"[yellow]clock:[/] {node.host} is {off:.1f} s {way} this machine (corrected above)"
+            )
+    for note in found.notes:
+        console.print(f"[yellow]note:[/] {_who(note)}: {escape(note.means)} [dim]({_rule(note)})[/]")
+        _lines(note, console)
+        console.print(f"  → {escape(note.fix)}")
+
+
+def print_tuning(found: Tuning, console: Console) -> None:
+    """The figures, then each change with the figures that led to it."""
+    if live := found.live:
+        rate = "" if live.gen_throughput is None else f", {live.gen_throughput:.1f} tokens/s"
+        usage = f"token usage {live.token_usage:.2f}"
+        console.print(f"running {live.running:.0f}, queued {live.queued:.0f}, {usage}{rate}")
+    if found.seen:
+        console.print(found.seen)
+    if found.advice is None:
+        console.print(f"There are no tuning rules for {found.engine}; {found.load}.")
+        return
+    for advice in found.advice:
+        console.print(f"[bold]{advice.setting}[/]: {escape(advice.change)}\n  because {escape(advice.why)}")
+    if not found.advice:
+        console.print(f"[bold green]Nothing to change[/]; {found.load}.")
+
+
+def _decisive(event: Event, inventory: str, console: Console) -> None:
+    console.print(f"[bold red]{_who(event).capitalize()}: {escape(event.means)}.[/]")
+    console.print(f"  {_time(event.at)} UTC, {event.source} [dim]({_rule(event)})[/]")
+    _lines(event, console)
+    console.print(f"  → {escape(event.fix.replace('INVENTORY', inventory))}")
+
+
+def _followed(first: Event, then: list[Event], console: Console) -> None:
+    if then:
+        console.print("Beside it:")
+    for event in then:
+        apart = f"{event.at - first.at:+.1f} s"
+        console.print(f"  {apart:>10}  {_who(event)}: {escape(event.means)} [dim]({_rule(event)})[/]")
+
+
+def _lines(event: Event, console: Console) -> None:
+    for line in event.lines:
+        console.print(f"  | {escape(line)}")
+
+
+def _who(event: Event) -> str:
+    return f"rank {event.rank} on {event.host}"
+
+
+def _rule(event: Event) -> str:
+    numbers = ", ".join(str(number) for number in event.failures)
+    return f"{event.rule}, failure {numbers}" if numbers else event.rule
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).isoformat(" ", "milliseconds")[:-6]

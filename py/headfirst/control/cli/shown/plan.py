@@ -1,0 +1,217 @@
+"""A plan as a person reads it."""
+
+from __future__ import annotations
+
+import shlex
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headfirst.control.terminal import Terminal
+from headfirst.decide.plan.types import Carrier, Fit, Plan, Replica, Service, WeightsTime
+
+GB, GIB = 10**9, 2**30
+
+
+def print_plan(plan: Plan) -> None:
+    """Print ranks, weights, memory fit, ports and the docker run line of every node."""
+    console = Terminal(highlight=False)
+    for service in plan.services:
+        _print_service(console, service)
+    nodes = [
+        (service, replica, node)
+        for service in plan.services
+        for replica in service.replicas
+        for node in replica.nodes
+    ]
+    several = len({(service.name, replica.index) for service, replica, _ in nodes}) > 1
+    names = {id(node): _replica(service, replica) if several else "" for service, replica, node in nodes}
+    table = Table("rank", "host", "address", "ports", box=None, title="Nodes", title_justify="left")
+    for _, replica, node in nodes:
+        ports = f"{replica.engine_port} API, {replica.dist_port} rendezvous" if node.rank == 0 else ""
+        gpus = "" if node.gpu_devices is None else f"GPU {', '.join(node.gpu_devices)}"
+        about = "; ".join(part for part in (ports, gpus, names[id(node)]) if part)
+        table.add_row(str(node.rank), node.host, node.address, escape(about))
+    routers = [(service, router) for service in plan.services for router in service.routers]
+    for service, router in routers:
+        about = f"{router.port} router of {service.name or service.served_model_name}, {router.policy}"
+        table.add_row("–", router.host, router.address, escape(f"{about}, {router.metrics_port} its metrics"))
+    for spare in plan.spares:
+        table.add_row("–", spare, "", "spare")
+    if plan.webui:
+        table.add_row("–", plan.webui.host, plan.webui.address, f"{plan.webui.port} chat page")
+    if plan.monitoring:
+        for one in plan.monitoring.containers:
+            name = one.container.name.removeprefix("headfirst-")
+            table.add_row("–", one.host, "", f"{name} at {one.url}")
+    if plan.proxy:
+        what = "proxy with TLS" if plan.proxy.tls != "none" else "proxy"
+        table.add_row("–", plan.proxy.host, ", ".join(plan.proxy.addresses), f"{plan.proxy.port} {what}")
+    console.print(table)
+    _print_reasons(console, [(node.host, node.network.reasons) for _, _, node in nodes])
+    _print_reasons(console, [(ports.host, [ports.reason]) for ports in plan.rank_ports])
+    for _, _, node in nodes:
+        of = f" of {names[id(node)]}" if names[id(node)] else ""
+        title = f"rank {node.rank}{of} on {node.host}"
+        _print_run(console, title, node.docker_run, node.container.image)
+    for service, router in routers:
+        title = f"router of {service.name or service.served_model_name} on {router.host}"
+        _print_run(console, title, router.docker_run, router.container.image)
+    if plan.webui:
+        title = f"chat page on {plan.webui.host}"
+        _print_run(console, title, plan.webui.docker_run, plan.webui.container.image)
+    if plan.proxy:
+        title = f"proxy on {plan.proxy.host}"
+        _print_run(console, title, plan.proxy.docker_run, plan.proxy.container.image)
+
+
+def _replica(service: Service, replica: Replica) -> str:
+    return f"{service.name or service.served_model_name}/{replica.index}"
+
+
+def _print_service(console: Console, service: Service) -> None:
+    name = f"[bold]{escape(service.name)}[/]: " if service.name else ""
+    console.print(
+        f"{name}[bold]{escape(service.model)}[/] as {escape(service.served_model_name)}, "
+        f"{service.engine} {service.engine_version}"
+    )
+    count, nodes = len(service.replicas), len(service.replicas[0].nodes)
+    console.print(
+        (f"{count} replicas, each " if count > 1 else "")
+        + f"TP {service.tensor_parallel} × PP {service.pipeline_parallel}"
+        + (f" × DP {service.data_parallel}" if service.data_parallel > 1 else "")
+        + f" = {service.world_size} ranks of "
+        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {nodes} node(s)"
+    )
+    console.print(f"Described by {escape(service.model_described_by)}", soft_wrap=True)
+    weights = service.weights
+    console.print(
+        f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {escape(weights.directory)}"
+        + (f", at revision {escape(weights.revision)}" if weights.revision else ""),
+        soft_wrap=True,
+    )
+    for share in weights.shares:
+        console.print(
+            f"  {escape(share.host)}: layers {share.layers}, at most {share.source_bytes / GB:,.1f} GB"
+            + (f", {share.served_bytes / GB:,.1f} GB as BF16" if service.convert_to_bf16 else ""),
+            soft_wrap=True,
+        )
+    how = {"brought": "Brought", "staged": "Staged", "in_place": "In place"}[weights.placement]
+    console.print(f"  {how}: {escape(weights.placement_reason)}", soft_wrap=True)
+    warm = {"whole": "warmed", "part": "warmed", "none": "not warmed"}[weights.warm_cache]
+    console.print(f"  Page cache: {warm}, {escape(weights.warm_reason)}", soft_wrap=True)
+    converted = f"yes, {weights.served_bytes / GB:,.1f} GB" if service.convert_to_bf16 else "no"
+    console.print(f"Conversion to BF16: {converted}. {escape(service.convert_reason)}", soft_wrap=True)
+    console.print(
+        f"Remote code: {'on' if service.trust_remote_code else 'off'}. {escape(service.trust_reason)}",
+        soft_wrap=True,
+    )
+    _print_choices(console, service)
+    _print_carrier(console, weights.carrier)
+    _print_time(console, weights.time)
+    _print_fit(console, service.fit, service.alternatives)
+    for note in service.notes:
+        console.print(f"[yellow]Note: {escape(note)}[/]", soft_wrap=True)
+
+
+def _print_choices(console: Console, service: Service) -> None:
+    """The task where it is not chat, the arguments of presets with their reasons, and the adapters."""
+    if service.task != "chat":
+        console.print(f"Task: {service.task}")
+    if service.chosen_arguments:
+        console.print("Chosen engine arguments (engine_args in the inventory overrides each):")
+    told = ""
+    for argument in service.chosen_arguments:
+        console.print(f"  {escape(f'{argument.flag} {argument.value}'.rstrip())}", soft_wrap=True)
+        if argument.reason != told:
+            console.print(f"    {escape(argument.reason)} ({escape(argument.source)})", soft_wrap=True)
+        told = argument.reason
+    for line in service.arguments_left_out:
+        console.print(f"  [yellow]{escape(line)}[/]", soft_wrap=True)
+    for adapter in service.adapters:
+        console.print(
+            f"Adapter {escape(adapter.name)}: {escape(adapter.id)} ({adapter.source}), "
+            f"to {escape(adapter.directory)}",
+            soft_wrap=True,
+        )
+
+
+def _print_reasons(console: Console, chosen: list[tuple[str, list[str]]]) -> None:
+    """What was chosen for each host and why; hosts are named where they differ."""
+    told: dict[str, list[str]] = {}
+    for host, reasons in chosen:
+        for reason in reasons:
+            told.setdefault(reason, []).append(host)
+    for reason, hosts in told.items():
+        where = "" if len(hosts) == len(chosen) else f"{', '.join(hosts)}: "
+        console.print(f"  {escape(where + reason)}", soft_wrap=True)
+
+
+def _print_carrier(console: Console, carrier: Carrier) -> None:
+    """How the weights go from host to host, where that is not plain TCP or need not be."""
+    if carrier.kind == "rdma":
+        console.print("Weights between hosts: RDMA (unproven on RDMA hardware), else TCP", soft_wrap=True)
+    for host, ports in carrier.ports.items():
+        console.print(f"  {escape(host)}: {escape(', '.join(ports))}", soft_wrap=True)
+    if carrier.note:
+        console.print(f"  Note: {escape(carrier.note)}", soft_wrap=True)
+
+
+def _print_time(console: Console, time: WeightsTime) -> None:
+    alone = f" One step and one node at a time: {about(time.documented_seconds)}."
+    console.print(
+        f"Weights in about {about(time.seconds)}; bottleneck is {escape(time.reason)}."
+        + (alone if time.documented_seconds > time.seconds else ""),
+        soft_wrap=True,
+    )
+    if time.own_lines_seconds is not None and time.own_lines_seconds < time.seconds:
+        console.print(
+            f"  About {about(time.own_lines_seconds)} where each node has its own connection to the hub.",
+            soft_wrap=True,
+        )
+    known: dict[str, list[str]] = {}
+    for rate in time.rates:
+        known.setdefault(rate.known, []).append(f"{rate.what} {rate.text}")
+    listed = "; ".join(f"{how}: {', '.join(rates)}" for how, rates in known.items())
+    better = "; set download_rate, network_rate, disk_rate, or use --probe" if "assumed" in known else ""
+    console.print(f"  Rates {escape(listed)}{better}", soft_wrap=True)
+
+
+def about(seconds: float) -> str:
+    """A duration, roughly: seconds below a minute and a half, else minutes."""
+    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+
+
+def _print_fit(console: Console, fit: Fit, alternatives: list[str]) -> None:
+    colour = {True: "green", False: "red", None: "yellow"}[fit.fits]
+    console.print(f"Memory: [{colour}]{escape(fit.reason)}[/]", soft_wrap=True)
+    for line in alternatives:
+        console.print(f"  Instead: {escape(line)}", soft_wrap=True)
+    table = Table("per GPU", "GiB", box=None)
+    table.columns[1].justify = "right"
+    rows = {"memory": fit.gpu_memory_bytes, "− weights": fit.weight_bytes_per_rank}
+    rows |= {f"− {term.replace('_', ' ')}": value for term, value in fit.terms.items()}
+    for name, value in (rows | {"= KV cache": fit.kv_pool_bytes}).items():
+        table.add_row(name, "" if value is None else f"{value / GIB:,.2f}")
+    if fit.terms:
+        console.print(table)
+    console.print(
+        f"KV cache: {fit.kv_bytes_per_token:,} bytes a token"
+        + (f", {fit.kv_tokens:,} tokens" if fit.kv_tokens else "")
+    )
+
+
+def _print_run(console: Console, title: str, line: list[str], image: str) -> None:
+    """One option a line, ready to be pasted into a shell."""
+    console.print(f"\n[bold]# {escape(title)}[/]")
+    lines: list[str] = []
+    after_image = False
+    for word in line:
+        starts = word.startswith("--") or word == image or (after_image and lines[-1].strip() == image)
+        if starts or not lines:
+            lines.append(f"  {shlex.quote(word)}" if lines else word)
+        else:
+            lines[-1] += f" {shlex.quote(word)}"
+        after_image = after_image or word == image
+    console.print(escape(" \\\n".join(lines)), soft_wrap=True)

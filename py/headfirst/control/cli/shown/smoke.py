@@ -1,0 +1,91 @@
+"""Smoke tests on a terminal: one line a case as it ends, then the counts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import get_args
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
+from rich.table import Table
+
+from headfirst.control.deployment.verbs.smoke import Watcher
+from headfirst.control.run.amounts import duration
+from headfirst.control.smoke.report import Report
+from headfirst.control.smoke.verdict import Case, Result, Verdict
+
+_MARKS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "not supported": "[yellow]–[/]"}
+
+
+def print_cases(cases: Sequence[Case], console: Console, *, as_json: bool) -> None:
+    """Names and titles."""
+    if as_json:
+        typer.echo(json.dumps([{"case": case.name, "title": case.title} for case in cases], indent=2))
+        return
+    table = Table("case", "what must be so", box=None)
+    for case in cases:
+        table.add_row(case.name, escape(case.title))
+    console.print(table)
+
+
+@contextmanager
+def watcher(console: Console, cases: Sequence[Case], *, as_json: bool) -> Iterator[Watcher]:
+    """What shows the run while it lasts: nothing with `as_json`."""
+    if as_json:
+        yield _Silent()
+        return
+    with console.status("Connecting …") as status:
+        yield _Lines(console, status, cases)
+
+
+class _Silent:
+    def left(self, seconds: float) -> None:
+        """Nothing."""
+
+    def started(self, case: Case) -> None:
+        """Nothing."""
+
+    def ended(self, result: Result) -> None:
+        """Nothing."""
+
+
+class _Lines:
+    def __init__(self, console: Console, status: Status, cases: Sequence[Case]) -> None:
+        self._console = console
+        self._status = status
+        self._width = max(len(case.name) for case in cases)
+        self._shown = ""
+        self._numbers = {case.name: f"{number}/{len(cases)}" for number, case in enumerate(cases, 1)}
+
+    def started(self, case: Case) -> None:
+        """The present case beside the spinner; on no terminal this prints nothing."""
+        self._shown = f"{self._numbers[case.name]} {escape(case.title)} …"
+        self._status.update(self._shown)
+
+    def left(self, seconds: float) -> None:
+        """The time left beside the case."""
+        self._status.update(f"{self._shown} about {duration(seconds)} left")
+
+    def ended(self, result: Result) -> None:
+        """Its line."""
+        verdict = "" if result.verdict == "passed" else f"{result.verdict}: "
+        self._console.print(
+            f"{_MARKS[result.verdict]} {result.case:{self._width}} {result.seconds:6.1f} s  "
+            f"{verdict}{escape(result.why)}"
+        )
+
+
+def print_summary(report: Report, console: Console) -> None:
+    """Counts, and what failed once more."""
+    counts = report.counts
+    console.print()
+    for result in report.results:
+        if result.verdict == "failed":
+            console.print(f"[red]failed[/] {result.case}: {escape(result.why)}")
+    parts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))
+    mark = "[bold green]Passed.[/]" if report.passed else "[bold red]Failed.[/]"
+    console.print(f"{mark} {escape(report.service)}: {parts} in {duration(report.seconds)}.")

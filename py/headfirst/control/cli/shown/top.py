@@ -1,0 +1,198 @@
+"""The screen of `deploy top`: a table of replicas and a table of ranks, refreshed in the background."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+from rich.text import Text
+from textual import work
+from textual.app import App, ComposeResult
+from textual.binding import BindingType
+from textual.widgets import DataTable, Footer, Static
+from textual.worker import get_current_worker
+
+from headfirst.common.untrusted import for_terminal
+from headfirst.control.cli.shown import load as shown
+from headfirst.control.live.load import Load
+from headfirst.control.live.watch import RankRow, ReplicaRow, Snapshot
+
+GIB = 2**30
+
+
+class Cell(NamedTuple):
+    """What a cell shows, and what it is sorted by; None is always last."""
+
+    text: str
+    key: float | str | None
+    style: str = ""
+
+
+REPLICA_COLUMNS = (
+    "service", "replica", "tokens/s", "read/s", "requests/s", "running", "queued", "KV cache", "first token",
+    "state",
+)  # fmt: skip
+RANK_COLUMNS = (
+    "service", "replica", "rank", "host", "container", "restarts", "since", "CPUs", "memory",
+)  # fmt: skip
+
+
+class Top(App[None]):
+    """`read` gives the next snapshot; it may take its time, and the screen goes on meanwhile."""
+
+    TITLE = "deploy top"
+    CSS = """
+    Static { height: 1; background: $panel; padding: 0 1; }
+    DataTable { height: auto; max-height: 50%; margin-bottom: 1; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("q", "quit", "Quit"),
+        ("s", "sort", "Sort by next column"),
+        ("r", "reverse", "Reverse"),
+        ("f", "filter", "Next service"),
+    ]
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, read: Callable[[], Snapshot], interval: float, title: str) -> None:
+        super().__init__()
+        self._source = read
+        self._interval = interval
+        self._cluster = title
+        self._shown = Snapshot((), ())
+        self._service: str | None = None
+        self._sorted = 0
+        self._reversed = False
+        self._looking = False
+
+    def compose(self) -> ComposeResult:
+        """A line of what is shown, the two tables, the keys."""
+        yield Static("", id="summary", markup=False)
+        for name, columns in (("replicas", REPLICA_COLUMNS), ("ranks", RANK_COLUMNS)):
+            table: DataTable[Text] = DataTable(id=name, cursor_type="row", zebra_stripes=True)
+            for column in columns:
+                table.add_column(column, key=column)
+            yield table
+        yield Footer()
+
+    def on_mount(self) -> None:
+        """The first reading now, then one every interval."""
+        self._draw()
+        self._tick()
+        self.set_interval(self._interval, self._tick)
+
+    def _tick(self) -> None:
+        if not self._looking:  # else the reading before has not ended
+            self._looking = True
+            self._look()
+
+    @work(thread=True, exit_on_error=True)
+    def _look(self) -> None:
+        worker = get_current_worker()
+        found = self._source()
+        if not worker.is_cancelled:
+            self.call_from_thread(self._take, found)
+
+    def _take(self, found: Snapshot) -> None:
+        self._looking = False
+        self._shown = found
+        if self.query("#summary"):  # when the program ends, its widgets are gone before the last reading ends
+            self._draw()
+
+    def action_sort(self) -> None:
+        """By the next column of either table."""
+        self._sorted = (self._sorted + 1) % len(REPLICA_COLUMNS + RANK_COLUMNS)
+        self._draw()
+
+    def action_reverse(self) -> None:
+        """The other way round."""
+        self._reversed = not self._reversed
+        self._draw()
+
+    def action_filter(self) -> None:
+        """Only the next service; after the last one all."""
+        choices = [None, *dict.fromkeys(row.service for row in self._shown.replicas)]
+        now = choices.index(self._service) if self._service in choices else 0
+        self._service = choices[(now + 1) % len(choices)]
+        self._draw()
+
+    def _draw(self) -> None:
+        replicas = [row for row in self._shown.replicas if self._service in (None, row.service)]
+        ranks = [row for row in self._shown.ranks if self._service in (None, row.service)]
+        self.query_one("#summary", Static).update(self._summary(replicas, ranks))
+        by = (*REPLICA_COLUMNS, *RANK_COLUMNS)[self._sorted]
+        in_ranks = self._sorted >= len(REPLICA_COLUMNS)
+        self._fill("replicas", REPLICA_COLUMNS, [_replica(row) for row in replicas], None if in_ranks else by)
+        self._fill("ranks", RANK_COLUMNS, [_rank(row) for row in ranks], by if in_ranks else None)
+
+    def _summary(self, replicas: Sequence[ReplicaRow], ranks: Sequence[RankRow]) -> str:
+        loads = [row.load for row in replicas if row.load]
+        running = sum(row.state == "running" for row in ranks)
+        order = (*REPLICA_COLUMNS, *RANK_COLUMNS)[self._sorted]
+        return for_terminal(
+            f"{self._cluster}: {self._service or 'all services'}, {running} of {len(ranks)} ranks run, "
+            f"{sum(one.running for one in loads)} running, {sum(one.queued for one in loads)} queued, "
+            f"{sum(one.generated_tokens_per_s for one in loads):.1f} tokens/s; "
+            f"sorted by {order}{' (reversed)' if self._reversed else ''}"
+        )
+
+    def _fill(
+        self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], by: str | None
+    ) -> None:
+        table: DataTable[Text] = self.query_one(f"#{name}", DataTable)
+        cursor = table.cursor_row
+        table.clear()
+        for row in rows if by is None else self._ordered(rows, columns.index(by)):
+            table.add_row(*(Text(for_terminal(cell.text), cell.style) for cell in row))
+        table.move_cursor(row=cursor)
+
+    def _ordered(self, rows: Sequence[Sequence[Cell]], column: int) -> Iterator[Sequence[Cell]]:
+        known = [row for row in rows if row[column].key is not None]
+        yield from sorted(known, key=lambda row: _key(row[column]), reverse=self._reversed)
+        yield from (row for row in rows if row[column].key is None)
+
+
+def _key(cell: Cell) -> float | str:
+    return "" if cell.key is None else cell.key
+
+
+def _number(value: float | None, text: str) -> Cell:
+    return Cell("" if value is None else text.format(value), value)
+
+
+def _replica(row: ReplicaRow) -> list[Cell]:
+    one = row.load
+    figures = [Cell("", None)] * 7 if one is None else _load(one)
+    state = Cell(row.problem, row.problem, "red") if row.problem else Cell("answers", "answers", "green")
+    return [
+        Cell(row.service, row.service),
+        _number(row.index, "{}"),
+        *figures,
+        state,
+    ]
+
+
+def _load(found: Load) -> list[Cell]:
+    return [
+        _number(found.generated_tokens_per_s, "{:.1f}"),
+        _number(found.prompt_tokens_per_s, "{:.1f}"),
+        _number(found.requests_per_s, "{:.2f}"),
+        _number(found.running, "{}"),
+        _number(found.queued, "{}"),
+        Cell(shown.percent(found.cache_usage), found.cache_usage),
+        _number(found.first_token_s, "{:.3f} s"),
+    ]
+
+
+def _rank(row: RankRow) -> list[Cell]:
+    state = f"{row.state}: {row.problem}" if row.problem else row.state
+    return [
+        Cell(row.service, row.service),
+        _number(row.index, "{}"),
+        _number(row.rank, "{}"),
+        Cell(row.host, row.host),
+        Cell(state, state, "green" if row.state == "running" else "red"),
+        _number(row.restarts, "{}"),
+        Cell(row.started_at[:19], row.started_at or None),
+        _number(row.cpus, "{:.1f}"),
+        _number(row.memory_bytes and row.memory_bytes / GIB, "{:.1f} GiB"),
+    ]

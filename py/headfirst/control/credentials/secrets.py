@@ -1,0 +1,167 @@
+"""A cluster's generated secrets on the controller: one file with mode 0600, never logged."""
+
+from __future__ import annotations
+
+import hmac
+import operator
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headfirst.common.errors import InputError
+from headfirst.common.state_files import exclusive, read_file, replace_file
+from headfirst.control.credentials.identity import cluster_folder
+from headfirst.control.credentials.local_ca import LocalCa
+from headfirst.control.credentials.named_keys import KeyName, NamedKey
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.webui import ADMIN_EMAIL
+
+# The head's copy becomes Ansible variables here: without braces no value is a template.
+Secret = Annotated[str, Field(pattern=r"^[!#-&(-\[\]-_a-z|~]{8,200}$")]
+
+
+ServiceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")]
+
+
+def _token(prefix: str, size: int) -> str:
+    return prefix + secrets.token_urlsafe(size)
+
+
+def _api_key() -> str:
+    return _token("sk-", 32)
+
+
+class Secrets(BaseModel):
+    """What `deploy up` hands to the roles and a person needs to sign in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    engine_api_key: Secret = Field(default_factory=lambda: _api_key())
+    webui_admin_email: Annotated[str, Field(pattern=r"^[A-Za-z0-9._+-]{1,64}@[A-Za-z0-9.-]{1,190}$")] = (
+        ADMIN_EMAIL
+    )
+    webui_admin_password: Secret = Field(default_factory=lambda: _token("", 18))
+    webui_secret_key: Secret = Field(default_factory=lambda: _token("", 32))
+    weights_token: Secret = Field(default_factory=lambda: _token("", 32))
+    # Of it each pair of hosts gets a key of its own: it stays on the controller and the head.
+    supervisor_secret: Secret = Field(default_factory=lambda: _token("", 32))
+    grafana_admin_password: Secret | None = None  # of a cluster with a group [monitoring]
+    # API keys of services that have a name; engine_api_key is that of the short form.
+    service_api_keys: dict[ServiceName, Secret] = {}
+    # Set from a rotation until Open WebUI, which keeps its users in a database, has the new password.
+    webui_admin_password_before: Secret | None = None
+    # Those that the proxy accepts.
+    named_keys: dict[KeyName, NamedKey] = Field(default={}, exclude_if=operator.not_)
+    local_ca: LocalCa | None = None
+
+    def values(self) -> list[str]:
+        """The texts that must not appear in a log."""
+        found = [self.engine_api_key, self.webui_admin_password, self.webui_secret_key, self.weights_token]
+        found += self.service_api_keys.values()
+        found += [self.supervisor_secret, self.supervisor_token, self.router_key]
+        found += filter(None, (self.webui_admin_password_before, self.grafana_admin_password))
+        return [*found, *([self.local_ca.key] if self.local_ca else [])]
+
+    @property
+    def supervisor_token(self) -> str:
+        """What the supervisors of the nodes share; it changes with weights_token."""
+        return self._derived("supervisor")
+
+    def supervisor_keys(self, own: str, members: Iterable[str]) -> dict[str, str]:
+        """By address: the key that the supervisor at `own` shares with each of the other members."""
+        secret = self.supervisor_secret.encode()
+        pairs = {member: " ".join(sorted((own, member))).encode() for member in members if member != own}
+        return {member: hmac.new(secret, pair, "sha256").hexdigest() for member, pair in pairs.items()}
+
+    @property
+    def router_key(self) -> str:
+        """What opens the routers' lists of replicas; it changes with weights_token."""
+        return self._derived("router")
+
+    def _derived(self, purpose: str) -> str:
+        return hmac.new(self.weights_token.encode(), purpose.encode(), "sha256").hexdigest()
+
+    def api_key(self, service: str | None) -> str:
+        """The key of a service's API."""
+        return self.engine_api_key if service is None else self.service_api_keys[service]
+
+    def with_keys(self, services: Iterable[str | None]) -> Secrets:
+        """The same secrets, with a key for every service."""
+        new = {name: _api_key() for name in services if name and name not in self.service_api_keys}
+        return self.model_copy(update={"service_api_keys": self.service_api_keys | new}) if new else self
+
+    def with_grafana_password(self) -> Secrets:
+        """The same secrets, with a password of Grafana's administrator."""
+        new = {} if self.grafana_admin_password else {"grafana_admin_password": _token("", 18)}
+        return self.model_copy(update=new) if new else self
+
+    @property
+    def is_rotating(self) -> bool:
+        """Whether a rotation began that Open WebUI has not confirmed yet."""
+        return self.webui_admin_password_before is not None
+
+    def rotated(self) -> Secrets:
+        """New secrets for the same administrator."""
+        return Secrets(
+            webui_admin_email=self.webui_admin_email,
+            webui_admin_password_before=self.webui_admin_password,
+            # Grafana's database keeps the first one.
+            grafana_admin_password=self.grafana_admin_password,
+            service_api_keys={name: _api_key() for name in self.service_api_keys},
+            # The keys of people are revoked one by one, and the authority is trusted by their machines.
+            named_keys=self.named_keys,
+            local_ca=self.local_ca,
+        )
+
+    def applied(self) -> Secrets:
+        """The same secrets, when every service has them."""
+        return self.model_copy(update={"webui_admin_password_before": None})
+
+
+def credentials_file(cluster: Cluster) -> Path:
+    """Where this controller keeps the secrets of a cluster."""
+    return cluster_folder(cluster) / "credentials.json"
+
+
+def existing(cluster: Cluster) -> Secrets | None:
+    """The cluster's secrets on this controller, or None where it has none yet."""
+    path = credentials_file(cluster)
+    text = read_file(path)
+    if text is None:
+        return None
+    try:
+        return Secrets.model_validate_json(text)
+    except ValidationError as error:
+        raise InputError(
+            f"the credentials of cluster {cluster.name} cannot be read: {_reason(error)}",
+            where=str(path),
+            hint="Correct the file, or move it away: the copy on the head is then used.",
+        ) from None
+
+
+def save(cluster: Cluster, wanted: Secrets) -> None:
+    """Keep the secrets on this controller."""
+    replace_file(credentials_file(cluster), document(wanted))
+
+
+def load_or_create(cluster: Cluster) -> Secrets:
+    """The cluster's secrets; generated at the first call. Two first calls at once return the same."""
+    with exclusive(cluster_folder(cluster)):
+        found = existing(cluster)
+        if found is None:
+            found = Secrets()
+            save(cluster, found)
+        return found
+
+
+def document(wanted: Secrets) -> str:
+    """The content of the file, here and on the head."""
+    return wanted.model_dump_json(indent=2, exclude_none=True) + "\n"
+
+
+def _reason(error: ValidationError) -> str:
+    first = error.errors()[0]
+    return ": ".join([*(str(part) for part in first["loc"]), first["msg"]])

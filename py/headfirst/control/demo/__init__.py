@@ -1,0 +1,38 @@
+"""The demo models, so that the quickstart needs no hub: a chat model that is kept here, a DeepSeek-V3 in FP8,
+and an embedding model, a Qwen3-Embedding that is made where it is needed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from headfirst.control.demo import embedding
+from headfirst.decide.cluster.settings import DEMO_MODELS
+
+CHAT_MODEL, EMBEDDING_MODEL = MODELS = DEMO_MODELS
+_HERE = Path(__file__).parent
+
+
+def checkpoint_dir() -> Path:
+    """Return the folder with config.json, the tokenizer and the shards of the chat model, as on the hub."""
+    return _HERE / "checkpoint"
+
+
+@contextmanager
+def checkpoint(model: str) -> Iterator[Path]:
+    """The folder of one of MODELS; the embedding model's goes with the context."""
+    if model == CHAT_MODEL:
+        yield checkpoint_dir()
+        return
+    with tempfile.TemporaryDirectory(prefix="headfirst-demo-") as folder:
+        embedding.make(Path(folder), tokenizer=checkpoint_dir())
+        yield Path(folder)
+
+
+def answers() -> dict[str, str]:
+    """Return what the chat model answers greedily to each prompt, asked alone and without a system prompt."""
+    loaded: dict[str, str] = json.loads((_HERE / "answers.json").read_text(encoding="utf-8"))
+    return loaded

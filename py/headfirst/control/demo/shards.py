@@ -1,0 +1,74 @@
+"""Writes and reads the checkpoint folder: sharded safetensors with an index, as the hub has them."""
+
+# mypy: disable-error-code="import-not-found"
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save
+
+from headfirst.control.demo import fp8
+from headfirst.control.demo.architecture import CONFIG, GENERATION_CONFIG
+
+INDEX = "model.safetensors.index.json"
+SHARD_BYTES = 1_000_000
+SCALE = "_scale_inv"  # what the real model appends to a weight's name to name its scales
+
+
+def write(tensors: dict[str, torch.Tensor], folder: Path) -> None:
+    """Write float32 `tensors` (hub names) as FP8 and BF16 shards, with their index and both configs."""
+    for old in folder.glob("*.safetensors"):
+        old.unlink()
+    shards = _shards(_stored(tensors))
+    weight_map: dict[str, str] = {}
+    for number, shard in enumerate(shards, start=1):
+        file = f"model-{number:05d}-of-{len(shards):06d}.safetensors"
+        (folder / file).write_bytes(save(shard, metadata={"format": "pt"}))
+        weight_map |= dict.fromkeys(shard, file)
+    total = sum(tensor.nbytes for shard in shards for tensor in shard.values())
+    write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": weight_map})
+    write_json(folder / "config.json", CONFIG)
+    write_json(folder / "generation_config.json", GENERATION_CONFIG)
+
+
+def read_as_bf16(folder: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors in `folder` under their hub names, without FP8 and without scales."""
+    stored: dict[str, torch.Tensor] = {}
+    for file in folder.glob("*.safetensors"):
+        stored |= load_file(file)
+    return {
+        name: fp8.dequantise(tensor, stored[name + SCALE]) if fp8.is_stored_as_fp8(name) else tensor
+        for name, tensor in stored.items()
+        if not name.endswith(SCALE)
+    }
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write `content` for people to read."""
+    path.write_text(json.dumps(content, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+
+
+def _stored(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the tensors in the types they are stored in, each FP8 weight followed by its scales."""
+    stored: dict[str, torch.Tensor] = {}
+    for name, tensor in tensors.items():
+        if fp8.is_stored_as_fp8(name):
+            stored[name], stored[name + SCALE] = fp8.quantise(tensor)
+        elif name.endswith("e_score_correction_bias"):
+            stored[name] = tensor.float()
+        else:
+            stored[name] = tensor.to(torch.bfloat16)
+    return stored
+
+
+def _shards(stored: dict[str, torch.Tensor]) -> list[dict[str, torch.Tensor]]:
+    """Cut where a shard is full, even between a weight and its scales: in the real model that happens too."""
+    shards: list[dict[str, torch.Tensor]] = [{}]
+    for name, tensor in stored.items():
+        if sum(held.nbytes for held in shards[-1].values()) >= SHARD_BYTES:
+            shards.append({})
+        shards[-1][name] = tensor.contiguous()
+    return shards

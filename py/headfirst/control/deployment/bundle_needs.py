@@ -1,0 +1,60 @@
+"""What a plan needs from outside, as a bundle lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headfirst import __version__
+from headfirst.control.bundle.needs import Model, Needs
+from headfirst.control.bundle.packages import Wanted, sources
+from headfirst.control.deployment.hosts.host_systems import HostSystems
+from headfirst.control.deployment.running.inventory import meets, with_gpus
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.types import Plan
+
+
+def unpinned(image: str) -> str:
+    """The image without a digest: an engine keeps none for an image that it loads from a file."""
+    return image.partition("@")[0]
+
+
+def images(plan: Plan) -> list[str]:
+    """Every image of the plan once, as the plan names it."""
+    return list(dict.fromkeys(container.image for container in plan.containers))
+
+
+def wanted(cluster: Cluster, hosts: HostSystems) -> Wanted:
+    """What the hosts need of devices' packages, by the inventory alone: both sides of a bundle read it."""
+    gpus = with_gpus(cluster)
+    rdma = any(meets(cluster, host) and host.hca != "none" for host in gpus)
+    kernels = hosts.kernels if gpus else ()
+    return Wanted(bool(gpus), rdma, kernels, cluster.settings.container_runtime)
+
+
+def needs(
+    cluster: Cluster,
+    plan: Plan,
+    models: Mapping[str, Model],
+    values: Mapping[str, Any],
+    hosts: HostSystems,
+) -> Needs:
+    """All that the plan needs. `values` are those of the roles' variables on one host."""
+    own = wanted(cluster, hosts)
+    return Needs(
+        headfirst=__version__,
+        cluster=cluster.name,
+        engines={one.name or "": f"{one.engine} {one.engine_version}" for one in plan.services},
+        images=tuple(sorted({unpinned(image) for image in images(plan)})),
+        models=dict(models),
+        systems=hosts.systems,
+        kernels=tuple(own.kernels),
+        packages=sources(values, own),
+        extras=extras(cluster),
+    )
+
+
+def extras(cluster: Cluster) -> tuple[str, ...]:
+    """What the node tools need besides; no hub's client, since a bundle brings the weights or none."""
+    carriers = [service.settings.weights_carrier for service in cluster.services]
+    return ("rdma",) if "rdma" in carriers else ()

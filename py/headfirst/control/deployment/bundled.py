@@ -1,0 +1,295 @@
+"""A bundle in the place of registries, package archives and hubs: `up --bundle`, `plan --bundle`."""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.bundle.accepted import Accepted
+from headfirst.control.bundle.manifest import Manifest
+from headfirst.control.bundle.needs import Model, lacks, lacks_model
+from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES
+from headfirst.control.bundle.store import Bundle, Store, opened
+from headfirst.control.bundle.systems import RELEASES, System
+from headfirst.control.deployment import bundle_needs
+from headfirst.control.deployment.bundle_needs import unpinned
+from headfirst.control.deployment.hosts import host_systems
+from headfirst.control.deployment.hosts.host_systems import HostSystems
+from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
+from headfirst.control.deployment.running.limit import limited_hosts
+from headfirst.control.deployment.running.local_work import Advance, run_jobs
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.control.inventory.reading import role_values
+from headfirst.control.paths import cache_dir, state_dir
+from headfirst.control.run.node_wheel import build_node_wheel
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.result import StageTime
+from headfirst.decide.cluster.names import without_secrets
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import trust
+from headfirst.decide.plan.types import Plan
+
+if TYPE_CHECKING:
+    from headfirst.control.deployment.prepare import Prepared
+
+FOLDER = "/var/lib/headfirst/bundle"
+"""The folder of role `bundle` on every host."""
+
+_ENVIRONMENT = {"APT_CONFIG": f"{FOLDER}/apt.conf"}
+_IMAGE_SETTINGS = (
+    "webui_image", "proxy_image", "router_image", "prometheus_image", "node_exporter_image",
+    "dcgm_exporter_image", "grafana_image",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """The bundles of a command line, the older ones first, and who may have signed them.
+
+    `signers` is an allowed signers file; None with `unsigned` takes bundles without a signature. With `older`
+    a signed bundle may be older than the newest one that was accepted.
+    """
+
+    paths: Sequence[Path]
+    signers: Path | None = None
+    unsigned: bool = False
+    older: bool = False
+
+    def open(self) -> list[Bundle]:
+        """The bundles with their manifests, signatures verified. InputError where no signer is allowed."""
+        if self.signers is None and not self.unsigned:
+            raise InputError(
+                "no signer of the bundle is named",
+                where=str(self.paths[-1]),
+                hint="Name an allowed signers file (--signers FILE, or bundle_signers= in the inventory), or "
+                "accept the bundle without a signature: --unsigned.",
+            )
+        return [opened(path, None if self.unsigned else self.signers) for path in self.paths]
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """The bundle that a run takes everything from: the last one that was named."""
+
+    bundles: Sequence[Bundle]
+    cluster: str
+    inventories: Sequence[Path]
+    extra_vars: Sequence[str]
+
+    @property
+    def bundle(self) -> Bundle:
+        return self.bundles[-1]
+
+    @property
+    def manifest(self) -> Manifest:
+        return self.bundle.manifest
+
+    def applied(self, cluster: Cluster) -> Cluster:
+        """The cluster with sources that are in the bundle. NotReadyError where it lacks a model."""
+        missing = [one for service in cluster.services if (one := self._lacks_model(service))]
+        if missing:
+            raise self._refusal(missing)
+        images = {
+            name: unpinned(image)
+            for name in _IMAGE_SETTINGS
+            if (image := getattr(cluster.settings, name)) is not None
+        }
+        return replace(
+            cluster,
+            settings=cluster.settings.model_copy(update=images),
+            services=tuple(self._service(service) for service in cluster.services),
+        )
+
+    def checkpoint(self, service: Service) -> Checkpoint | None:
+        """The description of the model, as it was when the bundle was made; None where the demo is served."""
+        model = self._models.get(service.name or "")
+        return model.checkpoint.model_copy(update={"id": service.model_id}) if model else None
+
+    def refuse(self, cluster: Cluster, plan: Plan, hosts: HostSystems | None = None) -> None:
+        """NotReadyError with all that the plan needs and the bundle lacks, and the command that makes one.
+
+        Without `hosts` they are taken for those that the bundle was made for.
+        """
+        hosts = hosts or HostSystems(self.manifest.what.needs.systems)
+        values = role_values(self.inventories, self.extra_vars, ROLE_VALUES)
+        want = bundle_needs.needs(cluster, plan, {}, values[cluster.head.name], hosts)
+        if missing := list(lacks(self.manifest.what.needs, want)):
+            raise self._refusal(missing, hosts)
+
+    def _refusal(self, missing: Sequence[str], hosts: HostSystems | None = None) -> NotReadyError:
+        words = ["deploy", "bundle", *map(str, self.inventories[:1]), "-o", str(self.bundle.path)]
+        words += [word for path in self.inventories[1:] for word in ("-i", str(path))]
+        words += [word for variable in self.extra_vars for word in ("-e", without_secrets(variable))]
+        if any(model.folder for model in self._models.values()) or any("weights" in one for one in missing):
+            words.append("--weights")
+        known = hosts or HostSystems(self.manifest.what.needs.systems, self.manifest.what.needs.kernels)
+        words += [word for system in known.systems for word in ("--system", str(system))]
+        words += [word for kernel in known.kernels for word in ("--kernel", kernel)]
+        return NotReadyError(
+            "the bundle is of another plan:\n" + "\n".join(f"- {one}" for one in missing),
+            where=str(self.bundle.path),
+            hint=f"Where there is a network, make the one for this plan: {shlex.join(words)}",
+        )
+
+    @property
+    def _models(self) -> Mapping[str, Model]:
+        return self.manifest.what.needs.models
+
+    def _lacks_model(self, service: Service) -> str:
+        settings = service.settings
+        if settings.model_source == "demo":
+            return ""
+        name, revision = service.name or "", trust.revision(settings)
+        return lacks_model(name, self._models.get(name), service.model_id, settings.model_source, revision)
+
+    def _service(self, service: Service) -> Service:
+        settings, model = service.settings, self._models.get(service.name or "")
+        own: dict[str, Any] = {}
+        if settings.engine_image is not None:
+            own["engine_image"] = unpinned(settings.engine_image)
+        if model is not None and model.folder:
+            # A path that changes with the content, ending as the model's own name does.
+            own |= {
+                "model_source": "path",
+                "model": f"{FOLDER}/models/{self._key(model)}/{model.folder.removeprefix('models/')}",
+                "weights_shared": "stage",
+                "model_revision": None,
+                "served_model_name": service.served_model_name,
+            }
+            commit = catalogue.trusted_commit(settings.model, settings.model_source)
+            if settings.trust_remote_code is None and commit and model.revision == commit:
+                own["trust_remote_code"] = True  # what a hub's commit has earned, its copy has too
+        return replace(service, settings=settings.model_copy(update=own))
+
+    def _key(self, model: Model) -> str:
+        files = [
+            (path, file.sha256)
+            for path, file in self.manifest.files.items()
+            if path.startswith(f"{model.folder}/")
+        ]
+        return hashlib.sha256(repr(files).encode()).hexdigest()[:12]
+
+
+@dataclass(frozen=True)
+class Unpacked(Bundled):
+    """A bundle of which every file was proven; `store` has them."""
+
+    store: Store
+    proving: StageTime
+
+    def artifacts(self, plan: Plan) -> Artifacts:
+        """The images of the plan as files of this machine, and the wheel of the node tools."""
+        held = {image.name: image for image in self.manifest.what.images}
+        files = {
+            name: Tarball(self.store.image(self.manifest, held[name]), on_node=False)
+            for name in bundle_needs.images(plan)
+        }
+        watching = plan.monitoring.containers if plan.monitoring else []
+        routers = [one for service in plan.services for one in service.routers]
+        return Artifacts(
+            engines={one.name: files[one.replicas[0].nodes[0].container.image] for one in plan.services},
+            webui=files[plan.webui.container.image] if plan.webui else None,
+            node_wheel=build_node_wheel(cache_dir("wheels")),
+            router=files[routers[0].container.image] if routers else None,
+            proxy=files[plan.proxy.container.image] if plan.proxy else None,
+            monitoring={one.container.image: files[one.container.image] for one in watching},
+        )
+
+    def packages(self, system: System) -> Path:
+        """The packages of a system as one archive, with their index."""
+        return self.store.tar(self.manifest, f"apt/{system}")
+
+    def wheels(self, system: System) -> Path:
+        """A folder of wheels for the Python of a system."""
+        return self.store.view(self.manifest, f"wheels/{RELEASES[system].python}")
+
+    def weights(self, service: Service) -> list[dict[str, str]]:
+        """What role `bundle` sends to the head of a service, as its `bundle_files`."""
+        model = self._models.get(service.name or "")
+        if model is None or not model.folder:
+            return []
+        folder, prefix = self.store.view(self.manifest, model.folder), f"{model.folder}/"
+        names = [path.removeprefix(prefix) for path in self.manifest.files if path.startswith(prefix)]
+        return [{"src": str(folder / name), "dest": f"{service.settings.model}/{name}"} for name in names]
+
+
+@dataclass(frozen=True)
+class Closed:
+    """A bundle and the hosts that get everything from it."""
+
+    bundle: Unpacked
+    hosts: HostSystems
+
+    @classmethod
+    def of(cls, bundle: Unpacked, prepared: Prepared, options: RunOptions) -> Closed:
+        """Asks the hosts of the run for their systems. NotReadyError where the bundle is of another plan."""
+        names = [host.name for host in limited_hosts(prepared.cluster, options)]
+        hosts = host_systems.ask(prepared.cluster, names)
+        bundle.refuse(prepared.cluster, prepared.plan, hosts)
+        return cls(bundle, hosts)
+
+    def variables(self, cluster: Cluster) -> HostVars:
+        """Variables of every host with which roles take what is there, and those of role `bundle`."""
+        packages = {system: str(self.bundle.packages(system)) for system in self.hosts.systems}
+        wheels = {system: str(self.bundle.wheels(system)) for system in self.hosts.systems}
+        files: dict[str, list[dict[str, str]]] = {}
+        for service in cluster.services:
+            files.setdefault(service.hosts[0].name, []).extend(self.bundle.weights(service))
+        return {
+            name: {
+                "headfirst_environment": _ENVIRONMENT,
+                "bundle_packages": packages[system],
+                "bundle_files": files.get(name, []),
+                "node_tools_wheelhouse": wheels[system],
+                **KEPT_OUT,
+            }
+            for name, system in self.hosts.by_host
+        }
+
+
+def looked_at(request: BundleRequest | None, cluster: Cluster, extra_vars: Sequence[str]) -> Bundled:
+    """The bundle that was asked for, or else the inventory's: signature verified, files not yet proven.
+
+    UntrustedError for one that is older than the newest accepted one, unless `request` has `older`.
+    """
+    request = request or _of_inventory(cluster)
+    found = request.open()
+    if not request.older:
+        _accepted().refuse_older(found[-1], cluster.name)
+    return Bundled(found, cluster.name, cluster.inventories, extra_vars)
+
+
+def _accepted() -> Accepted:
+    return Accepted(state_dir("bundles"))
+
+
+def _of_inventory(cluster: Cluster) -> BundleRequest:
+    settings = cluster.settings
+    paths = [Path(path).expanduser() for path in settings.bundle]
+    if settings.bundle_signers in (None, "none"):
+        return BundleRequest(paths, unsigned=settings.bundle_signers == "none")
+    return BundleRequest(paths, Path(settings.bundle_signers).expanduser())
+
+
+def proven(bundled: Bundled, reporter: Reporter) -> Unpacked:
+    """The bundle with every file proven. UntrustedError for a changed one."""
+    store = Store(cache_dir("bundle"))
+
+    def take(advance: Advance) -> None:
+        with store.only_one():
+            for bundle in bundled.bundles:
+                store.take(bundle, advance)
+            store.prove_earlier(bundled.bundle, advance)
+            store.keep(bundled.manifest)
+        _accepted().record(bundled.bundle, bundled.cluster)
+
+    _, seconds = run_jobs(reporter, "verify", "Verify the bundle", {"bundle": take}, unit="bytes")
+    return Unpacked(bundled.bundles, bundled.cluster, bundled.inventories, bundled.extra_vars, store, seconds)

@@ -1,0 +1,78 @@
+"""How each host of a cluster is reached over SSH, for what talks to hosts without Ansible."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.lab_nodes import lab_access, lab_of
+from headfirst.control.lab.types import LabAccess
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.types import Cluster, Host
+
+
+def host_access(cluster: Cluster) -> dict[str, HostAccess]:
+    """Access by host name. Raises NotReadyError where lab nodes are not up."""
+    lab = lab_of(cluster)
+    login = lab_access(lab) if lab else None
+    return {host.name: _access(host, login) for host in cluster.hosts}
+
+
+def login_secrets(cluster: Cluster) -> list[str]:
+    """Passwords of the logins: they must not appear in a log, an event or an error."""
+    found: list[str] = []
+    for host in cluster.hosts:
+        become = host.login.become.password if host.login.become else None
+        found += [secret for secret in (host.login.password, become) if secret]
+    return list(dict.fromkeys(found))
+
+
+def refuse_missing_tools(cluster: Cluster) -> None:
+    """Raise InputError where a run of Ansible would end because this machine lacks a program."""
+    if shutil.which("ssh") is None:
+        raise InputError("ssh is not installed on this machine", hint="apt-get install openssh-client")
+    asked = next((host for host in cluster.hosts if host.login.needs_sshpass), None)
+    if asked and shutil.which("sshpass") is None:
+        raise InputError(
+            "ansible_ssh_password_mechanism=sshpass, and sshpass is not installed on this machine",
+            where=asked.name,
+            hint="Remove that setting: ssh then gets the password itself. Or: apt-get install sshpass",
+        )
+
+
+def _access(host: Host, login: LabAccess | None) -> HostAccess:
+    if host.lab and login:
+        return HostAccess(
+            host.name,
+            host.login.host,
+            login.user,
+            host.login.port,
+            login.private_key,
+            login.known_hosts,
+            become=True,
+        )
+    own, become = host.login, host.login.become
+    sudo = (
+        {
+            "become": True,
+            "become_user": become.user,
+            "become_command": become.command,
+            "become_flags": become.flags,
+            "become_password": become.password,
+        }
+        if become
+        else {}
+    )
+    return HostAccess(
+        host.name,
+        own.host,
+        own.user,
+        own.port,
+        Path(own.private_key) if own.private_key else None,
+        options=own.options,
+        more_options=own.more_options,
+        password=own.password,
+        obstacle=own.obstacle,
+        **sudo,  # type: ignore[arg-type]
+    )

@@ -1,0 +1,114 @@
+"""Asks hosts that no inventory describes yet, over SSH, for what an inventory states of them."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from headfirst.control.deployment.hosts.probe import probe_hosts
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.template import Answers, HostAddress, render_inventory
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.hardware import gpus
+from headfirst.decide.plan import network
+from headfirst.decide.plan.types import NodeNetwork
+
+MIB, GIB = 1 << 20, 1 << 30
+# A product's name as it may be in an inventory between quotes.
+_PRODUCT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/+-]*")
+# What the answers need while the hosts are asked: the inventory is not for a model yet.
+_ANY_MODEL = "model=/any"
+
+
+@dataclass(frozen=True)
+class FoundHosts:
+    """The hosts with the values that differ between them, and the values that all share."""
+
+    hosts: list[HostAddress]
+    common: Mapping[str, str]
+
+
+def ask(answers: Answers) -> Answers:
+    """The answers with what the hosts report where the answers are silent.
+
+    Raises NotReadyError that names each host that does not answer.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "hosts.ini"
+        path.write_text(render_inventory(answers, path), encoding="utf-8")
+        cluster = probe_hosts(load([path], [_ANY_MODEL]), [_ANY_MODEL])
+    found = describe(cluster, answers.hosts)
+    return replace(answers, hosts=found.hosts, common={**found.common, **answers.common})
+
+
+def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> FoundHosts:
+    """What an inventory states of the hosts of a probed cluster. A pure function."""
+    ranks = cluster.ranks
+    cuda = any(host.gpus for host in ranks)
+    networks = network.choose(ranks, gpus=cuda)
+    values = {
+        host.name: _values(host, chosen, cuda=cuda, connected=len(ranks) > 1)
+        for host, chosen in zip(ranks, networks, strict=True)
+    }
+    first = values[ranks[0].name]
+    common = {
+        name: value for name, value in first.items() if all(own.get(name) == value for own in values.values())
+    }
+    known = {host.name: host for host in ranks}
+    hosts = [
+        replace(
+            address,
+            found=_comment(known[address.name]),
+            variables={name: value for name, value in values[address.name].items() if name not in common},
+        )
+        for address in addresses
+    ]
+    return FoundHosts(hosts, common if cuda else {**common, "engine_device": "cpu"})
+
+
+def _values(host: Host, chosen: NodeNetwork, *, cuda: bool, connected: bool) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if cuda:
+        found["gpus"] = str(host.gpus or 0)
+        if host.gpu and (name := _gpu_name(host.gpu)):
+            found["gpu"] = name
+    if connected and chosen.nic:
+        found["nic"] = chosen.nic
+    if connected and cuda:
+        found["hca"] = chosen.hca or "none"
+    if chosen.ib_gid_index is not None:
+        found["ib_gid_index"] = str(chosen.ib_gid_index)
+    return found
+
+
+def _gpu_name(reported: str) -> str | None:
+    """The table's name, else the product's own without the vendor; None where it cannot be written."""
+    if gpus.known(reported):
+        return gpus.find(reported).name
+    name = reported.removeprefix("NVIDIA ")
+    if not _PRODUCT.fullmatch(name):
+        return None
+    return f'"{name}"' if " " in name else name
+
+
+def _comment(host: Host) -> str:
+    """The devices, cores and memory of a host, for a comment above its line."""
+    parts = []
+    if host.gpus and host.gpu and _PRODUCT.fullmatch(host.gpu):
+        memory = f", {host.gpu_memory_bytes // MIB} MiB each" if host.gpu_memory_bytes else ""
+        capability = (
+            f", compute capability {'.'.join(map(str, host.gpu_capability))}" if host.gpu_capability else ""
+        )
+        parts.append(f"{host.gpus} × {host.gpu}{memory}{capability}")
+    else:
+        parts.append("no NVIDIA GPU that a driver reports" if not host.gpus else f"{host.gpus} GPUs")
+    if host.cores:
+        parts.append(f"{host.cores} cores")
+    if host.memory_bytes:
+        parts.append(f"{host.memory_bytes // GIB} GiB of memory")
+    if "nvidia_driver" in host.lacks:
+        parts.append("GPUs without a driver: `deploy up` installs it")
+    return "; ".join(parts)

@@ -1,0 +1,94 @@
+"""A model folder on the head, described from here: its small files and its shards' headers, over SSH."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import tempfile
+from pathlib import Path
+
+from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.safetensors_file import HEADER_LIMIT
+from headfirst.common.untrusted import UntrustedError, file_listing, integer, json_document, shown
+from headfirst.control.checkpoints.folder import INDEX, MODULES, QUANTIZATION, describe_folder
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import run_privileged, ssh
+from headfirst.decide.model.checkpoint import Checkpoint
+
+# Headers of a large model's shards on a slow share take a while.
+_TIMEOUT_S = 300.0
+
+# Headers of the largest models are some 30 MB together.
+_MAX_ANSWER = 128 << 20
+_MAX_FILE = 1 << 42
+_DESCRIBED = ("config.json", INDEX, QUANTIZATION, MODULES)
+
+_READ = f"""
+import base64, json, pathlib, struct, sys
+found = {{}}
+folder = pathlib.Path(sys.argv[1])
+for path in sorted(folder.iterdir()) if folder.is_dir() else []:
+    with path.open("rb") if path.is_file() else open("/dev/null", "rb") as file:
+        if path.name in {_DESCRIBED!r}:
+            head = file.read()
+        elif path.suffix == ".safetensors":
+            head = file.read(8)
+            if len(head) == 8:
+                head += file.read(min(struct.unpack("<Q", head)[0], {HEADER_LIMIT}))
+        else:
+            continue
+    found[path.name] = [path.stat().st_size, base64.b64encode(head).decode()]
+print(json.dumps(found))
+"""
+
+
+def describe_on_head(head: HostAccess, folder: str) -> Checkpoint:
+    """Describe the model in `folder` on the head. Raises what describe_folder raises, naming the host."""
+    with ssh(head) as connection:
+        answer = run_privileged(
+            head, connection, "python3", "-c", _READ, folder, timeout=_TIMEOUT_S, limit=_MAX_ANSWER
+        )
+    if answer.code != 0:
+        said = (answer.err.strip().splitlines() or ["no reason given"])[-1]
+        raise NotReadyError(f"the model folder {folder} cannot be read: {said}", where=head.host)
+    files = _files(answer.out, where=head.host)
+    with tempfile.TemporaryDirectory() as scratch:
+        mirror = Path(scratch) / "model"
+        if files:
+            mirror.mkdir()
+        for name, (size, content) in files.items():
+            with (mirror / name).open("wb") as file:
+                file.write(content)
+                file.truncate(size)  # sparse: only sizes and headers are read
+        try:
+            return describe_folder(mirror, id=folder)
+        except HeadfirstError as error:
+            error.what = error.what.replace(str(mirror), folder)
+            error.where = f"{head.host}:{(error.where or folder).replace(str(mirror), folder)}"
+            raise
+
+
+def _files(answer: str, *, where: str) -> dict[str, tuple[int, bytes]]:
+    """Size and first bytes of each file by its name in the folder, from what the host has sent."""
+    what = "the list of the model folder"
+    listed = json_document(answer, what=what, where=where, limit=_MAX_ANSWER, depth=2)
+    if not isinstance(listed, dict):
+        raise UntrustedError(f"{what} is not an object", where=where)
+    return {name: _file(name, listed[name], where=where) for name in file_listing(listed, where=where)}
+
+
+def _file(name: str, entry: object, *, where: str) -> tuple[int, bytes]:
+    if "/" in name or not (name in _DESCRIBED or name.endswith(".safetensors")):
+        raise UntrustedError(
+            f"the list of the model folder has an unexpected file: {shown(name)}", where=where
+        )
+    if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[1], str):
+        raise UntrustedError(f"the host does not describe {shown(name)} as size and content", where=where)
+    size = integer(entry[0], what=f"the size of {shown(name)}", where=where, high=_MAX_FILE)
+    try:
+        content = base64.b64decode(entry[1], validate=True)
+    except (binascii.Error, ValueError):
+        raise UntrustedError(f"the content of {shown(name)} is not base64", where=where) from None
+    if len(content) > size:
+        raise UntrustedError(f"{shown(name)} is sent with more bytes than it has", where=where)
+    return size, content

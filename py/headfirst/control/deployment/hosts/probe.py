@@ -1,0 +1,120 @@
+"""Asks the hosts over SSH for what an inventory may leave out: GPUs, network, cores, memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.running.limit import limited_hosts
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.stages import try_stages
+from headfirst.control.run.failures import to_error
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.decide.cluster.types import Cluster, Host, Service
+from headfirst.decide.hardware import gpus
+from headfirst.decide.hardware.facts import HostFacts, NetworkFacts, read
+from headfirst.decide.plan.weights import carrier
+from headfirst.decide.plan.weights.placement import may_be_in_place
+
+MBIT = 10**6 // 8  # bytes
+
+
+def lacks_facts(cluster: Cluster) -> bool:
+    """Whether a plan needs what the inventory does not set."""
+    # A spare that takes over by itself runs the rank that is planned now.
+    spares = cluster.spares if cluster.settings.spare_takeover else ()
+    return any(_lacks_facts(service, spares) for service in cluster.services)
+
+
+def _lacks_facts(service: Service, spares: Sequence[Host]) -> bool:
+    cpu = service.settings.engine_device == "cpu"
+    hosts = (*service.hosts, *spares)
+    if cpu:
+        known = all(host.cpu_cores or host.cores for host in hosts)
+    else:
+        known = all(host.gpus and _knows_gpu(host) for host in hosts)
+    meet = len(service.replicas[0].places) > 1
+    if may_be_in_place(service.settings) and not all(host.model_folder for host in service.hosts):
+        return True
+    if carrier.is_asked(service):
+        return True
+    return not known or (meet and not all(_knows_network(host, cpu=cpu) for host in service.hosts))
+
+
+def _knows_gpu(host: Host) -> bool:
+    return bool(host.gpu_memory_bytes or (host.gpu and gpus.known(host.gpu)))
+
+
+def _knows_network(host: Host, *, cpu: bool) -> bool:
+    if cpu or host.hca == "none":
+        return host.nic is not None
+    return host.nic is not None and host.hca is not None and host.ib_gid_index is not None
+
+
+def probe_hosts(cluster: Cluster, extra_vars: Sequence[str], limit: str | None = None) -> Cluster:
+    """The cluster with facts of its hosts where the inventory is silent; what it states stays.
+
+    A plan is of the whole cluster, so hosts that `limit` leaves out are read, too. Only one that it names
+    must answer; where the plan needs the facts of another one that does not, it is refused with its name.
+    """
+    variables: dict[str, dict[str, Any]] = {
+        host.name: {"probe_peers": [peer.address for peer in cluster.nodes if peer is not host]}
+        | _folders(cluster, host)
+        for host in cluster.hosts
+    }
+    options = RunOptions(cluster.inventories, extra_vars)
+    result = try_stages("probe.yml", options, cluster, variables, QuietReporter())
+    failed = {one.host for one in (*result.failed, *result.unreachable)}
+    if not result.ok and (
+        result.cancelled
+        or not failed
+        or failed & {host.name for host in limited_hosts(cluster, replace(options, limit=limit))}
+    ):
+        raise to_error(result, host_access(cluster), cluster.inventories[0])
+    return cluster.replaced(lambda host: with_facts(host, result.stats.get(host.name, {})))
+
+
+def with_facts(host: Host, facts: dict[str, Any]) -> Host:
+    """The host with what module host_facts reports of it, where the inventory is silent.
+
+    Raises UntrustedError for facts that no host can have.
+    """
+    if not facts:  # it did not answer, and the run leaves it out
+        return host
+    found = read(facts, host=host.name)
+    holder = next((nic for nic in found.nics if host.address in nic.addresses), None)
+    return replace(
+        host,
+        gpus=len(found.gpus or found.gpus_on_pci) if host.gpus is None else host.gpus,
+        gpu=host.gpu or (found.gpus[0].name if found.gpus else None),
+        gpu_memory_bytes=min((gpu.memory_bytes for gpu in found.gpus), default=0) or host.gpu_memory_bytes,
+        gpu_capability=min(
+            (gpu.capability for gpu in found.gpus if gpu.capability), default=host.gpu_capability
+        ),
+        link_rate=holder.mbit * MBIT or None if holder else None,
+        cores=found.cores,
+        memory_bytes=found.memory_bytes,
+        network=NetworkFacts(nics=found.nics, routes=found.routes, hcas=found.hcas),
+        cgroup_obstacle=found.cgroup_obstacle,
+        lacks=_lacks(found),
+        weights_dir_shared=found.disk_shared,
+        model_folder=found.model_folder,
+    )
+
+
+def _folders(cluster: Cluster, host: Host) -> dict[str, Any]:
+    """Where the weights of the first service on a host are, and the folder that it may serve where it is."""
+    here = [service.settings for service in cluster.services if host in service.hosts]
+    models = [settings.model for settings in here if may_be_in_place(settings)]
+    return {
+        "probe_weights_dir": here[0].weights_dir if here else "/var/lib/headfirst",
+        "probe_model_folder": models[0] if models else "",
+    }
+
+
+def _lacks(found: HostFacts) -> frozenset[str]:
+    """What is on PCI and known to no driver."""
+    driver = {"nvidia_driver"} if found.gpus_on_pci and not found.gpus else set()
+    return frozenset(driver | ({"rdma"} if found.hcas_on_pci and not found.hcas else set()))

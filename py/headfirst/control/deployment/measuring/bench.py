@@ -1,0 +1,227 @@
+"""`deploy bench`: measures a running service through the load tool. Changes nothing on the hosts."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Protocol
+
+from headfirst import __version__
+from headfirst.common.errors import InputError
+from headfirst.control.bench import environment, picture, runner, slo, tool
+from headfirst.control.bench.load import Load
+from headfirst.control.bench.requests import read_dataset
+from headfirst.control.bench.result import Point, Result, Subject
+from headfirst.control.bench.runner import Run, Settings
+from headfirst.control.bench.shapes import Shape
+from headfirst.control.bench.slo import Promise
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.recorded import note_left, timed
+from headfirst.control.deployment.verbs.diagnose import nodes_of
+from headfirst.control.deployment.verbs.service import is_routed, open_api
+from headfirst.control.deployment.verbs.smoke import asked
+from headfirst.control.paths import state_dir
+from headfirst.control.smoke.api import Api
+from headfirst.decide.cluster.types import Cluster, Replica, Service
+from headfirst.decide.plan import types as plan
+
+_ASK_TIMEOUT_S = 120.0
+PICTURE = "throughput.svg"
+
+
+class Watcher(runner.Watcher, Protocol):
+    """Follows a run of `deploy bench`."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should read."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to measure. `dataset` replaces the prompts of the shape; `promised`: find the highest load that
+    keeps these; `number`, `seconds` and `warmup` as in runner.Settings."""
+
+    shape: Shape
+    loads: Sequence[Load]
+    dataset: Path | None = None
+    promised: Sequence[Promise] = ()
+    number: int | None = None
+    seconds: float | None = None
+    warmup: int | None = None
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A result, where it was written, and what the search found (None: no promise was given)."""
+
+    result: Result
+    folder: Path
+    found: slo.Found | None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A service that is ready to be measured; `shape` fits into its context."""
+
+    cluster: Cluster
+    subject: Subject
+    run: Run
+    shape: Shape
+    mark: str
+    path_seconds: float
+    dataset: str | None
+
+
+def bench(options: RunOptions, wanted: Wanted, folder: Path | None, watcher: Watcher) -> Outcome:
+    """Measure what `options.service` names, and write what was found into `folder` or, without
+    one, into a new folder of the state. NotReadyError: the service does not answer."""
+    begun = datetime.now(UTC)
+    with (
+        opened(options, wanted, watcher) as service,
+        timed(service.cluster, options, "bench", what_is_asked(wanted)) as recording,
+    ):
+        points: list[Point] = []
+        found = None
+
+        def measure(load: Load) -> Point:
+            note_left(recording.begin(str(load)).left, watcher.note)
+            measured = service.run.measure(load)
+            recording.end(str(load))
+            return measured
+
+        if wanted.promised:
+
+            def keeps(load: Load) -> bool:
+                points.append(measure(load))
+                return not slo.broken(points[-1], wanted.promised)
+
+            found = slo.search(wanted.loads, keeps)
+        else:
+            points += [measure(load) for load in wanted.loads]
+    result = result_of(service, wanted, points, begun)
+    where = folder or _new_folder(result.subject, begun)
+    where.mkdir(parents=True, exist_ok=True)
+    result.write(where)
+    draw(where, [result])
+    return Outcome(result, where, found)
+
+
+def what_is_asked(wanted: Wanted) -> str:
+    """What the time of a measurement depends on."""
+    amount = f"{wanted.seconds:g} s" if wanted.seconds else f"{wanted.number or 'usual'} requests"
+    loads = ",".join(map(str, wanted.loads))
+    name = wanted.dataset.name if wanted.dataset else wanted.shape.name
+    return f"{name} {loads} {amount} warmup {wanted.warmup}{' slo' if wanted.promised else ''}"
+
+
+def draw(folder: Path, results: Sequence[Result]) -> Path:
+    """The picture of several runs, beside their results."""
+    lines = [
+        picture.Line(f"{one.subject.engine} {one.subject.engine_version}, {one.date[:16]}", one.points)
+        for one in results
+    ]
+    newest = results[-1]
+    path = folder / PICTURE
+    path.write_text(picture.svg(f"{newest.subject.model}: {newest.shape.name}", lines), encoding="utf-8")
+    return path
+
+
+def result_of(service: Opened, wanted: Wanted, points: Sequence[Point], begun: datetime) -> Result:
+    """The points, with everything that they depend on."""
+    return Result(
+        headfirst=__version__,
+        tool=environment.version(),
+        date=begun.isoformat(timespec="seconds"),
+        subject=service.subject,
+        shape=service.shape,
+        dataset=service.dataset,
+        seed=wanted.seed,
+        mark=service.mark,
+        path_seconds=service.path_seconds,
+        points=sorted(points, key=lambda point: point.load.value),
+    )
+
+
+@contextmanager
+def opened(options: RunOptions, wanted: Wanted, watcher: Watcher) -> Iterator[Opened]:
+    """The service through a tunnel, and the load tool beside it."""
+    dataset = _dataset(wanted.dataset)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    cluster = prepared.cluster
+    service, replica = cluster.chosen(options.service)[0]
+    planned = next(one for one in prepared.plan.services if one.name == service.name)
+    if planned.task not in ("chat", "vision"):
+        raise InputError(
+            f"{service} is a service of {planned.task}",
+            where="--service",
+            hint="`deploy bench` measures chats.",
+        )
+    python = environment.python(watcher.note)
+    subject = _subject(cluster, service, replica, planned, is_routed=is_routed(service, options.service))
+    target, readiness = asked(service, planned)
+    mark = f"Run {secrets.token_hex(3)}."
+    log = state_dir("logs") / f"{cluster.name}-bench-{mark[4:-1]}.log"
+    with (
+        open_api(cluster, options.service, timed=True) as (url, key),
+        Api(url, key, target, _ASK_TIMEOUT_S) as api,
+    ):
+        api.require_ready(readiness)
+        seen = runner.examine(api, mark)
+        shape = wanted.shape.within(seen.context)
+        if shape != wanted.shape:
+            watcher.note(
+                f"The context has {seen.context} tokens: prompts have {shape.prompt}, answers {shape.answer} "
+                f"in place of {wanted.shape.prompt} and {wanted.shape.answer}."
+            )
+        settings = Settings(shape, wanted.seed, mark, dataset, wanted.number, wanted.seconds, wanted.warmup)
+        with tool.running(python, url, key, log) as running:
+            run = Run(running, target.model, settings, seen.scale, watcher)
+            name = _name_of(wanted.dataset) if wanted.dataset else None
+            yield Opened(cluster, subject, run, shape, mark, seen.path_seconds, name)
+    log.unlink(missing_ok=True)  # after a failure it stays
+
+
+def _dataset(path: Path | None) -> list[dict[str, Any]] | None:
+    return read_dataset(path) if path else None
+
+
+def _name_of(path: Path) -> str:
+    return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
+
+
+def _subject(
+    cluster: Cluster, service: Service, replica: Replica, planned: plan.Service, *, is_routed: bool
+) -> Subject:
+    """What runs: the image and the arguments are those of the replica's container, not of the plan."""
+    measured = service.replicas if is_routed else (replica,)
+    nodes, _ = nodes_of(cluster, service, replica)
+    container = nodes[0].container
+    return Subject(
+        cluster=cluster.name,
+        service=str(service),
+        replicas=[one.index for one in measured],
+        is_routed=is_routed,
+        model=planned.model,
+        engine=planned.engine,
+        engine_version=planned.engine_version,
+        image=container.image if container else "",
+        device=planned.device,
+        hosts=[host.name for one in measured for host in one.hosts],
+        tensor_parallel=planned.tensor_parallel,
+        pipeline_parallel=planned.pipeline_parallel,
+        data_parallel=planned.data_parallel,
+        arguments=list(container.argv) if container else [],
+    )
+
+
+def _new_folder(subject: Subject, begun: datetime) -> Path:
+    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{begun:%Y%m%d-%H%M%S}-{subject.service}-{subject.engine}")
+    return state_dir("bench", subject.cluster, name)

@@ -1,0 +1,85 @@
+"""`deploy bench --engines`: the same requests to one engine after the other, on the same nodes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from headfirst.common.errors import InputError
+from headfirst.control.bench.result import Result
+from headfirst.control.deployment.measuring.bench import Wanted, Watcher, bench, draw
+from headfirst.control.deployment.one_service import only_service
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.restored import restored
+from headfirst.control.deployment.verbs.up import up
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.decide import engines
+
+
+class Named(NamedTuple):
+    """An engine as `--engines` names it; `version` None: the inventory's, or the newest."""
+
+    engine: str
+    version: str | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A result for each engine, in the order that was asked for."""
+
+    results: list[Result]
+    folder: Path
+
+
+def read_names(text: str) -> list[Named]:
+    """`sglang,vllm=0.32.0`. InputError for an unknown engine or version."""
+    found = []
+    for part in text.split(","):
+        name, _, version = part.strip().partition("=")
+        engines.get(name, version or None, where="--engines")
+        found.append(Named(name, version or None))
+    if len(found) < 2 or len(set(found)) < len(found):
+        raise InputError("at least two different engines are compared", where="--engines")
+    return found
+
+
+def bench_engines(
+    options: RunOptions,
+    wanted: Wanted,
+    named: Sequence[Named],
+    folder: Path | None,
+    watcher: Watcher,
+    reporter: Reporter,
+) -> Outcome:
+    """Bring each engine up, measure it, and bring the inventory's own up again, also after a failure."""
+    own = prepare(options.inventories, options.extra_vars, probe=False)
+    only_service(own.cluster, "deploy bench --engines")
+    usual = Named(own.plan.services[0].engine, own.plan.services[0].engine_version)
+    changes = [_change(one, usual) for one in named]
+    for change in changes:  # what cannot be planned is refused before anything is restarted
+        prepare(options.inventories, [*options.extra_vars, *change], probe=False)
+    results: list[Result] = []
+    with restored(options, reporter):
+        for one, change in zip(named, changes, strict=True):
+            changed = replace(options, extra_vars=[*options.extra_vars, *change])
+            up(replace(changed, service=None), reporter)
+            place = folder / one.engine if folder else None
+            outcome = bench(changed, wanted, place, watcher)
+            results.append(outcome.result)
+            where = folder or outcome.folder
+    draw(where, results)
+    return Outcome(results, where)
+
+
+def _change(one: Named, usual: Named) -> list[str]:
+    """Extra variables. The inventory's image and flags are those of its own engine."""
+    if one.engine == usual.engine and one.version in (None, usual.version):
+        return []
+    found = {"engine": one.engine, "engine_version": one.version, "engine_image": None}
+    if one.engine != usual.engine:
+        found["engine_args"] = ""
+    return [json.dumps(found)]

@@ -1,0 +1,114 @@
+"""What `deploy tune` tries: arguments of the presets for this model, and what `diagnose --tuning` advises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import get_args
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.control.deployment.prepare import Prepared
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.decide.cluster.types import Service
+from headfirst.decide.diagnose.types import Advice
+from headfirst.decide.engines.presets import Preset, words
+from headfirst.decide.plan import types as plan
+
+
+class Candidate(BaseModel):
+    """Arguments that are tried together; "" is a flag without a value. `source`: the page, or the figures."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arguments: dict[str, str]
+    why: str
+    source: str
+
+    def __str__(self) -> str:
+        return " ".join(words(self.arguments))
+
+
+def of_presets(own: Prepared, service: Service) -> list[Candidate]:
+    """Each rule of a preset that the engine and the GPUs' memory accept, and that is not in use."""
+    used = {(one.flag, one.value) for one in _planned(own.plan, service).chosen_arguments}
+    found: dict[str, Candidate] = {}
+    for preset in get_args(Preset):
+        try:
+            other = _planned(own.replanned(preset=preset), service)
+        except InputError:  # a preset that is not for this service
+            continue
+        rules: dict[tuple[str, str], dict[str, str]] = {}
+        for one in other.chosen_arguments:
+            if (one.flag, one.value) not in used and not one.flag.endswith("-parser"):
+                rules.setdefault((one.reason, one.source), {})[one.flag] = one.value
+        for (why, source), arguments in rules.items():
+            one_of = Candidate(arguments=arguments, why=why, source=source)
+            found.setdefault(str(one_of), one_of)
+    return list(found.values())
+
+
+def of_advice(advice: Sequence[Advice], known: Sequence[Candidate]) -> list[Candidate]:
+    """The values that the rules of `diagnose --tuning` name, without those of `known`."""
+    listed = {str(one) for one in known}
+    found = [
+        Candidate(arguments={one.setting: value}, why=one.why, source="deploy diagnose --tuning")
+        for one in advice
+        for value in one.values
+    ]
+    return [one for one in found if str(one) not in listed]
+
+
+def changed(options: RunOptions, service: Service, candidate: Candidate) -> RunOptions:
+    """The run with the candidate's arguments in place of the inventory's of the same names."""
+    return replace(
+        options,
+        extra_vars=[
+            *options.extra_vars,
+            json.dumps({"engine_args": merged(service.settings.engine_args, candidate.arguments)}),
+        ],
+    )
+
+
+def merged(given: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
+    """`given` without the flags of `arguments`, and these at the end."""
+    replaced = {_option(flag) for flag in arguments}
+    found: list[str] = []
+    is_value_of_dropped = False
+    for word in given:
+        if word.startswith("-") and not _is_number(word):
+            is_value_of_dropped = _option(word) in replaced
+        if not is_value_of_dropped:
+            found.append(word)
+    return found + words(arguments)
+
+
+def _option(word: str) -> str:
+    """One name for the spellings of an option: vLLM takes --a_b for --a-b, and --no-a is the other --a."""
+    name = word.partition("=")[0].replace("_", "-")
+    return f"--{name[5:]}" if name.startswith("--no-") else name
+
+
+def _is_number(word: str) -> bool:
+    """Whether `word` is a value although it begins with a minus."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def refusal(own: Prepared, service: Service, candidate: Candidate) -> str | None:
+    """Why the plan refuses the candidate; None: it can be tried."""
+    wanted = merged(service.settings.engine_args, candidate.arguments)
+    try:
+        planned = _planned(own.replanned(engine_args=wanted), service)
+    except HeadfirstError as error:
+        return error.what
+    return planned.fit.reason if planned.fit.fits is False else None
+
+
+def _planned(whole: plan.Plan, service: Service) -> plan.Service:
+    return next(one for one in whole.services if one.name == service.name)

@@ -1,0 +1,302 @@
+"""`deploy tune`: tries arguments one at a time on the running service, with the same requests each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.common.errors import HeadfirstError, StoppedError
+from headfirst.common.state_files import replace_file
+from headfirst.control.bench import trial
+from headfirst.control.bench.load import Load
+from headfirst.control.bench.result import Point, Subject
+from headfirst.control.bench.trial import Goal, Judged
+from headfirst.control.deployment.hosts.start_times import last_start
+from headfirst.control.deployment.measuring import bench
+from headfirst.control.deployment.measuring.bench import Wanted
+from headfirst.control.deployment.measuring.candidates import (
+    Candidate,
+    changed,
+    merged,
+    of_advice,
+    of_presets,
+    refusal,
+)
+from headfirst.control.deployment.one_service import only_service
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.recorded import note_left, timed
+from headfirst.control.deployment.running.restored import restored
+from headfirst.control.deployment.verbs.diagnose import tuning
+from headfirst.control.deployment.verbs.up import up
+from headfirst.control.paths import state_dir
+from headfirst.control.run.reporters.recording import Recording
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.decide.cluster.types import Service
+from headfirst.decide.diagnose.types import Advice
+
+MOST_CANDIDATES = 12
+FILE = "tune.json"
+
+
+class Watcher(bench.Watcher, Protocol):
+    """Follows a run of `deploy tune`."""
+
+    def trying(self, candidate: Candidate | None, number: int, total: int) -> None:
+        """The next trial; None: the arguments of the inventory."""
+
+    def judged(self, candidate: Candidate, found: Judged) -> None:
+        """What came of it."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """`wanted` has one load; `repeats` of it make a trial. `most`: candidates at most."""
+
+    wanted: Wanted
+    goal: Goal
+    repeats: int
+    most: int = MOST_CANDIDATES
+
+
+@dataclass(frozen=True)
+class Intended:
+    """What a run would try. `start_seconds`: how long the last start took, None: not known.
+
+    `left_out`: candidates that the plan refuses, with why.
+    """
+
+    prepared: Prepared
+    service: Service
+    candidates: list[Candidate]
+    start_seconds: float | None
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def restarts(self) -> int:
+        """One for each candidate and one back, without those that the figures under load add."""
+        return len(self.candidates) + 1 if self.candidates else 0
+
+
+class Trial(BaseModel):
+    """One candidate's repeats, and the verdict on them."""
+
+    model_config = ConfigDict(frozen=True)
+
+    candidate: Candidate
+    points: list[Point]
+    judged: Judged
+
+
+class Tuned(BaseModel):
+    """All that was measured. `baseline`: the inventory's arguments, before and after the trials."""
+
+    model_config = ConfigDict(frozen=True)
+
+    date: str
+    subject: Subject
+    goal: Goal
+    seed: int
+    load: Load
+    baseline: list[Point]
+    trials: list[Trial]
+    left_out: dict[str, str]
+    best: int | None  # number of the trial; None: nothing is better than the inventory's arguments
+
+    def best_arguments(self, given: Sequence[str]) -> list[str] | None:
+        """engine_args with the best trial's arguments; None: there is nothing to change."""
+        return None if self.best is None else merged(given, self.trials[self.best].candidate.arguments)
+
+
+def intended(options: RunOptions, wishes: Wishes) -> Intended:
+    """What would be tried; nothing is sent to the service."""
+    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    service = only_service(prepared.cluster, "deploy tune")
+    candidates, left_out = _accepted(prepared, service, of_presets(prepared, service))
+    last = last_start(prepared.cluster, service)
+    return Intended(prepared, service, candidates[: wishes.most], last, left_out)
+
+
+def _accepted(
+    prepared: Prepared, service: Service, candidates: Sequence[Candidate]
+) -> tuple[list[Candidate], dict[str, str]]:
+    refused = {str(one): refusal(prepared, service, one) for one in candidates}
+    accepted = [one for one in candidates if refused[str(one)] is None]
+    return accepted, {name: why for name, why in refused.items() if why is not None}
+
+
+def tune(
+    options: RunOptions, wishes: Wishes, plan: Intended, watcher: Watcher, reporter: Reporter
+) -> tuple[Tuned, Path]:
+    """Measure the inventory's arguments, each candidate, and the inventory's again.
+
+    The service ends as it was, also after a failure and Ctrl-C. Returns what was found, and its folder.
+    """
+    asked = f"{bench.what_is_asked(wishes.wanted)} × {wishes.repeats}, {len(plan.candidates)} candidates"
+    with timed(plan.prepared.cluster, options, "tune", asked) as recording:
+        return _tune(options, wishes, plan, _Timed(watcher, recording), reporter)
+
+
+def _tune(
+    options: RunOptions, wishes: Wishes, plan: Intended, watcher: _Timed, reporter: Reporter
+) -> tuple[Tuned, Path]:
+    begun = datetime.now(UTC)
+    watcher.trying(None, 0, len(plan.candidates))
+    up(options, reporter)  # nothing is restarted where the service runs as the inventory has it
+    advice: list[Advice] = []
+    subject, base = _measure(options, wishes, _Half(watcher, lambda: advice.extend(_advice(plan, watcher))))
+    more, refused = _accepted(plan.prepared, plan.service, of_advice(advice, plan.candidates))
+    candidates = [*plan.candidates, *more][: wishes.most]
+    trials: list[Trial] = []
+    if candidates:
+        with restored(options, reporter):
+            for number, candidate in enumerate(candidates, 1):
+                watcher.trying(candidate, number, len(candidates))
+                points, why = _try(options, wishes, plan, candidate, watcher, reporter)
+                judged = _judged(base, points, wishes.goal, why)
+                watcher.judged(candidate, judged)
+                trials.append(Trial(candidate=candidate, points=points, judged=judged))
+        # Once more: what changed meanwhile beside the arguments is noise.
+        watcher.trying(None, len(candidates), len(candidates))
+        base = [*base, *_measure(options, wishes, watcher)[1]]
+        trials = [
+            one.model_copy(update={"judged": _judged(base, one.points, wishes.goal, one.judged.why)})
+            for one in trials
+        ]
+    watcher.end()
+    found = Tuned(
+        date=begun.isoformat(timespec="seconds"),
+        subject=subject,
+        goal=wishes.goal,
+        seed=wishes.wanted.seed,
+        load=wishes.wanted.loads[0],
+        baseline=base,
+        trials=trials,
+        left_out={**plan.left_out, **refused},
+        best=trial.best([one.judged for one in trials], wishes.goal),
+    )
+    folder = state_dir("bench", subject.cluster, f"{begun:%Y%m%d-%H%M%S}-tune")
+    replace_file(folder / FILE, found.model_dump_json(indent=2) + "\n")
+    return found, folder
+
+
+def _judged(base: Sequence[Point], points: Sequence[Point], goal: Goal, why: str) -> Judged:
+    if why:
+        return Judged(verdict="failed", why=why)
+    scores = trial.score(base, goal)
+    if scores is None:
+        raise HeadfirstError(
+            "requests failed with the inventory's own arguments, so there is nothing to compare with",
+            hint="`deploy bench` shows the errors; a lower --concurrency may have none.",
+        )
+    return trial.judge(scores, trial.score(points, goal), goal)
+
+
+def _try(
+    options: RunOptions,
+    wishes: Wishes,
+    plan: Intended,
+    candidate: Candidate,
+    watcher: Watcher,
+    reporter: Reporter,
+) -> tuple[list[Point], str]:
+    """The candidate's repeats; or none, and why it does not serve."""
+    wanted = changed(options, plan.service, candidate)
+    try:
+        up(wanted, reporter)
+        return _measure(wanted, wishes, watcher)[1], ""
+    except StoppedError:
+        raise
+    except HeadfirstError as error:  # the role has brought back what served before
+        return [], error.what
+
+
+def _measure(options: RunOptions, wishes: Wishes, watcher: bench.Watcher) -> tuple[Subject, list[Point]]:
+    """The repeats of one trial: each with requests new to the engine, and the same ones in every trial."""
+    with bench.opened(options, wishes.wanted, watcher) as service:
+        load = wishes.wanted.loads[0]
+        return service.subject, [service.run.measure(load) for _ in range(wishes.repeats)]
+
+
+def _advice(plan: Intended, watcher: Watcher) -> list[Advice]:
+    """That of `diagnose --tuning` now, under load. An engine without figures gives none."""
+    try:
+        return tuning(plan.prepared.cluster, None).advice or []
+    except HeadfirstError as error:
+        watcher.note(f"No advice from the figures under load: {error.what}.")
+        return []
+
+
+class _Timed:
+    """The watcher; each trial begins with the time left, and what it takes is recorded."""
+
+    def __init__(self, watcher: Watcher, recording: Recording) -> None:
+        self._watcher = watcher
+        self._recording = recording
+        self._stage = ""
+
+    def trying(self, candidate: Candidate | None, number: int, total: int) -> None:
+        """As the watcher; the trial before ends."""
+        self.end()
+        self._stage = "inventory" if candidate is None else "trial"
+        self._watcher.trying(candidate, number, total)
+        note_left(self._recording.begin(self._stage).left, self.note)
+
+    def end(self) -> None:
+        """The last trial ends."""
+        if self._stage:
+            self._recording.end(self._stage)
+
+    def judged(self, candidate: Candidate, found: Judged) -> None:
+        """As the watcher."""
+        self._watcher.judged(candidate, found)
+
+    def note(self, text: str) -> None:
+        """As the watcher."""
+        self._watcher.note(text)
+
+    def started(self, load: Load, requests: int) -> None:
+        """As the watcher."""
+        self._watcher.started(load, requests)
+
+    def progress(self, done: int, seconds: float) -> None:
+        """As the watcher."""
+        self._watcher.progress(done, seconds)
+
+    def ended(self, measured: Point) -> None:
+        """As the watcher."""
+        self._watcher.ended(measured)
+
+
+class _Half:
+    """The watcher; calls `halfway` once, when half of the first load's requests have ended."""
+
+    def __init__(self, watcher: Watcher, halfway: Callable[[], None]) -> None:
+        self._watcher = watcher
+        self._halfway: Callable[[], None] | None = halfway
+        self._half = 0
+
+    def note(self, text: str) -> None:
+        """As the watcher."""
+        self._watcher.note(text)
+
+    def started(self, load: Load, requests: int) -> None:
+        """As the watcher."""
+        self._half = requests // 2
+        self._watcher.started(load, requests)
+
+    def progress(self, done: int, seconds: float) -> None:
+        """As the watcher; the load goes on meanwhile."""
+        self._watcher.progress(done, seconds)
+        if self._halfway is not None and done >= self._half:
+            halfway, self._halfway = self._halfway, None
+            halfway()
+
+    def ended(self, measured: Point) -> None:
+        """As the watcher."""
+        self._watcher.ended(measured)

@@ -1,0 +1,120 @@
+"""Inventory to plan: read, describe the model, decide. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headfirst.common.errors import NotReadyError
+from headfirst.control import demo
+from headfirst.control.checkpoints.describe import describe
+from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
+from headfirst.control.deployment.running.decided import refuse_decided
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import trust
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Plan
+
+if TYPE_CHECKING:
+    from headfirst.control.deployment.bundled import Bundled, BundleRequest
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A cluster and what was decided for it."""
+
+    cluster: Cluster
+    plan: Plan
+    checkpoints: Mapping[str | None, Checkpoint]  # by name of the service
+    bundle: Bundled | None = None  # signature verified, files not yet proven
+
+    def replanned(self, **settings: Any) -> Plan:
+        """The plan with other settings of the services. InputError where it refuses them."""
+        services = tuple(
+            replace(service, settings=service.settings.model_copy(update=settings))
+            for service in self.cluster.services
+        )
+        cluster = replace(self.cluster, services=services)
+        plan = build(cluster, self.checkpoints)
+        refuse_decided(cluster, plan)
+        return plan
+
+
+def prepare(
+    inventories: Sequence[Path],
+    extra_vars: Sequence[str],
+    *,
+    probe: bool,
+    rates: bool = False,
+    ports: bool = False,
+    limit: str | None = None,
+    bundle: BundleRequest | None = None,
+    online: bool = False,
+) -> Prepared:
+    """Read the inventory and make the plan; with `probe`, ask the hosts for what the inventory omits.
+
+    `rates`: ask also where only the estimate of the weights' time would gain; `ports`: also for how the ports
+    of ranks can be closed, which containers that are started depend on. A `limit` that leaves no host
+    is refused here, before any work. `bundle`, or else the inventory's, has the models' descriptions and
+    other sources; `online` ignores the inventory's.
+    """
+    cluster = with_lab_facts(load(inventories, extra_vars, limit))
+    sources = None
+    if bundle or (cluster.settings.bundle and not online):
+        from headfirst.control.deployment.bundled import looked_at
+
+        sources = looked_at(bundle, cluster, extra_vars)
+        cluster = sources.applied(cluster)
+    if probe:
+        from headfirst.control.deployment.hosts.probe import lacks_facts, probe_hosts
+
+        unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
+        if rates or unknown or lacks_facts(cluster):
+            cluster = probe_hosts(cluster, extra_vars, limit)
+    checkpoints = {
+        service.name: (sources.checkpoint(service) if sources else None)
+        or _describe(cluster, service, probe=probe)
+        for service in cluster.services
+    }
+    plan = build(cluster, checkpoints)
+    refuse_decided(cluster, plan)
+    return Prepared(cluster, plan, checkpoints, sources)
+
+
+def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:
+    """The checkpoint of a service, from its folder, its hub or the catalogue."""
+    settings = service.settings
+    if settings.model_source == "demo":
+        with demo.checkpoint(service.model_id) as folder:
+            return describe(service.model_id, "path", folder=folder)
+    if settings.model_source == "path":
+        return _describe_path(cluster, service, Path(settings.model), probe=probe)
+    return describe(service.model_id, settings.model_source, revision=trust.revision(settings))
+
+
+def _describe_path(cluster: Cluster, service: Service, folder: Path, *, probe: bool) -> Checkpoint:
+    """A folder on the head: read here where it is shared, asked over SSH, or known by its name."""
+    if lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
+        return describe(str(folder), "path", folder=share_dir() / folder.relative_to(NODE_SHARE))
+    if folder.is_dir():
+        return describe(str(folder), "path")
+    if probe:
+        from headfirst.control.deployment.hosts.head_folder import describe_on_head
+
+        return describe_on_head(host_access(cluster)[service.hosts[0].name], str(folder))
+    for id in catalogue.ids():
+        if id.rpartition("/")[2] == folder.name:
+            note = f"{folder} is on the head; its name suggests {id} (--probe reads it)"
+            found = catalogue.lookup(id, note=note)
+            if found is not None:
+                return found.model_copy(update={"id": str(folder)})
+    raise NotReadyError(
+        f"the model folder {folder} is on the head and its name is not in the catalogue",
+        hint="Read it over SSH: deploy plan --probe.",
+    )

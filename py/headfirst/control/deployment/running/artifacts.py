@@ -1,0 +1,151 @@
+"""What the nodes are given from this machine: images built here, and the wheel of the node tools."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
+from headfirst.control.deployment.running.local_work import Advance
+from headfirst.control.images import haproxy, open_webui, prometheus, router
+from headfirst.control.images.archive import ImageArchive
+from headfirst.control.images.recipe import Recipe
+from headfirst.control.lab.packages import FOR_IMAGES, FOR_LAB, Package
+from headfirst.control.paths import cache_dir
+from headfirst.control.run.node_wheel import build_node_wheel
+from headfirst.decide import engines
+from headfirst.decide.cluster.source import locate_variable
+from headfirst.decide.cluster.types import Cluster, Service
+
+
+@dataclass(frozen=True)
+class Tarball:
+    """An image as a file. `on_node`: whether `path` is the node's (its share) or this machine's."""
+
+    path: Path
+    on_node: bool
+
+
+@dataclass(frozen=True)
+class Artifacts:
+    """Files for the roles; None where the image comes from a registry."""
+
+    engines: Mapping[str | None, Tarball | None]  # by the name of their service
+    webui: Tarball | None
+    node_wheel: Path
+    prometheus: Tarball | None = None
+    router: Tarball | None = None
+    proxy: Tarball | None = None
+    # By image; the one that is built here is in `prometheus`.
+    monitoring: Mapping[str, Tarball] = field(default_factory=dict)
+
+
+def image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
+    """Where an image comes from, as variables of the role engine_image that begin with `prefix`."""
+    if tarball is None:
+        return {f"{prefix}_source": "registry"}
+    return {
+        f"{prefix}_source": "tarball",
+        f"{prefix}_tarball": str(tarball.path),
+        f"{prefix}_tarball_remote": tarball.on_node,
+    }
+
+
+def jobs(cluster: Cluster) -> dict[str, Callable[[Advance], Any]]:
+    """The work to do on this machine before the nodes can be changed, by name."""
+    found: dict[str, Callable[[Advance], Any]] = {}
+    for service in cluster.services:
+        if service.settings.engine_image_source == "build":
+            recipe = _recipe(cluster, service)
+            found[f"image {recipe.tag}"] = partial(_build, recipe, cluster)
+    if cluster.settings.webui_image_source == "build":
+        found["webui image"] = lambda advance: open_webui.build(_images(cluster), _counted(advance))
+    if _builds_prometheus(cluster):
+        found["prometheus image"] = lambda advance: prometheus.RECIPE.build(
+            _images(cluster), _counted(advance)
+        )
+    if _builds_router(cluster):
+        found["router image"] = lambda advance: router.build(_images(cluster), _counted(advance))
+    if _builds_proxy(cluster):
+        found["proxy image"] = lambda advance: haproxy.RECIPE.build(_images(cluster), _counted(advance))
+    return found
+
+
+def _builds_router(cluster: Cluster) -> bool:
+    return cluster.settings.router_image_source == "build" and any(one.routers for one in cluster.services)
+
+
+def _builds_proxy(cluster: Cluster) -> bool:
+    return cluster.settings.proxy_image_source == "build" and cluster.has_proxy
+
+
+def packages(cluster: Cluster) -> list[Package]:
+    """Debian packages of this machine that `jobs` and the lab's nodes use."""
+    sources = [service.settings.engine_image_source for service in cluster.services]
+    builds = "build" in (*sources, cluster.settings.webui_image_source)
+    builds = builds or _builds_router(cluster) or _builds_prometheus(cluster) or _builds_proxy(cluster)
+    return [*(FOR_IMAGES if builds else ()), *(FOR_LAB if lab_of(cluster) else ())]
+
+
+def collect(cluster: Cluster, built: dict[str, Any]) -> Artifacts:
+    """The artifacts, from the results of `jobs`."""
+    return Artifacts(
+        engines={service.name: _engine(cluster, service, built) for service in cluster.services},
+        webui=_tarball(cluster, built.get("webui image")),
+        router=_tarball(cluster, built.get("router image")),
+        node_wheel=build_node_wheel(cache_dir("wheels")),
+        prometheus=_tarball(cluster, built.get("prometheus image")),
+        proxy=_tarball(cluster, built.get("proxy image")),
+    )
+
+
+def _builds_prometheus(cluster: Cluster) -> bool:
+    return cluster.monitoring is not None and cluster.settings.prometheus_image_source == "build"
+
+
+def _engine(cluster: Cluster, service: Service, built: dict[str, Any]) -> Tarball | None:
+    settings = service.settings
+    if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
+        return Tarball(Path(settings.engine_image_tarball).expanduser().absolute(), on_node=False)
+    if settings.engine_image_source == "build":
+        return _tarball(cluster, built.get(f"image {_recipe(cluster, service).tag}"))
+    return None
+
+
+def _recipe(cluster: Cluster, service: Service) -> Recipe:
+    settings = service.settings
+    engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
+    recipe = engine.image_recipe(settings.engine_device)
+    if recipe is None:
+        raise InputError(
+            f"the {settings.engine_device} image of {engine.title} {engine.version} cannot be built here",
+            where=locate_variable("engine_image_source", cluster.inventories),
+            hint="Remove engine_image_source=build: the image is then pulled from its registry.",
+        )
+    return recipe
+
+
+def _build(recipe: Recipe, cluster: Cluster, advance: Advance) -> ImageArchive:
+    return recipe.build(_images(cluster), _counted(advance))
+
+
+def _images(cluster: Cluster) -> Path:
+    folder = (share_dir() if lab_of(cluster) else cache_dir()) / "images"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _tarball(cluster: Cluster, archive: ImageArchive | None) -> Tarball | None:
+    if archive is None:
+        return None
+    if lab_of(cluster):
+        return Tarball(NODE_SHARE / archive.path.relative_to(share_dir()), on_node=True)
+    return Tarball(archive.path, on_node=False)
+
+
+def _counted(advance: Advance) -> Callable[[int, int, str], None]:
+    return lambda done, total, what: advance(what, done, total)

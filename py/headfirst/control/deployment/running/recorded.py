@@ -1,0 +1,163 @@
+"""The history of a cluster: runs are recorded in its folder, and estimated from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+
+from headfirst.control.credentials.identity import cluster_folder
+from headfirst.control.deployment.running.limit import limited_hosts
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs.comm_types import Comm
+from headfirst.control.live.status_types import ClusterStatus, ContainerStatus
+from headfirst.control.run.amounts import duration
+from headfirst.control.run.events import Finding, FindingsReported
+from headfirst.control.run.history import ImageRecord, Images, Kind, read, set_images
+from headfirst.control.run.reporters.recording import Recording, RecordingReporter
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.time_left import TimeLeft, is_planned_already, left_with, was_brought
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.types import Plan
+
+# Verbs whose work depends on what the cluster was left with.
+_BY_STATE = ("up", "down", "down --data", "replace", "remove")
+_MOST_PAIRS = 100  # that did not meet; of the others their number is enough
+
+
+@contextmanager
+def recorded(
+    cluster: Cluster, options: RunOptions, verb: str, reporter: Reporter, plan: Plan | None = None
+) -> Iterator[Reporter]:
+    """The reporter to use in a run. A run inside another one (`up` in `replace`) is part of that one; what a
+    run in check mode takes is not recorded."""
+    if isinstance(reporter, RecordingReporter) or options.check:
+        yield reporter
+        return
+    recording = Recording(cluster_folder(cluster), _time_left(cluster, options, verb, plan))
+    with _saved(recording, reporter):
+        yield RecordingReporter(reporter, recording)
+
+
+@contextmanager
+def timed(cluster: Cluster, options: RunOptions, verb: str, asked: str) -> Iterator[Recording]:
+    """As `recorded`, for a verb that has no events; `asked`: what the length of its stages depends on."""
+    kind = Kind(verb=verb, asked=f"{asked} {_asked(options)}".strip(), hosts=len(cluster.hosts))
+    recording = Recording(cluster_folder(cluster), TimeLeft(read(cluster_folder(cluster)), kind))
+    with _saved(recording, None):
+        yield recording
+
+
+def note_left(left: float | None, note: Callable[[str], None]) -> None:
+    """Note the time left of a run that has no events, where it is known."""
+    if left is not None:
+        note(f"By earlier runs about {duration(left)} left.")
+
+
+def keep_plan(reporter: Reporter, plan: Plan) -> None:
+    """The run has brought the cluster to this plan."""
+    if isinstance(reporter, RecordingReporter):
+        reporter.recording.containers = containers_digest(plan)
+
+
+def keep_comm(reporter: Reporter, found: Comm) -> None:
+    """The result of a test of the communication; pairs that met are counted only."""
+    if isinstance(reporter, RecordingReporter):
+        apart = [pair.model_dump() for pair in found.pairs if not pair.ok]
+        reporter.recording.comm = {
+            **found.model_dump(exclude={"pairs", "findings"}),
+            "connections": len(found.pairs),
+            "failed_connections": len(apart),
+            "failed_pairs": apart[:_MOST_PAIRS],
+            "findings": [finding.model_dump() for finding in found.findings],
+        }
+
+
+def keep_images(cluster: Cluster, found: ClusterStatus) -> None:
+    """The images that the containers run."""
+    named: list[tuple[str, ContainerStatus]] = [
+        (f"{replica.service}/{replica.index}", rank) for replica in found.replicas for rank in replica.ranks
+    ]
+    named += [(f"router of {router.service}", router) for router in found.routers]
+    named += [("chat page", found.webui)] if found.webui else []
+    images = [
+        ImageRecord(container=name, host=one.host, image=one.image, image_id=one.image_id)
+        for name, one in named
+        if one.image and one.image_id
+    ]
+    if not images:
+        return
+    with suppress(OSError):  # what runs is shown on a full disk too
+        set_images(
+            cluster_folder(cluster), Images(at=datetime.now(UTC).isoformat(timespec="seconds"), images=images)
+        )
+
+
+def containers_digest(plan: Plan) -> str:
+    """What the containers of a plan are, without rates and estimates, which differ from day to day."""
+    return _digest([container.model_dump(mode="json") for container in plan.containers])
+
+
+def weights_digest(plan: Plan) -> str:
+    """What is brought to which hosts."""
+    found = []
+    for service in plan.services:
+        weights, hosts = service.weights, [node.host for one in service.replicas for node in one.nodes]
+        shown = weights.model_dump(include={"model", "source", "revision", "directory", "served_bytes"})
+        adapters = [adapter.id for adapter in service.adapters]
+        found.append([shown, adapters, sorted({*hosts, *plan.spares})])
+    return _digest(found)
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def _time_left(cluster: Cluster, options: RunOptions, verb: str, plan: Plan | None) -> TimeLeft:
+    history = read(cluster_folder(cluster))
+    weights = weights_digest(plan) if plan else ""
+    kind = Kind(
+        verb=verb,
+        asked=_asked(options),
+        hosts=len(limited_hosts(cluster, options)),
+        after=left_with(history) if verb in _BY_STATE else "",
+        brings=bool(plan) and not was_brought(history, weights),
+    )
+    changes = not is_planned_already(history, containers_digest(plan)) if plan and verb == "up" else None
+    return TimeLeft(history, kind, changes, weights, _weights_seconds(plan))
+
+
+def _weights_seconds(plan: Plan | None) -> list[float | None]:
+    """The plan's time of each stage `weights`: a service, then its adapters, for which there is none."""
+    found: list[float | None] = []
+    for service in plan.services if plan else ():
+        found += [service.weights.time.seconds, *([None] * len(service.adapters))]
+    return found
+
+
+def _asked(options: RunOptions) -> str:
+    words: Sequence[tuple[str, object]] = (
+        (f"-t {','.join(options.tags)}", options.tags),
+        ("-l", options.limit),
+        (f"--service {options.service}", options.service),
+    )
+    return " ".join(word for word, given in words if given)
+
+
+@contextmanager
+def _saved(recording: Recording, reporter: Reporter | None) -> Iterator[None]:
+    """The run is saved when this closes. A full disk does not make a run fail."""
+    completed = False
+    try:
+        yield
+        completed = True
+    finally:
+        try:
+            recording.save(completed=completed)
+        except OSError as error:
+            if reporter is not None:
+                what = f"the times of this run were not recorded: {error.strerror}"
+                finding = Finding("history", "warning", "controller", what)
+                reporter.handle(FindingsReported("history", "controller", (finding,)))

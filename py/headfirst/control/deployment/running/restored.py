@@ -1,0 +1,48 @@
+"""A time in which the service runs other than the inventory has it."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from headfirst.common.errors import HeadfirstError
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs.up import up
+from headfirst.control.run.reporters.reporter import Reporter
+
+
+@contextmanager
+def restored(options: RunOptions, reporter: Reporter) -> Iterator[None]:
+    """Bring the service up as the inventory has it in the end, also after a failure, Ctrl-C and SIGTERM.
+
+    HeadfirstError where that fails: then the service is not as before.
+    """
+    try:
+        with _terminated_as_interrupted():
+            yield
+    finally:
+        try:
+            up(replace(options, service=None), reporter)
+        except HeadfirstError as error:
+            raise HeadfirstError(
+                f"the service is not as the inventory has it: {error.what}",
+                where=error.where,
+                hint=f"Bring it up: deploy up {options.inventories[0]}",
+            ) from error
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """SIGTERM and a closed terminal raise KeyboardInterrupt, as Ctrl-C does."""
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

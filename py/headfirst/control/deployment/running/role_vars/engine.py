@@ -1,0 +1,184 @@
+"""Variables of the roles engine and supervisor: the ranks of a replica, and what keeps them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from headfirst.common import container_names as names
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.decide import engines
+from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.cluster.types import Replica as ClusterReplica
+from headfirst.decide.cluster.types import Service as ClusterService
+from headfirst.decide.engines.base import Readiness
+from headfirst.decide.plan.types import Node, Replica, Service, Standby
+
+SUPERVISOR = "/opt/headfirst/venv/bin/headfirst-supervisor"
+
+
+def replica_vars(cluster: Cluster, service: Service, replica: Replica, secrets: Secrets) -> HostVars:
+    """Variables per host for `playbooks/serve.yml`: the ranks of one replica."""
+    settings, planned = cluster.service(service.name).settings, _containers(cluster)
+    waiting = standby_generations(service, replica)
+    supervised = supervision(settings, service, replica, secrets)
+    version = service_version(service, secrets)
+    return {
+        node.host: engine_vars(service, replica, node, secrets)
+        | {
+            "engine_ready_timeout": settings.ready_timeout,
+            "engine_planned": planned[node.host],
+            "engine_supervisor": SUPERVISOR,
+            "engine_supervision": supervised,
+            "engine_replicas": len(service.replicas),
+            "engine_version": version,
+            "engine_drain_timeout": settings.drain_timeout,
+            # What waits beside the ranks must outlive their change.
+            "engine_standbys": [{"generation": name} for name in waiting],
+        }
+        for node in replica.nodes
+    }
+
+
+def supervisor_vars(cluster: Cluster, secrets: Secrets) -> HostVars:
+    """Variables per host for the stage `supervisor`."""
+    members = [host.address for host in cluster.nodes]
+    return {
+        host.name: {
+            "supervisor_address": host.address,
+            "supervisor_members": members,
+            "supervisor_token": secrets.supervisor_token,
+            "supervisor_keys": secrets.supervisor_keys(host.address, members),
+            "supervisor_port": cluster.settings.supervisor_port,
+        }
+        for host in cluster.nodes
+    }
+
+
+def stop_vars(service: ClusterService, replica: ClusterReplica, spares: Sequence[Host] = ()) -> HostVars:
+    """Variables per host for `playbooks/stop.yml`: stopping needs the ranks and no plan.
+
+    Spares have what waits for a takeover, or what took over.
+    """
+    name = service.container(replica)
+    return {
+        host.name: {"engine_name": name, "engine_rank": rank, "engine_supervisor": SUPERVISOR}
+        for rank, host in enumerate((*replica.hosts, *spares))
+    }
+
+
+def rollback_vars(
+    service: ClusterService, replica: ClusterReplica, version: str, generations: Mapping[str, str]
+) -> HostVars:
+    """Variables per host for `playbooks/rollback.yml`: the containers on the hosts have the rest.
+
+    `generations` are those of the version, by replica (`engine_service_ranks` has the names).
+    """
+    more = {
+        "engine_ranks": len(replica.hosts),
+        "engine_replicas": len(service.replicas),
+        "engine_version": version,
+        "engine_generation": generations[service.container(replica)],
+        "engine_ready_timeout": service.settings.ready_timeout,
+    }
+    return {name: own | more for name, own in stop_vars(service, replica).items()}
+
+
+def version_vars(service: ClusterService) -> HostVars:
+    """Variables per host for `playbooks/versions.yml` and `prune.yml`: the ranks of all replicas."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for replica in service.replicas:
+        for rank, host in enumerate(replica.hosts):
+            ranks = found.setdefault(host.name, [])
+            ranks.append({"name": service.container(replica), "rank": rank})
+    return {host: {"engine_service_ranks": ranks} for host, ranks in found.items()}
+
+
+def service_version(service: Service, secrets: Secrets) -> str:
+    """The name of a version of the service: a digest of the containers of all its replicas."""
+    ranks = [
+        [replica.index, rank["engine_rank"], rank["engine_container"], rank["engine_config"]]
+        for replica in service.replicas
+        for rank in (engine_vars(service, replica, node, secrets) for node in replica.nodes)
+    ]
+    return hashlib.sha256(json.dumps(ranks, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def supervision(
+    settings: ServiceSettings, service: Service, replica: Replica, secrets: Secrets
+) -> dict[str, Any]:
+    """What the supervisors need to keep a replica: `engine_supervision`."""
+    engine = engines.get(service.engine, service.engine_version)
+    return {
+        "ranks": [node.address for node in replica.nodes],
+        "path_generates": engine.readiness(service.task).generates,
+        "metrics": dataclasses.asdict(engine.metrics()),
+        "routers": [{"url": router.url, "key": secrets.router_key} for router in service.routers],
+        "hang_seconds": settings.hang_timeout,
+        "start_seconds": settings.ready_timeout,
+    }
+
+
+def standby_generations(service: Service, replica: Replica) -> dict[str, Standby]:
+    """What the replica becomes when a spare takes over, by the names of these generations."""
+    found = {}
+    for one in service.standbys:
+        if one.replica.index == replica.index:
+            digest = hashlib.sha256(one.model_dump_json().encode()).hexdigest()
+            found[f"standby-{digest[:12]}"] = one
+    return found
+
+
+def engine_vars(service: Service, replica: Replica, node: Node, secrets: Secrets) -> dict[str, Any]:
+    """Variables of one rank."""
+    engine, key = engines.get(service.engine, service.engine_version), secrets.api_key(service.name)
+    path = names.engine_config(node.container.name)
+    return {
+        "engine_rank": node.rank,
+        "engine_ranks": len(replica.nodes),
+        "engine_name": node.container.name,
+        "engine_container": node.container.module_spec(),
+        # Only the ranks that read the file get the key.
+        "engine_config": engine.config_file(api_key=key) if path in node.container.command else {},
+        "engine_config_path": path,
+        "engine_url": replica.engine_url,
+        "engine_warm_argv": _warm(service),
+        "engine_model_name": service.served_model_name,
+        "engine_api_key": key,
+        "engine_readiness": _readiness(engine.readiness(service.task)),
+        "engine_log": engine.log(),
+    }
+
+
+def _containers(cluster: Cluster) -> dict[str, list[str]]:
+    """Names of the engine containers that each host is to have."""
+    found: dict[str, list[str]] = {}
+    for service in cluster.services:
+        for replica in service.replicas:
+            for host in replica.hosts:
+                found.setdefault(host.name, []).append(service.container(replica))
+    return found
+
+
+def _warm(service: Service) -> list[str]:
+    """The job that reads the weights into the page cache; [] for none."""
+    weights = service.weights
+    if weights.warm_cache == "none":
+        return []
+    whole = ["--whole"] if weights.warm_cache == "whole" else []
+    reserve = ["--reserve", str(weights.warm_reserve_bytes)]
+    return ["/opt/headfirst/venv/bin/headfirst-weights", "warm", weights.directory, *reserve, *whole]
+
+
+def _readiness(readiness: Readiness) -> dict[str, Any]:
+    return {
+        "path": readiness.path,
+        "probe_path": readiness.probe_path,
+        "probe_body": dict(readiness.probe_body),
+        "answer": list(readiness.answer),
+    }

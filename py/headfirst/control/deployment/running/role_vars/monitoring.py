@@ -1,0 +1,141 @@
+"""The plan's monitoring as variables of `playbooks/monitoring.yml`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import yaml
+
+from headfirst.collection import data_dir
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan import metric_rules, monitoring
+from headfirst.decide.plan.types import Monitoring, MonitoringContainer, Plan
+
+Files = dict[str, str]
+
+# Of Grafana's image: its user, whose group is root's.
+GRAFANA_USER, GRAFANA_GROUP = 472, 0
+CONFIG_LABEL = "headfirst.configuration"
+
+
+def monitoring_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
+    """Variables per host; none without a group [monitoring]."""
+    found = plan.monitoring
+    if found is None:
+        return {}
+    return {
+        host.name: _host(cluster, plan, found, host.name, secrets, files)
+        for host in cluster.hosts
+        if host.name == found.host or host in cluster.nodes
+    }
+
+
+def monitoring_stop_vars(cluster: Cluster) -> HostVars:
+    """Hosts of `playbooks/stop_monitoring.yml`."""
+    return {host.name: {} for host in cluster.hosts} if cluster.monitoring else {}
+
+
+def prometheus_files(cluster: Cluster, plan: Plan) -> Files:
+    """Everything below monitoring.CONFIG but the targets: what Prometheus reads when it starts."""
+    template = data_dir("templates") / "monitoring"
+    return {
+        "prometheus.yml": _yaml(monitoring.configuration(cluster, plan.services)),
+        "rules/figures.yml": _yaml(metric_rules.rules(cluster, plan.services)),
+        **_folder(template, "rules/alerts.yml", "consoles/headfirst.html"),
+    }
+
+
+def grafana_files(found: Monitoring) -> Files:
+    """Everything below monitoring.GRAFANA_CONFIG: data source and dashboards."""
+    template = data_dir("templates") / "monitoring"
+    source = "provisioning/datasources/prometheus.yml"
+    text = (template / f"{source}.j2").read_text(encoding="utf-8")
+    names = sorted(path.name for path in (template / "dashboards").glob("*.json"))
+    return {
+        source: jinja2.Template(text).render(url=found.prometheus_url),
+        **_folder(
+            template, "provisioning/dashboards/headfirst.yml", *(f"dashboards/{name}" for name in names)
+        ),
+    }
+
+
+def _host(
+    cluster: Cluster, plan: Plan, found: Monitoring, name: str, secrets: Secrets, files: Artifacts
+) -> dict[str, Any]:
+    containers = [one for one in found.containers if one.host == name]
+    folders: list[dict[str, Any]] = [{"path": monitoring.TEXTFILES, "owner": 0, "mode": "0755"}]
+    trees: list[dict[str, Any]] = []
+    hidden: list[dict[str, Any]] = []
+    labels: dict[str, str] = {}
+    if name == found.host:
+        own = prometheus_files(cluster, plan)
+        targets = monitoring.targets(cluster, plan.services, plan.proxy)
+        scraped = {f"targets/{file}": _json(groups) for file, groups in targets.items()}
+        folders.append({"path": monitoring.DATA, "owner": monitoring.PROMETHEUS_USER, "mode": "0700"})
+        trees.append({"path": monitoring.CONFIG, "files": own | scraped})
+        keys = {
+            service.name or "only": secrets.api_key(service.name)
+            for service in plan.services
+            if monitoring.metrics_of(service).needs_key
+        }
+        hidden.append({"path": monitoring.KEYS, "files": keys, "group": monitoring.PROMETHEUS_GROUP})
+        labels[monitoring.PROMETHEUS] = _digest(own)
+    if name == found.host and found.grafana_url:
+        pages = grafana_files(found)
+        folders.append({"path": monitoring.GRAFANA_DATA, "owner": GRAFANA_USER, "mode": "0700"})
+        trees.append({"path": monitoring.GRAFANA_CONFIG, "files": pages})
+        password = {"admin": secrets.grafana_admin_password or ""}
+        hidden.append({"path": monitoring.GRAFANA_SECRETS, "files": password, "group": GRAFANA_GROUP})
+        labels[monitoring.GRAFANA] = _digest(pages)
+    return {
+        "headfirst_monitoring_images": _images(containers, files),
+        "monitoring_containers": [_container(one, labels.get(one.container.name)) for one in containers],
+        "monitoring_folders": folders,
+        "monitoring_trees": trees,
+        "monitoring_secrets": hidden,
+    }
+
+
+def _container(one: MonitoringContainer, configuration: str | None) -> dict[str, Any]:
+    """With the digest of its files a container is made again when they change."""
+    spec = one.container.module_spec()
+    if configuration:
+        spec["labels"] = {**spec.get("labels", {}), CONFIG_LABEL: configuration}
+    return {"name": one.container.name, "spec": spec, "url": one.url, "path": one.path}
+
+
+def _images(containers: list[MonitoringContainer], files: Artifacts) -> list[dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for one in containers:
+        image: dict[str, Any] = {"name": one.container.image, "source": "registry"}
+        built = files.prometheus if one.image_source == "build" else None
+        if tarball := files.monitoring.get(one.container.image, built):
+            image |= {
+                "source": "tarball", "tarball": str(tarball.path), "tarball_remote": tarball.on_node,
+            }  # fmt: skip
+        found[one.container.image] = image
+    return [*found.values()]
+
+
+def _folder(folder: Path, *names: str) -> Files:
+    return {name: (folder / name).read_text(encoding="utf-8") for name in names}
+
+
+def _yaml(document: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(document), sort_keys=False, width=4096)
+
+
+def _json(document: Any) -> str:
+    return json.dumps(document, indent=1) + "\n"
+
+
+def _digest(files: Files) -> str:
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()[:16]

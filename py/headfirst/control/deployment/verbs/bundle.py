@@ -1,0 +1,323 @@
+"""`deploy bundle`: collects what a plan needs from outside into one file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headfirst.common.errors import InputError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.bundle import (
+    archive,
+    images,
+    manifest,
+    packages,
+    signature,
+    systems,
+    weights,
+    wheels,
+)
+from headfirst.control.bundle.apt import Apt
+from headfirst.control.bundle.items import Item, hashes
+from headfirst.control.bundle.manifest import Contents, Image, Manifest
+from headfirst.control.bundle.needs import Model, Needs
+from headfirst.control.bundle.systems import RELEASES, System
+from headfirst.control.deployment import bundle_needs
+from headfirst.control.deployment.bundle_needs import unpinned
+from headfirst.control.deployment.hosts import host_systems
+from headfirst.control.deployment.hosts.host_systems import HostSystems
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running import artifacts
+from headfirst.control.deployment.running.local_work import Advance, ask_for_root, run_jobs
+from headfirst.control.images.archive import ImageArchive
+from headfirst.control.inventory.reading import role_values
+from headfirst.control.lab import packages as machine
+from headfirst.control.paths import cache_dir
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.decide.cluster.settings import HUBS
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.plan import trust
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.plan.types import Service as PlannedService
+
+Job = Callable[[Advance], Any]
+
+
+@dataclass(frozen=True)
+class BundleOptions:
+    """What `deploy bundle` was asked for.
+
+    `systems` and `kernels` are those of the hosts; with `probe` the hosts are asked, and without both they
+    run what this machine runs.
+    """
+
+    inventories: Sequence[Path]
+    extra_vars: Sequence[str]
+    output: Path
+    weights: bool = False
+    sign: Path | None = None
+    since: Path | None = None
+    systems: Sequence[str] = ()
+    kernels: Sequence[str] = ()
+    probe: bool = False
+
+
+@dataclass(frozen=True)
+class Made:
+    """The bundle. `kept`: the same one was there, and whole. `notes`: what the hosts need besides."""
+
+    path: Path
+    manifest: Manifest
+    signed: bool
+    kept: bool
+    notes: list[str]
+
+
+@dataclass
+class Collected:
+    """Files by path in the bundle, and the images that some of them are parts of."""
+
+    items: dict[str, Item]
+    images: list[Image]
+
+
+def bundle(options: BundleOptions, reporter: Reporter) -> Made:
+    """Collect and write. Raises HeadfirstError on the first failure; run it again to go on."""
+    prepared = prepare(options.inventories, options.extra_vars, probe=options.probe, online=True)
+    cluster, plan = prepared.cluster, prepared.plan
+    _refuse_adapters(plan)
+    hosts = hosts_of(options, cluster)
+    values = role_values(options.inventories, options.extra_vars, packages.ROLE_VALUES)[cluster.head.name]
+    older = archive.read_head(options.since)[0] if options.since else None
+    models = {
+        service.name or "": model_of(prepared, service, weights=options.weights)
+        for service in cluster.services
+        if service.settings.model_source != "demo"
+    }
+    needs = bundle_needs.needs(cluster, plan, models, values, hosts)
+    ask_for_root(reporter)
+    if missing := machine.missing(artifacts.packages(cluster)):
+        title, install = f"Install {', '.join(missing)} on this machine", partial(machine.install, missing)
+        run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")
+    jobs = _image_jobs(cluster, plan) | _package_jobs(cluster, hosts, values)
+    jobs |= _wheel_jobs(cluster, hosts)
+    jobs |= _weight_jobs(cluster, needs)
+    done, _ = run_jobs(reporter, "collect", "Collect images, packages and wheels", jobs)
+    found = _joined(done.values())
+    write = partial(_write, options, found, needs, older)
+    written, _ = run_jobs(reporter, "write", f"Write {options.output.name}", {"bundle": write}, unit="bytes")
+    made, kept = written["bundle"]
+    return Made(options.output, made, options.sign is not None, kept, _notes(needs))
+
+
+def hosts_of(options: BundleOptions, cluster: Cluster) -> HostSystems:
+    """The systems and kernels to collect packages for. InputError where they are not known."""
+    if options.probe:
+        return host_systems.ask(cluster)
+    own = systems.own()
+    named = tuple(systems.parse(text) for text in options.systems) or ((own,) if own else ())
+    if not named:
+        raise InputError(
+            "which system the hosts run is not known, and this machine runs another one",
+            where="--system",
+            hint=f"Name it: --system {next(iter(RELEASES))}. Or probe the hosts: --probe.",
+        )
+    return HostSystems(named, tuple(options.kernels))
+
+
+def _refuse_adapters(plan: Plan) -> None:
+    for service in plan.services:
+        for adapter in service.adapters:
+            if adapter.source in HUBS:
+                raise InputError(
+                    f"the adapter {adapter.name} is on a hub, and a bundle includes no adapters",
+                    where="adapters",
+                    hint=f"Bring its folder to the head, and write {adapter.name}=/its/folder.",
+                )
+
+
+def model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
+    """The model of a service, with its folder in the bundle where that has the `weights`."""
+    settings = service.settings
+    id = service.model_id.strip("/")
+    # A folder is named by its last part, a model of a hub by its owner too.
+    name = id if settings.model_source in HUBS else id.rpartition("/")[2]
+    return Model(
+        id=service.model_id,
+        source=settings.model_source,
+        revision=trust.revision(settings),
+        folder=f"models/{name}" if weights else "",
+        checkpoint=prepared.checkpoints[service.name],
+    )
+
+
+def _image_jobs(cluster: Cluster, plan: Plan) -> dict[str, Job]:
+    """Images that are built here, are files, or come from registries, each as parts."""
+    builds, files = artifacts.jobs(cluster), _image_files(cluster, plan)
+    built = {name: image for name, image in _built_images(plan).items() if name in builds}
+    found: dict[str, Job] = {name: partial(_built, builds[name], image) for name, image in built.items()}
+    for name in bundle_needs.images(plan):
+        if name in files:
+            found[f"image {name}"] = partial(_from_file, files[name], unpinned(name))
+        elif name not in built.values():
+            found[f"image {name}"] = partial(_pulled, name)
+    return found
+
+
+def _built_images(plan: Plan) -> dict[str, str]:
+    """What the plan calls the images that artifacts.jobs makes, by the names of those jobs."""
+    found = {f"image {image}": image for one in plan.services for image in [_engine_image(one)]}
+    routers = [router.container.image for one in plan.services for router in one.routers]
+    watching = plan.monitoring.containers if plan.monitoring else []
+    others = {
+        "webui image": [plan.webui.container.image] if plan.webui else [],
+        "router image": routers,
+        "proxy image": [plan.proxy.container.image] if plan.proxy else [],
+        "prometheus image": [one.container.image for one in watching if one.image_source == "build"],
+    }
+    return found | {name: images[0] for name, images in others.items() if images}
+
+
+def _image_files(cluster: Cluster, plan: Plan) -> dict[str, Path]:
+    """Archives of this machine by the image's name in the plan."""
+    found = {}
+    for one in plan.services:
+        settings = cluster.service(one.name).settings
+        if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
+            found[_engine_image(one)] = Path(settings.engine_image_tarball).expanduser().absolute()
+    return found
+
+
+def _engine_image(service: PlannedService) -> str:
+    return service.replicas[0].nodes[0].container.image
+
+
+def _built(build: Job, name: str, advance: Advance) -> Collected:
+    made: ImageArchive = build(advance)
+    return _from_file(made.path, name, advance)
+
+
+def _from_file(file: Path, name: str, advance: Advance) -> Collected:
+    image, items = images.parts(file, name)
+    return Collected(items, [image])
+
+
+def _pulled(name: str, advance: Advance) -> Collected:
+    file, digest = images.pulled(cache_dir("bundle", "pulled"), name, advance)
+    image, items = images.parts(file, unpinned(name), digest)
+    return Collected(items, [image])
+
+
+def _package_jobs(cluster: Cluster, hosts: HostSystems, values: Mapping[str, Any]) -> dict[str, Job]:
+    wanted = bundle_needs.wanted(cluster, hosts)
+
+    def collect(system: System, advance: Advance) -> Collected:
+        repositories = packages.repositories(values, wanted, system)
+        apt = Apt(cache_dir("bundle", "apt", str(system)), system, repositories)
+        apt.update(advance)
+        found = apt.collect(packages.groups(values, wanted, system, apt), advance)
+        return Collected({f"apt/{system}/{name}": item for name, item in found.items()}, [])
+
+    return {f"packages of {system}": partial(collect, system) for system in hosts.systems}
+
+
+def _wheel_jobs(cluster: Cluster, hosts: HostSystems) -> dict[str, Job]:
+    extras = bundle_needs.extras(cluster)
+
+    def collect(advance: Advance) -> Collected:
+        folder = cache_dir("bundle", "wheels")
+        found = {f"controller/{name}": item for name, item in wheels.controller(folder, advance).items()}
+        for python in sorted({RELEASES[system].python for system in hosts.systems}):
+            own = wheels.node_tools(folder / python, python, extras, advance)
+            found |= {f"wheels/{python}/{name}": item for name, item in own.items()}
+        return Collected(found, [])
+
+    return {"wheels": collect}
+
+
+def _weight_jobs(cluster: Cluster, needs: Needs) -> dict[str, Job]:
+    def collect(model: Model, advance: Advance) -> Collected:
+        folder = Path(model.id)
+        if model.source in HUBS:
+            base, tools = cache_dir("bundle", "models"), cache_dir("bundle", "tools")
+            folder = weights.fetched(base, tools, model.source, model.id, model.revision or "", advance)
+        return Collected(weights.of_folder(folder, model.folder), [])
+
+    models = {model.folder: model for model in needs.models.values() if model.folder}
+    return {f"weights of {model.id}": partial(collect, model) for model in models.values()}
+
+
+def _joined(parts: Iterable[Collected]) -> Collected:
+    found = Collected({}, [])
+    for part in parts:
+        found.items |= part.items
+        found.images += part.images
+    return Collected(dict(sorted(found.items.items())), sorted(found.images, key=lambda image: image.name))
+
+
+def _write(
+    options: BundleOptions, found: Collected, needs: Needs, older: Manifest | None, advance: Advance
+) -> tuple[Manifest, bool]:
+    """The manifest, and whether the bundle with it was there already."""
+    digests = hashes(found.items, advance)
+    held = {file.sha256 for file in older.files.values()} if older else set()
+    sizes = {path: item.size for path, item in found.items.items()}
+    contents = Contents(
+        format=manifest.FORMAT,
+        needs=needs,
+        images=tuple(found.images),
+        since=older.id if older else "",
+        carried={path: size for path, size in sizes.items() if digests[path] not in held},
+        earlier={path: size for path, size in sizes.items() if digests[path] in held},
+    )
+    there = manifest.make(contents.model_copy(update={"made": _made(options.output)}), digests)
+    if _is_there(options, there, advance):
+        return there, True
+    made = manifest.make(contents.model_copy(update={"made": int(time.time())}), digests)
+    signed = signature.sign(made.sums, options.sign) if options.sign else b""
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    archive.write(options.output, made, signed, found.items, advance)
+    return made, False
+
+
+def _made(path: Path) -> int:
+    """When the bundle that is there was made; 0 where there is none."""
+    try:
+        return archive.read_head(path)[0].what.made if path.is_file() else 0
+    except UntrustedError:
+        return 0
+
+
+def _is_there(options: BundleOptions, made: Manifest, advance: Advance) -> bool:
+    """Whether the output is this very bundle, whole, and signed where that is asked for."""
+    if not options.output.is_file():
+        return False
+    try:
+        there, signed = archive.read_head(options.output)
+        if there.sums != made.sums or bool(signed) != bool(options.sign):
+            return False
+        if options.sign and signature.sign(made.sums, options.sign) != signed:
+            return False
+        archive.unpack(options.output, there, lambda path, file: None, advance)
+    except UntrustedError:
+        return False
+    return True
+
+
+def _notes(needs: Needs) -> list[str]:
+    notes = [
+        f"The weights of {model.id} are not in the bundle. Run again with --weights, or bring the folder to "
+        "the head and set model_source=path and model=/its/folder."
+        for model in needs.models.values()
+        if model.source in HUBS and not model.folder
+    ]
+    if needs.packages.driver and not needs.kernels:
+        notes.append(
+            "No kernel's headers are in the bundle: hosts without NVIDIA's driver need them. Name what "
+            "`uname -r` prints there: --kernel RELEASE, or probe the hosts: --probe."
+        )
+    return notes

@@ -1,0 +1,124 @@
+"""`deploy check --comm`: the ranks talk to each other, in the engine's image. Nothing stays on the hosts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from pydantic import ValidationError
+
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running.claim import run_lock
+from headfirst.control.deployment.running.options import Backend, RunOptions
+from headfirst.control.deployment.running.recorded import keep_comm, recorded
+from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.control.deployment.running.stages import try_stages
+from headfirst.control.deployment.verbs.comm_types import Comm
+from headfirst.control.run.failures import to_error
+from headfirst.control.run.forks import require_all
+from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.hardware.facts import NetworkFacts
+from headfirst.decide.plan import rdma
+from headfirst.decide.plan.types import Node, Plan, Replica, Service
+
+BYTES = 8 / 1e9  # a second, in Gbit/s
+
+
+def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Comm:
+    """What the ranks found; `errors` in it prevent serving. `backend`: gloo, and nccl where GPUs serve.
+
+    Raises NotReadyError where the test could not be made at all.
+    """
+    if options.limit:
+        raise InputError("the test needs all ranks", hint="Leave out --limit.")
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
+    cluster, plan = prepared.cluster, prepared.plan
+    service, replica = _chosen(cluster, plan, options)
+    require_all(len(replica.nodes))
+    if backend == "nccl" and service.device == "cpu":
+        raise InputError("NCCL needs GPUs, and engine_device is cpu", hint="Use --backend gloo.")
+    by_device: list[Backend] = ["gloo", "nccl"] if service.device == "cuda" else ["gloo"]
+    backends = [backend] if backend else by_device
+    with recorded(cluster, options, "check --comm", reporter) as shown:
+        found = _measure(prepared, service, replica, backends, options, shown)
+        keep_comm(shown, found)
+    return found
+
+
+def _measure(
+    prepared: Prepared,
+    service: Service,
+    replica: Replica,
+    backends: list[Backend],
+    options: RunOptions,
+    reporter: Reporter,
+) -> Comm:
+    cluster = prepared.cluster
+    with run_lock(cluster, options, "check --comm", reporter):
+        hosts = replace(options, limit=",".join(node.host for node in replica.nodes))
+        variables = _variables(cluster, service, replica, backends)
+        result = try_stages("comm.yml", hosts, cluster, variables, reporter)
+        if result.cancelled:
+            # Ansible was interrupted before it could tidy up; the test would end by itself, but later.
+            nothing: HostVars = {node.host: {} for node in replica.nodes}
+            stop = RunOptions(options.inventories, limit=hosts.limit)
+            try_stages("comm_stop.yml", stop, cluster, nothing, QuietReporter())
+    if "comm" not in result.stats or result.cancelled or result.unreachable:
+        error = to_error(result, host_access(cluster), cluster.inventories[0])
+        raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)
+    return _report(result.stats["comm"], [asdict(one) for one in result.findings])
+
+
+def _report(told: Any, findings: list[dict[str, Any]]) -> Comm:
+    """The report with its types proven: its texts and figures come from the hosts."""
+    try:
+        return Comm.model_validate({**told, "findings": findings})
+    except (ValidationError, TypeError):
+        raise UntrustedError("the report of a host is not a result of the communication test") from None
+
+
+def _chosen(cluster: Cluster, plan: Plan, options: RunOptions) -> tuple[Service, Replica]:
+    """The replica that --service names, else the first that has several ranks."""
+    found = [
+        (service, replica)
+        for service in plan.services
+        for replica in service.replicas
+        if cluster.matches(options.service, service.name, replica.index) and service.world_size > 1
+    ]
+    if not found:
+        raise InputError(
+            "no replica has several ranks: one rank alone has no peer",
+            where=str(options.inventories[0]),
+        )
+    return found[0]
+
+
+def _variables(cluster: Cluster, service: Service, replica: Replica, backends: list[Backend]) -> HostVars:
+    hosts = {host.name: host for host in cluster.ranks}
+    return {node.host: _node(service, replica, node, hosts[node.host], backends) for node in replica.nodes}
+
+
+def _node(
+    service: Service, replica: Replica, node: Node, host: Host, backends: list[Backend]
+) -> dict[str, Any]:
+    rate = host.network_rate or host.link_rate or 0
+    return {
+        "comm_check_rank": node.rank,
+        "comm_check_ranks_per_node": service.world_size // len(replica.nodes),
+        "comm_check_address": node.address,
+        "comm_check_rendezvous_port": replica.dist_port,
+        "comm_check_backends": backends,
+        "comm_check_container": node.container.module_spec(),
+        "comm_check_link_gbit": rate * BYTES,
+        "comm_check_rdma_gbit": _rdma_gbit(host.network, node.network.hca),
+    }
+
+
+def _rdma_gbit(facts: NetworkFacts | None, hca: str | None) -> float:
+    """All ports together that the plan gives to NCCL."""
+    return sum(port.gbit for _, port in rdma.named(facts, hca)) if facts and hca else 0.0

@@ -1,0 +1,55 @@
+"""`deploy diagnose`: what is wrong with the running service, and where it began. Changes nothing."""
+
+from __future__ import annotations
+
+from headfirst.common.errors import NotReadyError
+from headfirst.control.deployment.engine import engine_of, known_key, readiness_of
+from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.running.claim import known_credentials
+from headfirst.control.evidence.collect import Target, collect
+from headfirst.decide.cluster.types import Cluster, Replica, Service
+from headfirst.decide.diagnose.decide import diagnose as decide
+from headfirst.decide.diagnose.subject import Subject, subject
+from headfirst.decide.diagnose.tuning import tune
+from headfirst.decide.diagnose.types import Diagnosis, Node, ReplicaDiagnosis, Tuning
+
+
+def diagnose(cluster: Cluster, chosen: str | None) -> list[ReplicaDiagnosis]:
+    """The first failure of each replica. NotReadyError: hosts do not answer and the others report nothing."""
+    return [
+        ReplicaDiagnosis(
+            service=str(service), replica=replica.index, found=_diagnose(cluster, service, replica)
+        )
+        for service, replica in cluster.chosen(chosen)
+    ]
+
+
+def tuning(cluster: Cluster, chosen: str | None) -> Tuning:
+    """Advice from live figures of one replica. NotReadyError where the engine gives none."""
+    service, replica = cluster.chosen(chosen)[0]
+    nodes, _ = nodes_of(cluster, service, replica)
+    return tune(nodes, engine_of(service))
+
+
+def _diagnose(cluster: Cluster, service: Service, replica: Replica) -> Diagnosis:
+    nodes, engine = nodes_of(cluster, service, replica)
+    silent = [node for node in nodes if node.problem]
+    if not silent and not any(node.container for node in nodes):
+        names = ", ".join(node.host for node in nodes)
+        raise NotReadyError("no rank has a container", where=names, hint="`deploy up` starts the service.")
+    found = decide(nodes, engine, service.container(replica))
+    if silent and found.decisive is None:
+        one = silent[0]
+        hint = f"Try: {host_access(cluster)[one.host].ssh_command('true')}"
+        raise NotReadyError(one.problem or "it does not answer", where=one.host, hint=hint)
+    return found
+
+
+def nodes_of(cluster: Cluster, service: Service, replica: Replica) -> tuple[list[Node], Subject]:
+    """The nodes of a replica by rank as they are now, and what they were asked for."""
+    access, secrets = host_access(cluster), known_credentials(cluster)
+    key = known_key(secrets, service) or ""
+    engine = subject(engine_of(service), readiness_of(service), service.served_model_name, key)
+    targets = [Target(access[host.name], host.address) for host in replica.hosts]
+    values = secrets.values() if secrets else ()
+    return collect(targets, replica.url, engine, values, container=service.container(replica)), engine

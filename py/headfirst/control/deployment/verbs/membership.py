@@ -1,0 +1,128 @@
+"""`deploy replace` and `deploy remove`: a host leaves the cluster, and a spare may take its place.
+
+The inventory is changed first, so that a run that is interrupted goes on with `deploy up`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from headfirst.common.errors import HeadfirstError, InputError, UnreachableError
+from headfirst.common.state_files import replace_file
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.claim import run_lock
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.recorded import recorded
+from headfirst.control.deployment.verbs.down import down, target
+from headfirst.control.deployment.verbs.up import Outcome, refuse_unfit, up
+from headfirst.control.inventory.edit import with_spare, without
+from headfirst.control.inventory.inventory import load
+from headfirst.control.run.events import Finding, FindingsReported
+from headfirst.control.run.reporters.reporter import Reporter
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change of the inventory `path` that its hosts can carry; `leaving` is the host that goes."""
+
+    path: Path
+    before: str
+    after: str
+    leaving: str
+    verb: Literal["replace", "remove"]
+
+    @property
+    def diff(self) -> list[str]:
+        """The change, as a unified diff."""
+        before, after = self.before.splitlines(), self.after.splitlines()
+        return [*difflib.unified_diff(before, after, str(self.path), str(self.path), lineterm="", n=1)]
+
+
+def replacement(options: RunOptions, old: str, new: str, *, keep: bool) -> Change:
+    """`old` leaves, or with `keep` becomes a spare, and the spare `new` has its place."""
+    path = _path(options)
+    return _checked(path, options, old, with_spare(path, old, new, options.extra_vars, keep=keep), "replace")
+
+
+def removal(options: RunOptions, host: str) -> Change:
+    """`host` leaves the cluster."""
+    path = _path(options)
+    return _checked(path, options, host, without(path, host, options.extra_vars), "remove")
+
+
+def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> Outcome:
+    """Stop what the leaving host runs, write the inventory, and bring the cluster up."""
+    cluster = load(options.inventories, options.extra_vars)
+    others = replace(options, limit=f"all:!{change.leaving}")
+    with recorded(cluster, options, change.verb, reporter) as shown:
+        # No other run may change the cluster by the inventory that is written here.
+        with _unchanged_on_error(), run_lock(cluster, others, change.verb, shown) as held:
+            _stop(change, options, shown)
+            held.confirm()
+            _write(change)
+        return up(options, shown)
+
+
+def _path(options: RunOptions) -> Path:
+    if len(options.inventories) != 1 or not Path(options.inventories[0]).is_file():
+        raise InputError("only an inventory of one file can be changed", hint="Edit it by hand.")
+    return Path(options.inventories[0]).absolute()
+
+
+def _checked(
+    path: Path, options: RunOptions, leaving: str, after: str, verb: Literal["replace", "remove"]
+) -> Change:
+    """The change. InputError where the hosts that stay cannot carry the services."""
+    change = Change(path, path.read_text(encoding="utf-8"), after, leaving, verb)
+    with _beside(change) as draft:
+        prepared = prepare([draft], options.extra_vars, probe=True)
+    refuse_unfit(prepared.plan)
+    return change
+
+
+@contextlib.contextmanager
+def _beside(change: Change) -> Iterator[Path]:
+    """The changed inventory as a file beside the present one, where its group_vars are found."""
+    draft = change.path.with_name(f".{change.path.stem}.changed{change.path.suffix}")
+    replace_file(draft, change.after)
+    try:
+        yield draft
+    finally:
+        draft.unlink()
+
+
+def _stop(change: Change, options: RunOptions, reporter: Reporter) -> None:
+    """A host that does not answer keeps what it has: the others refuse it when it returns."""
+    alone = replace(options, limit=change.leaving)
+    if change.leaving not in {host.name for host in load(options.inventories, options.extra_vars).nodes}:
+        return
+    try:
+        down(target(alone), reporter, data=False)
+    except UnreachableError as error:
+        what = f"its rank was not stopped: {error.what}"
+        fix = "The other hosts no longer answer it. When it answers again, it stops its rank."
+        _warn(reporter, Finding("left-host", "warning", change.leaving, what, fix=fix))
+
+
+@contextlib.contextmanager
+def _unchanged_on_error() -> Iterator[None]:
+    try:
+        yield
+    except HeadfirstError as error:
+        error.hint = f"The inventory was not changed. {error.hint or ''}".strip()
+        raise
+
+
+def _write(change: Change) -> None:
+    mode = change.path.stat().st_mode & 0o777
+    replace_file(change.path, change.after)
+    change.path.chmod(mode)
+
+
+def _warn(reporter: Reporter, finding: Finding) -> None:
+    reporter.handle(FindingsReported("lock", finding.host, (finding,)))

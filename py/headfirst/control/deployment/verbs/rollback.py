@@ -1,0 +1,93 @@
+"""`deploy rollback`: all replicas of a service run the version that served before the present one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from headfirst.common.errors import InputError
+from headfirst.control.deployment.running.claim import run_lock
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.phases import Phase, run_phases
+from headfirst.control.deployment.running.recorded import recorded
+from headfirst.control.deployment.running.role_vars.engine import rollback_vars, version_vars
+from headfirst.control.deployment.versions import Version, previous
+from headfirst.control.inventory.inventory import load
+from headfirst.control.ownership.lease import Held
+from headfirst.control.run.forks import require_all
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.result import RunResult, joined
+from headfirst.decide.cluster.types import Cluster, Service
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """The version that each service returned to, by the service; None: it has none, and was left alone."""
+
+    result: RunResult
+    versions: dict[str, Version | None]
+
+
+def rollback(options: RunOptions, reporter: Reporter) -> Rollback:
+    """Start the previous version on all replicas. InputError where no service has one."""
+    cluster = load(options.inventories, options.extra_vars)
+    services = _chosen(cluster, options.service)
+    require_all(max(len(replica.hosts) for service in services for replica in service.replicas))
+    with (
+        recorded(cluster, options, "rollback", reporter) as shown,
+        run_lock(cluster, options, "rollback", shown) as held,
+    ):
+        results, versions = [], {}
+        for service in services:
+            result, versions[str(service)] = _previous(service, options, cluster, shown, held)
+            results.append(result)
+        if not any(versions.values()):
+            raise InputError(
+                "there is no version to return to: no other one has served on all replicas",
+                where=str(options.inventories[0]),
+                hint="Change the inventory and run: deploy up " + str(options.inventories[0]),
+            )
+        phases = [
+            phase
+            for service in services
+            if (version := versions[str(service)])
+            for phase in _phases(service, version)
+        ]
+        results += [_run(phase, options, cluster, shown, held) for phase in phases]
+    return Rollback(joined(results), versions)
+
+
+def _chosen(cluster: Cluster, chosen: str | None) -> list[Service]:
+    """The services that `--service` names. InputError where it names one of several replicas."""
+    services = {service.name: service for service, _ in cluster.chosen(chosen)}
+    several = [service for service in services.values() if len(service.replicas) > 1]
+    if several and "/" in (chosen or ""):
+        raise InputError(
+            f"the replicas of {several[0]} return to a version together",
+            hint=f"Write: deploy rollback {cluster.inventories[0]} --service {several[0]}",
+        )
+    return list(services.values())
+
+
+def _previous(
+    service: Service, options: RunOptions, cluster: Cluster, reporter: Reporter, held: Held
+) -> tuple[RunResult, Version | None]:
+    phase = Phase("versions.yml", version_vars(service), str(service))
+    result = _run(phase, options, cluster, reporter, held)
+    return result, previous(service, result.stats)
+
+
+def _run(phase: Phase, options: RunOptions, cluster: Cluster, reporter: Reporter, held: Held) -> RunResult:
+    """Run it on its own hosts: the plays are of all hosts with ranks, also those of other services."""
+    own = replace(options, limit=",".join(phase.variables))
+    return run_phases([phase], own, cluster, reporter, held=held)
+
+
+def _phases(service: Service, version: Version) -> list[Phase]:
+    return [
+        Phase(
+            "rollback.yml",
+            rollback_vars(service, replica, version.name, version.generations),
+            f"{service}, replica {replica.index}",
+        )
+        for replica in service.replicas
+    ]

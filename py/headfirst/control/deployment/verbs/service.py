@@ -1,0 +1,162 @@
+"""The running services of a cluster: their state, their logs, a conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
+
+import httpx
+
+from headfirst.common import container_names as names
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.scrub import Scrubber
+from headfirst.control.deployment.engine import known_key, metrics_of, readiness_of
+from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.hosts.router_status import router_status
+from headfirst.control.deployment.running.claim import current_credentials, known_credentials
+from headfirst.control.live.chat import Chat
+from headfirst.control.live.logs import LogLine, Rank
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.tunnel import tunnel
+from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
+from headfirst.control.live.status_types import ClusterStatus
+from headfirst.control.live.watch import Watch
+from headfirst.decide.cluster.types import Cluster, Service
+
+ROUTER = "router"
+_HEALTH_S = 5.0
+
+
+def status(cluster: Cluster, chosen: str | None = None) -> ClusterStatus:
+    """Every rank's container, the engines and the chat page, asked in parallel."""
+    page = WebuiTarget(host_access(cluster)[cluster.webui.name], cluster.webui_url)
+    found = cluster_status(_targets(cluster, chosen), page)
+    names_chosen = {service.name for service, _ in cluster.chosen(chosen)}
+    services = [service for service in cluster.services if service.name in names_chosen]
+    routers = router_status(cluster, services, known_credentials(cluster))
+    ready = found.ready and all(router.ready for router in routers)
+    return found.model_copy(update={"ready": ready, "routers": routers})
+
+
+@contextmanager
+def watch(cluster: Cluster, chosen: str | None = None) -> Iterator[Watch]:
+    """The replicas and their ranks, for as many readings as needed."""
+    with closing(Watch(_targets(cluster, chosen))) as found:
+        yield found
+
+
+def _targets(cluster: Cluster, chosen: str | None) -> list[ReplicaTarget]:
+    access, secrets = host_access(cluster), known_credentials(cluster)
+    return [
+        ReplicaTarget(
+            str(service),
+            replica.index,
+            [access[host.name] for host in replica.hosts],
+            replica.url,
+            readiness_of(service),
+            known_key(secrets, service),
+            service.container(replica),
+            metrics_of(service),
+        )
+        for service, replica in cluster.chosen(chosen)
+    ]
+
+
+def rank_logs(cluster: Cluster, chosen: str | None, host: str | None) -> list[Rank]:
+    """The ranks of these replicas: all, or those on the host named so (or with that number).
+
+    With `host` ROUTER, the routers of their services.
+    """
+    access, replicas = host_access(cluster), cluster.chosen(chosen)
+    if host == ROUTER:
+        return _routers(cluster, [service for service, _ in replicas])
+    found = [
+        Rank(
+            number,
+            access[place.name],
+            service.container(replica),
+            f"{service}/{replica.index}" if len(replicas) > 1 else "",
+        )
+        for service, replica in replicas
+        for number, place in enumerate(replica.hosts)
+    ]
+    wanted = [rank for rank in found if host in (None, rank.access.host, str(rank.number))]
+    if not wanted:
+        listed = ", ".join(f"{rank.number} ({rank.access.host})" for rank in found)
+        raise InputError(f"no rank on {host}", hint=f"Ranks: {listed}.")
+    return wanted
+
+
+def _routers(cluster: Cluster, services: Sequence[Service]) -> list[Rank]:
+    access = host_access(cluster)
+    found = {
+        (service.name, router.host.name): Rank(
+            None, access[router.host.name], names.router(service.name), str(service)
+        )
+        for service in services
+        for router in service.routers
+    }
+    if not found:
+        raise InputError(
+            "no service here has a router",
+            hint="Services with several replicas have one, and all with a group [router].",
+        )
+    return list(found.values())
+
+
+def without_secrets(cluster: Cluster, lines: Iterable[LogLine]) -> Iterator[LogLine]:
+    """The lines with the API key masked: an engine may log all its arguments when it starts."""
+    secrets = known_credentials(cluster)
+    scrubber = Scrubber(secrets.values() if secrets else ())
+    for line in lines:
+        yield line._replace(text=scrubber.text(line.text))
+
+
+@contextmanager
+def open_chat(cluster: Cluster, system: str | None, chosen: str | None = None) -> Iterator[Chat]:
+    """A conversation with a model, through an SSH tunnel."""
+    service, _ = cluster.chosen(chosen)[0]
+    with (
+        open_api(cluster, chosen) as (url, key),
+        Chat(url, service.served_model_name, key, system) as chat,
+    ):
+        yield chat
+
+
+@contextmanager
+def open_api(cluster: Cluster, chosen: str | None, *, timed: bool = False) -> Iterator[tuple[str, str]]:
+    """The address of a service on this machine, through an SSH tunnel, and the key of its API.
+
+    It is that of the first router that answers; that of the head where there is none, or where `chosen` names
+    a replica. `timed`: the times of its answers are measured.
+    """
+    service, replica = cluster.chosen(chosen)[0]
+    key = known_key(current_credentials(cluster), service)
+    if key is None:
+        raise NotReadyError(
+            f"cluster {cluster.name} has no API key of {service}, neither here nor on its head",
+            where=cluster.head.name,
+            hint=f"Bring it up: deploy up {cluster.inventories[0]}",
+        )
+    access = host_access(cluster)
+    if not is_routed(service, chosen):
+        with tunnel(access[replica.head.name], replica.url, timed=timed) as url:
+            yield url, key
+        return
+    with ExitStack() as stack:
+        yield _open_router(service, access, stack, timed=timed), key
+
+
+def is_routed(service: Service, chosen: str | None) -> bool:
+    """Whether requests go through a router: there is one, and `chosen` names no replica."""
+    return bool(service.routers) and "/" not in (chosen or "")
+
+
+def _open_router(service: Service, access: Mapping[str, HostAccess], stack: ExitStack, *, timed: bool) -> str:
+    for router in service.routers:
+        with suppress(NotReadyError, httpx.HTTPError):
+            url = stack.enter_context(tunnel(access[router.host.name], router.url, timed=timed))
+            if httpx.get(f"{url}/health", timeout=_HEALTH_S, trust_env=False).is_success:
+                return url
+    listed = ", ".join(router.url for router in service.routers)
+    raise NotReadyError(f"no router of {service} answers: {listed}", hint="`deploy status` shows what runs.")

@@ -1,0 +1,72 @@
+"""`deploy test`: the cases of control/smoke on the running service of a cluster. Changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from headfirst.common.scrub import Scrubber
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.recorded import timed
+from headfirst.control.deployment.verbs.service import open_api
+from headfirst.control.run.reporters.recording import Recording
+from headfirst.control.smoke import runner
+from headfirst.control.smoke.api import Api, Target
+from headfirst.control.smoke.report import Report
+from headfirst.control.smoke.verdict import Case, Result
+from headfirst.decide import engines
+from headfirst.decide.cluster.types import Service
+from headfirst.decide.engines.base import Readiness
+from headfirst.decide.plan import types as plan
+
+
+class Watcher(runner.Watcher, Protocol):
+    """Follows a run of `deploy test`."""
+
+    def left(self, seconds: float) -> None:
+        """How long the run still takes, by recorded ones."""
+
+
+def run(options: RunOptions, cases: Sequence[Case], watcher: Watcher, *, timeout_s: float) -> Report:
+    """Run the cases on what `options.service` names. NotReadyError: it does not answer."""
+    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    service, _ = prepared.cluster.chosen(options.service)[0]
+    planned = next(one for one in prepared.plan.services if one.name == service.name)
+    target, readiness = asked(service, planned)
+    with (
+        open_api(prepared.cluster, options.service) as (url, key),
+        Api(url, key, target, timeout_s) as api,
+    ):
+        api.require_ready(readiness)
+        with timed(prepared.cluster, options, "test", f"{len(cases)} cases") as recording:
+            return runner.run(api, cases, _Timed(watcher, recording), Scrubber([key]).text)
+
+
+class _Timed:
+    """The watcher; each case begins with the time left, and what it takes is recorded."""
+
+    def __init__(self, watcher: Watcher, recording: Recording) -> None:
+        self._watcher = watcher
+        self._recording = recording
+
+    def started(self, case: Case) -> None:
+        """As the watcher."""
+        self._watcher.started(case)
+        if (left := self._recording.begin(case.name).left) is not None:
+            self._watcher.left(left)
+
+    def ended(self, result: Result) -> None:
+        """As the watcher."""
+        self._recording.end(result.case)
+        self._watcher.ended(result)
+
+
+def asked(service: Service, planned: plan.Service) -> tuple[Target, Readiness]:
+    """How a service is asked, and how it shows that it is ready."""
+    engine = engines.get(planned.engine, planned.engine_version)
+    chosen = [word for one in planned.chosen_arguments for word in (one.flag, one.value) if word]
+    values = engine.check_arguments([*service.settings.engine_args, *chosen]).require()
+    dialect = engine.request_dialect(values)
+    target = Target(planned.served_model_name, planned.task, engine.title, dialect)
+    return target, engine.readiness(planned.task)

@@ -1,0 +1,199 @@
+"""`deploy up`: this machine's part first, then the playbook, then the summary."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from headfirst.common.errors import InputError
+from headfirst.control.credentials.secrets import Secrets, credentials_file
+from headfirst.control.deployment.bundled import Closed, proven
+from headfirst.control.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
+from headfirst.control.deployment.hosts import hardware
+from headfirst.control.deployment.hosts.hub_access import hub_token
+from headfirst.control.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running import artifacts
+from headfirst.control.deployment.running.claim import Claim, claimed, peek
+from headfirst.control.deployment.running.limit import refuse_limit
+from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.phases import of_up, run_phases
+from headfirst.control.deployment.running.recorded import keep_plan, recorded
+from headfirst.control.deployment.running.stages import run_stages
+from headfirst.control.deployment.running.tags import checked_tags
+from headfirst.control.lab import packages
+from headfirst.control.lab.lifecycle import up as lab_up
+from headfirst.control.ownership.lease import Held
+from headfirst.control.run.events import Finding, FindingsReported
+from headfirst.control.run.forks import require_all
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.result import RunResult, StageTime
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.alternatives import unfit_hint
+from headfirst.decide.plan.types import Plan
+
+LocalWork = tuple[dict[str, Any], list[StageTime]]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A successful run and its summary."""
+
+    plan: Plan
+    result: RunResult
+    credentials: Path
+    inventory: Path
+    check: bool
+    ca: Path | None = None  # what people trust, where an authority of the cluster signs the certificate
+
+
+def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outcome:
+    """Carry out the whole plan. Raises HeadfirstError on the first failure; run it again to go on.
+
+    `rotate` makes new credentials first; a rotation that was interrupted goes on with the ones that it made.
+    """
+    options = replace(options, tags=checked_tags(options.tags))
+    refuse_limit(options)
+    prepared = _prepared(options)
+    _require_forks(prepared.cluster)
+    verb = "credentials --rotate" if rotate else "up"
+    with recorded(prepared.cluster, options, verb, reporter, prepared.plan) as shown:
+        outcome = _up(prepared, options, shown, rotate=rotate)
+        keep_plan(shown, outcome.plan)
+    return outcome
+
+
+def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: bool) -> Outcome:
+    bundle = proven(prepared.bundle, reporter) if prepared.bundle else None
+    here = None
+    if lab_of(prepared.cluster):
+        refuse_unfit(prepared.plan)
+        # Nodes must exist before they are locked.
+        here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
+    closed = Closed.of(bundle, prepared, options) if bundle else None
+    if options.check:
+        signed = _complete(prepared.cluster, peek(prepared.cluster, options), reporter, rotates=rotate)
+        return _carry_out(prepared, signed.secrets, options, reporter, here, closed)
+    with claimed(prepared.cluster, options, "credentials --rotate" if rotate else "up", reporter) as claim:
+        if rotate and not claim.secrets.is_rotating:
+            claim = claim.change(claim.secrets.rotated())
+        signed = _complete(prepared.cluster, claim.secrets, reporter, rotates=rotate)
+        if signed.ca_key:
+            # Before its certificate is recorded: without the key nobody could renew that.
+            keep_ca_key(prepared.cluster, signed.ca_key)
+        if signed.secrets is not claim.secrets:
+            claim = claim.change(signed.secrets)
+        outcome = _carry_out(prepared, claim.secrets, options, reporter, here, closed, claim.held)
+        if claim.secrets.is_rotating and _webui_ran(prepared.cluster, options, claim):
+            claim.change(claim.secrets.applied())
+    return outcome
+
+
+def _complete(cluster: Cluster, secrets: Secrets, reporter: Reporter, *, rotates: bool) -> Signed:
+    """The secrets, with those that this cluster needs and has not yet."""
+    found = secrets.with_keys([service.name for service in cluster.services])
+    if cluster.monitoring and cluster.settings.grafana:
+        found = found.with_grafana_password()
+    signed = with_certificate(cluster, found, rotates=rotates)
+    if signed.warning:
+        host = cluster.webui.name
+        finding = Finding(id="certificate", severity="warning", host=host, what=signed.warning)
+        reporter.handle(FindingsReported("certificate", host, (finding,)))
+    return signed
+
+
+def _webui_ran(cluster: Cluster, options: RunOptions, claim: Claim) -> bool:
+    reached = cluster.webui.name in claim.held.states
+    return reached and (not options.tags or "webui" in options.tags)
+
+
+def _carry_out(
+    prepared: Prepared,
+    secrets: Secrets,
+    options: RunOptions,
+    reporter: Reporter,
+    here: LocalWork | None,
+    closed: Closed | None,
+    held: Held | None = None,
+) -> Outcome:
+    """The run itself, on hosts that are ours and locked. `here` is this machine's part, where it is done."""
+    start = time.monotonic()
+    before: list[StageTime] = []
+    sources = closed.variables(prepared.cluster) if closed else {}
+    if closed:
+        brought = run_stages("bundle.yml", options, prepared.cluster, sources, reporter)
+        before = [closed.bundle.proving, *brought.stages]
+    if hardware.comes_first(prepared.cluster):
+        before += hardware.make_ready(options, prepared.cluster, prepared.plan, reporter, sources).stages
+        prepared = _prepared(options)
+    cluster = prepared.cluster
+    refuse_unfit(prepared.plan)
+    built, local = here or _prepare_here(cluster, options, reporter, builds=closed is None)
+    files = closed.bundle.artifacts(prepared.plan) if closed else artifacts.collect(cluster, built)
+    hidden = [*secrets.values(), *(hub_token(one.weights.source) for one in prepared.plan.services)]
+    phases = of_up(cluster, prepared.plan, secrets, files)
+    result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, held=held)
+    seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
+    result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
+    return Outcome(
+        plan=prepared.plan,
+        result=result,
+        credentials=credentials_file(cluster),
+        ca=None if options.check else keep_ca(cluster, secrets),
+        inventory=Path(options.inventories[0]),
+        check=options.check,
+    )
+
+
+def _prepared(options: RunOptions) -> Prepared:
+    return prepare(
+        options.inventories,
+        options.extra_vars,
+        probe=True,
+        ports=True,
+        limit=options.limit,
+        bundle=options.bundle,
+    )
+
+
+def refuse_unfit(plan: Plan) -> None:
+    for service in plan.services:
+        if service.fit.fits is False:
+            raise InputError(
+                service.fit.reason,
+                where=service.name,
+                hint=unfit_hint(service.alternatives),
+            )
+
+
+def _require_forks(cluster: Cluster) -> None:
+    """Ranks of a replica wait for each other in one process each."""
+    require_all(max(len(replica.places) for service in cluster.services for replica in service.replicas))
+
+
+def _prepare_here(
+    cluster: Cluster, options: RunOptions, reporter: Reporter, *, builds: bool = True
+) -> LocalWork:
+    """Packages that are missing, then lab nodes and images side by side. Check mode starts no nodes."""
+    jobs = dict(artifacts.jobs(cluster)) if builds else {}
+    lab = lab_of(cluster)
+    if lab and options.check:
+        lab_access(lab)  # reports what to do when the nodes are not up
+    elif lab:
+        for service in cluster.services:
+            if service.settings.model_source == "demo":
+                share_demo_checkpoint(service.model_id)
+        jobs["lab"] = lambda advance: lab_up(lab, advance, advance.warn)
+    if not jobs:
+        return {}, []
+    ask_for_root(reporter)
+    times = []
+    if builds and (missing := packages.missing(artifacts.packages(cluster))):
+        title, install = f"Install {', '.join(missing)} on this machine", partial(packages.install, missing)
+        times.append(run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")[1])
+    built, seconds = run_jobs(reporter, "prepare", "Nodes and images on this machine", jobs)
+    return built, [*times, seconds]

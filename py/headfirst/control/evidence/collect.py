@@ -1,0 +1,188 @@
+"""All nodes asked at the same time, one SSH round each; all times on the controller's clock."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
+
+from headfirst.common import container_names as names
+from headfirst.common.errors import NotReadyError
+from headfirst.common.scrub import Scrubber
+from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
+from headfirst.control.evidence import node_answer
+from headfirst.control.evidence.node_answer import Engine, NodeAnswer, Problem, Reply
+from headfirst.control.live.clock import Clock, from_rfc3339, measure
+from headfirst.control.live.ssh_access import explain
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.privilege import privileged
+from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
+from headfirst.decide.diagnose.argv import masked
+from headfirst.decide.diagnose.subject import Subject
+from headfirst.decide.diagnose.types import Answer, Container, Line, Node
+from headfirst.decide.engines.base import Readiness
+
+_SCRIPT = Path(__file__).with_name("node_script.py")
+# The slowest are nvidia-smi on a sick driver and the health of a busy engine; each has a limit of its own.
+TIMEOUT_S = 90.0
+_MAX_ERRORS = 1 << 16
+
+
+class Target(NamedTuple):
+    """One rank's host: how it is reached, and its address among the ranks."""
+
+    access: HostAccess
+    address: str
+
+
+def collect(
+    targets: Sequence[Target],
+    engine_url: str,
+    subject: Subject,
+    secrets: Sequence[str] = (),
+    *,
+    container: str = names.ENGINE,
+) -> list[Node]:
+    """The nodes by rank; `engine_url` as the head sees it. `secrets` are redacted in all that comes back.
+
+    A host that does not answer, or answers what no node script does, is a node with its problem.
+    """
+    scrubber = Scrubber(secrets)
+    nothing = {"container": container, "health": "", "metrics": "", "probe": ""}
+    everything = nothing | (_requests(engine_url, subject) if engine_url else {})
+    with ThreadPoolExecutor(max_workers=min(len(targets), AT_ONCE)) as pool:
+        asked = [
+            pool.submit(_node, rank, target, nothing if rank else everything, subject, scrubber)
+            for rank, target in enumerate(targets)
+        ]
+        return [future.result() for future in asked]
+
+
+def _requests(url: str, subject: Subject) -> dict[str, Any]:
+    """What rank 0 is asked; the model only where the health does not prove that it computes."""
+    readiness = subject.readiness
+    found: dict[str, Any] = {"health": url + readiness.path, "metrics": url + subject.metrics.path}
+    if not readiness.generates:
+        found["probe"] = url + readiness.probe_path
+        found["body"] = {**readiness.probe_body, "model": subject.model}
+    return found
+
+
+def _node(rank: int, target: Target, wanted: dict[str, Any], subject: Subject, scrubber: Scrubber) -> Node:
+    try:
+        clock, facts = _gather(target.access, wanted, subject.api_key)
+        return parse(rank, target, clock, scrubber.value(facts), subject)
+    except (NotReadyError, UntrustedError) as error:
+        return Node(rank, target.access.host, target.address, now=time.time(), problem=error.what)
+
+
+def _gather(access: HostAccess, wanted: dict[str, Any], api_key: str) -> tuple[Clock, Any]:
+    line, first = privileged(access, "python3", "-c", _SCRIPT.read_text(), json.dumps(wanted))
+    with ssh(access) as connection:
+        try:
+            to, out, err = connection.exec_command(line, timeout=TIMEOUT_S)
+            to.write(first)
+            clock = measure(to, out)
+            to.write(f"go {api_key}\n" if wanted["health"] else "go\n")
+            to.flush()
+            return clock, node_answer.decode(out.read(node_answer.MAX_SENT + 1), where=access.host)
+        except TimeoutError as error:
+            what = f"it did not answer within {TIMEOUT_S:.0f} s"
+            raise NotReadyError(what, where=access.host, hint=access.ssh_command("true")) from error
+        except UntrustedError:
+            out.channel.close()
+            raise
+        except (OSError, EOFError, ValueError) as error:
+            out.channel.close()  # a script that still waits for us would keep its errors open
+            said = for_terminal(err.read(_MAX_ERRORS).decode(errors="replace").strip())
+            known = explain.not_ready(access, said)
+            last = (said.splitlines() or [str(error)])[-1]
+            raise known or NotReadyError(f"its state cannot be read: {last}", where=access.host) from error
+
+
+def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject) -> Node:
+    """What the node script reported, on the controller's clock, the values of secret flags masked.
+
+    Raises UntrustedError naming the host.
+    """
+    host = target.access.host
+    found = node_answer.check(facts, where=host)
+    engine = found.engine if isinstance(found.engine, Engine) else None
+    try:
+        container = _container(engine, clock, subject.about.secret_flags) if engine else None
+    except (ValueError, OverflowError) as error:
+        raise UntrustedError(f"the answer of the node is refused: {error}", where=host) from None
+    return Node(
+        rank=rank,
+        host=host,
+        address=target.address,
+        offset=clock.offset,
+        error=clock.error,
+        now=time.time(),
+        problem=found.engine.problem if isinstance(found.engine, Problem) else None,
+        container=container,
+        kernel=tuple(Line(clock.corrected(line.at), line.text) for line in found.kernel),
+        driver=tuple(found.driver.said),
+        packages=tuple(found.driver.packages),
+        gpus=tuple(found.driver.gpus),
+        hcas=tuple(found.hcas),
+        health=_health(found, subject.readiness, where=host),
+        metrics=_answer(found.metrics),
+    )
+
+
+def _health(found: NodeAnswer, readiness: Readiness, *, where: str) -> Answer | None:
+    """The first answer that no ready service gives, else 200."""
+    health, probe = found.health, found.probe
+    if health is None:
+        return None
+    if health.status != 200:
+        return Answer(health.status, f"{readiness.path} {health.text}")
+    if probe and probe.status != 200:
+        return Answer(probe.status, f"{readiness.probe_path} {probe.text}")
+    keys = [str(key) for key in readiness.answer]
+    if probe and not holds(json_document(probe.text, what="the answer to the probe", where=where), keys):
+        return Answer(0, f"{readiness.probe_path} has nothing at {'.'.join(keys)}")
+    return Answer(200, "")
+
+
+def _answer(reply: Reply | None) -> Answer | None:
+    return Answer(reply.status, reply.text) if reply else None
+
+
+def _container(engine: Engine, clock: Clock, secret_flags: Collection[str]) -> Container:
+    def when(at: str) -> float:
+        return clock.corrected(from_rfc3339(at)) if at > "0002" else 0.0
+
+    return Container(
+        id=engine.id,
+        image=engine.image,
+        image_id=engine.image_id,
+        argv=masked(engine.argv, secret_flags),
+        status=engine.status,
+        running=engine.running,
+        exit_code=engine.exit_code,
+        oom_killed=engine.oom_killed,
+        error=engine.error,
+        restarts=engine.restarts,
+        created_at=when(engine.created_at),
+        started_at=when(engine.started_at),
+        finished_at=when(engine.finished_at),
+        log=_lines(engine.log, clock),
+        earlier=_lines(engine.earlier, clock),
+    )
+
+
+def _lines(told: list[str], clock: Clock) -> tuple[Line, ...]:
+    """Docker's time and text of each line; of a progress bar that redraws itself, the last state."""
+    pairs = (line.partition(" ") for line in told)
+    lines = [
+        Line(clock.corrected(from_rfc3339(at)), for_terminal(text.rpartition("\r")[2]))
+        for at, _, text in pairs
+    ]
+    return tuple(sorted(lines, key=lambda line: line.at))

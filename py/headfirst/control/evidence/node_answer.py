@@ -1,0 +1,126 @@
+"""The answer of node_script.py, proven: a node may send anything in its place."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from headfirst.common.untrusted import UntrustedError, for_terminal, inflate, json_document, line
+from headfirst.control.evidence.node_script import (
+    EARLIER_LINES,
+    GPU_FIELDS,
+    LINE_CHARS,
+    TAIL_LINES,
+)
+from headfirst.decide.untrusted_model import validated
+
+# Base64 of the compressed answer, and the answer itself: some 10 MB of logs, escaped by JSON.
+MAX_SENT = 32 << 20
+MAX_ANSWER = 48 << 20
+_MAX_LINES = 3 * TAIL_LINES  # those of the start are limited in bytes
+
+_Text = Annotated[str, Field(max_length=4096), AfterValidator(for_terminal)]
+# Not cleaned yet: of a line that redraws itself the last state is extracted first.
+_LogLine = Annotated[str, Field(max_length=LINE_CHARS)]
+_Name = Annotated[str, BeforeValidator(lambda value: line(value, what="a name", limit=1024))]
+_Time = Annotated[
+    str, Field(max_length=64, pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$")
+]
+_Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+
+class Engine(_Strict):
+    """The rank's container; `problem` alone where the Docker Engine does not answer."""
+
+    id: _Name
+    image: _Name
+    image_id: _Name
+    argv: Annotated[
+        list[Annotated[str, Field(max_length=1 << 16), AfterValidator(for_terminal)]], Field(max_length=4096)
+    ]
+    created_at: _Time
+    restarts: _Number
+    status: _Name
+    running: bool
+    exit_code: _Number
+    oom_killed: bool
+    error: _Text
+    started_at: _Time
+    finished_at: _Time
+    log: Annotated[list[_LogLine], Field(max_length=_MAX_LINES)]
+    earlier: Annotated[list[_LogLine], Field(max_length=EARLIER_LINES)]
+
+
+class Problem(_Strict):
+    """Why the container's state is not known."""
+
+    problem: _Text
+
+
+class KernelLine(_Strict):
+    """A line of the kernel's log and its time on the node's clock."""
+
+    at: Annotated[float, Field(ge=0, le=1e11, allow_inf_nan=False)]
+    text: _Text
+
+
+def _fields(row: Any) -> Any:
+    return {name: row.get(name) for name in GPU_FIELDS} if isinstance(row, dict) else row
+
+
+class Driver(_Strict):
+    """NVIDIA's driver: its complaints, its GPUs, and upgrades of its packages."""
+
+    said: Annotated[list[_Text], Field(max_length=64)]
+    gpus: Annotated[list[Annotated[dict[str, _Name], BeforeValidator(_fields)]], Field(max_length=1024)]
+    packages: Annotated[list[_Text], Field(max_length=64)]
+
+
+class Reply(_Strict):
+    """What an address of the engine answered; status 0: nothing did."""
+
+    status: Annotated[int, Field(ge=0, le=999)]
+    text: Annotated[str, Field(max_length=8 << 20), AfterValidator(for_terminal)]
+
+
+class NodeAnswer(_Strict):
+    """Everything of one node."""
+
+    engine: Engine | Problem | None
+    kernel: Annotated[
+        list[Annotated[KernelLine, BeforeValidator(lambda pair: _kernel_line(pair))]], Field(max_length=4096)
+    ]
+    driver: Driver
+    hcas: Annotated[list[_Name], Field(max_length=1024)]
+    health: Reply | None
+    metrics: Reply | None
+    probe: Reply | None
+
+
+def _kernel_line(pair: Any) -> Any:
+    return dict(zip(("at", "text"), pair, strict=False)) if isinstance(pair, (list, tuple)) else pair
+
+
+def decode(sent: bytes, *, where: str) -> Any:
+    """The JSON in what a node has sent; ValueError where it is not base64, UntrustedError for the rest."""
+    what = "the answer of the node"
+    if len(sent) > MAX_SENT:
+        raise UntrustedError(f"{what} is larger than {MAX_SENT} bytes", where=where)
+    try:
+        packed = base64.b64decode(sent)
+    except binascii.Error as error:
+        raise ValueError(f"{what} is not base64: {error}") from None
+    text = inflate(packed, what=what, where=where, limit=MAX_ANSWER)
+    return json_document(text, what=what, where=where, limit=MAX_ANSWER, depth=8)
+
+
+def check(document: Any, *, where: str) -> NodeAnswer:
+    """The answer with its types proven; UntrustedError naming the node."""
+    return validated(NodeAnswer, document, what="the answer of the node is", where=where)

@@ -1,0 +1,60 @@
+"""Running another program, with its decisive last lines in the error."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from headfirst.common.errors import NotReadyError
+
+WATCH_S = 3.0
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    doing: str,
+    hint: str,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: str | None = None,
+    stdout: Path | None = None,
+    watch: Callable[[], None] = lambda: None,
+) -> None:
+    """Runs `argv` with the text `stdin`; its output goes to the file `stdout` if one is given.
+
+    It runs in the folder `cwd`, if one is given; `watch` is called every WATCH_S seconds meanwhile.
+
+    Raises NotReadyError where the program is missing, or with its last lines where it fails.
+    """
+    with (
+        tempfile.TemporaryFile("w+") as given,
+        (stdout or Path(os.devnull)).open("wb") as file,
+    ):
+        # A file, for communicate() with a time limit forgets the rest of a long input.
+        given.write(stdin or "")
+        given.seek(0)
+        output = file if stdout else subprocess.PIPE
+        try:
+            process = subprocess.Popen(
+                argv, env=env, cwd=cwd, stdin=given, stdout=output, stderr=subprocess.PIPE, text=True
+            )
+        except FileNotFoundError as error:
+            what = f"{doing} needs {error.filename}, which is not installed."
+            raise NotReadyError(what, hint=hint) from None
+    with process:
+        printed, errors = _communicate(process, watch)
+    if process.returncode != 0:
+        last = f"{printed or ''}{errors}".strip().splitlines()
+        raise NotReadyError(f"{doing} failed:\n" + "\n".join(last[-8:]), hint=hint)
+
+
+def _communicate(process: subprocess.Popen[str], watch: Callable[[], None]) -> tuple[str | None, str]:
+    while True:
+        try:
+            return process.communicate(timeout=WATCH_S)
+        except subprocess.TimeoutExpired:
+            watch()

@@ -1,0 +1,53 @@
+"""The IPv4 address at which the other ranks reach a host, where the inventory gives a name."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+
+from headfirst.common.errors import InputError
+from headfirst.control.live.ssh_access import openssh
+from headfirst.decide.cluster.types import Login
+
+
+def address_of(name: str, login: Login, where: str | None) -> str:
+    """ansible_host as an IPv4 address: as it stands, through ssh's configuration, or resolved here.
+
+    Raises InputError where that is no address which other hosts can use.
+    """
+    if _is_ipv4(login.host):
+        return login.host
+    hint = f"Write the address that the other nodes reach: `{name} … address=192.0.2.11`."
+    try:
+        found = openssh.settings([*login.options, *login.more_options, login.host])
+        target = openssh.one(found, "hostname", login.host)
+    except openssh.BadOptionError as error:
+        raise InputError(f"ssh refuses the options of {name}: {error}", where=where) from None
+    if _is_ipv4(target):
+        return target
+    try:
+        answers = socket.getaddrinfo(target, None, socket.AF_INET, socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise InputError(
+            f"{name} has no address: {target} does not resolve to an IPv4 address on this machine",
+            where=where,
+            hint=f"{hint} Or add the name on this machine (/etc/hosts, DNS).",
+        ) from None
+    addresses = sorted({str(answer[4][0]) for answer in answers})
+    if len(addresses) > 1:
+        raise InputError(f"{target} resolves to {', '.join(addresses)}", where=where, hint=hint)
+    if ipaddress.IPv4Address(addresses[0]).is_loopback:
+        raise InputError(
+            f"{target} resolves to {addresses[0]} on this machine: no other node reaches this address",
+            where=where,
+            hint=hint,
+        )
+    return addresses[0]
+
+
+def _is_ipv4(text: str) -> bool:
+    try:
+        ipaddress.IPv4Address(text)
+    except ValueError:
+        return False
+    return True

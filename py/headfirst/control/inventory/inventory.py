@@ -1,0 +1,371 @@
+"""Inventory files to a Cluster: read by Ansible's own library, then typed and checked before any SSH."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from headfirst.common.errors import InputError
+from headfirst.common.scrub import url_credentials
+from headfirst.control.inventory.address import address_of
+from headfirst.control.inventory.reading import Reading, read
+from headfirst.decide.cluster import ports
+from headfirst.decide.cluster.division import Members, divide
+from headfirst.decide.cluster.login import login_of
+from headfirst.decide.cluster.names import refuse_unknown
+from headfirst.decide.cluster.routers import with_routers
+from headfirst.decide.cluster.settings import (
+    CLUSTER_NAMES,
+    DEMO_MODELS,
+    HOST_NAMES,
+    SERVICE_NAMES,
+    ClusterSettings,
+    HostSettings,
+    ServiceSettings,
+)
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.hardware import gpus
+
+_SERVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_EXAMPLE = (
+    "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n"
+    "`deploy init` writes one."
+)
+
+
+def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str | None = None) -> Cluster:
+    """Read and check an inventory. `extra_vars` are Ansible's `-e` values, `limit` its `--limit`.
+
+    Raises InputError with file and line for whatever cannot be carried out as written.
+    """
+    paths = tuple(path.absolute() for path in inventories)
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"no such inventory: {path}", hint=_suggest_inventory(path))
+    reading = read(paths, extra_vars, limit)
+    _refuse_repeats(reading)
+    _refuse_groups(reading, paths)
+    names = _names(reading)
+    settings = _cluster_settings(names, reading)
+    given = {key: place for name in names for key, place in reading.hosts[name].where.items()}
+    notes = refuse_unknown(
+        given,
+        frozenset().union(*(reading.hosts[name].used for name in names)),
+        settings.own_variables,
+    )
+    hosts = {name: _host(name, reading, paths) for name in names}
+    _refuse_shared_addresses([hosts[name] for name in names], reading, paths)
+    routers = [hosts[name] for name in reading.groups["router"]]
+    services = with_routers(divide(_members(reading, hosts, paths)), routers)
+    webui, monitoring = reading.groups["webui"], reading.groups["monitoring"]
+    cluster = Cluster(
+        name=settings.cluster_name or _name_of(paths[0]),
+        inventories=paths,
+        settings=settings,
+        services=services,
+        webui=hosts[webui[0]] if webui else services[0].replicas[0].head,
+        monitoring=hosts[monitoring[0]] if monitoring else None,
+        spares=tuple(hosts[name] for name in reading.groups["spares"]),
+        notes=notes,
+        url_credentials=url_credentials([reading.hosts[name].urls for name in names]),
+        given=given,
+    )
+    _refuse_unequal_links(cluster.nodes, reading, paths)
+    _refuse_busy_spares(cluster, reading, paths)
+    _refuse_same_names(cluster, paths)
+    _refuse_ports(cluster, reading)
+    _refuse_empty_limit(cluster, reading, limit)
+    return cluster
+
+
+def _names(reading: Reading) -> list[str]:
+    """Every host of the cluster once, ranks first."""
+    groups = [reading.groups["head"], reading.groups["workers"]]
+    groups += [service.hosts for service in reading.services.values()]
+    groups += [reading.groups[name] for name in ("spares", "webui", "router", "monitoring")]
+    return list(dict.fromkeys(name for group in groups for name in group))
+
+
+def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...]) -> list[Members]:
+    """The services as the inventory lists them."""
+    if not reading.services:
+        names = [*reading.groups["head"], *reading.groups["workers"]]
+        places = reading.hosts[names[0]].where
+        settings = _service_settings(_common(names, reading, SERVICE_NAMES), places, paths)
+        ranks = tuple(hosts[name] for name in names)
+        return [Members(None, settings, ranks, places.get("replicas") or str(paths[0]))]
+    found = []
+    for name, group in reading.services.items():
+        if not _SERVICE_NAME.fullmatch(name):
+            raise InputError(
+                f"{name} cannot be the name of a service",
+                where=str(paths[0]),
+                hint="The name of a group that sets model= has lower-case letters, digits and _, "
+                "such as chat or embedding_2.",
+            )
+        if group.on_hosts:
+            raise InputError(
+                f"{group.on_hosts[0]} is a setting of a service, and a host of [{name}] sets it",
+                where=str(paths[0]),
+                hint=f"Write it under [{name}:vars].",
+            )
+        settings = _service_settings(group.values, group.where, paths)
+        where = group.where.get("model")
+        found.append(Members(name, settings, tuple(hosts[host] for host in group.hosts), where))
+    return found
+
+
+def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
+    head, workers = reading.groups["head"], reading.groups["workers"]
+    if not head and (workers or not reading.services):
+        raise InputError(
+            "the inventory has no head: group [head] is missing or empty", where=str(paths[0]), hint=_EXAMPLE
+        )
+    if len(head) > 1:
+        raise InputError(
+            f"two heads: {', '.join(head)}",
+            where=_where_host(head[1], reading, paths),
+            hint="Keep one host in [head] (it gets rank 0) and move the others to [workers].",
+        )
+    for group in ("webui", "monitoring"):
+        if len(reading.groups[group]) > 1:
+            raise InputError(
+                f"group [{group}] has {len(reading.groups[group])} hosts",
+                where=_where_host(reading.groups[group][1], reading, paths),
+                hint="Keep one.",
+            )
+    both = [name for name in workers if name in head]
+    if both:
+        raise InputError(
+            f"{both[0]} is both head and worker",
+            where=_where_host(both[0], reading, paths),
+            hint="List it in [head] only.",
+        )
+
+
+def _suggest_inventory(path: Path) -> str:
+    ready = sorted(p for p in Path("inventories").glob("*.ini")) if Path("inventories").is_dir() else []
+    listing = f"Here are: {', '.join(str(p) for p in ready)}. " if ready else ""
+    return f"{listing}`deploy init {path.name}` writes a new one."
+
+
+def _where_host(name: str, reading: Reading, paths: tuple[Path, ...]) -> str:
+    """The last line that lists the host: that is the one too many."""
+    lines = [line.where for line in reading.lines if line.host == name]
+    return lines[-1] if lines else str(paths[0])
+
+
+def _refuse_repeats(reading: Reading) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for line in reading.lines:
+        if line.group not in reading.groups:
+            continue
+        if first := seen.get((line.group, line.host)):
+            raise InputError(
+                f"{line.host} is listed twice in [{line.group}] (first at {first})",
+                where=line.where,
+                hint="Each host runs one rank: remove a line, or give the second host another name.",
+            )
+        seen[line.group, line.host] = line.where
+
+
+def _common(names: list[str], reading: Reading, wanted: frozenset[str]) -> dict[str, Any]:
+    """Settings as the first host has them; another host that has other values is a mistake."""
+    head = reading.hosts[names[0]]
+    first = {key: value for key, value in head.values.items() if key in wanted}
+    for name in names[1:]:
+        other = reading.hosts[name]
+        for key in sorted(wanted & other.values.keys()):
+            value = other.values[key]
+            if key not in first or first[key] != value:
+                raise InputError(
+                    f"{key} is a setting of the whole cluster, but {name} has {value!r} "
+                    f"and {names[0]} has {first.get(key)!r}",
+                    where=other.where[key],
+                    hint="Write it once, under [all:vars].",
+                )
+    return first
+
+
+def _cluster_settings(names: list[str], reading: Reading) -> ClusterSettings:
+    try:
+        return ClusterSettings.model_validate(_common(names, reading, CLUSTER_NAMES))
+    except ValidationError as error:
+        raise _invalid(error, reading.hosts[names[0]].where) from None
+
+
+def _service_settings(
+    values: Mapping[str, Any], where: Mapping[str, str | None], paths: tuple[Path, ...]
+) -> ServiceSettings:
+    try:
+        settings = ServiceSettings.model_validate(values)
+    except ValidationError as error:
+        raise _invalid(error, where) from None
+    if not settings.model and settings.model_source != "demo":
+        raise InputError(
+            "no model is named",
+            where=str(paths[0]),
+            hint="Add `model=deepseek-ai/DeepSeek-R1` under [all:vars], or give `-e model=…`.",
+        )
+    if settings.model_source == "demo" and settings.model not in ("", *DEMO_MODELS):
+        raise InputError(
+            f"model_source=demo has no model {settings.model}",
+            where=where.get("model"),
+            hint=f"Its models are {' and '.join(DEMO_MODELS)}; without model= it is the first.",
+        )
+    if settings.model_source == "path" and not settings.model.startswith("/"):
+        raise InputError(
+            f"model={settings.model} is not an absolute path",
+            where=where.get("model"),
+            hint="With model_source=path, model is a folder on the head, e.g. /data/DeepSeek-R1.",
+        )
+    if settings.engine_image_source == "tarball" and not settings.engine_image_tarball:
+        raise InputError(
+            "engine_image_source=tarball needs engine_image_tarball",
+            where=where.get("engine_image_source"),
+            hint="Give the file made by `docker save IMAGE -o FILE`.",
+        )
+    return settings
+
+
+def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
+    host = reading.hosts[name]
+    try:
+        own = HostSettings.model_validate(
+            {key: value for key, value in host.values.items() if key in HOST_NAMES}
+        )
+    except ValidationError as error:
+        raise _invalid(error, host.where) from None
+    login = login_of(host.login, host.where)
+    where = host.where.get("ansible_host") or _where_host(name, reading, paths)
+    return Host(
+        name=name,
+        address=str(own.address) if own.address else address_of(name, login, where),
+        login=login,
+        gpus=own.gpus,
+        gpu=own.gpu,
+        gpu_memory_bytes=own.gpu_memory,
+        gpu_capability=gpus.capability(own.gpu_capability) if own.gpu_capability else None,
+        nic=own.nic,
+        hca=own.hca,
+        ib_gid_index=own.ib_gid_index,
+        network_rate=own.network_rate,
+        disk_rate=own.disk_rate,
+        cpu_cores=own.cpu_cores,
+        lab=own.lab,
+        lab_memory=own.lab_memory,
+        lab_cpus=own.lab_cpus,
+        weights_addresses=tuple(str(address) for address in own.weights_addresses),
+    )
+
+
+def _refuse_shared_addresses(hosts: list[Host], reading: Reading, paths: tuple[Path, ...]) -> None:
+    seen: dict[str, str] = {}
+    for host in hosts:
+        if first := seen.get(host.address):
+            raise InputError(
+                f"{first} and {host.name} have the same address {host.address}",
+                where=_where_host(host.name, reading, paths),
+                hint="Each rank needs its own host.",
+            )
+        seen[host.address] = host.name
+
+
+def _refuse_unequal_links(nodes: Sequence[Host], reading: Reading, paths: tuple[Path, ...]) -> None:
+    """Every host with weights has as many addresses for them, and none has another's."""
+    seen: dict[str, str] = {}
+    first = nodes[0]
+    for host in nodes:
+        where = reading.hosts[host.name].where.get("weights_addresses") or _where_host(
+            host.name, reading, paths
+        )
+        own = host.weights_addresses
+        if len(own) != len(first.weights_addresses):
+            raise InputError(
+                f"weights_addresses of {host.name} and {first.name} differ in number: "
+                f"{len(own)} and {len(first.weights_addresses)}",
+                where=where,
+                hint="Name one address of each interface on every host, in the same order.",
+            )
+        for address in own:
+            if address in seen:
+                raise InputError(
+                    f"weights_addresses: {seen[address]} and {host.name} have the same address {address}",
+                    where=where,
+                    hint="Name each interface's own address.",
+                )
+            seen[address] = host.name
+
+
+def _refuse_busy_spares(cluster: Cluster, reading: Reading, paths: tuple[Path, ...]) -> None:
+    for host in cluster.spares:
+        if host in cluster.ranks:
+            raise InputError(
+                f"{host.name} is a spare and runs a rank",
+                where=_where_host(host.name, reading, paths),
+                hint="List it in [spares], or where it runs a rank.",
+            )
+
+
+def _refuse_same_names(cluster: Cluster, paths: tuple[Path, ...]) -> None:
+    seen: dict[str, str] = {}
+    for service in cluster.services:
+        name = service.served_model_name
+        if name in seen:
+            raise InputError(
+                f"services {seen[name]} and {service} are both served as {name}",
+                where=str(paths[0]),
+                hint=f"Give one another name: served_model_name={name}-2 under [{service}:vars].",
+            )
+        seen[name] = str(service)
+
+
+def _refuse_ports(cluster: Cluster, reading: Reading) -> None:
+    for host in cluster.hosts:
+        found = reading.hosts[host.name]
+        wanted = ports.services(cluster, host, found.role_values)
+        if taken := ports.clash(host.login.port, wanted):
+            name, other, port = taken
+            variables = [text.partition(" ")[0] for text in (name, other)]
+            place = next((found.where[key] for key in variables if found.where.get(key)), None)
+            raise InputError(
+                f"{name} and {other} have the same port {port} on {host.name}",
+                where=place,
+                hint=f"Give {name} a free port, for example {variables[0]}={port + 150}.",
+            )
+
+
+def _refuse_empty_limit(cluster: Cluster, reading: Reading, limit: str | None) -> None:
+    names = [host.name for host in cluster.hosts]
+    if reading.limited is not None and not set(names) & set(reading.limited):
+        raise InputError(
+            f"--limit {limit} matches no host of the inventory",
+            where=str(cluster.inventories[0]),
+            hint=f"Its hosts are {', '.join(names)}; groups and patterns work as in Ansible.",
+        )
+
+
+def _invalid(error: ValidationError, where: Mapping[str, str | None]) -> InputError:
+    first = error.errors()[0]
+    name = str(first["loc"][0])
+    message = first["msg"].removeprefix("Value error, ")
+    return InputError(
+        f"{name}={_shown(first['input'])}: {message[0].lower()}{message[1:]}",
+        where=where.get(name),
+        hint=f"Its description: deploy variables {name}",
+    )
+
+
+def _shown(value: Any) -> str:
+    """The value, or only its beginning where it is long."""
+    text = str(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"
+
+
+def _name_of(path: Path) -> str:
+    stem = path.stem if path.is_file() else path.name
+    return "".join(char if char.isalnum() else "-" for char in stem.lower()).strip("-") or "cluster"

@@ -1,0 +1,154 @@
+"""This machine's settings of apt and pip, in the form in which a lab node can use them.
+
+They are no part of the node image: mirrors, proxies and credentials are the machine's, not the recipe's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import subprocess
+import tarfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headfirst.common.errors import NotReadyError
+from headfirst.control import pip_config
+from headfirst.control.lab import node_apt, node_pip, packages
+from headfirst.control.lab.sudo import as_root
+from headfirst.control.lab.types import USER_ID
+
+# Taken as they are, with owner and mode: credentials, keys of the archives, certificates.
+_PATHS = (
+    "etc/apt/auth.conf",
+    "etc/apt/auth.conf.d",
+    "etc/apt/mirrors",
+    "etc/apt/trusted.gpg",
+    "etc/apt/trusted.gpg.d",
+    "usr/local/share/ca-certificates",
+)
+_DISTRIBUTIONS = ("Debian", "Ubuntu")
+# Lab and images are made in threads side by side, and apt refuses a second update.
+_APT_LISTS = threading.Lock()
+
+
+RECORD = "etc/headfirst-lab/settings.json"
+"""Where a node keeps which settings it was given: their fingerprint, and the files that carry them."""
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """What a node is given. `left_out` names each setting that a node cannot use, and why."""
+
+    fingerprint: str
+    left_out: tuple[str, ...]
+    # Path below the root -> (content, mode, owner).
+    _made: Mapping[str, tuple[str | bytes, int, int]] = field(repr=False)
+
+    def archives(self) -> list[bytes]:
+        """Tar archives to unpack at a node's root. May ask for root: some files here are root's alone."""
+        by_owner: dict[int, dict[str, tuple[str | bytes, int]]] = {}
+        for path, (content, mode, owner) in self._made.items():
+            by_owner.setdefault(owner, {})[path] = (content, mode)
+        archives = [archive(files, uid=owner) for owner, files in by_owner.items()]
+        if existing := [path for path in _PATHS if Path("/", path).exists()]:
+            argv = as_root(["tar", "-C", "/", "-c", "--dereference", *existing])
+            archives.append(subprocess.run(argv, capture_output=True, check=True).stdout)
+        record = {"fingerprint": self.fingerprint, "files": sorted(_files_in(archives))}
+        return [*archives, archive({RECORD: (json.dumps(record), 0o644)})]
+
+
+def collect() -> HostSettings:
+    """This machine's settings as they are now. Needs no root.
+
+    Raises NotReadyError where apt on this machine has no Debian or Ubuntu archive.
+    """
+    apt = node_apt.for_node(apt_acquire())
+    made: dict[str, tuple[str | bytes, int, int]] = {
+        "etc/apt/sources.list.d/headfirst-host.list": ("\n".join(apt_sources()) + "\n", 0o644, 0),
+        # A proxy's address may carry a password.
+        "etc/apt/apt.conf.d/30headfirst-host": (apt.conf, 0o600, 0),
+    }
+    made |= {path: (content, 0o600, 0) for path, content in apt.files.items()}
+    pip = node_pip.for_node(pip_config.read(os.environ), os.environ)
+    # May carry passwords, and both root and the user install with pip.
+    if pip.conf:
+        made["etc/pip.conf"] = (pip.conf, 0o600, USER_ID)
+    made |= {path: (content, 0o600, USER_ID) for path, content in pip.files.items()}
+    digest = hashlib.sha256(repr(sorted(made.items())).encode())
+    for path in sorted(_existing_files()):
+        # Not the content, which only root may read.
+        status = path.stat()
+        digest.update(repr((str(path), status.st_size, status.st_mtime_ns, status.st_mode)).encode())
+    return HostSettings(digest.hexdigest()[:16], (*apt.left_out, *pip.left_out), made)
+
+
+def archive(files: Mapping[str, tuple[str | bytes, int]], uid: int = 0) -> bytes:
+    """A tar archive of path -> (content, mode), all owned by `uid`."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, (content, mode) in files.items():
+            member = tarfile.TarInfo(path)
+            data = content.encode() if isinstance(content, str) else content
+            member.size, member.mode, member.uid, member.gid = len(data), mode, uid, uid
+            tar.addfile(member, io.BytesIO(data))
+    return buffer.getvalue()
+
+
+def apt_sources() -> list[str]:
+    """The distribution's own archives that this machine's apt uses, as sources.list lines.
+
+    Archives of others are left out: a node is a bare server, and a role that adds the same archive with
+    another key would make apt refuse both.
+    """
+    with _APT_LISTS:
+        lines = _distribution_archives()
+        if not lines:
+            packages.apt_get("update")  # an image of a cloud or a container may come without any list
+            lines = _distribution_archives()
+    if not lines:
+        raise NotReadyError(
+            "apt on this machine has no Debian or Ubuntu archive to make lab nodes from.",
+            hint="Check /etc/apt/sources.list and /etc/apt/sources.list.d, then run `apt-get update`.",
+        )
+    return lines
+
+
+def apt_acquire() -> str:
+    """How this machine's apt fetches (proxies, certificates, dates), as an apt.conf."""
+    done = subprocess.run(["apt-config", "dump", "Acquire"], capture_output=True, text=True, check=True)
+    # Index targets belong to the packages installed here, not to the way of fetching.
+    kept = [line for line in done.stdout.splitlines() if not line.startswith("Acquire::IndexTargets")]
+    for scheme in ("http", "https"):
+        # apt reads the variable itself, but sudo and mmdebstrap do not pass it on.
+        proxy = os.environ.get(f"{scheme}_proxy", "")
+        if proxy and not any(line.startswith(f"Acquire::{scheme}::Proxy ") for line in kept):
+            kept.append(f'Acquire::{scheme}::Proxy "{proxy}";')
+    return "\n".join(kept) + "\n"
+
+
+def _existing_files() -> Iterator[Path]:
+    for path in (Path("/", name) for name in _PATHS):
+        yield from [path] if path.is_file() else (file for file in path.rglob("*") if file.exists())
+
+
+def _files_in(archives: list[bytes]) -> set[str]:
+    found = set()
+    for data in archives:
+        with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+            found |= {member.name for member in tar if not member.isdir()}
+    return found
+
+
+def _distribution_archives() -> list[str]:
+    form = "deb $(REPO_URI) $(RELEASE) $(COMPONENT)|$(ORIGIN)"
+    argv = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    lines = [line.rpartition("|") for line in done.stdout.splitlines()]
+    # A node sees neither this machine's installation disc nor its folders.
+    reached = [(line, origin) for line, _, origin in lines if line.startswith(("deb http", "deb mirror+"))]
+    return list(dict.fromkeys(line for line, origin in reached if origin in _DISTRIBUTIONS))

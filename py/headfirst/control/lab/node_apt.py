@@ -1,0 +1,56 @@
+"""How this machine's apt fetches, for a lab node: named files are copied, the rest must be reachable."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headfirst.common.untrusted import without_password
+from headfirst.control.lab.addresses import is_loopback
+
+FOLDER = "etc/headfirst-lab/apt"
+"""Where a node keeps the copies, below its root."""
+
+_OPTION = re.compile(r'(Acquire::\S+) "(.*)";')
+_FILES = ("cainfo", "capath", "sslcert", "sslkey", "crlfile", "issuercert")
+_PROGRAMS = ("proxy-auto-detect", "proxyautodetect")
+
+
+@dataclass
+class NodeApt:
+    """A node's apt.conf, the files that it names, and what was left out and why."""
+
+    conf: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    left_out: list[str] = field(default_factory=list)
+
+
+def for_node(acquire: str) -> NodeApt:
+    """`acquire` is what `apt-config dump Acquire` prints on this machine."""
+    made = NodeApt()
+    for line in acquire.splitlines():
+        found = _OPTION.fullmatch(line)
+        option, value = found.groups() if found else ("", "")
+        why = _unusable(option.rpartition("::")[2].lower(), value)
+        if why:
+            made.left_out.append(f"apt's {option}: {without_password(value)} {why}")
+        elif value and option.rpartition("::")[2].lower() in _FILES:
+            name = f"{FOLDER}/{len(made.files)}-{Path(value).name}"
+            made.files[name] = Path(value).read_bytes()
+            made.conf += f'{option} "/{name}";\n'
+        else:
+            made.conf += f"{line}\n"
+    return made
+
+
+def _unusable(kind: str, value: str) -> str:
+    """Why a node cannot use the value; "" if it can."""
+    if not value:
+        return ""
+    if kind in _PROGRAMS:
+        return "is a program of this machine"
+    if kind in _FILES and not (Path(value).is_file() and os.access(value, os.R_OK)):
+        return "is not a file that can be read"
+    return "is an address that only this machine reaches" if kind == "proxy" and is_loopback(value) else ""

@@ -1,0 +1,119 @@
+"""One node: a container that boots systemd, with its own cgroups, volumes and address."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import docker
+from docker.errors import APIError, NotFound
+from docker.models.containers import Container
+
+from headfirst.common.errors import NotReadyError
+from headfirst.control.lab import capabilities
+from headfirst.control.lab.host_settings import archive
+from headfirst.control.lab.types import USER, USER_ID, Lab, LabNode
+
+LABEL = "headfirst.lab"
+_NODE = "headfirst.lab.node"
+_SPEC = "headfirst.lab.spec"
+# Overlay file systems cannot be stacked: what an engine inside keeps goes to volumes.
+_VOLUMES = {"docker": "/var/lib/docker", "containerd": "/var/lib/containerd"}
+_SHM = "2g"
+
+
+def find(client: docker.DockerClient, lab: Lab) -> dict[str, Container]:
+    """The lab's containers by node name, running or not."""
+    found = client.containers.list(all=True, filters={"label": f"{LABEL}={lab.name}"})
+    return {container.labels[_NODE]: container for container in found}
+
+
+def is_current(container: Container, lab: Lab, node: LabNode, image: str) -> bool:
+    """Whether the container is what the lab asks for now."""
+    return bool(container.labels.get(_SPEC) == _spec_hash(lab, node, image))
+
+
+def create(client: docker.DockerClient, lab: Lab, node: LabNode, image: str) -> Container:
+    """Makes the node's container; it does not run yet. Raises NotReadyError with the engine's words."""
+    name = lab.container_name(node)
+    host = client.api.create_host_config(**_host_config(client, lab, node))
+    # The SDK has no argument for what the command line calls systempaths=unconfined.
+    host["MaskedPaths"], host["ReadonlyPaths"] = [], []
+    endpoint = client.api.create_endpoint_config(ipv4_address=node.address, aliases=[node.name])
+    try:
+        made = client.api.create_container(
+            image=image,
+            name=name,
+            command=["/usr/local/sbin/headfirst-node-init"],
+            environment={"container": "docker"},  # systemd asks for it
+            hostname=node.name,
+            stop_signal="SIGRTMIN+3",  # what systemd takes for "halt"
+            volumes=list(_VOLUMES.values()),
+            labels={LABEL: lab.name, _NODE: node.name, _SPEC: _spec_hash(lab, node, image)},
+            host_config=host,
+            networking_config={"EndpointsConfig": {lab.network_name: endpoint}},
+        )
+    except APIError as error:
+        raise NotReadyError(f"The node cannot be made: {error.explanation}.", where=node.name) from error
+    return client.containers.get(made["Id"])
+
+
+def start(container: Container, public_key: str, settings: list[bytes]) -> None:
+    """Gives a stopped node its key and the machine's settings, and boots it."""
+    key = archive({f"home/{USER}/.ssh/authorized_keys": (public_key, 0o600)}, uid=USER_ID)
+    try:
+        for data in (*settings, key):
+            container.put_archive("/", data)
+        container.start()
+    except APIError as error:
+        raise NotReadyError(
+            f"The node cannot be started: {error.explanation}.", where=container.labels[_NODE]
+        ) from error
+
+
+def remove(client: docker.DockerClient, container: Container) -> None:
+    """Removes the node and everything it kept."""
+    lab, node = container.labels[LABEL], container.labels[_NODE]
+    container.remove(force=True)
+    for kind in _VOLUMES:
+        try:
+            client.volumes.get(f"headfirst-{lab}-{node}-{kind}").remove()
+        except NotFound:
+            continue
+
+
+def _host_config(client: docker.DockerClient, lab: Lab, node: LabNode) -> dict[str, Any]:
+    security = ["seccomp=unconfined"]
+    if any("name=apparmor" in option for option in client.info()["SecurityOptions"]):
+        security.append("apparmor=unconfined")
+    volumes = {
+        f"headfirst-{lab.name}-{node.name}-{kind}": {"bind": path, "mode": "rw"}
+        for kind, path in _VOLUMES.items()
+    }
+    shared = {str(lab.shared_dir.absolute()): {"bind": "/srv/headfirst", "mode": "ro"}}
+    limits: dict[str, Any] = {}
+    if node.memory:
+        limits |= {"mem_limit": node.memory, "memswap_limit": node.memory}
+    if node.cpus:
+        limits |= {"nano_cpus": int(node.cpus * 1e9)}
+    return {
+        "binds": volumes | shared,
+        "cap_drop": ["ALL"],
+        "cap_add": capabilities.available(),
+        "security_opt": security,
+        # A cgroup namespace of its own on v1 too: what runs inside counts against the node's limits.
+        "cgroupns": "private",
+        "tmpfs": {"/run": "mode=755"},
+        "shm_size": _SHM,  # Docker's 64 MB are too few for an engine; a server has half of its memory
+        "network_mode": lab.network_name,
+        # `reboot` inside ends systemd with a signal's exit code: the node comes back, as a server does,
+        # more than once (Docker never forgets the count).
+        "restart_policy": {"Name": "on-failure", "MaximumRetryCount": 5},
+        **limits,
+    }
+
+
+def _spec_hash(lab: Lab, node: LabNode, image: str) -> str:
+    spec = [image, lab.subnet, str(lab.shared_dir), node.name, node.address, node.memory, node.cpus, _SHM]
+    return hashlib.sha256(json.dumps(spec).encode()).hexdigest()[:16]

@@ -1,0 +1,125 @@
+"""What a lab is: the nodes an inventory asks for on this machine, and how they are reached once up."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from headfirst.common.errors import InputError
+
+USER, USER_ID = "headfirst", 1000
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+_MEMORY = re.compile(r"[1-9][0-9]*[bkmg]?")
+
+
+class Progress(Protocol):
+    """Called as work advances: what is being done, how much of it, out of how much."""
+
+    def __call__(self, what: str, done: int, total: int) -> None: ...
+
+
+class Warn(Protocol):
+    """Called with one sentence about what the user needs; the work goes on."""
+
+    def __call__(self, text: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class LabNode:
+    """One node: its host name, its IPv4 address in the lab's subnet, and its limits (none if None).
+
+    `memory` is in Docker's notation ("4g", "512m"); `cpus` is a number of cores, fractions allowed.
+    """
+
+    name: str
+    address: str
+    memory: str | None = None
+    cpus: float | None = None
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Nodes on this machine with a network of their own.
+
+    `state_dir` keeps the key and known_hosts (mode 0700); `shared_dir` appears read-only in every node.
+    Raises InputError where a name cannot be a host name, or an address is doubled or outside the subnet.
+    """
+
+    name: str
+    subnet: str
+    nodes: tuple[LabNode, ...]
+    state_dir: Path
+    shared_dir: Path
+
+    def __post_init__(self) -> None:
+        try:
+            network = ipaddress.IPv4Network(self.subnet)
+        except ValueError as error:
+            raise InputError(f"The lab's subnet {self.subnet!r} is not an IPv4 network: {error}.") from None
+        for name in (self.name, *(node.name for node in self.nodes)):
+            if not _NAME.fullmatch(name):
+                raise InputError(f"{name!r} cannot name a lab or a node: use a-z, 0-9 and '-' only.")
+        for field in ("name", "address"):
+            values = [getattr(node, field) for node in self.nodes]
+            if doubled := sorted({value for value in values if values.count(value) > 1}):
+                raise InputError(f"Two lab nodes have the same {field}: {', '.join(doubled)}.")
+        # The network's own address, the gateway (first host) and the broadcast address are taken.
+        taken = {network[0], network[1], network[-1]}
+        for node in self.nodes:
+            if node.memory and not _MEMORY.fullmatch(node.memory):
+                raise InputError(f"{node.memory!r} is no amount of memory for {node.name}: write 4g or 512m.")
+            if not _inside(node.address, network) or ipaddress.IPv4Address(node.address) in taken:
+                raise InputError(
+                    f"The address {node.address} of lab node {node.name} is not free in {network}.",
+                    hint=f"Choose one from {network[2]} to {network[-2]}.",
+                )
+
+    @property
+    def gateway(self) -> str:
+        """This machine's address on the lab's network."""
+        return str(ipaddress.IPv4Network(self.subnet)[1])
+
+    @property
+    def network_name(self) -> str:
+        """Name of the lab's Docker network."""
+        return f"headfirst-{self.name}"
+
+    def container_name(self, node: LabNode) -> str:
+        """Name of the container that is this node."""
+        return f"headfirst-{self.name}-{node.name}"
+
+
+@dataclass(frozen=True)
+class LabAccess:
+    """How a node is reached: `ssh -i private_key -o UserKnownHostsFile=known_hosts user@address`."""
+
+    user: str
+    private_key: Path
+    known_hosts: Path
+
+
+@dataclass(frozen=True)
+class NodeStatus:
+    """`state` is Docker's (running, exited, …) or `absent`; `ssh`: whether sshd answers."""
+
+    name: str
+    address: str
+    state: str
+    ssh: bool
+
+
+def state_home() -> Path:
+    """The folder of everything that Headfirst's labs keep on this machine, by the XDG rules."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(base) / "headfirst" / "lab"
+
+
+def _inside(address: str, network: ipaddress.IPv4Network) -> bool:
+    try:
+        return ipaddress.IPv4Address(address) in network
+    except ValueError:
+        return False

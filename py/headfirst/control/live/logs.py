@@ -1,0 +1,201 @@
+"""Logs of the ranks, one or all, side by side: `[rank 0 node1] …`."""
+
+from __future__ import annotations
+
+import contextlib
+import heapq
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, NamedTuple
+
+import docker
+
+from headfirst.common import container_names as names
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import AT_ONCE
+from headfirst.control.live.ssh_access.transport import docker_over_ssh
+
+if TYPE_CHECKING:
+    from docker.models.containers import Container
+
+_MAX_LINE = 1 << 16
+_START_POLL_S = 1.0
+# A change renames containers: for a moment none has the name.
+_RENAMED_S = 10.0
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+
+
+class Rank(NamedTuple):
+    """A rank whose log is read. `replica` names its service and replica where there are several, else "".
+
+    A router has no number, and `replica` names its service.
+    """
+
+    number: int | None
+    access: HostAccess
+    container: str = names.ENGINE
+    replica: str = ""
+
+
+class LogLine(NamedTuple):
+    """One line of a rank. `time` is RFC 3339 in UTC with nanoseconds, as Docker keeps it."""
+
+    replica: str
+    rank: int | None  # None: a router
+    host: str
+    time: str
+    text: str
+
+
+def parse_since(text: str) -> datetime:
+    """`10m`, `2h`, `1d`, `30s` ago, or an ISO 8601 time (local unless it has a zone).
+
+    Raises InputError.
+    """
+    number, unit = text[:-1], text[-1:]
+    if unit in _UNITS and number.isdigit():
+        return datetime.now(timezone.utc) - timedelta(**{_UNITS[unit]: int(number)})
+    try:
+        return datetime.fromisoformat(text).astimezone(timezone.utc)
+    except ValueError:
+        raise InputError(
+            f"{text!r} is not a time", hint="Write for example 10m, 2h, or 2026-01-31T12:00."
+        ) from None
+
+
+def stream_logs(
+    ranks: Sequence[Rank],
+    *,
+    follow: bool = False,
+    tail: int | None = None,
+    since: datetime | None = None,
+) -> Iterator[LogLine]:
+    """Lines of these ranks: merged by time, and with `follow` those to come as they arrive, over restarts.
+
+    `tail` is the number of last lines per rank (None: all). Where a host does not answer or has no such
+    container, what the others have is given first, nothing is followed, and NotReadyError is raised.
+    """
+    with contextlib.ExitStack() as stack:
+        sources: list[_Source] = []
+        errors: list[HeadfirstError] = []
+        with ThreadPoolExecutor(max_workers=max(1, min(len(ranks), AT_ONCE))) as pool:
+            opening = [pool.submit(_Source, rank, stack) for rank in ranks]
+        for future in opening:
+            try:
+                sources.append(future.result())
+            except NotReadyError as error:
+                errors.append(error)
+        if follow and not errors:
+            yield from _as_they_come([source.followed(tail, since) for source in sources])
+        else:
+            histories = [source.lines(tail, since, follow=False) for source in sources]
+            yield from heapq.merge(*histories, key=lambda line: line.time)
+        if errors:
+            raise errors[0]
+
+
+class _Source:
+    """One rank's container; its connection is closed by `stack`."""
+
+    def __init__(self, rank: Rank, stack: contextlib.ExitStack) -> None:
+        self._rank = rank
+        self._client = stack.enter_context(docker_over_ssh(rank.access))
+        try:
+            self._container = self._client.containers.get(rank.container)
+        except docker.errors.NotFound:
+            raise NotReadyError(
+                f"there is no container {rank.container}",
+                where=rank.access.host,
+                hint="`deploy status` shows what runs.",
+            ) from None
+
+    def lines(self, tail: int | None, since: datetime | None, *, follow: bool) -> Iterator[LogLine]:
+        chunks = self._container.logs(
+            stream=True,
+            follow=follow,
+            timestamps=True,
+            tail="all" if tail is None else tail,
+            since=since,
+        )
+        rank = self._rank
+        for line in _split(chunks):
+            at, _, text = line.partition(" ")
+            # Of a progress bar that redraws itself, the last state.
+            yield LogLine(
+                rank.replica, rank.number, rank.access.host, at, text.rstrip("\r").rpartition("\r")[2]
+            )
+
+    def followed(self, tail: int | None, since: datetime | None) -> Iterator[LogLine]:
+        """Lines as they come, of each start of the rank, until its container is removed."""
+        last = ""
+        while True:
+            for line in self.lines(tail, since, follow=True):
+                if line.time > last:
+                    last = line.time
+                    yield line
+            if not self._starts_again():
+                return
+            # Docker's `since` has seconds; what was given before is left out above.
+            tail, since = None, datetime.fromisoformat(last) if last else since
+
+    def _starts_again(self) -> bool:
+        """Wait for the next start. False where the container was removed."""
+        followed, missing_since = _start(self._container), None
+        while missing_since is None or time.monotonic() - missing_since < _RENAMED_S:
+            try:
+                self._container = self._client.containers.get(self._rank.container)
+            except docker.errors.NotFound:
+                missing_since = missing_since or time.monotonic()
+            else:
+                missing_since = None
+                # It may have ended again meanwhile.
+                if _start(self._container) != followed:
+                    return True
+            time.sleep(_START_POLL_S)
+        return False
+
+
+def _start(container: Container) -> tuple[str, str]:
+    """Which start of which container this is."""
+    return str(container.id), str(container.attrs["State"]["StartedAt"])
+
+
+def _split(chunks: Iterable[bytes]) -> Iterator[str]:
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            yield line[:_MAX_LINE].decode(errors="replace")
+        rest = rest[:_MAX_LINE]  # of a line without end only the start is kept
+    if rest:
+        yield rest.decode(errors="replace")
+
+
+def _as_they_come(streams: list[Iterator[LogLine]]) -> Iterator[LogLine]:
+    """Lines of all streams in order of arrival; ends when all have ended."""
+    arrived: queue.SimpleQueue[LogLine | Exception | None] = queue.SimpleQueue()
+
+    def read(stream: Iterator[LogLine]) -> None:
+        try:
+            for line in stream:
+                arrived.put(line)
+            arrived.put(None)
+        except Exception as error:  # handed to the reader of the queue
+            arrived.put(error)
+
+    for stream in streams:
+        threading.Thread(target=read, args=(stream,), daemon=True).start()
+    open_streams = len(streams)
+    while open_streams:
+        item = arrived.get()
+        if isinstance(item, LogLine):
+            yield item
+            continue
+        if item is not None:
+            raise item
+        open_streams -= 1

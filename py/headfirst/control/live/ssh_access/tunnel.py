@@ -1,0 +1,108 @@
+"""A TCP port of a host's network, reached through its SSH: a forwarder that listens on 127.0.0.1."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import socketserver
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import paramiko
+
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import CONNECT_TIMEOUT_S, ssh, transport_of
+
+_CHUNK = 65536
+
+
+@contextlib.contextmanager
+def tunnel(access: HostAccess, url: str, *, timed: bool = False) -> Iterator[str]:
+    """`url`, an http address as the host sees it, as an address on this machine while this is open.
+
+    An engine's port is open to its peers only, and a key sent to it in the clear stays off the network.
+    `timed`: the times of the answers are measured, so that none may wait for others.
+    Raises NotReadyError when the host does not answer. A closed port behind it shows on the first request.
+    """
+    with ssh(access) as connection, forward(connection, url) as local:
+        if timed:
+            _send_at_once(connection)
+        yield local
+
+
+def _send_at_once(connection: paramiko.SSHClient) -> None:
+    """Make sshd send small pieces when they come.
+
+    It sets TCP_NODELAY for connections with a terminal only. Without it the first token of an answer waits up
+    to 40 ms for the acknowledgement of the header before it (benchmarks/tunnel.py). The program ends with
+    the connection; a login that may not run one is measured with the delay.
+    """
+    with contextlib.suppress(paramiko.SSHException):
+        channel = transport_of(connection).open_session()
+        channel.get_pty()
+        channel.exec_command("cat")
+
+
+@contextlib.contextmanager
+def forward(connection: paramiko.SSHClient, url: str) -> Iterator[str]:
+    """As `tunnel`, over a connection that is open already and stays open."""
+    parts = urlsplit(url)
+    target = (parts.hostname or "127.0.0.1", parts.port or 80)
+    with _Server(connection, target) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        try:
+            yield parts._replace(netloc=f"127.0.0.1:{server.server_address[1]}").geturl()
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    # A connection that is still open when the tunnel closes ends with the SSH connection.
+    block_on_close = False
+    # Connections that a client opens at once; of more than wait here the kernel drops the first packet.
+    request_queue_size = 128
+
+    def __init__(self, connection: paramiko.SSHClient, target: tuple[str, int]) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.transport = transport_of(connection)
+        self.target = target
+
+
+class _Handler(socketserver.BaseRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        self.request.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            channel = self.server.transport.open_channel(
+                "direct-tcpip", self.server.target, self.client_address, timeout=CONNECT_TIMEOUT_S
+            )
+        except paramiko.SSHException:
+            return  # the port is closed: the client sees its connection end without an answer
+        with contextlib.closing(channel):
+            _pump(self.request, channel)
+
+
+def _pump(local: Any, channel: paramiko.Channel) -> None:
+    """Copy both ways until both sides have ended."""
+    ways = {local: channel, channel: local}
+    while ways:
+        ready, _, _ = select.select(list(ways), [], [])
+        for source in ready:
+            try:
+                data = source.recv(_CHUNK)
+                if data:
+                    ways[source].sendall(data)
+                    continue
+            except OSError:
+                return
+            if source is channel:  # the server has sent everything: the end
+                return
+            channel.shutdown_write()
+            del ways[source]

@@ -1,0 +1,224 @@
+"""What runs right now: the ranks' containers, the engine's answer, the chat page; hosts asked in parallel."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import docker
+import httpx
+from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
+from pydantic import ValidationError
+
+from headfirst.common import container_names as names
+from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.metrics import Metrics
+from headfirst.common.untrusted import UntrustedError, json_document, line
+from headfirst.control.live import http_answer
+from headfirst.control.live.http_answer import ask, local_client
+from headfirst.control.live.load import Load, Meter
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
+from headfirst.control.live.ssh_access.transport import docker_client
+from headfirst.control.live.ssh_access.tunnel import forward, tunnel
+from headfirst.control.live.status_types import (
+    ClusterStatus,
+    ContainerStatus,
+    EngineStatus,
+    RankStatus,
+    ReplicaStatus,
+    Supervision,
+    WebuiStatus,
+)
+from headfirst.control.live.supervision import supervision
+from headfirst.decide.engines.readiness import Readiness
+
+# Between two readings of an engine's counters.
+RATE_S = 1.0
+
+
+class WebuiTarget(NamedTuple):
+    """Where the chat page is: its host, and its address as that host sees it."""
+
+    access: HostAccess
+    url: str
+    container: str = names.WEBUI
+
+
+@dataclass(frozen=True)
+class ReplicaTarget:
+    """One replica: its ranks' hosts, the head first, and rank 0's address as the head sees it."""
+
+    service: str
+    index: int
+    ranks: Sequence[HostAccess]
+    engine_url: str
+    readiness: Readiness
+    api_key: str | None = None
+    container: str = names.ENGINE
+    metrics: Metrics | None = None  # None: its load is not asked for
+
+
+def cluster_status(replicas: Sequence[ReplicaTarget], webui: WebuiTarget | None = None) -> ClusterStatus:
+    """Ask all hosts. A host that does not answer is a row with its problem, not an exception."""
+    count = sum(len(replica.ranks) + 2 for replica in replicas) + 1
+    with ThreadPoolExecutor(max_workers=min(count, AT_ONCE)) as pool:
+        asked = [
+            (
+                [pool.submit(_rank, rank, access, one.container) for rank, access in enumerate(one.ranks)],
+                pool.submit(_engine, one),
+                pool.submit(_supervision, one),
+            )
+            for one in replicas
+        ]
+        asked_page = pool.submit(_webui, webui) if webui else None
+        found = [
+            _replica(one, [row.result() for row in rows], engine.result(), keeper.result())
+            for one, (rows, engine, keeper) in zip(replicas, asked, strict=True)
+        ]
+        page = asked_page.result() if asked_page else None
+    ready = all(one.ready for one in found) and (page is None or page.ready)
+    return ClusterStatus(ready=ready, replicas=found, webui=page)
+
+
+def _replica(
+    target: ReplicaTarget, rows: list[RankStatus], engine: EngineStatus, keeper: Supervision | None
+) -> ReplicaStatus:
+    running = all(row.state == "running" for row in rows)
+    return ReplicaStatus(
+        service=target.service,
+        index=target.index,
+        ready=running and engine.ready,
+        ranks=rows,
+        engine=engine,
+        supervisor=keeper,
+    )
+
+
+def _supervision(target: ReplicaTarget) -> Supervision | None:
+    try:
+        with ssh(target.ranks[0]) as connection:
+            return supervision(connection).get(target.container)
+    except NotReadyError:  # the row of rank 0 shows why
+        return None
+    except UntrustedError as error:
+        return Supervision(phase="unknown", text=error.what, for_s=0, restarts=0)
+
+
+def _rank(rank: int, access: HostAccess, container: str) -> RankStatus:
+    try:
+        with ssh(access) as connection, docker_client(access, connection) as client:
+            return RankStatus(rank=rank, **container_fields(client, access.host, container))
+    except (NotReadyError, UntrustedError) as error:
+        return RankStatus(rank=rank, host=access.host, state="unreachable", problem=error.what)
+
+
+def _engine(target: ReplicaTarget) -> EngineStatus:
+    url, readiness = target.engine_url, target.readiness
+    try:
+        with (
+            tunnel(target.ranks[0], url) as local,
+            local_client(local, target.api_key) as client,
+        ):
+            meter = Meter(client, target.metrics) if target.metrics else None
+            if meter:
+                meter.read()
+            status, _ = ask(client, "GET", readiness.path)
+            if status != 200:
+                problem = f"{readiness.path} answers {status}: it is starting, or it hangs"
+                return EngineStatus(url=url, ready=False, problem=problem)
+            status, body = ask(client, "GET", "/v1/models")
+            if status != 200:
+                return EngineStatus(url=url, ready=False, problem=f"/v1/models answers {status}")
+            models = _models(body)
+            wrong = None if readiness.generates else _probe(client, readiness, models)
+            load = _load(meter) if meter and wrong is None else None
+            return EngineStatus(url=url, ready=wrong is None, models=models, problem=wrong, load=load)
+    except (NotReadyError, UntrustedError, httpx.HTTPError) as error:
+        return EngineStatus(url=url, ready=False, problem=_problem(error))
+
+
+def _load(meter: Meter) -> Load | None:
+    if (age := meter.age_s) is None:
+        return None
+    time.sleep(max(0.0, RATE_S - age))
+    return meter.read()
+
+
+def _probe(client: httpx.Client, readiness: Readiness, models: list[str]) -> str | None:
+    """What is wrong with the answer to the probe; None where the model computed."""
+    path, request = readiness.probe_path, {**readiness.probe_body, "model": models[0] if models else ""}
+    status, body = ask(client, "POST", path, request)
+    if status != 200:
+        return f"{path} answers {status}"
+    answer = json_document(body, what=f"the answer to {path}")
+    keys = [str(key) for key in readiness.answer]
+    return None if holds(answer, keys) else f"the answer to {path} has nothing at {'.'.join(keys)}"
+
+
+def _webui(target: WebuiTarget) -> WebuiStatus:
+    access, url, container = target
+    try:
+        with ssh(access) as connection, docker_client(access, connection) as client:
+            row = container_fields(client, access.host, container)
+            if row["state"] != "running":
+                return WebuiStatus(url=url, ready=False, **row)
+            try:
+                with (
+                    forward(connection, url) as local,
+                    local_client(local) as http,
+                ):
+                    status, _ = ask(http, "GET", "/ready")
+            except httpx.HTTPError as error:
+                return WebuiStatus(url=url, ready=False, **{**row, "problem": _problem(error)})
+            if status != 200:
+                row["problem"] = f"/ready answers {status}"
+            return WebuiStatus(url=url, ready=status == 200, **row)
+    except (NotReadyError, UntrustedError) as error:
+        return WebuiStatus(url=url, ready=False, host=access.host, state="unreachable", problem=error.what)
+
+
+def _models(body: bytes) -> list[str]:
+    listed = json_document(body, what="the list of models")
+    try:
+        return [line(model["id"], what="the name of a model") for model in listed["data"]]
+    except (KeyError, TypeError):
+        raise UntrustedError("the list of models does not match the API") from None
+
+
+def container_fields(client: docker.DockerClient, host: str, name: str) -> dict[str, Any]:
+    """Fields of a ContainerStatus, from the engine's own description of the container."""
+    try:
+        found = client.containers.get(name).attrs
+    except docker.errors.NotFound:
+        return {"host": host, "state": "missing"}
+    try:
+        fields = _fields(found, host)
+        ContainerStatus.model_validate(fields)
+    except (KeyError, TypeError, AttributeError, ValidationError):
+        what = f"its Docker Engine does not describe {name} as the API defines"
+        raise UntrustedError(what, where=host) from None
+    return fields
+
+
+def _fields(found: dict[str, Any], host: str) -> dict[str, Any]:
+    state, config = found["State"], found["Config"]
+    return {
+        "host": host,
+        "state": state["Status"],
+        "health": (state.get("Health") or {}).get("Status"),
+        "restarts": found["RestartCount"],
+        "exit_code": None if state["Running"] else state["ExitCode"],
+        "problem": "out of memory" if state.get("OOMKilled") else state.get("Error") or None,
+        "image": config["Image"],
+        "image_id": found["Image"],
+        "started_at": state["StartedAt"],
+        "argv": [found["Path"], *found["Args"]],
+    }
+
+
+def _problem(error: HeadfirstError | httpx.HTTPError) -> str:
+    return error.what if isinstance(error, HeadfirstError) else http_answer.problem(error)

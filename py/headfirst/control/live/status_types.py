@@ -1,0 +1,111 @@
+"""What `deploy status` shows, and `--json` dumps."""
+
+from __future__ import annotations
+
+import operator
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headfirst.control.live.load import Load
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class ContainerStatus(_Frozen):
+    """One container as its host's Docker Engine sees it.
+
+    `state` is Docker's (`running`, `exited`, `restarting` …), or `missing` (no such container), or
+    `unreachable` (the host or its engine does not answer; `problem` states why).
+    """
+
+    host: str
+    state: str
+    problem: str | None = None
+    health: str | None = None
+    restarts: int | None = None  # by Docker; those of a replica by its supervisor are in `supervisor`
+    exit_code: int | None = None
+    image: str | None = None
+    image_id: str | None = None
+    started_at: str | None = None
+    argv: list[str] = []
+
+
+class RankStatus(ContainerStatus):
+    """The container of one rank."""
+
+    rank: int
+
+
+class EngineStatus(_Frozen):
+    """What rank 0 answers: `ready` means that the model computed an answer. `load` is None where it is not
+    ready, or gives no figures."""
+
+    url: str
+    ready: bool
+    models: list[str] = []
+    problem: str | None = None
+    load: Load | None = None
+
+
+class WebuiStatus(ContainerStatus):
+    """The chat page's container, and whether the page answers."""
+
+    url: str
+    ready: bool
+
+
+class RoutedReplica(_Frozen):
+    """A replica in a router's list. `state`: pending, ready, not_ready, failed, draining; or missing."""
+
+    url: str
+    state: str
+    requests: int = 0  # that it answers now
+
+
+class RouterStatus(ContainerStatus):
+    """A router's container, and its replicas. `ready`: it sends requests to every replica of the service."""
+
+    service: str
+    url: str
+    ready: bool
+    replicas: list[RoutedReplica] = []
+
+
+class Supervision(_Frozen):
+    """A replica as the supervisor of its head sees it; `for_s` is how long the phase has lasted."""
+
+    phase: str = Field(pattern=r"^[a-z_]{1,20}$")
+    text: str = ""
+    for_s: float = Field(ge=0)
+    restarts: int = Field(ge=0)  # of all ranks together, by the supervisor
+    last_reason: str = ""
+    start_seconds: float | None = None  # how long the last start took
+
+
+class ReplicaStatus(_Frozen):
+    """One copy of a service. `ready`: all ranks run and the engine generates.
+
+    `supervisor` is None where no supervisor keeps the replica.
+    """
+
+    service: str
+    index: int
+    ready: bool
+    ranks: list[RankStatus]
+    engine: EngineStatus
+    supervisor: Supervision | None = None
+
+
+class ClusterStatus(_Frozen):
+    """Everything `deploy status` shows.
+
+    `ready`: all replicas are ready, at every router, too, and the chat page, if there is one, answers.
+    """
+
+    ready: bool
+    replicas: list[ReplicaStatus]
+    webui: WebuiStatus | None
+    # Left out of JSON where there is none.
+    routers: list[RouterStatus] = Field(default_factory=list, exclude_if=operator.not_)

@@ -1,0 +1,124 @@
+"""What the supervisor of a host reports: the state of the replicas that it keeps, and its history.
+
+A host without a supervisor has neither: there the answers are empty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import paramiko
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from headfirst.common.errors import NotReadyError
+from headfirst.common.untrusted import UntrustedError, for_terminal, joined, json_document
+from headfirst.control.live.clock import LATEST, Clock, measure
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.privilege import privileged
+from headfirst.control.live.ssh_access.ssh import run, ssh
+from headfirst.control.live.status_types import Supervision
+
+STATE = "/run/headfirst/supervisor.json"
+HISTORY = "/var/lib/headfirst/supervisor/events.jsonl"
+_LONGEST = 8 << 20
+_TIMEOUT_S = 30.0
+# Answers its clock for each line `time`, and then sends the history.
+_SCRIPT = f"""\
+import pathlib, sys, time
+for line in sys.stdin:
+    if line.strip() != "time":
+        break
+    print(repr(time.time()), flush=True)
+file = pathlib.Path("{HISTORY}")
+sys.stdout.buffer.write(file.read_bytes() if file.exists() else b"")
+"""
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class HostEvent(_Frozen):
+    """One event of a host. `at` is seconds since 1970 on the controller's clock.
+
+    `log` is of rank `rank`, `logs` of the others.
+    """
+
+    at: float = Field(ge=0, le=LATEST)
+    name: str
+    kind: str
+    text: str
+    rank: int = Field(default=0, ge=0, lt=1 << 16)
+    log: list[str] = []
+    logs: dict[int, list[str]] = {}
+
+
+class HostHistory(_Frozen):
+    """The events of a host, the oldest first. `damaged` lines are no events: the power failed, or a disk."""
+
+    events: list[HostEvent]
+    damaged: int
+
+
+def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
+    """The replicas that the host's supervisor keeps, by the name of their containers."""
+    answer = run(client, f"cat {STATE}")
+    if answer.code != 0:
+        return {}
+    document = json_document(answer.out, what="the state of the supervisor", depth=4)
+    try:
+        return {
+            str(name): Supervision(
+                for_s=max(0.0, document["uptime"] - found["since"]),
+                **{key: _clean(found[key]) for key in Supervision.model_fields if key != "for_s"},
+            )
+            for name, found in document["replicas"].items()
+        }
+    except (KeyError, TypeError, AttributeError, ValidationError):
+        raise UntrustedError("the state of the supervisor is not valid") from None
+
+
+def history(access: HostAccess) -> HostHistory:
+    """The events of a host. Raises NotReadyError where it does not answer."""
+    line, first = privileged(access, "python3", "-c", _SCRIPT)
+    with ssh(access) as client:
+        try:
+            to, out, _ = client.exec_command(line, timeout=_TIMEOUT_S)
+            to.write(first)
+            clock = measure(to, out)
+            to.write("go\n")
+            to.channel.shutdown_write()
+            content = joined(iter(lambda: out.read(65_536), b""), what="the history", limit=_LONGEST)
+        except (OSError, EOFError, ValueError) as error:
+            raise NotReadyError("its history cannot be read", where=access.host) from error
+    return parsed(content, clock, access.host)
+
+
+def parsed(content: bytes, clock: Clock, host: str) -> HostHistory:
+    """The history that a host sent; `clock` is the host's."""
+    found: list[HostEvent] = []
+    lines = [line for line in content.split(b"\n") if line]
+    for line in lines:
+        with contextlib.suppress(UntrustedError):
+            found.append(_event(line.decode(errors="replace"), clock, host))
+    return HostHistory(events=found, damaged=len(lines) - len(found))
+
+
+def _event(line: str, clock: Clock, host: str) -> HostEvent:
+    try:
+        found = json_document(line, what="an event", where=host, depth=3)
+        cleaned = {key: _clean(value) for key, value in found.items() if key in HostEvent.model_fields}
+        event = HostEvent(**cleaned)
+        # Proven again: the clock is the node's, too.
+        return HostEvent(**{**cleaned, "at": clock.corrected(event.at)})
+    except (KeyError, TypeError, AttributeError, ValidationError):
+        raise UntrustedError("an event of the supervisor is not valid", where=host) from None
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_clean(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _clean(one) for key, one in value.items()}
+    return for_terminal(value) if isinstance(value, str) else value

@@ -1,0 +1,220 @@
+"""Replicas and their ranks, read again and again over connections that stay open, for `deploy top`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import docker
+import httpx
+import paramiko
+
+from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.untrusted import UntrustedError, integer, json_object, line
+from headfirst.control.live import http_answer
+from headfirst.control.live.load import Load, Meter
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
+from headfirst.control.live.ssh_access.transport import docker_client
+from headfirst.control.live.ssh_access.tunnel import tunnel
+from headfirst.control.live.status import ReplicaTarget
+from headfirst.control.live.supervision import supervision
+
+NS = 10**9
+Connection = TypeVar("Connection")
+
+
+@dataclass(frozen=True)
+class ReplicaRow:
+    """One replica. `load` is None before the second reading, and while `problem` states why there is none."""
+
+    service: str
+    index: int
+    load: Load | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class RankRow:
+    """One rank's container. `cpus` are cores in use since the last reading; `state` as in ContainerStatus.
+
+    `restarts` are those of the supervisor, which starts all ranks of a replica together; without a supervisor
+    they are Docker's.
+    """
+
+    service: str
+    index: int
+    rank: int
+    host: str
+    state: str
+    restarts: int | None = None
+    started_at: str = ""
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything at one moment."""
+
+    replicas: tuple[ReplicaRow, ...]
+    ranks: tuple[RankRow, ...]
+
+
+class Watch:
+    """Reads these replicas. A host that does not answer is a row with its problem, and is tried again."""
+
+    def __init__(self, replicas: Sequence[ReplicaTarget]) -> None:
+        self._replicas = [_Replica(one) for one in replicas]
+        self._ranks = [_Rank(one, rank, access) for one in replicas for rank, access in enumerate(one.ranks)]
+        self._pool = ThreadPoolExecutor(max_workers=min(len(self._replicas) + len(self._ranks), AT_ONCE))
+
+    def read(self) -> Snapshot:
+        """One reading of all of them, at the same time."""
+        replicas = [self._pool.submit(one.look) for one in self._replicas]
+        ranks = [self._pool.submit(one.look) for one in self._ranks]
+        rows = [one.result() for one in ranks]
+        kept = {
+            (one.service, one.index): rank.kept
+            for one, rank in zip(rows, self._ranks, strict=True)
+            if rank.kept is not None
+        }
+        return Snapshot(
+            tuple(one.result() for one in replicas),
+            tuple(replace(row, restarts=kept.get((row.service, row.index), row.restarts)) for row in rows),
+        )
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._pool.shutdown(wait=True)
+        for replica in self._replicas:
+            replica.close()
+        for rank in self._ranks:
+            rank.close()
+
+
+class _Kept(Generic[Connection]):
+    """What `connect` opens, until it fails; then the next use opens it again."""
+
+    def __init__(self, connect: Callable[[ExitStack], Connection]) -> None:
+        self._connect = connect
+        self._stack = ExitStack()
+        self._open: Connection | None = None
+
+    def use(self) -> Connection:
+        if self._open is None:
+            self._open = self._connect(self._stack)
+        return self._open
+
+    def close(self) -> None:
+        self._open = None
+        with contextlib.suppress(HeadfirstError, OSError):
+            self._stack.close()
+
+
+class _Replica:
+    def __init__(self, target: ReplicaTarget) -> None:
+        self._target = target
+        self._meter = _Kept(self._connect)
+
+    def _connect(self, stack: ExitStack) -> Meter:
+        target = self._target
+        if target.metrics is None:
+            raise NotReadyError(f"{target.service} has no metrics")
+        local = stack.enter_context(tunnel(target.ranks[0], target.engine_url))
+        client = http_answer.local_client(local, target.api_key)
+        return Meter(stack.enter_context(client), target.metrics)
+
+    def look(self) -> ReplicaRow:
+        row = ReplicaRow(self._target.service, self._target.index)
+        try:
+            meter = self._meter.use()
+            load = meter.read()
+        except HeadfirstError as error:
+            self.close()
+            return ReplicaRow(row.service, row.index, problem=error.what)
+        except httpx.HTTPError as error:
+            self.close()
+            return ReplicaRow(row.service, row.index, problem=http_answer.problem(error))
+        if meter.age_s is None:
+            return ReplicaRow(row.service, row.index, problem="the engine gives no figures")
+        return ReplicaRow(row.service, row.index, load)
+
+    def close(self) -> None:
+        self._meter.close()
+
+
+class _Rank:
+    def __init__(self, target: ReplicaTarget, rank: int, access: HostAccess) -> None:
+        self._target = target
+        self._rank = rank
+        self._access = access
+        self._connections = _Kept(self._connect)
+        self.kept: int | None = None
+        """Restarts that the supervisor last reported; rank 0's host has the supervisor of the replica."""
+        self._before: tuple[float, int] | None = None  # when, and the nanoseconds of processors used by then
+
+    def _connect(self, stack: ExitStack) -> tuple[paramiko.SSHClient, docker.DockerClient]:
+        connection = stack.enter_context(ssh(self._access))
+        return connection, stack.enter_context(docker_client(self._access, connection))
+
+    def look(self) -> RankRow:
+        try:
+            connection, client = self._connections.use()
+            if self._rank == 0:
+                found = supervision(connection).get(self._target.container)
+                self.kept = found.restarts if found else None
+            return self._row(**self._container(client))
+        except HeadfirstError as error:
+            self.close()
+            return self._row(state="unreachable", problem=error.what)
+        except (docker.errors.APIError, paramiko.SSHException, OSError):
+            self.close()
+            return self._row(
+                state="unreachable", problem="the connection to the Docker Engine was interrupted"
+            )
+
+    def _row(self, **more: Any) -> RankRow:
+        target = self._target
+        return RankRow(target.service, target.index, self._rank, self._access.host, **more)
+
+    def _container(self, client: docker.DockerClient) -> dict[str, Any]:
+        try:
+            container = client.containers.get(self._target.container)
+            used = client.api.stats(self._target.container, stream=False, one_shot=True)
+        except docker.errors.NotFound:
+            self._before = None
+            return {"state": "missing"}
+        try:
+            state = container.attrs["State"]
+            found = {
+                "state": line(state["Status"], what="the state of a container"),
+                "restarts": integer(container.attrs["RestartCount"], what="the restarts of a container"),
+                "started_at": line(state["StartedAt"], what="the start of a container"),
+            }
+            return found | (self._usage(used) if found["state"] == "running" else {})
+        except (KeyError, TypeError):
+            raise UntrustedError(
+                "the Docker Engine does not describe the container as its API defines"
+            ) from None
+
+    def _usage(self, used: Any) -> dict[str, Any]:
+        used = json_object(used, what="the use of a container")
+        total = integer(used["cpu_stats"]["cpu_usage"]["total_usage"], what="the use of processors")
+        now, before = time.monotonic(), self._before
+        self._before = (now, total)
+        cpus = None if before is None else max(total - before[1], 0) / NS / max(now - before[0], 1e-3)
+        memory = integer(used["memory_stats"].get("usage", 0), what="the use of memory")
+        # As `docker stats` counts it: without the pages of files, which the kernel gives back.
+        files = used["memory_stats"].get("stats", {}).get("inactive_file", 0)
+        return {"cpus": cpus, "memory_bytes": max(memory - integer(files, what="pages of files"), 0)}
+
+    def close(self) -> None:
+        self._before = None
+        self._connections.close()

@@ -1,0 +1,169 @@
+"""A plan, the history of its cluster and measurements → the data of a report. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from pydantic import ValidationError
+
+from headfirst.control.bench.result import Result
+from headfirst.control.report.topology import topology
+from headfirst.control.report.types import (
+    Checked,
+    Choice,
+    ClusterReport,
+    CommResult,
+    Missing,
+    Own,
+    PlannedImage,
+    RankRow,
+    ServiceReport,
+)
+from headfirst.control.run.amounts import duration, size
+from headfirst.control.run.history import History
+from headfirst.decide.plan.types import Node, Plan, Replica, Service
+
+MOST_RUNS, MOST_RESULTS = 15, 5
+
+
+def build(
+    plan: Plan, history: History, results: Sequence[Result], own: Own, *, made_at: str, inventory: str
+) -> ClusterReport:
+    """The report; `inventory` is the name in the commands that record what is missing."""
+    check, comm = _check(history), _comm(history)
+    runs = [run.model_copy(update={"findings": None, "comm": None}) for run in history.runs[-MOST_RUNS:]]
+    found = {
+        "results of the checks of the hosts": (check, "check {}"),
+        "results of a test of the ranks' communication": (comm, "check {} --comm"),
+        "timings of runs": (runs, "up {}"),
+        "measurements of throughput and latencies": (results, "bench {}"),
+        "digests of the images that run": (history.images, "status {}"),
+    }
+    return ClusterReport(
+        made_at=made_at,
+        cluster=plan.cluster,
+        headfirst=own,
+        topology=topology(plan),
+        services=[_service(service) for service in plan.services],
+        planned_images=list(_images(plan)),
+        images=history.images,
+        check=check,
+        comm=comm,
+        runs=runs[::-1],
+        bench=sorted(results, key=lambda one: one.date, reverse=True)[:MOST_RESULTS],
+        missing=[
+            Missing(what=what, command=f"deploy {command.format(inventory)}")
+            for what, (value, command) in found.items()
+            if not value
+        ],
+    )
+
+
+def _check(history: History) -> Checked | None:
+    for run in reversed(history.runs):
+        if run.findings is not None:
+            return Checked(at=run.at, verb=run.kind.verb, findings=run.findings)
+    return None
+
+
+def _comm(history: History) -> CommResult | None:
+    for run in reversed(history.runs):
+        if run.comm is not None:
+            try:
+                return CommResult.model_validate({**run.comm, "at": run.at})
+            except ValidationError:  # of another version of Headfirst
+                continue
+    return None
+
+
+def _service(service: Service) -> ServiceReport:
+    fit = service.fit
+    memory = [("memory of a GPU", fit.gpu_memory_bytes), ("weights", fit.weight_bytes_per_rank)]
+    memory += [(term.replace("_", " "), value) for term, value in fit.terms.items()]
+    memory.append(("KV cache", fit.kv_pool_bytes))
+    return ServiceReport(
+        title=service.name or service.served_model_name,
+        choices=list(_choices(service)),
+        memory=[(term, value) for term, value in memory if value is not None],
+        ranks=[_rank(service, replica, node) for replica in service.replicas for node in replica.nodes],
+        command=service.replicas[0].nodes[0].container.command,
+        notes=[*service.notes, *service.arguments_left_out, *service.alternatives],
+    )
+
+
+def _choices(service: Service) -> Iterator[Choice]:
+    weights = service.weights
+    yield Choice(
+        what="model",
+        value=f"{service.model} as {service.served_model_name}",
+        reason=f"described by {service.model_described_by}",
+    )
+    yield Choice(what="engine", value=f"{service.engine} {service.engine_version}")
+    layout = f"TP {service.tensor_parallel} × PP {service.pipeline_parallel} × DP {service.data_parallel}"
+    yield Choice(
+        what="layout", value=f"{len(service.replicas)} × ({layout}) on {service.device}, {service.task}"
+    )
+    fits = {True: "fits", False: "does not fit", None: "not known"}[service.fit.fits]
+    yield Choice(what="memory", value=fits, reason=service.fit.reason)
+    yield _yes("conversion to BF16", service.convert_to_bf16, service.convert_reason)
+    yield _yes("code of the model's repository", service.trust_remote_code, service.trust_reason)
+    yield Choice(
+        what="weights",
+        value=f"{size(weights.source_bytes)} from {weights.source} to {weights.directory}",
+        reason=weights.placement_reason,
+    )
+    yield Choice(what="page cache", value=weights.warm_cache, reason=weights.warm_reason)
+    yield Choice(
+        what="time for the weights", value=duration(weights.time.seconds), reason=weights.time.reason
+    )
+    for argument in service.chosen_arguments:
+        value = f"{argument.flag} {argument.value}".strip()
+        yield Choice(what="argument", value=value, reason=f"{argument.reason} ({argument.source})")
+    for adapter in service.adapters:
+        yield Choice(what="adapter", value=adapter.name, reason=adapter.id)
+    reasons: dict[str, int] = {}
+    for replica in service.replicas:
+        for node in replica.nodes:
+            for reason in node.network.reasons:
+                reasons[reason] = reasons.get(reason, 0) + 1
+    for reason, count in reasons.items():
+        yield Choice(what="network", value=f"{count} {'rank' if count == 1 else 'ranks'}", reason=reason)
+
+
+def _yes(what: str, value: bool, reason: str) -> Choice:
+    return Choice(what=what, value="yes" if value else "no", reason=reason)
+
+
+def _rank(service: Service, replica: Replica, node: Node) -> RankRow:
+    if service.device != "cuda":
+        gpus = "–"
+    elif node.gpu_devices is None:
+        gpus = f"all ({service.world_size // len(replica.nodes)})"
+    else:
+        gpus = ", ".join(node.gpu_devices)
+    return RankRow(
+        replica=replica.index,
+        rank=node.rank,
+        host=node.host,
+        address=node.address,
+        gpus=gpus,
+        ports=[] if node.rank else [replica.engine_port, *(replica.rendezvous_ports or [replica.dist_port])],
+    )
+
+
+def _images(plan: Plan) -> Iterator[PlannedImage]:
+    """Each image once, with the first program that runs it."""
+    found: dict[str, str] = {}
+    for service in plan.services:
+        name = service.name or service.served_model_name
+        found.setdefault(service.replicas[0].nodes[0].container.image, f"engine of {name}")
+        for router in service.routers:
+            found.setdefault(router.container.image, "router")
+    if plan.webui:
+        found.setdefault(plan.webui.container.image, "chat page")
+    if plan.proxy:
+        found.setdefault(plan.proxy.container.image, "proxy")
+    for one in plan.monitoring.containers if plan.monitoring else ():
+        found.setdefault(one.container.image, one.container.name.removeprefix("headfirst-"))
+    for image, what in found.items():
+        yield PlannedImage(what=what, image=image)

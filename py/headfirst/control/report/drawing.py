@@ -1,0 +1,290 @@
+"""A topology as SVG text: deterministic, without fonts or anything else from outside.
+
+Colours follow the reader's light or dark scheme. Widths of texts are estimated, since no font is measured.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import NamedTuple
+from xml.etree import ElementTree as xml
+
+from headfirst.common.untrusted import for_terminal
+from headfirst.control.report.topology import Box, Link, ServiceBoxes, Topology, topology
+from headfirst.decide.plan.types import Plan
+
+_SVG = "http://www.w3.org/2000/svg"
+WIDTH = 1180  # of a row of boxes; a single wider box widens the drawing
+MOST_LINKS = 60  # rows of the list below the drawing
+_SOURCES_IN_A_LINE = 3
+_LONGEST = 160  # characters of a line
+_LETTER, _WIDE = 7.7, 13.0  # px of a letter and of a full-width one, at 12 px
+_LINE, _PAD, _GAP, _FRAME = 16, 10, 26, 14
+_GPU, _GPUS_A_ROW = 12, 8
+
+# One rule for both schemes; every selector begins with the class, so that a page around it is not changed.
+STYLE = """
+.hf { --paper: #ffffff; --ink: #1b1f24; --dim: #57606a; --line: #8c959f; --box: #f6f8fa; --rank: #ddf4ff;
+ --entry: #fff8c5; --gpu: #1a7f37; --watch: #fbefff; font: 12px system-ui, sans-serif; }
+@media (prefers-color-scheme: dark) { .hf { --paper: #0d1117; --ink: #e6edf3; --dim: #9198a1; --line: #6e7681;
+ --box: #161b22; --rank: #0c2d6b; --entry: #3b2e00; --gpu: #3fb950; --watch: #2b1a44; } }
+.hf .paper { fill: var(--paper); }
+.hf text { fill: var(--ink); }
+.hf .loose text { paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }
+.hf .dim { fill: var(--dim); }
+.hf .head { font-weight: 600; }
+.hf .big { font-size: 16px; font-weight: 600; }
+.hf rect { fill: var(--box); stroke: var(--line); }
+.hf rect.paper { stroke: none; }
+.hf rect.rank { fill: var(--rank); }
+.hf rect.entry, .hf rect.people { fill: var(--entry); }
+.hf rect.monitoring { fill: var(--watch); }
+.hf rect.spare, .hf rect.group { stroke-dasharray: 5 3; }
+.hf rect.frame { fill: none; }
+.hf rect.gpu { fill: var(--gpu); stroke: none; }
+.hf line { stroke: var(--line); stroke-width: 1.2; }
+.hf line.rendezvous { stroke-dasharray: 2 3; }
+.hf line.figures { stroke-dasharray: 6 4; }
+"""
+
+
+class _Place(NamedTuple):
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def svg(plan: Plan) -> str:
+    """The drawing of a plan as a file."""
+    return draw(topology(plan))
+
+
+def draw(found: Topology) -> str:
+    """The drawing; XML 1.0, and valid inside an HTML page."""
+    return _Drawing(found).text()
+
+
+class _Drawing:
+    """Places everything from top to bottom; frames are under links, links under boxes."""
+
+    def __init__(self, found: Topology) -> None:
+        self._found = found
+        self._places: dict[str, _Place] = {}
+        self._right = 0.0
+        self._bottom = 0.0
+        self._frames = xml.Element("g")
+        self._links = xml.Element("g")
+        self._boxes = xml.Element("g")
+        self._texts = xml.Element("g", {"class": "loose"})  # lines may pass behind them
+
+    def text(self) -> str:
+        found = self._found
+        self._put_text(_GAP, 34, f"Cluster {found.cluster}", "big")
+        self._bottom = 50
+        self._row("", found.entry)
+        for service in found.services:
+            self._service(service)
+        if found.spares:
+            self._row("Spares: weights and image, no rank", found.spares)
+        if found.monitoring:
+            self._row("Monitoring", found.monitoring)
+        self._list()
+        for link in found.links:
+            self._link(link)
+        return self._document()
+
+    def _document(self) -> str:
+        width, height = round(self._right + _GAP), round(self._bottom + _GAP)
+        root = xml.Element(
+            "svg",
+            {
+                "xmlns": _SVG,
+                "class": "hf",
+                "viewBox": f"0 0 {width} {height}",
+                "width": str(width),
+                "height": str(height),
+                "role": "img",
+            },
+        )
+        xml.SubElement(root, "title").text = _clean(f"Topology of cluster {self._found.cluster}")
+        xml.SubElement(root, "style").text = STYLE
+        xml.SubElement(root, "rect", {"class": "paper", "width": str(width), "height": str(height)})
+        root.extend([self._frames, self._links, self._boxes, self._texts])
+        return xml.tostring(root, encoding="unicode") + "\n"
+
+    def _row(self, title: str, boxes: Sequence[Box]) -> None:
+        """Boxes under a heading, as many in a row as there is room for."""
+        if title:
+            self._put_text(_GAP, self._bottom + _GAP + 4, title, "head")
+            self._bottom += _GAP
+        size = _flow(boxes, WIDTH)
+        self._put_boxes(boxes, size, _GAP, self._bottom + _FRAME)
+        self._grow(_GAP + size.width, self._bottom + _FRAME + size.height)
+
+    def _service(self, service: ServiceBoxes) -> None:
+        """A frame with a frame for each replica."""
+        top = self._bottom + _GAP + 8
+        left = _GAP + _FRAME
+        self._put_text(left, top + 22, service.title, "head")
+        y = top + 22.0
+        for line in service.lines:
+            y += _LINE
+            self._put_text(left, y, line, "dim")
+        right = max(left + _width(text) for text in (service.title, *service.lines))
+        x, y, low = float(left), y + _FRAME, y
+        for replica in service.replicas:
+            size = _flow(replica.boxes, WIDTH - 4 * _FRAME)
+            words = [replica.title, *replica.network]
+            width = max(size.width, *map(_width, words)) + 2 * _FRAME
+            height = size.height + _LINE * len(words) + 2 * _FRAME + 6
+            if x > left and x + width > _GAP + WIDTH - _FRAME:
+                x, y = float(left), low + _FRAME
+            self._put_rect(self._frames, _Place(x, y, width, height), "frame")
+            for number, word in enumerate(words, 1):
+                self._put_text(x + _FRAME, y + 4 + _LINE * number, word, "head" if number == 1 else "dim")
+            self._put_boxes(replica.boxes, size, x + _FRAME, y + _LINE * len(words) + _FRAME + 6)
+            low, right = max(low, y + height), max(right, x + width)
+            x += width + _FRAME
+        frame = _Place(_GAP, top, right + _FRAME - _GAP, low + _FRAME - top)
+        self._put_rect(self._frames, frame, "frame")
+        self._grow(frame.x + frame.width, frame.y + frame.height)
+
+    def _list(self) -> None:
+        """Every link in words, links alike in one line, and what is grouped."""
+        y = self._bottom + _GAP + 8
+        self._put_text(_GAP, y, "Connections", "head")
+        lines = link_lines(self._found)
+        shown = lines[: MOST_LINKS if len(lines) > MOST_LINKS else None]
+        if rest := len(lines) - len(shown):
+            shown.append(f"and {rest} more lines of connections; `deploy report --json` lists each")
+        for line in [*shown, *self._found.notes]:
+            y += _LINE
+            self._put_text(_GAP, y, line, "" if line in shown else "dim")
+            self._grow(_GAP + _width(line), y)
+
+    def _link(self, link: Link) -> None:
+        """A line between the centres of two boxes; the boxes cover its ends."""
+        one, other = self._places[link.source], self._places[link.target]
+        kind = link.what.partition(",")[0] if link.what.startswith(("rendezvous", "figures")) else "requests"
+        line = xml.SubElement(
+            self._links,
+            "line",
+            {
+                "class": kind,
+                "x1": _number(one.x + one.width / 2),
+                "y1": _number(one.y + one.height / 2),
+                "x2": _number(other.x + other.width / 2),
+                "y2": _number(other.y + other.height / 2),
+                "data-from": _clean(link.source),
+                "data-to": _clean(link.target),
+                "data-ports": " ".join(map(str, link.ports)),
+            },
+        )
+        names = {box.id: box.name for box in self._found.boxes}
+        xml.SubElement(line, "title").text = _clean(_in_words(names[link.source], names[link.target], link))
+
+    def _put_boxes(self, boxes: Sequence[Box], size: _Flow, left: float, top: float) -> None:
+        for box, (x, y) in zip(boxes, size.corners, strict=True):
+            place = _Place(left + x, top + y, size.box_width, _box_height(box))
+            self._places[box.id] = place
+            group = xml.SubElement(self._boxes, "g", {"data-box": _clean(box.id)})
+            xml.SubElement(group, "title").text = _clean("\n".join([box.name, *box.lines]))
+            self._put_rect(group, place, box.kind)
+            y = place.y + _PAD + 2
+            for number, line in enumerate([box.title, *box.lines]):
+                y += _LINE
+                self._put_text(place.x + _PAD, y - 4, line, "" if number else "head", group)
+            for number, name in enumerate(box.gpus):
+                row, column = divmod(number, _GPUS_A_ROW)
+                corner = _Place(place.x + _PAD + column * (_GPU + 3), y + row * (_GPU + 3) + 2, _GPU, _GPU)
+                square = self._put_rect(group, corner, "gpu")
+                xml.SubElement(square, "title").text = _clean(f"GPU {name}")
+
+    def _put_rect(self, parent: xml.Element, place: _Place, kind: str) -> xml.Element:
+        words = dict(zip(("x", "y", "width", "height"), map(_number, place), strict=True))
+        return xml.SubElement(parent, "rect", {"class": kind, "rx": "1" if kind == "gpu" else "6", **words})
+
+    def _put_text(
+        self, x: float, y: float, text: str, kind: str = "", parent: xml.Element | None = None
+    ) -> None:
+        words = {"class": kind} if kind else {}
+        into = self._texts if parent is None else parent
+        element = xml.SubElement(into, "text", {"x": _number(x), "y": _number(y), **words})
+        element.text = _shown(text)
+        self._right = max(self._right, x + _width(text) * (1.4 if kind == "big" else 1))
+
+    def _grow(self, right: float, bottom: float) -> None:
+        self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
+
+
+def link_lines(found: Topology) -> list[str]:
+    """The links as sentences, those alike of several sources in one."""
+    names = {box.id: box.name for box in found.boxes}
+    sources: dict[tuple[str, tuple[int, ...], str], list[str]] = {}
+    for link in found.links:
+        sources.setdefault((link.target, tuple(link.ports), link.what), []).append(names[link.source])
+    lines = []
+    for (target, ports, what), own in sources.items():
+        more = len(own) - _SOURCES_IN_A_LINE
+        source = ", ".join(own) if more < 1 else f"{', '.join(own[:_SOURCES_IN_A_LINE])} and {more} more"
+        lines.append(
+            _in_words(source, names[target], Link(source="", target="", ports=list(ports), what=what))
+        )
+    return lines
+
+
+def _in_words(source: str, target: str, link: Link) -> str:
+    return f"{source} → {target} port {', '.join(map(str, link.ports))}: {link.what}"
+
+
+class _Flow(NamedTuple):
+    """Boxes of one width in rows: their corners, and the size of all together."""
+
+    corners: list[tuple[float, float]]
+    box_width: float
+    width: float
+    height: float
+
+
+def _flow(boxes: Sequence[Box], most: float) -> _Flow:
+    box_width = max((_box_width(box) for box in boxes), default=0.0)
+    a_row = max(1, int((most + _GAP) // (box_width + _GAP)))
+    corners: list[tuple[float, float]] = []
+    y = height = 0.0
+    for first in range(0, len(boxes), a_row):
+        row = boxes[first : first + a_row]
+        corners += [(number * (box_width + _GAP), y) for number in range(len(row))]
+        height = y + max(map(_box_height, row))
+        y = height + _GAP
+    columns = min(a_row, len(boxes))
+    return _Flow(corners, box_width, columns * (box_width + _GAP) - _GAP, height)
+
+
+def _box_width(box: Box) -> float:
+    gpus = min(len(box.gpus), _GPUS_A_ROW) * (_GPU + 3)
+    return max(96.0, gpus, *map(_width, (box.title, *box.lines))) + 2 * _PAD
+
+
+def _box_height(box: Box) -> float:
+    rows = -(-len(box.gpus) // _GPUS_A_ROW)
+    return 2 * _PAD + _LINE * (1 + len(box.lines)) + rows * (_GPU + 3)
+
+
+def _width(text: str) -> float:
+    return sum(_WIDE if unicodedata.east_asian_width(char) in "WF" else _LETTER for char in _shown(text))
+
+
+def _shown(text: str) -> str:
+    clean = _clean(text).replace("\n", " ")
+    return clean if len(clean) <= _LONGEST else clean[: _LONGEST - 1] + "…"
+
+
+def _clean(text: str) -> str:
+    """Text that XML 1.0 may hold."""
+    return "".join(char for char in for_terminal(text) if char not in "\ufffe\uffff")
+
+
+def _number(value: float) -> str:
+    return f"{value:.1f}".removesuffix(".0")

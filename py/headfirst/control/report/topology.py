@@ -1,0 +1,426 @@
+"""Who talks to whom in a plan: boxes and the links between them. Pure; drawing.py draws it.
+
+A large cluster is grouped: a replica with many ranks and a service with many replicas have one box for those
+that are not drawn one by one, and `notes` states it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.decide.plan.types import Monitoring, Node, Plan, Replica, Service
+from headfirst.decide.plan.webui import chats
+
+# More ranks of a replica, or replicas of a service, than this are not distinguished on a screen.
+MOST_RANKS, RANKS_OF_MANY = 16, 8
+MOST_REPLICAS, REPLICAS_OF_MANY = 8, 4
+MOST_SPARES, SPARES_OF_MANY = 8, 4
+_NAMES_OF_MANY = 4
+
+PEOPLE, PROXY, PAGE = "people", "proxy", "page"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Box(_Frozen):
+    """A program on a host, or several alike. `name` is how a link calls it; `gpus` are those of its rank."""
+
+    id: str
+    kind: Literal["people", "entry", "rank", "group", "spare", "monitoring"]
+    title: str
+    name: str
+    lines: list[str] = []
+    gpus: list[str] = []
+
+
+class Link(_Frozen):
+    """`source` opens connections to `ports` of `target`; both are ids of boxes. Without ports: any."""
+
+    source: str
+    target: str
+    ports: list[int]
+    what: str
+
+
+class ReplicaBoxes(_Frozen):
+    """The ranks of a replica, or one box for several replicas; `network`: what carries the collectives."""
+
+    title: str
+    boxes: list[Box]
+    network: list[str]
+
+
+class ServiceBoxes(_Frozen):
+    """A service and its replicas."""
+
+    title: str
+    lines: list[str]
+    replicas: list[ReplicaBoxes]
+
+
+class Topology(_Frozen):
+    """All of it, from the people to the monitoring; `notes` states what is grouped."""
+
+    cluster: str
+    entry: list[Box]
+    services: list[ServiceBoxes]
+    spares: list[Box]
+    monitoring: list[Box]
+    links: list[Link]
+    notes: list[str]
+
+    @property
+    def boxes(self) -> list[Box]:
+        """Every box once."""
+        ranks = [box for service in self.services for one in service.replicas for box in one.boxes]
+        return [*self.entry, *ranks, *self.spares, *self.monitoring]
+
+
+def topology(plan: Plan) -> Topology:
+    """The boxes and links of a plan."""
+    notes: list[str] = []
+    services = [_service(service, notes) for service in plan.services]
+    spares = _spares(plan.spares, notes)
+    monitoring = _monitoring(plan.monitoring) if plan.monitoring else []
+    return Topology(
+        cluster=plan.cluster,
+        entry=_entry(plan),
+        services=services,
+        spares=spares,
+        monitoring=monitoring,
+        links=[*_links_of_people(plan), *_links_of_services(plan), *_links_of_monitoring(plan, monitoring)],
+        notes=notes,
+    )
+
+
+def _title(service: Service) -> str:
+    return service.name or service.served_model_name
+
+
+def _heads(service: Service) -> list[tuple[str, Replica]]:
+    """Each replica with the id of the box that has its rank 0."""
+    own = _own_replicas(service)
+    rest = [(f"replicas:{_title(service)}", one) for one in service.replicas[len(own) :]]
+    return [*((_rank_id(service, one, one.nodes[0]), one) for one in own), *rest]
+
+
+def _own_replicas(service: Service) -> list[Replica]:
+    """Those that have boxes of their own."""
+    many = len(service.replicas) > MOST_REPLICAS
+    return service.replicas[: REPLICAS_OF_MANY if many else None]
+
+
+def _own_ranks(replica: Replica) -> list[Node]:
+    """Those that have boxes of their own."""
+    return replica.nodes[: RANKS_OF_MANY if len(replica.nodes) > MOST_RANKS else None]
+
+
+def _rank_id(service: Service, replica: Replica, node: Node) -> str:
+    return f"rank:{_title(service)}/{replica.index}:{node.rank}"
+
+
+def _entry(plan: Plan) -> list[Box]:
+    boxes = [Box(id=PEOPLE, kind="people", title="People and programs", name="people and programs")]
+    if plan.proxy:
+        proxy = plan.proxy
+        paths = [f"{one.path} → {', '.join(one.servers)}" for one in proxy.services]
+        lines = [
+            proxy.url,
+            *(f"{address}:{proxy.port}" for address in proxy.addresses),
+            "TLS" if proxy.tls != "none" else "without TLS",
+            *_many(paths, "paths"),
+        ]
+        boxes.append(Box(id=PROXY, kind="entry", title=f"proxy on {proxy.host}", name="proxy", lines=lines))
+    if plan.webui:
+        page = plan.webui
+        lines = [f"{page.address}:{page.port}"]
+        boxes.append(
+            Box(id=PAGE, kind="entry", title=f"chat page on {page.host}", name="chat page", lines=lines)
+        )
+    for service in plan.services:
+        for router in service.routers:
+            lines = [
+                f"of {_title(service)}, {router.policy}",
+                f"{router.address}:{router.port}",
+                f"metrics {router.metrics_port}",
+            ]
+            boxes.append(
+                Box(
+                    id=_router_id(service, router.host),
+                    kind="entry",
+                    title=f"router on {router.host}",
+                    name=f"router of {_title(service)} on {router.host}",
+                    lines=lines,
+                )
+            )
+    return boxes
+
+
+def _router_id(service: Service, host: str) -> str:
+    return f"router:{_title(service)}:{host}"
+
+
+def _service(service: Service, notes: list[str]) -> ServiceBoxes:
+    sizes = [
+        ("TP", service.tensor_parallel),
+        ("PP", service.pipeline_parallel),
+        ("DP", service.data_parallel),
+    ]
+    layout = " × ".join(f"{name} {size}" for name, size in sizes if size > 1 or name == "TP")
+    own = _own_replicas(service)
+    replicas = [_replica(service, replica, notes) for replica in own]
+    if rest := service.replicas[len(own) :]:
+        replicas.append(_more_replicas(service, rest))
+        notes.append(
+            f"{_title(service)}: {len(rest)} of {len(service.replicas)} replicas share one box; "
+            "`deploy plan` lists each."
+        )
+    return ServiceBoxes(
+        title=_title(service),
+        lines=[
+            f"{service.model} as {service.served_model_name}",
+            f"{service.engine} {service.engine_version}, {service.device}, {layout}",
+        ],
+        replicas=replicas,
+    )
+
+
+def _replica(service: Service, replica: Replica, notes: list[str]) -> ReplicaBoxes:
+    own = _own_ranks(replica)
+    boxes = [_rank(service, replica, node) for node in own]
+    if rest := replica.nodes[len(own) :]:
+        boxes.append(
+            Box(
+                id=_rest_id(service, replica),
+                kind="group",
+                title=f"{len(rest)} more hosts",
+                name=f"ranks {rest[0].rank}–{rest[-1].rank} of {_title(service)}/{replica.index}",
+                lines=[
+                    f"ranks {rest[0].rank}–{rest[-1].rank}",
+                    *_hosts([node.host for node in rest]),
+                    *_gpu_count(service, replica, rest),
+                ],
+            )
+        )
+        notes.append(
+            f"{_title(service)}/{replica.index}: {len(rest)} of {len(replica.nodes)} ranks share one box; "
+            "`deploy plan` lists each."
+        )
+    return ReplicaBoxes(title=f"replica {replica.index}", boxes=boxes, network=_network(service, replica))
+
+
+def _rest_id(service: Service, replica: Replica) -> str:
+    return f"ranks:{_title(service)}/{replica.index}"
+
+
+def _rank(service: Service, replica: Replica, node: Node) -> Box:
+    lines = [f"rank {node.rank}", node.address]
+    if node.rank == 0:
+        lines.append(f"API {replica.engine_port}")
+        if len(replica.nodes) > 1:
+            lines.append(f"rendezvous {', '.join(map(str, replica.rendezvous_ports or [replica.dist_port]))}")
+    gpus = _gpus(service, replica, node)
+    if gpus:
+        lines.append(
+            f"{len(gpus)} GPUs" if node.gpu_devices is None else f"GPU {', '.join(_many(gpus, 'GPUs'))}"
+        )
+    return Box(
+        id=_rank_id(service, replica, node),
+        kind="rank",
+        title=node.host,
+        name=f"{node.host} (rank {node.rank} of {_title(service)}/{replica.index})",
+        lines=lines,
+        gpus=gpus,
+    )
+
+
+def _gpus(service: Service, replica: Replica, node: Node) -> list[str]:
+    """Names of a rank's GPUs: indices, UUIDs, or numbers where it has all of the host."""
+    if service.device != "cuda":
+        return []
+    if node.gpu_devices is not None:
+        return list(node.gpu_devices)
+    return [str(number) for number in range(service.world_size // len(replica.nodes))]
+
+
+def _gpu_count(service: Service, replica: Replica, nodes: Sequence[Node]) -> list[str]:
+    count = sum(len(_gpus(service, replica, node)) for node in nodes)
+    return [f"{count} GPUs"] if count else []
+
+
+def _more_replicas(service: Service, rest: Sequence[Replica]) -> ReplicaBoxes:
+    hosts = list(dict.fromkeys(node.host for replica in rest for node in replica.nodes))
+    gpus = sum(len(_gpus(service, replica, node)) for replica in rest for node in replica.nodes)
+    box = Box(
+        id=f"replicas:{_title(service)}",
+        kind="group",
+        title=f"{len(rest)} more replicas",
+        name=f"replicas {rest[0].index}–{rest[-1].index} of {_title(service)}",
+        lines=[
+            *_hosts(hosts),
+            f"{len(rest[0].nodes)} {'rank' if len(rest[0].nodes) == 1 else 'ranks'} each",
+            f"API {_ports(replica.engine_port for replica in rest)}",
+            *([f"{gpus} GPUs"] if gpus else []),
+        ],
+    )
+    return ReplicaBoxes(
+        title=f"replicas {rest[0].index}–{rest[-1].index}", boxes=[box], network=_network(service, rest[0])
+    )
+
+
+def _ports(ports: Iterator[int]) -> str:
+    return ", ".join(_many([str(port) for port in sorted(set(ports))], "ports"))
+
+
+def _hosts(names: Sequence[str]) -> list[str]:
+    return [f"{names[0]} … {names[-1]}" if len(names) > _NAMES_OF_MANY else ", ".join(names)]
+
+
+def _many(texts: Sequence[str], what: str) -> list[str]:
+    rest = len(texts) - _NAMES_OF_MANY
+    return list(texts) if rest < 1 else [*texts[:_NAMES_OF_MANY], f"and {rest} more {what}"]
+
+
+def _network(service: Service, replica: Replica) -> list[str]:
+    """What carries the collectives between hosts; hosts are counted where they differ."""
+    if len(replica.nodes) < 2:
+        return []
+    ways: dict[str, int] = {}
+    for node in replica.nodes:
+        network = node.network
+        nic = f"interface {network.nic}" if network.nic else "the engine's choice of interface"
+        if service.device != "cuda":
+            way = f"TCP, {nic}"
+        elif network.hca:
+            gid = f" GID {network.ib_gid_index}" if network.ib_gid_index is not None else ""
+            way = f"RDMA {network.hca}{gid}, {nic}"
+        else:
+            way = f"NCCL's choice of network, {nic}"
+        ways[way] = ways.get(way, 0) + 1
+    if len(ways) == 1:
+        return [f"collectives: {next(iter(ways))}"]
+    return _many([f"collectives, {count} hosts: {way}" for way, count in ways.items()], "kinds")
+
+
+def _spares(hosts: Sequence[str], notes: list[str]) -> list[Box]:
+    own = hosts[: SPARES_OF_MANY if len(hosts) > MOST_SPARES else None]
+    boxes = [Box(id=f"spare:{host}", kind="spare", title=host, name=host, lines=["spare"]) for host in own]
+    if rest := hosts[len(own) :]:
+        title = f"{len(rest)} more spares"
+        boxes.append(Box(id="spares", kind="spare", title=title, name=title, lines=_hosts(rest)))
+        notes.append(f"{len(rest)} of {len(hosts)} spares share one box; `deploy plan` lists each.")
+    return boxes
+
+
+def _monitoring(found: Monitoring) -> list[Box]:
+    """One box for Prometheus, one for Grafana, and one for each kind of exporter."""
+    hosts: dict[str, list[str]] = {}
+    urls: dict[str, list[str]] = {}
+    for one in found.containers:
+        name = one.container.name.removeprefix("headfirst-")
+        hosts.setdefault(name, []).append(one.host)
+        urls.setdefault(name, []).append(one.url)
+    return [
+        Box(
+            id=f"monitoring:{name}",
+            kind="monitoring",
+            title=f"{name} on {own[0]}" if len(own) == 1 else f"{name} on {len(own)} hosts",
+            name=name,
+            lines=[
+                *([] if len(own) == 1 else _hosts(own)),
+                *([_place(urls[name][0])] if len(own) == 1 else [f"port {_ports(map(_port, urls[name]))}"]),
+            ],
+        )
+        for name, own in hosts.items()
+    ]
+
+
+def _port(url: str) -> int:
+    parts = urlsplit(url)
+    return parts.port or (443 if parts.scheme == "https" else 80)
+
+
+def _place(url: str) -> str:
+    return f"{urlsplit(url).hostname}:{_port(url)}"
+
+
+def _links_of_people(plan: Plan) -> Iterator[Link]:
+    """From people to the first program that answers them, and from the proxy and the page on."""
+    page = plan.webui
+    if proxy := plan.proxy:
+        yield Link(source=PEOPLE, target=PROXY, ports=[proxy.port], what="chat page and API")
+        if page:
+            yield Link(source=PROXY, target=PAGE, ports=[page.port], what="chat page")
+    elif page:
+        yield Link(source=PEOPLE, target=PAGE, ports=[page.port], what="chat page")
+    source = PROXY if plan.proxy else PEOPLE
+    for service in plan.services:
+        for target, port in _doors(service):
+            yield Link(source=source, target=target, ports=[port], what=f"API of {_title(service)}")
+    if page:
+        for service in chats(plan.services):
+            for target, port in _doors(service):
+                yield Link(source=PAGE, target=target, ports=[port], what=f"API of {_title(service)}")
+
+
+def _doors(service: Service) -> list[tuple[str, int]]:
+    """Where clients of a service connect to: its routers, or rank 0 of its replicas."""
+    if service.routers:
+        return [(_router_id(service, router.host), router.port) for router in service.routers]
+    return list(dict.fromkeys((target, replica.engine_port) for target, replica in _heads(service)))
+
+
+def _links_of_services(plan: Plan) -> Iterator[Link]:
+    """From the routers to rank 0 of each replica, and from the ranks to their rendezvous."""
+    for service in plan.services:
+        for router in service.routers:
+            source = _router_id(service, router.host)
+            for target, port in dict.fromkeys((one, own.engine_port) for one, own in _heads(service)):
+                yield Link(source=source, target=target, ports=[port], what=f"API of {_title(service)}")
+        for replica in _own_replicas(service):
+            head = _rank_id(service, replica, replica.nodes[0])
+            ports = replica.rendezvous_ports or [replica.dist_port]
+            own = _own_ranks(replica)
+            for node in own[1:]:
+                source = _rank_id(service, replica, node)
+                yield Link(source=source, target=head, ports=ports, what="rendezvous")
+            if replica.nodes[len(own) :]:
+                yield Link(source=_rest_id(service, replica), target=head, ports=ports, what="rendezvous")
+
+
+def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
+    """From Prometheus to what it asks for figures, and from Grafana to Prometheus."""
+    if plan.monitoring is None:
+        return
+    ids = {box.name: box.id for box in boxes}
+    source = ids["prometheus"]
+    port = _port(plan.monitoring.prometheus_url)
+    if plan.monitoring.grafana_url and "grafana" in ids:
+        yield Link(source=ids["grafana"], target=source, ports=[port], what="figures")
+        grafana = _port(plan.monitoring.grafana_url)
+        yield Link(source=PEOPLE, target=ids["grafana"], ports=[grafana], what="dashboards")
+    for name, id in ids.items():
+        if name not in ("prometheus", "grafana"):
+            ports = sorted(
+                {
+                    _port(one.url)
+                    for one in plan.monitoring.containers
+                    if one.container.name == f"headfirst-{name}"
+                }
+            )
+            yield Link(source=source, target=id, ports=ports, what="figures")
+    if plan.proxy:
+        yield Link(source=source, target=PROXY, ports=[plan.proxy.metrics_port], what="figures")
+    for service in plan.services:
+        for router in service.routers:
+            target = _router_id(service, router.host)
+            yield Link(source=source, target=target, ports=[router.metrics_port], what="figures")
+        for target, port in dict.fromkeys((one, own.engine_port) for one, own in _heads(service)):
+            what = "figures, where the engine publishes them"
+            yield Link(source=source, target=target, ports=[port], what=what)

@@ -1,0 +1,151 @@
+"""The data of `deploy report`: what the page shows, and `--json` prints. No secrets, no environments.
+
+Times of day are ISO 8601 UTC; durations seconds; sizes bytes; bandwidths bytes a second.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.control.bench.result import Result
+from headfirst.control.report.topology import Topology
+from headfirst.control.run.events import Finding
+from headfirst.control.run.history import Images, RunRecord
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Own(_Frozen):
+    """The Headfirst that made the report; `digest`: SHA-256 of its program files."""
+
+    version: str
+    digest: str
+
+
+class Choice(_Frozen):
+    """One decision of the plan, and why."""
+
+    what: str
+    value: str
+    reason: str = ""
+
+
+class RankRow(_Frozen):
+    """Where a rank runs."""
+
+    replica: int
+    rank: int
+    host: str
+    address: str
+    gpus: str
+    ports: list[int]
+
+
+class ServiceReport(_Frozen):
+    """A service as it is planned; `memory`: bytes of a GPU by term; `command`: that of rank 0."""
+
+    title: str
+    choices: list[Choice]
+    memory: list[tuple[str, int]]
+    ranks: list[RankRow]
+    command: list[str]
+    notes: list[str]
+
+
+class PlannedImage(_Frozen):
+    """An image that the plan names."""
+
+    what: str
+    image: str
+
+
+class Checked(_Frozen):
+    """What the checks of the hosts found in the last run that made them."""
+
+    at: str
+    verb: str
+    findings: list[Finding]
+
+
+class CommRow(_Frozen):
+    """All-reduces of one size."""
+
+    bytes: int
+    seconds: float
+    algbw: float
+    busbw: float
+    wrong: int
+    graph: bool
+
+
+class CommRun(_Frozen):
+    """All-reduces of one back-end."""
+
+    backend: str
+    ranks: int
+    rows: list[CommRow]
+    stopped: str
+    link_gbit: float
+
+
+class CommTrouble(_Frozen):
+    """Why a host's part of the test ended early."""
+
+    host: str
+    doing: str
+    message: str
+    fix: str
+
+
+class CommWay(_Frozen):
+    """How many of NCCL's channels of a host use RDMA, TCP, or stay inside it."""
+
+    version: str
+    network: str
+    rdma: int
+    direct: int
+    socket: int
+    inside: int
+
+
+class CommResult(_Frozen):
+    """What the last test of the ranks' communication found, as it was recorded."""
+
+    at: str = ""
+    torch: str
+    connections: int
+    failed_connections: int
+    failed_pairs: list[dict[str, Any]]
+    runs: list[CommRun]
+    errors: list[CommTrouble]
+    nccl: dict[str, CommWay]  # by host
+    findings: list[Finding]
+
+
+class Missing(_Frozen):
+    """What no run has recorded, and the command that records it."""
+
+    what: str
+    command: str
+
+
+class ClusterReport(_Frozen):
+    """Everything."""
+
+    version: Literal[1] = 1
+    made_at: str
+    cluster: str
+    headfirst: Own
+    topology: Topology
+    services: list[ServiceReport]
+    planned_images: list[PlannedImage]
+    images: Images | None
+    check: Checked | None
+    comm: CommResult | None
+    runs: list[RunRecord]  # the newest first, without findings and results
+    bench: list[Result]  # the newest first
+    missing: list[Missing]

@@ -1,0 +1,117 @@
+"""The wheel that nodes get: the weights tools and the supervisor, made from the installed package.
+
+It works the same in a checkout and after pip install. Equal content gives an equal file, and the version
+carries a hash of the content and of the locks, so that a role sees from the version alone whether a node is
+up to date. Beside the wheel are requirements for pip: the wheel and all that it needs, each with its hashes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import zipfile
+from pathlib import Path
+
+import headfirst
+from headfirst.collection import collection_root
+
+NAME = "headfirst_node"
+MIN_PYTHON = "3.10"
+EXTRAS = ("huggingface", "modelscope", "rdma")
+# By what is installed: the tools alone, and what each extra adds.
+LOCKS = {name: Path(__file__).parent / "node_locks" / f"{name}.lock" for name in ("base", *EXTRAS)}
+_REQUIREMENTS = (
+    "numpy~=2.2",  # conversion to BF16
+    "numba~=0.68",  # the same, as machine code without the GIL
+    "blake3>=1.0.8,<2",  # proves pieces of files between nodes
+    "cryptography>=44",  # the certificate of encrypted transfers
+    "docker>=7.1,<8",  # the containers that the supervisor keeps alive
+    "requests>=2.32,<3",  # the engine and the routers, asked by the supervisor; the docker SDK brings it
+    "tenacity>=9,<10",  # tries a busy hub again
+    "xxhash>=3.5,<5",  # proves files at the speed of memory
+    'huggingface_hub>=1.0,<3; extra == "huggingface"',
+    'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
+    'ibverbs>=2026.10,<2027; extra == "rdma"',
+)
+# What the supervisor shares with the collection's modules; they need the standard library alone.
+_PLUGINS = ("container_spec.py", "http_probe.py")
+_WHEEL = b"""Wheel-Version: 1.0
+Generator: headfirst
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+_COMMANDS = b"""[console_scripts]
+headfirst-supervisor = headfirst.node.supervisor.cli:main
+headfirst-weights = headfirst.node.weights.cli:main
+"""
+
+
+def requirements(name: str) -> list[str]:
+    """What the lock of this name pins: requirements without a marker, or those of an extra."""
+    split = [requirement.partition("; extra == ") for requirement in _REQUIREMENTS]
+    wanted = "" if name == "base" else f'"{name}"'
+    return [requirement for requirement, _, extra in split if extra == wanted]
+
+
+def build_node_wheel(folder: Path) -> Path:
+    """Write the wheel and its requirements into `folder` and return the wheel's path.
+
+    What is there already is not written again. The requirements of the wheel `X-py3-none-any.whl` are in
+    `X.base.txt`, those of an extra in `X.EXTRA.txt`.
+    """
+    files, locks = _sources(), {name: path.read_text() for name, path in LOCKS.items()}
+    content = hashlib.sha256(repr((sorted(files.items()), _REQUIREMENTS, locks)).encode()).hexdigest()[:12]
+    version = f"{headfirst.__version__}+h{content}"
+    wheel = folder / f"{NAME}-{version}-py3-none-any.whl"
+    lists = {name: folder / f"{NAME}-{version}.{name}.txt" for name in locks}
+    if not all(path.is_file() for path in (wheel, *lists.values())):
+        folder.mkdir(parents=True, exist_ok=True)
+        part = wheel.with_suffix(".part")
+        _write(part, files, version)
+        # pip takes a relative path from its working folder.
+        own = f"./{wheel.name} --hash=sha256:{hashlib.sha256(part.read_bytes()).hexdigest()}\n"
+        for name, path in lists.items():
+            path.write_text((own if name == "base" else "") + locks[name])
+        part.replace(wheel)
+    return wheel
+
+
+def _sources() -> dict[str, bytes]:
+    """Content by path in the wheel, without the package's __init__.py, which gets the wheel's own version."""
+    package = Path(headfirst.__file__).parent
+    paths = [path for storey in ("common", "node") for path in (package / storey).rglob("*.py")]
+    plugins = collection_root() / "plugins" / "module_utils"
+    place = "ansible_collections/headfirst/serving/plugins/module_utils"
+    return {
+        **{f"headfirst/{path.relative_to(package).as_posix()}": path.read_bytes() for path in paths},
+        **{f"{place}/{name}": (plugins / name).read_bytes() for name in _PLUGINS},
+    }
+
+
+def _write(path: Path, files: dict[str, bytes], version: str) -> None:
+    """Files and metadata as the binary distribution format asks (PEP 427)."""
+    info = f"{NAME}-{version}.dist-info"
+    metadata = [
+        "Metadata-Version: 2.1",
+        "Name: headfirst-node",
+        f"Version: {version}",
+        f"Requires-Python: >={MIN_PYTHON}",
+    ]
+    metadata += [f"Provides-Extra: {extra}" for extra in EXTRAS]
+    metadata += [f"Requires-Dist: {requirement}" for requirement in _REQUIREMENTS]
+    everything = {
+        "headfirst/__init__.py": f'"""Headfirst\'s node tools."""\n\n__version__ = "{version}"\n'.encode(),
+        **dict(sorted(files.items())),
+        f"{info}/METADATA": ("\n".join(metadata) + "\n").encode(),
+        f"{info}/WHEEL": _WHEEL,
+        f"{info}/entry_points.txt": _COMMANDS,
+    }
+    record = "".join(f"{name},{_record_hash(data)},{len(data)}\n" for name, data in everything.items())
+    everything[f"{info}/RECORD"] = f"{record}{info}/RECORD,,\n".encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in everything.items():
+            archive.writestr(zipfile.ZipInfo(name), data)  # ZipInfo's own date is fixed: 1980
+
+
+def _record_hash(data: bytes) -> str:
+    return "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()

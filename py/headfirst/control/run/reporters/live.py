@@ -1,0 +1,141 @@
+"""The run on a terminal: the current stage as a live table, one line a host; ended stages as one line."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.markup import escape
+from rich.spinner import Spinner
+from rich.table import Table
+from rich.text import Text
+
+from headfirst.control.run.amounts import amount, duration, speed
+from headfirst.control.run.events import (
+    Event,
+    FindingsReported,
+    HostFailed,
+    Progress,
+    RunDone,
+    StageDone,
+)
+from headfirst.control.run.reporters.board import Board, Row, State
+from headfirst.control.terminal import Terminal
+
+# Lines that the live table leaves to the stage's header, the note on left-out hosts, and the prompt.
+_OTHER_LINES = 4
+_BAR_WIDTH = 20
+
+
+class LiveReporter:
+    """Draws the board about ten times a second; lines about what ended scroll away above it."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self._console = console or Terminal()
+        self._board = Board()
+        self._spinner = Spinner("dots")
+        self._live = Live(console=self._console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def handle(self, event: Event) -> None:
+        """Take an event in; what ended is printed for good."""
+        self._board.apply(event)
+        match event:
+            case StageDone():
+                self._print_stage(event)
+            case HostFailed():
+                kind = "does not answer" if event.unreachable else "failed"
+                message = event.message.splitlines()[0]
+                self._print(f"[red]✗ {event.host} {kind}[/]: {escape(event.task)}: {escape(message)}")
+            case FindingsReported():
+                # Errors end the run, and its last paragraph lists them all.
+                for finding in event.findings:
+                    if finding.severity != "error":
+                        what = escape(f"{finding.host}: {finding.what}")
+                        self._print(f"[yellow]![/] {what} [dim]{escape(finding.fix)}[/]")
+            case RunDone(cancelled=True):
+                self._print(f"[yellow]Stopped[/] after {duration(event.seconds)}")
+
+    def tick(self) -> None:
+        """Draw the table again."""
+        self._live.update(self._draw() if self._board.stage else Text(), refresh=True)
+
+    def _print(self, markup: str) -> None:
+        self._console.print(markup, highlight=False)
+
+    def _print_stage(self, event: StageDone) -> None:
+        mark = "[red]✗[/]" if event.failed_hosts else "[green]✓[/]" if event.completed else "[yellow]–[/]"
+        changed = f"{event.changed} changed" if event.changed else "no change"
+        title = escape(self._board.title)
+        self._board.stage = ""
+        self._print(
+            f"{mark} [bold]{escape(event.stage):<8}[/] {title}  [dim]{changed}, {duration(event.seconds)}[/]"
+        )
+
+    def _draw(self) -> RenderableType:
+        board = self._board
+        now = board.clock()
+        header = Table.grid(padding=(0, 1))
+        header.add_row(
+            self._spinner,
+            Text(f"{board.stage:<8}", style="bold"),
+            Text(board.title),
+            Text(self._times(now), style="dim"),
+        )
+        rows, hidden = board.visible(max(1, self._console.height - _OTHER_LINES))
+        table = Table.grid(padding=(0, 1), expand=True)
+        table.add_column(width=3, justify="right")
+        table.add_column(no_wrap=True)
+        table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+        table.add_column(no_wrap=True, justify="right")
+        for row in rows:
+            table.add_row(self._mark(row), Text(row.host), *self._work(row, now))
+        more = [Text(f"    and {hidden} more hosts", style="dim")] if hidden else []
+        return Group(header, table, *more)
+
+    def _times(self, now: float) -> str:
+        """How long the stage has taken, and how long the command still takes by recorded runs."""
+        taken = now - self._board.since
+        left = self._board.left_seconds
+        if left is None:
+            return duration(taken)
+        # A run that takes longer than the recorded ones has no time left that is known.
+        return f"{duration(taken)}, about {duration(left - taken)} left" if left > taken else duration(taken)
+
+    def _mark(self, row: Row) -> RenderableType:
+        if row.state is State.FAILED:
+            return Text("✗", style="red")
+        return Text("·", style="dim") if row.state is State.WAITING else self._spinner
+
+    def _work(self, row: Row, now: float) -> tuple[RenderableType, RenderableType]:
+        if row.progress is not None:
+            return _long_work(row.progress)
+        style = "red" if row.state is State.FAILED else "dim" if row.state is State.WAITING else ""
+        seconds = duration(now - row.since) if row.state is State.WORKING and now - row.since >= 1 else ""
+        return Text(row.text, style=style), Text(seconds, style="dim")
+
+
+def _long_work(state: Progress) -> tuple[RenderableType, RenderableType]:
+    line = Text(f"{state.what} ")
+    if state.total:
+        filled = min(_BAR_WIDTH, _BAR_WIDTH * state.done // state.total)
+        line.append("━" * filled, style="green")
+        line.append("━" * (_BAR_WIDTH - filled) + " ", style="bright_black")
+    if state.done or state.total:
+        line.append(amount(state.done, state.total, state.unit))
+    if state.note:  # last, because the end is what a narrow terminal cuts
+        line.append(f" {state.note}", style="dim")
+    times = [speed(state.rate, state.unit)] if state.rate else []
+    if state.eta is not None:
+        times.append(f"{duration(state.eta)} left")
+    return line, Text(", ".join(times), style="dim")

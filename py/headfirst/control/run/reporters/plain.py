@@ -1,0 +1,114 @@
+"""Plain lines for what is not a terminal: no colour, nothing rewritten, progress at most every 5 s a host."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self, TextIO
+
+from headfirst.common.untrusted import for_terminal
+from headfirst.control.run.amounts import amount, duration, speed
+from headfirst.control.run.events import (
+    Event,
+    FindingsReported,
+    HostFailed,
+    Progress,
+    RunDone,
+    StageDone,
+    StageStarted,
+    TaskDone,
+    TaskStarted,
+)
+
+PROGRESS_EVERY_S = 5.0
+# A task without output for this long gets a line, so that a waiting user sees what it waits for.
+STILL_EVERY_S = 30.0
+
+
+class PlainReporter:
+    """Writes one line for a stage, a change, a failure, and for long work."""
+
+    def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._out = out or sys.stdout
+        self._clock = clock
+        self._spoke: dict[str, float] = {}
+        self._running: dict[str, tuple[TaskStarted, float]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._out.flush()
+
+    def handle(self, event: Event) -> None:
+        """Write the event's line, if it has one."""
+        match event:
+            case StageStarted():
+                self._line(f"== {event.stage}: {event.title}{_expected(event)}")
+            case TaskStarted():
+                now = self._clock()
+                self._running[event.host] = (event, now)
+                self._spoke[event.host] = now
+            case TaskDone():
+                self._running.pop(event.host, None)
+                if event.changed:
+                    self._say(event.host, f"changed: {event.task}")
+            case Progress():
+                self._progress(event)
+            case FindingsReported():
+                for finding in event.findings:
+                    if finding.severity == "error":
+                        continue  # the run's last paragraph lists them all
+                    sentences = (
+                        [f"{finding.what.rstrip('.')}.", finding.fix] if finding.fix else [finding.what]
+                    )
+                    self._say(finding.host, f"{finding.severity}: {' '.join(sentences)}")
+            case HostFailed():
+                self._running.pop(event.host, None)
+                kind = "unreachable" if event.unreachable else "failed"
+                self._say(event.host, f"{kind}: {event.task}: {event.message}")
+            case StageDone():
+                failed = f", failed on {', '.join(event.failed_hosts)}" if event.failed_hosts else ""
+                failed += "" if event.completed else ", broken off"
+                self._line(f"== {event.stage}: {duration(event.seconds)}, {event.changed} changed{failed}")
+            case RunDone(cancelled=True):
+                self._line(f"== stopped after {duration(event.seconds)}")
+
+    def tick(self) -> None:
+        """Report hosts that have been at one task for long."""
+        now = self._clock()
+        for host, (event, since) in self._running.items():
+            if now - self._spoke[host] >= STILL_EVERY_S:
+                self._say(host, f"still at: {event.task} ({duration(now - since)})")
+
+    def _progress(self, event: Progress) -> None:
+        finished = event.total > 0 and event.done >= event.total
+        if not finished and self._clock() - self._spoke.get(event.host, -PROGRESS_EVERY_S) < PROGRESS_EVERY_S:
+            return
+        parts = [amount(event.done, event.total, event.unit)] if event.done or event.total else []
+        if event.rate:
+            parts.append(speed(event.rate, event.unit))
+        if event.eta is not None:
+            parts.append(f"{duration(event.eta)} left")
+        if event.note:
+            parts.append(event.note)
+        self._say(event.host, f"{event.what}: {', '.join(parts)}".removesuffix(": "))
+
+    def _say(self, host: str, text: str) -> None:
+        self._spoke[host] = self._clock()
+        self._line(f"   {host}: {text}".replace("\n", "\n      "))
+
+    def _line(self, text: str) -> None:
+        print(for_terminal(text), file=self._out, flush=True)
+
+
+def _expected(event: StageStarted) -> str:
+    """What recorded runs of the same kind took."""
+    parts = [f"about {duration(event.expected_seconds)}"] if event.expected_seconds is not None else []
+    if event.left_seconds is not None:
+        parts.append(f"{duration(event.left_seconds)} to the end")
+    return f" ({', '.join(parts)})" if parts else ""

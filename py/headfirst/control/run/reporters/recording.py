@@ -1,0 +1,99 @@
+"""Follows a run: adds the time left to its stages, and keeps what it took for the next ones."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from headfirst import __version__
+from headfirst.control.run.events import Event, Finding, FindingsReported, StageDone, StageStarted
+from headfirst.control.run.history import RunRecord, StageRun, add_run
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.time_left import Estimate, TimeLeft
+
+
+class Recording:
+    """One run of a verb; `begin` and `end` are called around each of its stages."""
+
+    def __init__(
+        self, folder: Path, time_left: TimeLeft, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._folder = folder
+        self._time_left = time_left
+        self._clock = clock
+        self._at = datetime.now(UTC).isoformat(timespec="seconds")
+        self._since = clock()
+        self._began = 0.0
+        self._stages: list[StageRun] = []
+        self.containers = ""
+        self.findings: list[Finding] | None = None
+        self.comm: dict[str, Any] | None = None
+
+    def begin(self, stage: str) -> Estimate:
+        """A stage begins; what is known of its length and of the time left."""
+        self._began = self._clock() - self._since
+        return self._time_left.begin(stage)
+
+    def end(self, stage: str, changed: int = 0) -> None:
+        """It was completed."""
+        seconds = self._clock() - self._since - self._began
+        self._stages.append(StageRun(stage=stage, began=self._began, seconds=seconds, changed=changed))
+        self._time_left.end(stage, changed=changed > 0)
+
+    def save(self, *, completed: bool) -> None:
+        """Add the run to the history. OSError: it cannot be written."""
+        add_run(
+            self._folder,
+            RunRecord(
+                at=self._at,
+                headfirst=__version__,
+                kind=self._time_left.kind,
+                seconds=self._clock() - self._since,
+                completed=completed,
+                containers=self.containers,
+                weights=self._time_left.weights,
+                stages=self._stages,
+                findings=self.findings,
+                comm=self.comm,
+            ),
+        )
+
+
+class RecordingReporter:
+    """Passes events on to a reporter; stages begin with their estimate."""
+
+    def __init__(self, reporter: Reporter, recording: Recording) -> None:
+        self._reporter = reporter
+        self.recording = recording
+
+    def __enter__(self) -> Self:
+        self._reporter.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._reporter.__exit__(kind, error, trace)
+
+    def handle(self, event: Event) -> None:
+        """Note the stages and findings of the run, and pass the event on."""
+        match event:
+            case StageStarted():
+                estimate = self.recording.begin(event.stage)
+                event = replace(event, expected_seconds=estimate.stage, left_seconds=estimate.left)
+            case StageDone(completed=True, failed_hosts=()):
+                self.recording.end(event.stage, event.changed)
+                if event.stage == "check" and self.recording.findings is None:
+                    self.recording.findings = []
+            case FindingsReported(stage="check"):
+                self.recording.findings = [*(self.recording.findings or []), *event.findings]
+        self._reporter.handle(event)
+
+    def tick(self) -> None:
+        """As the reporter."""
+        self._reporter.tick()

@@ -1,0 +1,26 @@
+"""What shows a run to someone: a terminal, a log of a CI job, another program."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Protocol, Self
+
+from headfirst.control.run.events import Event
+
+
+class Reporter(Protocol):
+    """The caller opens it as a context manager around one run or several; all calls come from one thread."""
+
+    def __enter__(self) -> Self:
+        """Take the terminal."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Give the terminal back, whatever happened."""
+
+    def handle(self, event: Event) -> None:
+        """Show one event."""
+
+    def tick(self) -> None:
+        """Called about ten times a second, events or not: spinners and elapsed times move here."""

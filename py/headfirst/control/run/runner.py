@@ -1,0 +1,213 @@
+"""Runs a playbook with ansible-runner, shows it through a Reporter, and returns what came of it."""
+
+from __future__ import annotations
+
+import queue
+import shlex
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+import ansible_runner
+
+from headfirst.common.scrub import Scrubber
+from headfirst.common.untrusted import for_terminal, shown
+from headfirst.control.run.cancel import Canceller
+from headfirst.control.run.environment import ansible_environment
+from headfirst.control.run.events import Event, RunDone, RunStarted
+from headfirst.control.run.forks import allow_open_files, forks
+from headfirst.control.run.log import open_log
+from headfirst.control.run.private_dir import PrivateDir, private_dir
+from headfirst.control.run.progress_file import ProgressTail
+from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.result import Record, RunResult
+from headfirst.control.run.translate import Translator, published
+
+_TICK_S = 0.1
+
+
+def run_playbook(
+    playbook: str | Path,
+    inventories: Sequence[Path],
+    *,
+    reporter: Reporter,
+    log_file: Path,
+    extra_vars: Sequence[str] = (),
+    limit: str | None = None,
+    tags: str | None = None,
+    skip_tags: str | None = None,
+    check: bool = False,
+    diff: bool = False,
+    verbosity: int = 0,
+    hosts: int = 1,
+    secrets: Sequence[str] = (),
+) -> RunResult:
+    """Run `playbook` (a path, or a collection's playbook such as `headfirst.serving.up`) on the hosts.
+
+    `extra_vars` (`KEY=VALUE`, `@FILE` or JSON), `limit`, `tags`, `skip_tags`, `check`, `diff` and `verbosity`
+    mean what they mean to ansible-playbook; a secret belongs into an inventory, because -e is seen by `ps`.
+    `hosts` is how many take part, and so how many Ansible works on at the same time (see forks.py).
+    Ansible's own output is appended to `log_file` (mode 0600) and to nothing else. No value of `secrets`
+    reaches the log, an event or the result. Ctrl-C, SIGTERM and a closed terminal stop the run: the
+    result then has `cancelled` set. A failed run is a result, not an exception (see failures.py). The caller
+    opens `reporter` (it is a context manager), around one run or several.
+    """
+    flags = [flag for flag, wanted in (("--check", check), ("--diff", diff)) if wanted]
+    for text in extra_vars:
+        flags += ["--extra-vars", text]
+    options: dict[str, Any] = {
+        "playbook": str(playbook.resolve() if isinstance(playbook, Path) else playbook),
+        "inventory": [str(path.resolve()) for path in inventories],
+        "limit": limit,
+        "tags": tags,
+        "skip_tags": skip_tags,
+        "cmdline": shlex.join(flags),
+        "verbosity": verbosity,
+    }
+    with private_dir() as private, open_log(log_file) as log:
+        options["envvars"] = ansible_environment(private, forks(hosts))
+        allow_open_files()
+        return _Run(options, private, reporter, log, log_file, Scrubber(secrets)).execute()
+
+
+class _Run:
+    """One run: ansible-runner in a thread fills a queue, the caller's thread empties it."""
+
+    def __init__(
+        self,
+        options: dict[str, Any],
+        private: PrivateDir,
+        reporter: Reporter,
+        log: TextIO,
+        log_file: Path,
+        scrubber: Scrubber,
+    ) -> None:
+        self._options = options
+        self._private = private
+        self._reporter = reporter
+        self._log = log
+        self._log_file = log_file
+        self._scrubber = scrubber
+        self._events: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._cancel = Canceller()
+        self._translator = Translator()
+        self._progress = ProgressTail(private.progress, on_bad_line=self._log_bad_progress)
+        self._record = Record()
+        self._statistics: dict[str, Any] = {}
+        self._published: dict[str, Any] = {}
+        self._complaints: list[str] = []
+        self._crash: Exception | None = None
+        self._returned = 1
+
+    def execute(self) -> RunResult:
+        started = time.monotonic()
+        self._report(RunStarted(self._options["playbook"], str(self._log_file)))
+        thread = threading.Thread(target=self._run_ansible, name="ansible-runner", daemon=True)
+        with self._cancel.on_signals():
+            thread.start()
+            try:
+                while thread.is_alive():
+                    self._pump(wait=True)
+                self._pump(wait=False)
+            finally:  # a reporter that fails (a closed pipe) must not leave Ansible running
+                self._cancel.end_now(thread)
+        if self._crash is not None:
+            raise self._crash
+        for event in self._translator.finish(completed=False):
+            self._report(event)
+        result = self._result(time.monotonic() - started)
+        failed = tuple(failure.host for failure in (*result.unreachable, *result.failed))
+        self._report(
+            RunDone(result.ok, result.cancelled, result.seconds, result.changed, failed, str(self._log_file))
+        )
+        return result
+
+    def _run_ansible(self) -> None:
+        """The thread's body; ansible-runner's own fast callbacks only fill the queue."""
+        try:
+            runner = ansible_runner.interface.init_runner(
+                private_data_dir=str(self._private.root),
+                # Relative paths in an inventory (a key file) count from where the user stands.
+                project_dir=str(Path.cwd()),
+                event_handler=self._on_ansible_event,
+                cancel_callback=self._cancel.must_kill,
+                # The callback is polled this often (s); no copy of the output is kept in the folder.
+                settings={"pexpect_timeout": 0.25, "suppress_output_file": True},
+                fact_cache_type="memory",
+                quiet=True,
+                **self._options,
+            )
+            self._artifact_dir = runner.config.artifact_dir
+            runner.run()
+            self._returned = runner.rc
+        except Exception as error:  # raised again in the caller's thread
+            self._crash = error
+
+    def _on_ansible_event(self, event: dict[str, Any]) -> bool:
+        """Runs in ansible-runner's thread. False: do not write the event into the folder."""
+        if self._cancel.ansible_pid is None and "pid" in event:
+            self._cancel.ansible_pid = event["pid"]
+        if event["event"] == "playbook_on_start":
+            self._private.forget_secrets(self._artifact_dir)
+        self._events.put(event)
+        return False
+
+    def _pump(self, wait: bool) -> None:
+        """Handle what has arrived; with `wait`, sleep up to one tick for the first event."""
+        timeout = _TICK_S if wait else 0
+        while True:
+            try:
+                event = self._events.get(timeout=timeout)
+            except queue.Empty:
+                break
+            self._report_progress()  # what was written before the event belongs to the stage before it
+            self._handle(event)
+            timeout = 0
+        self._report_progress()
+        self._reporter.tick()
+
+    def _report_progress(self) -> None:
+        for state in self._progress.read(self._translator.stage):
+            self._report(state)
+
+    def _handle(self, event: dict[str, Any]) -> None:
+        event = self._scrubber.value(event)
+        text = event.get("stdout", "").replace("\r\n", "\n").strip("\n")
+        if event["event"] in ("playbook_on_play_start", "playbook_on_task_start"):
+            text = f"\n{event['created'][:19]} {text.strip()}"
+        if text:
+            self._log.write(for_terminal(text) + "\n")
+        if event["event"] in ("verbose", "error") and "ERROR" in text[:12]:
+            self._complaints.append(text)
+        if event["event"] == "playbook_on_stats":
+            self._statistics = event["event_data"]
+        self._published.update(published(event))
+        for translated in self._translator.translate(event):
+            self._report(translated)
+
+    def _report(self, event: Event) -> None:
+        self._record.note(event)
+        self._reporter.handle(event)
+
+    def _log_bad_progress(self, line: str) -> None:
+        self._log.write(f"headfirst: not a progress line: {shown(self._scrubber.text(line))}\n")
+
+    def _result(self, seconds: float) -> RunResult:
+        ok = self._returned == 0
+        failures = [] if ok else self._record.final_failures(self._statistics)
+        return RunResult(
+            ok=ok,
+            cancelled=self._cancel.requested and not ok,
+            changed=dict(sorted(self._record.changed.items())),
+            failed=[failure for failure in failures if not failure.unreachable],
+            unreachable=[failure for failure in failures if failure.unreachable],
+            findings=self._record.findings,
+            stages=self._record.stages,
+            seconds=seconds,
+            log_file=self._log_file,
+            silent=[one for one in self._record.failures if one.unreachable and one not in failures],
+            stats=self._published,
+            ansible_error="\n".join(self._complaints) if not ok and not failures else None,
+        )

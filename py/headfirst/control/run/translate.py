@@ -1,0 +1,125 @@
+"""ansible-runner's events → our own (events.py)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from headfirst.control.run.events import (
+    Event,
+    Finding,
+    FindingsReported,
+    HostFailed,
+    StageDone,
+    StageStarted,
+    TaskDone,
+    TaskStarted,
+)
+from headfirst.control.run.messages import failure_message, findings
+from headfirst.control.run.stages import PlayName, parse_play_name
+
+# These run on the controller. A node can put any key into the result of a module that it runs.
+_PUBLISHES = {"ansible.builtin.set_stats", "ansible.legacy.set_stats", "set_stats"}
+_FINDS = {"headfirst.serving.check_report", "headfirst.serving.comm_report", "ansible.builtin.debug"}
+
+
+class Translator:
+    """Turns one run's events into ours; keeps the current stage between calls.
+
+    A stage starts with its first task, not with its play: a play that no host takes part in stays unseen.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._play = PlayName("", "")
+        self.stage = ""
+        self._stage_since = 0.0
+        self._stage_changed = 0
+        self._stage_failed: dict[str, None] = {}
+
+    def translate(self, event: dict[str, Any]) -> Iterator[Event]:
+        """Our events for one event of ansible-runner, none for most kinds."""
+        kind = event["event"]
+        data = event.get("event_data", {})
+        if kind == "playbook_on_play_start":
+            self._play = parse_play_name(data["name"])
+        elif kind == "playbook_on_stats":
+            yield from self.finish(completed=True)
+        elif kind == "runner_on_start":
+            yield from self._enter_stage()
+            # A host that goes on after a failure was rescued.
+            self._stage_failed.pop(data["host"], None)
+            yield TaskStarted(self.stage, data["host"], _task_name(data))
+        elif kind in ("runner_on_ok", "runner_on_skipped"):
+            yield from self._task_done(data)
+        elif kind == "runner_on_failed" and data.get("ignore_errors"):
+            yield from self._task_done({**data, "res": {}})
+        elif kind in ("runner_on_failed", "runner_on_unreachable"):
+            yield from self._failed(data, unreachable=kind == "runner_on_unreachable")
+
+    def finish(self, *, completed: bool) -> Iterator[Event]:
+        """End the current stage, if one is open; `completed` is false when the run was broken off in it."""
+        if self.stage:
+            seconds = self._clock() - self._stage_since
+            failed = tuple(self._stage_failed)
+            yield StageDone(self.stage, seconds, self._stage_changed, failed, completed)
+            self.stage = ""
+
+    def _enter_stage(self) -> Iterator[Event]:
+        if self._play.stage == self.stage:
+            return
+        yield from self.finish(completed=True)
+        self.stage = self._play.stage
+        self._stage_since = self._clock()
+        self._stage_changed = 0
+        self._stage_failed = {}
+        yield StageStarted(self._play.stage, self._play.title)
+
+    def _task_done(self, data: dict[str, Any]) -> Iterator[Event]:
+        result = data.get("res") or {}
+        changed = bool(result.get("changed"))
+        self._stage_changed += changed
+        yield from self._findings(data, result)
+        yield TaskDone(self.stage, data["host"], _task_name(data), changed, data.get("duration") or 0.0)
+
+    def _failed(self, data: dict[str, Any], unreachable: bool) -> Iterator[Event]:
+        result = data.get("res") or {}
+        self._stage_failed[data["host"]] = None
+        yield from self._findings(data, result)
+        message = failure_message(result)
+        yield HostFailed(self.stage, data["host"], _task_name(data), message, unreachable, result)
+
+    def _findings(self, data: dict[str, Any], result: dict[str, Any]) -> Iterator[Event]:
+        host = data["host"]
+        found = findings(result) if data.get("task_action") in _FINDS else []
+        if found:
+            reported = tuple(
+                Finding(
+                    id=str(item.get("id") or ""),
+                    severity=str(item["severity"]),
+                    host=str(item.get("host") or host),
+                    what=str(item.get("what") or ""),
+                    why=str(item.get("why") or ""),
+                    fix=str(item.get("fix") or ""),
+                )
+                for item in found
+            )
+            yield FindingsReported(self.stage, host, reported)
+
+
+def published(event: dict[str, Any]) -> dict[str, Any]:
+    """What a task of `ansible.builtin.set_stats` has published; {} for every other event.
+
+    ansible-core also collects `ansible_stats` of modules' results, where a node may speak for another one.
+    """
+    data = event.get("event_data", {})
+    if event["event"] != "runner_on_ok" or data.get("task_action") not in _PUBLISHES:
+        return {}
+    return dict(data["res"]["ansible_stats"]["data"])
+
+
+def _task_name(data: dict[str, Any]) -> str:
+    """The task's own words: handlers carry their role's name in front (`docker_engine : Restart Docker`)."""
+    name = str(data.get("task") or "")
+    return name.rpartition(" : ")[2] or name

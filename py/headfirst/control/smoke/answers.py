@@ -1,0 +1,197 @@
+"""The parts of an answer that the cases read, with their types proven: a server may send anything.
+
+Names and structure are those of OpenAI's API reference, with the fields that engines add.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from headfirst.common.untrusted import shown
+from headfirst.control.smoke.verdict import FailedCase
+
+Count = Annotated[int, Field(ge=0, le=2**53)]
+_LONGEST_TEXT = 4 << 20
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, str_max_length=_LONGEST_TEXT)
+
+
+class Usage(_Answer):
+    """Tokens of a request."""
+
+    prompt_tokens: Count
+    completion_tokens: Count | None = 0
+
+
+class Function(_Answer):
+    """A call as the model writes it; `arguments` is JSON."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(_Answer):
+    """One call of a tool."""
+
+    id: str
+    function: Function
+
+
+class Message(_Answer):
+    """What the model writes; engines name the thinking differently."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[ToolCall] | None = None
+
+    @property
+    def thinking(self) -> str:
+        """The text of a reasoning parser."""
+        return self.reasoning_content or self.reasoning or ""
+
+    @property
+    def text(self) -> str:
+        """All that the model has generated as text."""
+        return self.thinking + (self.content or "")
+
+
+class TopLogprob(_Answer):
+    """A token that was considered, with the logarithm of its probability."""
+
+    token: str
+    logprob: FiniteFloat
+
+
+class TokenLogprob(TopLogprob):
+    """A token of the answer."""
+
+    top_logprobs: list[TopLogprob] = []
+
+
+class Logprobs(_Answer):
+    """Token for token."""
+
+    content: list[TokenLogprob] | None = None
+
+
+class Choice(_Answer):
+    """One answer of a chat."""
+
+    index: int
+    message: Message
+    finish_reason: str | None = None
+    logprobs: Logprobs | None = None
+
+
+class Chat(_Answer):
+    """POST /v1/chat/completions."""
+
+    choices: Annotated[list[Choice], Field(min_length=1)]
+    usage: Usage
+
+    @property
+    def text(self) -> str:
+        """The first answer."""
+        return self.choices[0].message.text
+
+
+class Delta(_Answer):
+    """A piece of a message."""
+
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+
+    @property
+    def text(self) -> str:
+        """What this piece adds."""
+        return (self.reasoning_content or self.reasoning or "") + (self.content or "")
+
+
+class ChunkChoice(_Answer):
+    """A piece of one answer."""
+
+    delta: Delta
+    finish_reason: str | None = None
+
+
+class Chunk(_Answer):
+    """One event of a stream; the one with `usage` has no choices."""
+
+    choices: list[ChunkChoice] = []
+    usage: Usage | None = None
+
+
+class Text(_Answer):
+    """One answer of a completion."""
+
+    text: str
+
+
+class Completion(_Answer):
+    """POST /v1/completions."""
+
+    choices: Annotated[list[Text], Field(min_length=1)]
+    usage: Usage
+
+
+class Model(_Answer):
+    """One line of GET /v1/models; `parent` is that of a LoRA adapter."""
+
+    id: str
+    parent: str | None = None
+    max_model_len: Count | None = None
+
+
+class Models(_Answer):
+    """GET /v1/models."""
+
+    data: list[Model]
+
+
+class Embedding(_Answer):
+    """One vector, as numbers or as base64 of little-endian float32."""
+
+    index: int
+    embedding: list[FiniteFloat] | str
+
+
+class Embeddings(_Answer):
+    """POST /v1/embeddings."""
+
+    data: list[Embedding]
+
+
+class Label(_Answer):
+    """The class of one text."""
+
+    label: str
+    probs: Annotated[list[FiniteFloat], Field(min_length=1)]
+
+
+class Labels(_Answer):
+    """A classification."""
+
+    data: list[Label]
+
+
+A = TypeVar("A", bound=_Answer)
+
+
+def read(kind: type[A], answer: Any) -> A:
+    """The answer that the client has parsed, as `kind`; FailedCase where it is not what the API defines."""
+    # The client does not check types: its objects hold whatever was sent.
+    data = answer.model_dump(warnings=False) if isinstance(answer, BaseModel) else answer
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole of it"
+        raise FailedCase(
+            f"the answer is not what the API defines: {shown(place)}: {shown(first['msg'])}"
+        ) from None

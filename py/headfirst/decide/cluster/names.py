@@ -1,0 +1,117 @@
+"""Which variable names an inventory may have. Ansible ignores a misspelled one; we do not."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Container, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import cache
+
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.settings import SETTING_NAMES
+from headfirst.decide.cluster.variables import role_options
+
+OWN_PREFIXES = ("my_", "x_")
+_RESEMBLES = 0.75
+# What other tools call a setting of ours.
+_ELSEWHERE = {
+    "dtype": "engine_args",
+    "gpu_count": "gpus",
+    "gpu_model": "gpu",
+    "gpu_type": "gpu",
+    "host": "ansible_host",
+    "hostname": "ansible_host",
+    "image": "engine_image",
+    "interface": "nic",
+    "ip": "ansible_host",
+    "model_dir": "weights_dir",
+    "models_dir": "weights_dir",
+    "key": "ansible_ssh_private_key_file",
+    "num_gpus": "gpus",
+    "password": "ansible_password",
+    "port": "engine_port",
+    "pp": "pipeline_parallel",
+    "pp_size": "pipeline_parallel",
+    "private_key": "ansible_ssh_private_key_file",
+    "revision": "model_revision",
+    "shm": "shm_size",
+    "ssh_key": "ansible_ssh_private_key_file",
+    "ssh_port": "ansible_port",
+    "ssh_user": "ansible_user",
+    "tp": "tensor_parallel",
+    "tp_size": "tensor_parallel",
+    "user": "ansible_user",
+    "weights_folder": "weights_dir",
+    "weights_path": "weights_dir",
+}
+
+
+# Names of settings and options of roles whose values are secrets, or may have them inside.
+_SECRET = re.compile(r"(_env|_key|_keys|_proxy|_url|password|secret|token)$")
+
+
+def without_secrets(given: str) -> str:
+    """A value of -e to be shown in a command: as it was typed where it is one setting that is no secret."""
+    name, _, _ = given.partition("=")
+    known = name in SETTING_NAMES or name in role_options()
+    public = known and not _SECRET.search(name) and not any(sign.isspace() for sign in given)
+    return given if public or given.startswith("@") else f"{name}=…" if name.isidentifier() else "…"
+
+
+def refuse_unknown(
+    names: Mapping[str, str | None], used: Container[str], own: Sequence[str]
+) -> tuple[str, ...]:
+    """Raise for the first name that resembles one of ours and is not; `names` has the place of each.
+
+    A user's own variables pass: those that a template uses (`used`), those that match a pattern of `own` or
+    start with a prefix for that, and those that resemble no name of ours; each of the last gets a note.
+    """
+    known = SETTING_NAMES | role_options().keys()
+    notes = []
+    for name, where in sorted(names.items()):
+        if name == "_raw_params":  # where Ansible puts the words of -e that are no KEY=VALUE
+            raise InputError(
+                "a word of -e is not KEY=VALUE",
+                where="extra variables (-e)",
+                hint="Quote a value that has spaces: -e 'engine_args=\"--mem-fraction-static 0.8\"'.",
+            )
+        if name in known or name.startswith(("ansible_", *OWN_PREFIXES)):
+            continue
+        if name in used or any(fnmatchcase(name, pattern) for pattern in own):
+            continue
+        if meant := _meant(name, known):
+            raise InputError(
+                f"unknown variable {name}",
+                where=where or "extra variables (-e)",
+                hint=f"{meant} For your own variable: start its name with {OWN_PREFIXES[0]}, "
+                "or list it in own_variables.",
+            )
+        notes.append(f"{where or 'extra variables (-e)'}: Headfirst does not use {name}")
+    return tuple(notes)
+
+
+def _meant(name: str, known: Collection[str]) -> str | None:
+    """The sentence about what was meant; None where the name resembles nothing."""
+    if right := _ELSEWHERE.get(name) or (name.startswith(_prefixes()) and setting_of(name)):
+        return f"Did you mean {right}?"
+    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_RESEMBLES)
+    if near:
+        return f"Did you mean {near[0]}?"
+    if name.startswith(_prefixes()):
+        nearest = difflib.get_close_matches(name, sorted(known), n=1)
+        return f"Did you mean {nearest[0]}?" if nearest else "All variables: deploy variables --roles"
+    return None
+
+
+@cache
+def _prefixes() -> tuple[str, ...]:
+    """Names that start so are ours: roles' names, and the first words of the settings that have several."""
+    roles = {f"{option['role']}_" for option in role_options().values()}
+    return (*sorted(roles), "engine_", "webui_", "weights_", "model_", "lab_", "headfirst_")
+
+
+def setting_of(name: str) -> str | None:
+    """The setting that a role's variable follows: open_webui_port has webui_port, weights_model has model."""
+    found = [setting for setting in SETTING_NAMES if name.endswith(f"_{setting}")]
+    return max(found, key=len, default=None)

@@ -1,0 +1,83 @@
+"""The inventory that `deploy init` writes, from templates/inventory.ini.j2."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from headfirst.collection import data_dir
+from headfirst.common.errors import InputError
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_NUMERIC = re.compile(r"[0-9.]+")
+
+
+@dataclass(frozen=True)
+class HostAddress:
+    """A server to list; `found` is a comment about it, `variables` are on its line."""
+
+    name: str
+    address: str
+    found: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str, number: int) -> HostAddress:
+        """`192.0.2.11`, `name=192.0.2.11` or a DNS name; without a name it is `node<number>`."""
+        name, _, address = text.rpartition("=")
+        return cls._checked(name or f"node{number}", address, text)
+
+    @classmethod
+    def named(cls, text: str, number: int) -> HostAddress:
+        """As `parse`, and a DNS name without a name of its own is called by its first label."""
+        name, _, address = text.rpartition("=")
+        label = "" if _NUMERIC.fullmatch(address) else address.partition(".")[0]
+        return cls._checked(name or label or f"node{number}", address, text)
+
+    @classmethod
+    def _checked(cls, name: str, address: str, text: str) -> HostAddress:
+        for part in (name, address):
+            if not _HOST_NAME.fullmatch(part):
+                raise InputError(
+                    f"{text!r} is not a server's address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
+                )
+        if _NUMERIC.fullmatch(address):
+            try:
+                ipaddress.IPv4Address(address)
+            except ValueError:
+                raise InputError(
+                    f"{address} is not an IPv4 address", hint="Examples: 192.0.2.11, node1=192.0.2.11"
+                ) from None
+        return cls(name, address)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What `deploy init` asks for."""
+
+    hosts: list[HostAddress]
+    user: str | None
+    private_key: str | None
+    model: str | None
+    model_source: str
+    weights_dir: str
+    # Variables of all hosts: gpus, gpu, nic, hca, ib_gid_index, engine_device.
+    common: Mapping[str, str] = field(default_factory=dict)
+
+
+def render_inventory(answers: Answers, path: Path) -> str:
+    """Text of the inventory file for `path`."""
+    if not answers.hosts:
+        raise InputError("no server is given", hint="Example: --host 192.0.2.11 --host 192.0.2.12")
+    environment = Environment(  # noqa: S701 - an INI file, not HTML
+        loader=FileSystemLoader(data_dir("templates")),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("inventory.ini.j2").render(**asdict(answers), path=path)

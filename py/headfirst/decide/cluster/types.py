@@ -1,0 +1,317 @@
+"""A cluster: the hosts of one inventory, and the services, replicas and ranks on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from headfirst.common import container_names as names
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.settings import DEMO_MODELS, ClusterSettings, ServiceSettings
+from headfirst.decide.hardware.facts import CgroupObstacle, FolderFacts, NetworkFacts
+
+
+@dataclass(frozen=True)
+class Become:
+    """How commands on a host become root: sudo, as Ansible's plugin of that name would call it."""
+
+    user: str
+    command: str
+    flags: str
+    password: str | None = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Login:
+    """How Ansible reaches a host: what its ssh plugin takes from variables, environment and ansible.cfg.
+
+    None leaves the choice to ssh's own configuration. `options` come before those of the other fields on
+    ssh's command line, `more_options` after it: of two values ssh takes the first.
+    """
+
+    host: str
+    port: int | None
+    user: str | None
+    private_key: str | None
+    password: str | None = field(repr=False)
+    options: tuple[str, ...]
+    more_options: tuple[str, ...]
+    become: Become | None
+    needs_sshpass: bool
+    ssh_args: str | None  # Ansible's ssh_args where the user has set them
+    obstacle: str | None  # why only Ansible can use it: another connection plugin, another become method
+
+
+@dataclass(frozen=True)
+class Host:
+    """One server. `address` is the IPv4 address the ranks use among themselves; rates are bytes a second."""
+
+    name: str
+    address: str
+    login: Login
+    gpus: int | None
+    gpu: str | None
+    nic: str | None
+    hca: str | None
+    ib_gid_index: int | None
+    network_rate: int | None
+    disk_rate: int | None
+    cpu_cores: str | None
+    lab: bool
+    lab_memory: str | None
+    lab_cpus: float | None
+    gpu_memory_bytes: int | None = None  # of its smallest GPU
+    gpu_capability: tuple[int, int] | None = None
+    # Facts that only the host itself reports; None until it was asked (deployment/hosts/probe.py).
+    link_rate: int | None = None  # what the driver of `nic` reports
+    cores: int | None = None
+    memory_bytes: int | None = None
+    network: NetworkFacts | None = None
+    weights_addresses: tuple[str, ...] = ()  # one for each interface; none: `address`
+    weights_dir_shared: bool = False
+    model_folder: FolderFacts | None = None  # of the first service here that may serve it where it is
+    cgroup_obstacle: CgroupObstacle | None = None  # to rules by the cgroup of a socket; "": none
+    lacks: frozenset[str] = frozenset()  # roles without which its devices do not work: nvidia_driver, rdma
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a rank runs: a host, and its GPUs by index or UUID; None: all of them."""
+
+    host: Host
+    devices: tuple[str, ...] | None = None
+
+    @property
+    def gpus(self) -> int | None:
+        """How many GPUs the rank has; None: not known."""
+        return self.host.gpus if self.devices is None else len(self.devices)
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One copy of a service: its ranks, the head first, and the head's ports."""
+
+    index: int
+    places: tuple[Place, ...]
+    engine_port: int
+    dist_port: int
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Hosts by node rank."""
+        return tuple(place.host for place in self.places)
+
+    @property
+    def head(self) -> Host:
+        """The host of rank 0."""
+        return self.places[0].host
+
+    @property
+    def url(self) -> str:
+        """Where rank 0 serves its API, as the hosts see it."""
+        return f"http://{self.head.address}:{self.engine_port}"
+
+
+@dataclass(frozen=True)
+class Router:
+    """Spreads the requests of one service over its replicas."""
+
+    host: Host
+    port: int
+    metrics_port: int
+
+    @property
+    def url(self) -> str:
+        """Where clients find the service's API."""
+        return f"http://{self.host.address}:{self.port}"
+
+
+@dataclass(frozen=True)
+class Service:
+    """One model served under one name by one engine. `name` is its group; None in the short form."""
+
+    name: str | None
+    settings: ServiceSettings
+    replicas: tuple[Replica, ...]
+    routers: tuple[Router, ...] = ()  # none: clients ask the only replica
+
+    @property
+    def urls(self) -> tuple[str, ...]:
+        """The addresses that clients use and that stay when replicas change."""
+        return tuple(one.url for one in self.routers or self.replicas)
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Every host of the service once, in the order of the replicas."""
+        return tuple({host.name: host for replica in self.replicas for host in replica.hosts}.values())
+
+    @property
+    def model_id(self) -> str:
+        """The model as the inventory names it."""
+        return self.settings.model or DEMO_MODELS[0]
+
+    @property
+    def served_model_name(self) -> str:
+        """The model's name in the API."""
+        return self.settings.served_model_name or self.model_id.rstrip("/").rpartition("/")[2]
+
+    def container(self, replica: Replica) -> str:
+        """Name of the container of each rank of a replica."""
+        return names.engine(self.name, replica.index)
+
+    def __str__(self) -> str:
+        return self.name or self.served_model_name
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The hosts of one inventory and the services on them."""
+
+    name: str
+    inventories: tuple[Path, ...]
+    settings: ClusterSettings
+    services: tuple[Service, ...]
+    webui: Host
+    monitoring: Host | None = None
+    spares: tuple[Host, ...] = ()  # have weights and image, and run no rank
+    notes: tuple[str, ...] = ()  # what the inventory states that nothing here uses
+    # Passwords in URLs of settings, of the roles' too; they are kept out of logs and messages.
+    url_credentials: frozenset[str] = frozenset()
+    # Names of all variables in the inventory, with their places.
+    given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+
+    @property
+    def ranks(self) -> tuple[Host, ...]:
+        """Every host that runs a rank, once, in the order of the services."""
+        return tuple({host.name: host for service in self.services for host in service.hosts}.values())
+
+    @property
+    def nodes(self) -> tuple[Host, ...]:
+        """Every host that has what a rank needs: those that run ranks, and the spares."""
+        return (*self.ranks, *self.spares)
+
+    @property
+    def head(self) -> Host:
+        """The host that keeps what belongs to the whole cluster: the head of the first replica."""
+        return self.services[0].replicas[0].head
+
+    @property
+    def hosts(self) -> tuple[Host, ...]:
+        """Every host once, ranks first."""
+        more = (self.webui, *self.router_hosts, *([self.monitoring] if self.monitoring else []))
+        return tuple({host.name: host for host in (*self.nodes, *more)}.values())
+
+    @property
+    def router_hosts(self) -> tuple[Host, ...]:
+        """Every host that runs a router, once."""
+        routers = [router for service in self.services for router in service.routers]
+        return tuple({router.host.name: router.host for router in routers}.values())
+
+    @property
+    def lab_hosts(self) -> tuple[Host, ...]:
+        """Hosts that are nodes on this machine."""
+        return tuple(host for host in self.hosts if host.lab)
+
+    @property
+    def webui_url(self) -> str:
+        """Where the chat page is, as the hosts see it."""
+        return f"http://{self.webui.address}:{self.settings.webui_port}"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether people reach the cluster over TLS."""
+        return self.settings.tls != "none"
+
+    @property
+    def has_proxy(self) -> bool:
+        """Whether a proxy is in front of the API and the chat page."""
+        return self.has_tls if self.settings.proxy is None else self.settings.proxy
+
+    @property
+    def proxy_port(self) -> int:
+        """Where the proxy listens, on the host of the chat page."""
+        return self.settings.proxy_port or (443 if self.has_tls else 80)
+
+    @property
+    def proxy_names(self) -> list[str]:
+        """Names and addresses at which users reach the proxy; the first one is printed."""
+        found = [*self.settings.tls_names, *self.proxy_addresses]
+        return list(dict.fromkeys(found))
+
+    @property
+    def proxy_addresses(self) -> list[str]:
+        """Addresses of its host at which the proxy listens."""
+        return [str(address) for address in self.settings.proxy_addresses] or [self.webui.address]
+
+    @property
+    def proxy_url(self) -> str:
+        """Where people reach the chat page and the API through the proxy."""
+        scheme, usual = ("https", 443) if self.has_tls else ("http", 80)
+        end = "" if self.proxy_port == usual else f":{self.proxy_port}"
+        return f"{scheme}://{self.proxy_names[0]}{end}"
+
+    def api_path(self, service: Service) -> str:
+        """Path of a service at the proxy: the only one has the usual path."""
+        return "/v1" if len(self.services) == 1 else f"/services/{service.name}/v1"
+
+    def service(self, name: str | None) -> Service:
+        """The service called so, or the only one. InputError names the services otherwise."""
+        if name is None and len(self.services) == 1:
+            return self.services[0]
+        listed = ", ".join(map(str, self.services))
+        if name is None:
+            raise InputError("the cluster has several services", hint=f"Name one: --service NAME ({listed}).")
+        for service in self.services:
+            if name in (service.name, service.served_model_name):
+                return service
+        raise InputError(f"no service is called {name}", hint=f"Services: {listed}.")
+
+    def matches(self, chosen: str | None, service: str | None, replica: int) -> bool:
+        """Whether a replica is one of those that `--service` names: NAME, NAME/REPLICA, or /REPLICA."""
+        if chosen is None:
+            return True
+        name, _, number = chosen.partition("/")
+        if number and not number.isdecimal():
+            raise InputError(f"{chosen} names no replica", hint="Write NAME/0, for example.")
+        return (not name or self.service(name).name == service) and (not number or int(number) == replica)
+
+    def chosen(self, chosen: str | None) -> list[tuple[Service, Replica]]:
+        """The replicas that `--service` names, all without it. InputError where there is none."""
+        found = [
+            (service, replica)
+            for service in self.services
+            for replica in service.replicas
+            if self.matches(chosen, service.name, replica.index)
+        ]
+        if not found:
+            listed = ", ".join(
+                f"{service}/{replica.index}" for service in self.services for replica in service.replicas
+            )
+            raise InputError(f"no replica is called {chosen}", hint=f"Replicas: {listed}.")
+        return found
+
+    def replaced(self, change: Callable[[Host], Host]) -> Cluster:
+        """The same cluster with other facts of its hosts."""
+        known = {host.name: change(host) for host in self.hosts}
+        services = tuple(
+            replace(
+                service,
+                replicas=tuple(
+                    replace(
+                        replica,
+                        places=tuple(replace(place, host=known[place.host.name]) for place in replica.places),
+                    )
+                    for replica in service.replicas
+                ),
+                routers=tuple(replace(router, host=known[router.host.name]) for router in service.routers),
+            )
+            for service in self.services
+        )
+        return replace(
+            self,
+            services=services,
+            webui=known[self.webui.name],
+            spares=tuple(known[host.name] for host in self.spares),
+            monitoring=known[self.monitoring.name] if self.monitoring else None,
+        )

@@ -1,0 +1,90 @@
+"""Every variable that an inventory may set, with its default and meaning: ours, and those of the roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from pydantic import BaseModel
+
+from headfirst.collection import collection_root
+from headfirst.decide.cluster.settings import ClusterSettings, HostSettings, ServiceSettings
+
+# libyaml where it is there: without it these files are half of the time that a plan takes.
+_YAML_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_CHECKED = ("type", "elements", "choices", "options")
+
+
+class Variable(NamedTuple):
+    """`scope` is `service`, `cluster`, `host`, or the name of the role that reads the variable."""
+
+    name: str
+    scope: str
+    default: str
+    description: str
+
+
+def settings_variables() -> tuple[Variable, ...]:
+    """The settings of a service, of the cluster and of a host."""
+    return (
+        *_settings("service", ServiceSettings),
+        *_settings("cluster", ClusterSettings),
+        *_settings("host", HostSettings),
+    )
+
+
+@cache
+def role_options() -> dict[str, dict[str, Any]]:
+    """Public variables of every role, with what the argument specification states of each.
+
+    A variable that takes the name of a package source, or an address, has the names in `sources`.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for path in sorted(collection_root().glob("roles/*/meta/argument_specs.yml")):
+        role = path.parent.parent
+        for entry in _yaml(path).get("argument_specs", {}).values():
+            for name, option in entry.get("options", {}).items():
+                found[name] = {
+                    "role": role.name,
+                    "default": option.get("default"),
+                    "description": option.get("description", ""),
+                    "spec": {key: option[key] for key in _CHECKED if key in option},
+                }
+        if (source := f"{role.name}_source") in found and (role / "vars" / "main.yml").is_file():
+            variables = _yaml(role / "vars" / "main.yml")
+            if named := variables.get(f"__{role.name}_repositories"):
+                found[source]["sources"] = ["distribution", *named]
+    return found
+
+
+def _yaml(path: Path) -> dict[str, Any]:
+    text = path.read_text(encoding="utf-8")
+    loaded: dict[str, Any] = yaml.load(text, _YAML_LOADER) or {}  # noqa: S506 - a safe loader
+    return loaded
+
+
+def role_variables() -> tuple[Variable, ...]:
+    """The public variables of every role, from their argument specifications."""
+    return tuple(
+        Variable(name, option["role"], _text(option["default"]), _sentence(option["description"]))
+        for name, option in role_options().items()
+    )
+
+
+def _settings(scope: str, model: type[BaseModel]) -> Iterator[Variable]:
+    for name, field in model.model_fields.items():
+        default = _text(field.get_default(call_default_factory=True))
+        yield Variable(name, scope, default, field.description or "")
+
+
+def _text(value: Any) -> str:
+    if value in (None, "", [], {}):
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _sentence(description: str | list[str]) -> str:
+    return (description if isinstance(description, str) else " ".join(description)).strip()

@@ -1,0 +1,83 @@
+"""All nodes' events → where it began: the earliest that is no consequence of another rank's death."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headfirst.common import container_names as names
+from headfirst.decide.diagnose import conditions, events
+from headfirst.decide.diagnose.subject import Subject
+from headfirst.decide.diagnose.types import Diagnosis, Event, Node, NodeState
+
+# Lines of one crash, and clocks of hosts, are no closer than this; a known cause within it goes first.
+SLACK_S = 5.0
+_ORDER = {"cause": 0, "mismatch": 1, "general": 2, "consequence": 3, "hang": 4, "note": 5}
+
+
+def diagnose(nodes: Sequence[Node], subject: Subject, container: str = names.ENGINE) -> Diagnosis:
+    """What is wrong with the ranks of one replica, and where it began. `container` is their name."""
+    states = [_state(node, subject) for node in nodes]
+    found = [one for node in nodes for one in events.of_node(node, subject)]
+    found += conditions.of_all(nodes, subject, container)
+    found.sort(key=lambda one: one.at)
+    head = nodes[0].health
+    running = all(node.container and node.container.running for node in nodes)
+    ready = running and head is not None and head.status == 200
+    notes = [one for one in found if one.weight == "note"] + _restarts(nodes, subject)
+    if ready:  # what differs may work, and yet is worth a check; all else is over
+        notes += [one for one in found if one.weight == "mismatch"]
+        return Diagnosis(ready=True, decisive=None, then=[], notes=notes, nodes=states)
+    first = decisive(found)
+    rest = [one for one in found if one.weight != "note" and one is not first]
+    return Diagnosis(ready=False, decisive=first, then=rest, notes=notes, nodes=states)
+
+
+def decisive(found: Sequence[Event]) -> Event | None:
+    """The event that the others come from; None where there are only notes."""
+    firm = [one for one in found if one.weight in ("cause", "general")]
+    lost = _earliest([one for one in found if one.weight == "consequence"])
+    differs = _earliest([one for one in found if one.weight == "mismatch"])
+    began = min((one.at for one in firm), default=0.0)
+    near = [one for one in firm if one.at <= began + SLACK_S]
+    first = min(near, key=lambda one: (_ORDER[one.weight], one.at), default=None)
+    if first and first.weight == "cause":
+        return first
+    if differs:  # what no rule explains, a rank that is unlike the others may
+        return differs
+    if first and lost and lost.at < first.at - SLACK_S:
+        # A rank's own error, this long after it lost the others, is their doing; a known cause is not.
+        return _earliest([one for one in firm if one.weight == "cause"]) or lost
+    return first or lost or _earliest([one for one in found if one.weight == "hang"])
+
+
+def _earliest(found: Sequence[Event]) -> Event | None:
+    return min(found, key=lambda one: one.at, default=None)
+
+
+def _restarts(nodes: Sequence[Node], subject: Subject) -> list[Event]:
+    """How the runs ended after which Docker restarted a container."""
+    told = []
+    for node in nodes:
+        before = events.of_earlier_run(node, subject) if node.container and node.container.restarts else []
+        if before and node.container:
+            first = decisive(before) or before[0]
+            lines = [f"{first.means} ({first.rule})", *first.lines]
+            times = node.container.restarts
+            told.append(events.event(node, subject, "restarted", first.at, lines, times=times))
+    return told
+
+
+def _state(node: Node, subject: Subject) -> NodeState:
+    container = node.container
+    state = "unreachable" if node.problem else "missing"
+    if container:
+        ended = container.status in ("exited", "dead")
+        state = f"{container.status} ({container.exit_code})" if ended else container.status
+    return NodeState(
+        rank=node.rank,
+        host=node.host,
+        state=state,
+        doing=conditions.doing(node, subject),
+        clock_offset_s=round(node.offset, 3),
+        problem=node.problem,
+    )

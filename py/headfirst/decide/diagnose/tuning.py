@@ -1,0 +1,45 @@
+"""Live figures of the head, and what the engine's own rules advise from them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headfirst.common.errors import NotReadyError
+from headfirst.decide.diagnose.argv import values
+from headfirst.decide.diagnose.figures import read_live
+from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning
+from headfirst.decide.engines.base import Engine, Metrics
+
+
+def tune(nodes: Sequence[Node], engine: Engine) -> Tuning:
+    """Advice for a service. NotReadyError where neither the engine nor its log has figures."""
+    about, metrics = engine.diagnostics(), engine.metrics()
+    head = nodes[0]
+    answer = head.metrics or Answer(0, head.problem or "the host was not probed")
+    live = read_live(answer.text, metrics) if answer.status == 200 else None
+    words = values(head.container.argv if head.container else ())
+    given = {flag: value for flag, value in words.items() if value and flag.startswith("--")}
+    found = about.tune(nodes, live, given) if about.tune else _figures_alone(engine.title, live, given)
+    if found is None:
+        raise _no_figures(head, answer, metrics)
+    return found
+
+
+def _figures_alone(title: str, live: Live | None, given: dict[str, str]) -> Tuning | None:
+    if live is None:
+        return None
+    load = "requests wait" if live.queued else "no request waits: more load would be served"
+    return Tuning(engine=title, live=live, load=load, arguments=given, advice=None)
+
+
+def _no_figures(head: Node, answer: Answer, metrics: Metrics) -> NotReadyError:
+    hint = "Run `deploy diagnose` without --tuning."
+    if answer.status not in (200, 404):
+        said = f"HTTP {answer.status}" if answer.status else answer.text
+        what = f"the engine does not answer at {metrics.path}: {said}"
+    elif metrics.flag:
+        what = f"the engine publishes no metrics: it was started without {metrics.flag}"
+        hint = f"Run `deploy up`: it restarts the ranks with {metrics.flag}."
+    else:
+        what = f"the engine publishes no metrics at {metrics.path}"
+    return NotReadyError(what, where=head.host, hint=hint)

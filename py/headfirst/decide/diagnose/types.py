@@ -1,0 +1,168 @@
+"""What is known of the nodes, and what a diagnosis states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.decide.diagnose.rules import Weight
+
+
+class Line(NamedTuple):
+    """One line of a log; `at` is in seconds since 1970 by the controller's clock."""
+
+    at: float
+    text: str
+
+
+class Answer(NamedTuple):
+    """What an HTTP address answered; status 0: nothing did, and `text` states why."""
+
+    status: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Container:
+    """A rank's container. Times are seconds since 1970 by the controller's clock; 0.0: never."""
+
+    id: str
+    image: str
+    image_id: str
+    argv: tuple[str, ...]
+    status: str
+    running: bool
+    exit_code: int
+    oom_killed: bool
+    error: str
+    restarts: int
+    created_at: float
+    started_at: float
+    finished_at: float
+    log: tuple[Line, ...] = ()
+    earlier: tuple[Line, ...] = ()  # the end of the runs before this one
+
+
+@dataclass(frozen=True)
+class Node:
+    """One host of a rank. Its clock is `offset` seconds ahead of the controller's, sure to `error` seconds.
+
+    `problem` states why no state is known; `gpus` are nvidia-smi's fields, one dict a GPU. `health` is 200 if
+    rank 0 is ready, else the first answer that shows it is not.
+    """
+
+    rank: int
+    host: str
+    address: str = ""
+    offset: float = 0.0
+    error: float = 0.0
+    now: float = 0.0
+    problem: str | None = None
+    container: Container | None = None
+    kernel: tuple[Line, ...] = ()
+    driver: tuple[str, ...] = ()
+    packages: tuple[str, ...] = ()
+    gpus: tuple[dict[str, str], ...] = ()
+    hcas: tuple[str, ...] = ()
+    health: Answer | None = None
+    metrics: Answer | None = field(default=None, repr=False)
+
+
+class Event(BaseModel):
+    """One thing that happened on a node. `at` is by the controller's clock, seconds since 1970.
+
+    `rule` is "unknown-error" or "rank-ended" where no rule matches the line; `weight` as in the rules.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    at: float
+    rank: int
+    host: str
+    rule: str
+    failures: list[int]
+    weight: Weight
+    means: str
+    fix: str
+    source: str
+    lines: list[str] = []
+
+
+class NodeState(BaseModel):
+    """One rank in a diagnosis: what its container is, and what the engine was doing last."""
+
+    model_config = ConfigDict(frozen=True)
+
+    rank: int
+    host: str
+    state: str
+    doing: str
+    clock_offset_s: float
+    problem: str | None
+
+
+class Diagnosis(BaseModel):
+    """`ready`: it serves. `decisive`: where it began. `then`: what followed. `notes`: what kills nothing."""
+
+    model_config = ConfigDict(frozen=True)
+
+    ready: bool
+    decisive: Event | None
+    then: list[Event]
+    notes: list[Event]
+    nodes: list[NodeState]
+
+
+class ReplicaDiagnosis(BaseModel):
+    """The diagnosis of one replica of a service."""
+
+    model_config = ConfigDict(frozen=True)
+
+    service: str
+    replica: int
+    found: Diagnosis
+
+
+class Live(BaseModel):
+    """Requests; usage is 0..1 of the KV cache, throughput tokens a second (None: it is not given)."""
+
+    model_config = ConfigDict(frozen=True)
+
+    running: float
+    queued: float
+    token_usage: float
+    gen_throughput: float | None
+
+
+class Advice(BaseModel):
+    """One change: `setting` of engine_args, what to do with it, and the figures that show it.
+
+    `values`: those that `deploy tune` tries.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    setting: str
+    change: str
+    why: str
+    values: list[str] = []
+
+
+class Tuning(BaseModel):
+    """Figures and what follows from them.
+
+    `live` is None where the engine does not answer, `advice` where there are no tuning rules for the engine.
+    `past` is what the ranks have logged, by the engine's own names; `seen` is the same for a person.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    engine: str  # as its own project writes it
+    live: Live | None
+    past: dict[str, int | bool | None] = {}
+    seen: str = ""
+    load: str
+    arguments: dict[str, str]
+    advice: list[Advice] | None

@@ -1,0 +1,235 @@
+"""Check engine arguments against the engine's own parser, kept as data, without the engine.
+
+The specification is JSON with one object an option: flags, dest, type, and where they apply nargs, choices,
+default, deprecated, required, help, none (the text "None" is a value), repeat (may be given again), keys (of
+a JSON object), negative (the flags that store False). Types are flag and those of _CONVERTERS.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headfirst.decide.engines.base import Arguments, Problem
+
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
+_HUMAN = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Specification:
+    """The options of one engine version.
+
+    `removed` maps a flag of an older version to what to write instead; `owned` maps a destination to the
+    sentence that states where the plan takes it from.
+    """
+
+    engine: str
+    options: Mapping[str, Mapping[str, Any]]  # by flag
+    removed: Mapping[str, str]
+    owned: Mapping[str, str]
+
+
+def specification(
+    engine: str, options: Iterable[Mapping[str, Any]], removed: Mapping[str, str], owned: Mapping[str, str]
+) -> Specification:
+    """Index `options` by every spelling."""
+    by_flag = {flag: option for option in options for flag in option["flags"]}
+    return Specification(engine=engine, options=by_flag, removed=removed, owned=owned)
+
+
+def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
+    """Read `arguments` as the engine's parser would, and report everything that it would refuse.
+
+    Abbreviated flags are refused too: the next release may have a second flag with the same beginning.
+    """
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if not _is_flag(word):
+            problems.append(Problem(word, f"{word!r} is in the place of a flag.", "Flags start with '--'."))
+            continue
+        flag, has_value, attached = word.partition("=")
+        given = [attached] if has_value else []
+        while not has_value and rest and not _is_flag(rest[0]):
+            if _full(spec.options.get(flag), given):
+                break
+            given.append(rest.pop(0))
+        option = spec.options.get(flag)
+        problem = _flag_problem(spec, flag, values) if option is None else _owned(spec, option, flag, values)
+        if problem is None and option is not None:
+            problem = _store(option, flag, given, values)
+        if problem is not None:
+            problems.append(problem)
+    return Arguments(values=values, problems=tuple(problems))
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word)
+
+
+def _full(option: Mapping[str, Any] | None, given: Sequence[str]) -> bool:
+    """Whether the option takes no further word."""
+    if option is None:
+        return False  # an unknown flag swallows its words, so that they are not reported again
+    if option["type"] == "flag":
+        return True
+    return option.get("nargs") in (None, "?") and len(given) == 1
+
+
+def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> Problem:
+    if flag in spec.removed:
+        return Problem(flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag])
+    if meant := _with_two_dashes(spec, flag):
+        instead = spec.owned.get(spec.options[meant]["dest"])
+        hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."
+        return Problem(flag, f"{spec.engine} has no {flag}: long flags start with two dashes.", hint)
+    longer = [known for known in spec.options if known.startswith(flag)] if len(flag) > 3 else []
+    dests = {spec.options[known]["dest"] for known in longer}
+    if len(dests) == 1:
+        owned = _owned(spec, spec.options[longer[0]], flag, values)
+        return owned or Problem(flag, f"{flag} is cut short.", f"Write {longer[0]}.")
+    near = difflib.get_close_matches(flag.replace("_", "-"), spec.options, n=1, cutoff=0.6)
+    return Problem(flag, f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None)
+
+
+def _with_two_dashes(spec: Specification, flag: str) -> str | None:
+    """The flag that was written with one dash, in full or by its first word: -tp is --tp-size."""
+    if flag.startswith("--") or len(flag) < 3:
+        return None
+    near = [f"-{flag}", f"-{flag}-size"]
+    return next((known for known in near if known in spec.options), None)
+
+
+def _owned(
+    spec: Specification, option: Mapping[str, Any], flag: str, values: Mapping[str, Any]
+) -> Problem | None:
+    if option["dest"] in spec.owned:
+        return Problem(flag, f"{flag} is set by the plan.", spec.owned[option["dest"]])
+    if option["dest"] in values and not option.get("repeat"):
+        return Problem(flag, f"{flag} is given twice.", "Keep one of them.")
+    return None
+
+
+def _store(
+    option: Mapping[str, Any], flag: str, given: Sequence[str], values: dict[str, Any]
+) -> Problem | None:
+    """Put the typed value into `values`, or report why the engine would refuse it."""
+    dest, nargs = option["dest"], option.get("nargs")
+    if option["type"] == "flag":
+        if given:
+            return Problem(flag, f"{flag} takes no value, but {given[0]!r} is given.")
+        negative = flag in option["negative"] if "negative" in option else flag.startswith("--no-")
+        values[dest] = option.get("const", not negative)
+        return None
+    if not given and nargs not in ("*", "?"):
+        return Problem(flag, f"{flag} needs a value.", _expected(option))
+    typed: list[Any] = []
+    for text in given:
+        if option.get("none") and text in ("", "None"):
+            typed.append(None)
+            continue
+        try:
+            typed.append(_CONVERTERS[option["type"]](text))
+        except ValueError:
+            return Problem(flag, f"{flag} cannot take {text!r}.", _expected(option))
+        if problem := _keys(option, flag, typed[-1]):
+            return problem
+        if "choices" in option and typed[-1] not in option["choices"]:
+            near = difflib.get_close_matches(text, map(str, option["choices"]), n=1, cutoff=0.5)
+            choices = f"Its values are {', '.join(map(str, option['choices']))}."
+            hint = f"Did you mean {near[0]}? {choices}" if near else choices
+            return Problem(flag, f"{flag} cannot be {text!r}.", hint)
+    if option.get("repeat"):
+        values.setdefault(dest, []).append(typed[0])
+    elif nargs is None:
+        values[dest] = typed[0]
+    elif nargs == "?":
+        values[dest] = typed[0] if typed else True
+    else:
+        values[dest] = typed
+    return None
+
+
+def _keys(option: Mapping[str, Any], flag: str, value: Any) -> Problem | None:
+    """What the engine would refuse about the keys of a JSON object."""
+    if "keys" not in option:
+        return None
+    unknown = [key for key in value if key not in option["keys"]]
+    if not unknown:
+        return None
+    near = difflib.get_close_matches(unknown[0], option["keys"], n=1, cutoff=0.6)
+    hint = f"Did you mean {near[0]}?" if near else f"Its keys are {', '.join(option['keys'])}."
+    return Problem(flag, f"{flag} has no key {unknown[0]!r}.", hint)
+
+
+def _expected(option: Mapping[str, Any]) -> str:
+    kinds = {"int": "a whole number", "float": "a number", "human_int": "a number such as 8192 or 8Ki"}
+    kinds |= {"size": "a number such as 8192 or 8k", "size_or_auto": "a number such as 8192 or 8k, or auto"}
+    kinds |= {"json": "JSON", "config": "a JSON object"}
+    if "choices" in option:
+        return f"Its values are {', '.join(map(str, option['choices']))}."
+    return f"It takes {kinds.get(option['type'], 'a text')}."
+
+
+def size(text: str) -> int:
+    """A number with a suffix: 8k is 8000, 8K is 8192; ValueError otherwise."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        return int(text)
+    number, unit = match.groups()
+    power = "kmgt".index(unit.lower()) + 1
+    return int(float(number) * 1000**power) if unit.islower() else int(number) * 1024**power
+
+
+def _size_or_auto(text: str) -> int:
+    return -1 if text.strip().lower() == "auto" else size(text)
+
+
+def _config(text: str) -> dict[str, Any]:
+    """A JSON object, in which numbers may have a suffix."""
+    parts = re.split(r'("(?:[^"\\]|\\.)*")', text)
+    parts[::2] = [
+        re.sub(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b", lambda m: str(size(m[0])), part) for part in parts[::2]
+    ]
+    value = json.loads("".join(parts))
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def _json_or_str(text: str) -> Any:
+    return json.loads(text) if re.fullmatch(r"\s*{.*}\s*", text, re.DOTALL) else text
+
+
+def _human_int(text: str) -> int:
+    match = _HUMAN.fullmatch(text.strip())
+    if match is None:
+        return int(text)
+    number, unit = match.groups()
+    if unit is None or unit.endswith("i"):
+        return int(number) * _UNITS.get(unit or "", 1)
+    return int(float(number) * _UNITS[unit])
+
+
+_CONVERTERS: Mapping[str, Callable[[str], Any]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "human_int": _human_int,
+    "size": size,
+    "size_or_auto": _size_or_auto,
+    "snake": lambda text: text.lower().replace("-", "_"),
+    "json": json.loads,
+    "json_or_str": _json_or_str,
+    "config": _config,
+}

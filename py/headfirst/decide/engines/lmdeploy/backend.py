@@ -1,0 +1,104 @@
+"""LMDeploy's two back ends, TurboMind and PyTorch: which models each serves, and which one is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headfirst.decide.engines import argument_files
+from headfirst.decide.engines.base import Task
+from headfirst.decide.engines.lmdeploy.specification import PACKAGE
+from headfirst.decide.model.checkpoint import Checkpoint
+
+TURBOMIND, PYTORCH = "turbomind", "pytorch"
+TITLES = {TURBOMIND: "TurboMind", PYTORCH: "the PyTorch engine"}
+_UNQUANTISED = ("bf16", "fp16", "fp32")
+_FP8_CACHE = ("16", "17", "fp8", "fp8_e4m3", "fp8_e5m2")
+# What only the PyTorch engine has, by destination in the arguments' values.
+_PYTORCH_ONLY = {"adapters": "--adapters", "speculative_algorithm": "--speculative-algorithm"}
+_PYTORCH_ONLY |= {"kv_transfer_config": "--kv-transfer-config", "num_gpu_blocks": "--num-gpu-blocks"}
+
+
+def choose(
+    version: str,
+    checkpoint: Checkpoint | None,
+    values: Mapping[str, Any],
+    *,
+    nodes: int = 1,
+    runtime: str | None = None,
+    adapters: bool = False,
+) -> str:
+    """The back end: the user's --backend; else TurboMind on one node where it has all that is asked.
+
+    Over several nodes the documented way is the PyTorch engine (advance/pytorch_multinodes.md).
+    """
+    if "backend" in values:
+        return str(values["backend"])
+    able = serving(version, checkpoint) if checkpoint else [PYTORCH]
+    needs_pytorch = (
+        nodes > 1
+        or runtime == "ray"
+        or adapters
+        or values.get("dp", 1) > 1
+        or values.get("quant_policy") in _FP8_CACHE
+        or any(dest in values for dest in _PYTORCH_ONLY)
+    )
+    if TURBOMIND in able and not (needs_pytorch and PYTORCH in able):
+        return TURBOMIND
+    return PYTORCH
+
+
+def serving(version: str, checkpoint: Checkpoint) -> list[str]:
+    """The back ends that have the checkpoint's architecture and its quantisation; TurboMind first."""
+    return [name for name in TITLES if not _missing(version, checkpoint, name)]
+
+
+def problems(version: str, checkpoint: Checkpoint, task: Task, values: Mapping[str, Any]) -> list[str]:
+    """Why the checkpoint cannot be served for `task`, a clause each."""
+    chosen = choose(version, checkpoint, values)
+    found = _missing(version, checkpoint, chosen)
+    if found and "backend" in values:
+        other = [name for name in serving(version, checkpoint) if name != chosen]
+        found = [*found, *(f"{TITLES[name]} serves it: write --backend {name}" for name in other)]
+    return found + _task(version, checkpoint, task) + _arguments(chosen, values)
+
+
+def _models(version: str) -> dict[str, Any]:
+    return argument_files.read(PACKAGE, f"models-{version}.json")
+
+
+def _missing(version: str, checkpoint: Checkpoint, name: str) -> list[str]:
+    table = _models(version)[name]
+    who = f"{TITLES[name]} of LMDeploy {version}"
+    if checkpoint.architecture not in table["architectures"]:
+        return [f"{who} does not support the architecture {checkpoint.architecture}"]
+    kind = checkpoint.dtype
+    if kind not in _UNQUANTISED and kind not in table["quantisations"]:
+        return [f"{who} does not read checkpoints quantised as {kind}"]
+    return []
+
+
+def _task(version: str, checkpoint: Checkpoint, task: Task) -> list[str]:
+    if task in ("embedding", "rerank"):
+        return [f"LMDeploy has no API for {task}"]
+    if task == "reward" and not checkpoint.architecture.endswith("RewardModel"):
+        return [f"LMDeploy serves rewards of reward models only, and {checkpoint.architecture} is not one"]
+    if task == "vision" and checkpoint.architecture not in _models(version)["vision"]:
+        return [f"LMDeploy reads no images with {checkpoint.architecture}"]
+    return []
+
+
+def _arguments(chosen: str, values: Mapping[str, Any]) -> list[str]:
+    """What the engine's configuration classes assert (messages.py, TurbomindEngineConfig)."""
+    found = []
+    if not 0 < values.get("cache_max_entry_count", 0.8) < 1:
+        found.append("--cache-max-entry-count is a fraction of the free memory, between 0 and 1")
+    if chosen == TURBOMIND:
+        found += [
+            f"TurboMind has no {flag}: write --backend {PYTORCH}"
+            for dest, flag in _PYTORCH_ONLY.items()
+            if dest in values
+        ]
+        if values.get("quant_policy") in _FP8_CACHE:
+            found.append("TurboMind has no FP8 KV cache: write --quant-policy 8, or --backend pytorch")
+    return found

@@ -1,0 +1,80 @@
+"""How LMDeploy divides a GPU's memory: the weights, then a fraction of what is free for the KV cache.
+
+Source: 0.18.0, pytorch/engine/executor/base.py (_get_runtime_size, _update_num_gpu_blocks), utils.py
+(get_max_batch_size), pytorch/engine/cache_engine/schema.py; 0.16.0, src/turbomind/turbomind.cc
+(CreateEngine). TurboMind takes its fraction without the runtime buffers; they are counted for both, so that
+the plan holds for either. The recurrent states of hybrid models and the index of sparse attention are left
+out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headfirst.decide.engines import cuda_memory
+from headfirst.decide.engines.base import MemoryUse
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.lmdeploy.layout import attention_tensor
+from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.model.checkpoint import Checkpoint
+
+# Largest batch by a part of the GPU's name.
+_BATCH = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "l20y": 1024, "h200": 1024}
+_OTHER_BATCH = 128
+_BLOCK_TOKENS = 64
+# Bits of one element of the KV cache, key and value, by --quant-policy.
+_BITS = {"4": (4, 4), "8": (8, 8), "16": (8, 8), "17": (8, 8), "42": (4, 2)}
+_NAMES = {"int4": "4", "int8": "8", "fp8": "16", "fp8_e4m3": "16", "fp8_e5m2": "17", "turbo_quant": "42"}
+# Two-byte scales and zero points that a head has for each token.
+_SCALES = {"4": 4, "8": 4, "42": 3}
+
+
+def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> MemoryUse:
+    """The runtime buffers, and the fraction of the rest that becomes KV cache."""
+    batch = values.get("max_batch_size") or _batch(gpu)
+    tokens = values.get("max_prefill_token_num", 8192) + 2 * batch
+    terms = {"runtime_buffers": tokens * checkpoint.vocab_size * 2}
+    if layout.expert > 1 and layout.attention_data > 1:
+        terms["copied_dense_layers"] = _copied_bytes(checkpoint, layout)
+    attention = attention_tensor(layout, values)
+    outside, blocks = cuda_memory.outside(layout), values.get("num_gpu_blocks")
+    return MemoryUse(
+        terms=terms,
+        static_fraction=1 - sum(terms.values()) / (gpu.memory_bytes - outside),
+        max_context=values.get("session_len"),
+        outside=outside,
+        pool_fraction=float(values.get("cache_max_entry_count", 0.8)),
+        kv_bytes_per_token=_kv_bytes(checkpoint, attention, values) // int(values.get("cp", 1)),
+        attention_tensor=attention,
+        draft_layers=checkpoint.nextn_layers if values.get("speculative_algorithm") == "deepseek_mtp" else 0,
+        max_tokens=blocks * values.get("cache_block_seq_len", _BLOCK_TOKENS) if blocks else None,
+    )
+
+
+def _batch(gpu: Gpu) -> int:
+    return next((size for name, size in _BATCH.items() if name in gpu.name.lower()), _OTHER_BATCH)
+
+
+def _copied_bytes(checkpoint: Checkpoint, layout: Layout) -> int:
+    """With --dp and --ep every rank holds the dense and the shared feed-forward layers whole."""
+    moe = checkpoint.moe
+    if moe is None:
+        return 0
+    dense = moe.first_dense_layers * checkpoint.intermediate_size
+    shared = (checkpoint.layers - moe.first_dense_layers) * moe.shared_experts * moe.intermediate_size
+    whole = 3 * checkpoint.hidden_size * (dense + shared) * (1 if checkpoint.dtype == "fp8" else 2)
+    return whole - whole // layout.tensor
+
+
+def _kv_bytes(checkpoint: Checkpoint, attention: int, values: Mapping[str, Any]) -> int:
+    """KV cache bytes of one token on one rank; MLA keeps one latent vector, the same on every rank."""
+    asked = str(values.get("quant_policy", "0"))
+    policy = _NAMES.get(asked, asked)
+    key_bits, value_bits = _BITS.get(policy, (16, 16))
+    if checkpoint.mla:
+        heads, key, value = 1, checkpoint.mla.kv_lora_rank + checkpoint.mla.qk_rope_head_dim, 0
+    else:
+        heads, key, value = max(1, checkpoint.kv_heads // attention), *[checkpoint.head_dim] * 2
+    head = (key * key_bits + value * value_bits) // 8 + 2 * _SCALES.get(policy, 0)
+    return heads * head * checkpoint.layers

@@ -1,0 +1,86 @@
+"""SGLang's command line for one rank (sglang benchmark/deepseek_v3/README.md, and 0.5.23's parser)."""
+
+from __future__ import annotations
+
+import re
+
+from headfirst.common.errors import InputError
+from headfirst.decide.engines.base import LaunchRequest
+from headfirst.decide.engines.sglang.metrics import METRICS
+
+# Without a GPU: torch's own attention kernels and a small KV pool; measured on two cores.
+_CPU_DEFAULTS = {
+    "--attention-backend": "torch_native",
+    "--max-total-tokens": "4096",
+    "--mem-fraction-static": "0.2",
+    "--dist-timeout": "120",
+}
+
+
+# Rerankers need no flag: cross-encoders are known by their architecture, and the others generate "yes" or
+# "no" (configs/model_config.py, is_generation_model; entrypoints/openai/serving_rerank.py).
+_EMBEDDING_TASKS = {"embedding", "reward"}
+
+
+def argv(request: LaunchRequest) -> list[str]:
+    """The container's command. Rank 0 listens for clients; the API key comes from the config file."""
+    if request.runtime is not None:
+        raise InputError(
+            f"SGLang has no runtime {request.runtime!r}: its ranks connect without one.",
+            hint="Remove engine_runtime.",
+        )
+    if ":" in request.served_name:  # arg_groups/validation_hook.py, check_server_args
+        raise InputError(
+            f"served_model_name={request.served_name} has a colon.",
+            hint="SGLang reads what follows a colon as the name of a LoRA adapter: write another character.",
+        )
+    command = ["python3", "-m", "sglang.launch_server", "--model-path", request.model_dir]
+    command += ["--served-model-name", request.served_name]
+    # argparse takes --tp for --tp-size; the documentation of every release writes it so.
+    command += ["--tp", str(request.layout.tensor)]
+    if request.layout.pipeline > 1:
+        command += ["--pp-size", str(request.layout.pipeline)]
+    if request.task in _EMBEDDING_TASKS and "--is-embedding" not in request.extra_args:
+        command += ["--is-embedding"]
+    if request.adapters:
+        folders = [f"{name}={folder}" for name, folder in request.adapters.items()]
+        command += ["--enable-lora", "--lora-paths", *folders]
+    command += _disaggregation(request)
+    if request.nodes > 1:
+        command += ["--dist-init-addr", f"{request.head_address}:{request.dist_port}"]
+        command += ["--nnodes", str(request.nodes), "--node-rank", str(request.rank)]
+    # On every rank, though only rank 0 is asked: the ranks' schedulers must be configured alike.
+    if METRICS.flag not in request.extra_args:
+        command += [METRICS.flag]
+    if request.trust_remote_code and "--trust-remote-code" not in request.extra_args:
+        command += ["--trust-remote-code"]
+    # Ranks above 0 only answer health probes, on 127.0.0.1 by SGLang's default.
+    if request.rank == 0:
+        command += ["--host", request.listen_address]
+    command += ["--port", str(request.port)]
+    if request.config_file and request.rank == 0:
+        command += ["--config", request.config_file]
+    if request.device == "cpu":
+        # Idle ranks otherwise poll without a pause, on the cores that the others compute with.
+        command += ["--device", "cpu", "--sleep-on-idle", *_cpu_defaults(request.extra_args)]
+    return [*command, *request.extra_args]
+
+
+def _disaggregation(request: LaunchRequest) -> list[str]:
+    """Flags of a replica that only reads prompts or only generates (arg_groups/pd_disaggregation_hook.py)."""
+    if request.disaggregation is None:
+        return []
+    backend = request.transfer_backend or ("mooncake" if request.hca else "mooncake_tcp")
+    flags = ["--disaggregation-mode", request.disaggregation]
+    flags += ["--disaggregation-bootstrap-port", str(request.bootstrap_port)]
+    flags += ["--disaggregation-transfer-backend", backend]
+    if request.hca and backend == "mooncake":
+        # NCCL's form has a leading "=" and ports, as in "=mlx5_0:1,mlx5_1:1".
+        flags += ["--disaggregation-ib-device", re.sub(r":\d+|^=", "", request.hca)]
+    return flags
+
+
+def _cpu_defaults(extra: tuple[str, ...]) -> list[str]:
+    """The CPU defaults that the user did not set."""
+    given = {word.partition("=")[0] for word in extra}
+    return [word for flag, value in _CPU_DEFAULTS.items() if flag not in given for word in (flag, value)]

@@ -1,0 +1,166 @@
+"""What SGLang refuses or cannot do with a model, a GPU and arguments, whatever the layout; found out before.
+
+Sources, in sglang/srt: models/registry.py, model_loader/loader.py (_get_quantization_config),
+configs/model_config.py (_verify_quantization, _derive_context_length, is_generation_model),
+model_executor/model_runner_components/load_model_utils.py (sm75), arg_groups/speculative_hook.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headfirst.decide.engines import support_table
+from headfirst.decide.engines.base import Task
+from headfirst.decide.engines.support_table import SupportTable
+from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.model.checkpoint import Checkpoint
+
+_PACKAGE = "headfirst.decide.engines.sglang"
+LOWEST_CAPABILITY = 75
+# DeepSeek Sparse Attention has kernels from Hopper on (sglang #35420, layers/attention/dsa_backend.py).
+_SPARSE_ATTENTION = {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
+_SPARSE_CAPABILITY = 90
+# Checkpoints of these names are loaded with another method (override_quantization_method of each class).
+_LOADED_AS = {"gptq": "gptq_marlin", "int8": "blockwise_int8"}
+# A method given by hand for a checkpoint of another one (configs/model_config.py, _verify_quantization).
+_COMPATIBLE = {
+    "modelopt_fp8": {"modelopt"},
+    "modelopt_fp4": {"modelopt", "fp8"},
+    "modelopt": {"modelopt_fp4"},
+    "modelopt_mixed": {"modelopt"},
+    "nvfp4_online": {"fp8", "modelopt_fp8"},
+    "petit_nvfp4": {"modelopt"},
+    "w8a8_int8": {"compressed-tensors"},
+    "w8a8_fp8": {"compressed-tensors"},
+    "auto-round-int8": {"compressed-tensors"},
+    "awq_marlin": {"awq"},
+    "moe_wna16": {"awq", "gptq"},
+    "gptq_marlin": {"gptq"},
+}
+_PLAIN = {"bf16", "fp16", "fp32"}
+# Their checkpoints hold the draft layer themselves (arg_groups/speculative_hook.py, _handle_eagle_family).
+_OWN_DRAFT_ALGORITHMS = {"EAGLE", "NEXTN"}
+_WITHOUT_DRAFT_MODEL = {"NGRAM"}
+
+
+def table(version: str) -> SupportTable:
+    """What SGLang `version` has."""
+    return support_table.load(_PACKAGE, version)
+
+
+def problems(
+    version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
+) -> list[str]:
+    """One clause for each reason; empty when this version can serve the checkpoint."""
+    has = table(version)
+    return [
+        *_architecture(version, has, checkpoint, values),
+        *(_gpu(checkpoint, gpu) or _quantization(version, has, checkpoint, gpu, values)),
+        *_task(has, checkpoint, task),
+        *_arguments(checkpoint, values),
+    ]
+
+
+def _architecture(
+    version: str, has: SupportTable, checkpoint: Checkpoint, values: Mapping[str, Any]
+) -> list[str]:
+    if checkpoint.architecture in has.architectures or values.get("model_impl") == "transformers":
+        return []
+    return [
+        f"SGLang {version} has no model class {checkpoint.architecture} (--model-impl transformers in "
+        "engine_args runs the Transformers library's own, slower, where that library has it)"
+    ]
+
+
+def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
+    if gpu is None:
+        return []
+    if support_table.lacks(gpu, LOWEST_CAPABILITY):
+        return [f"SGLang needs compute capability {LOWEST_CAPABILITY / 10}, unlike {gpu}"]
+    if checkpoint.architecture in _SPARSE_ATTENTION and support_table.lacks(gpu, _SPARSE_CAPABILITY):
+        return [
+            f"its sparse attention needs compute capability {_SPARSE_CAPABILITY / 10}, unlike {gpu} "
+            "(sglang issue 35420)"
+        ]
+    return []
+
+
+def _quantization(
+    version: str, has: SupportTable, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
+) -> list[str]:
+    given: str | None = values.get("quantization")
+    kept = _kept(checkpoint)
+    if given is not None and given not in has.quantizations:
+        return [f"SGLang {version} has no quantisation {given} for NVIDIA GPUs"]
+    if kept is None and given is not None and has.quantizations[given].checkpoint_only:
+        if values.get("quantize_and_serve"):
+            return []
+        return [
+            f"--quantization {given} needs a checkpoint that is quantised with it, and this one is "
+            f"{checkpoint.dtype.upper()} (--quantization fp8 quantises while loading)"
+        ]
+    if kept is not None and given not in (None, kept) and kept not in _COMPATIBLE.get(str(given), ()):
+        return [f"the checkpoint is quantised with {kept}, not with {given}: leave --quantization out"]
+    # An FP8 checkpoint on a GPU without FP8 is converted before (plan/weights/precision.py).
+    method = given or (None if kept == "fp8" else kept)
+    if method is None:
+        return []
+    if method not in has.quantizations:
+        method = _LOADED_AS.get(method, method)
+    if method not in has.quantizations:
+        return [f"SGLang {version} does not load checkpoints quantised with {method} on NVIDIA GPUs"]
+    lowest = has.quantizations[method].min_capability
+    if gpu is None or not support_table.lacks(gpu, lowest):
+        return []
+    return [f"{method} needs compute capability {lowest / 10}, unlike {gpu}"]
+
+
+def _kept(checkpoint: Checkpoint) -> str | None:
+    """The method that the checkpoint is quantised with, by SGLang's name; None for BF16 and the like."""
+    if checkpoint.dtype in _PLAIN:
+        return None
+    if (
+        checkpoint.dtype == "modelopt"
+        and checkpoint.quantization
+        and checkpoint.quantization.scheme == "nvfp4"
+    ):
+        return "modelopt_fp4"
+    return {"compressed_tensors": "compressed-tensors"}.get(checkpoint.dtype, checkpoint.dtype)
+
+
+def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
+    name = checkpoint.architecture
+    if task in ("chat", "vision") and name in has.pooling_only:
+        fitting = "rerank" if name in has.rerank else "reward" if name in has.reward else "embedding"
+        return [f"{name} does not generate text: set task={fitting}"]
+    if task == "vision" and name not in has.multimodal:
+        return [f"{name} accepts no images"]
+    if task == "embedding" and name not in has.embedding:
+        return [f"{name} gives no embeddings"]
+    if task == "reward" and name not in has.reward:
+        return [f"{name} gives no rewards"]
+    # Besides cross-encoders, /v1/rerank serves chat models with the template of a reranker.
+    if task == "rerank" and name in has.pooling_only - has.rerank - has.reward:
+        return [f"{name} does not rerank"]
+    return []
+
+
+def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
+    found = []
+    fraction = values.get("mem_fraction_static")
+    if fraction is not None and not 0 < fraction < 1:
+        found.append(f"--mem-fraction-static {fraction} is not between 0 and 1")
+    context = values.get("context_length")
+    # A rope_scaling that is given by hand lengthens the context (utils/hf_transformers, get_context_length).
+    if context and context > checkpoint.max_context and "json_model_override_args" not in values:
+        found.append(f"--context-length {context} is more than the model's {checkpoint.max_context}")
+    algorithm = str(values.get("speculative_algorithm") or "").upper()
+    own_draft = algorithm in _OWN_DRAFT_ALGORITHMS and checkpoint.nextn_layers > 0
+    needs_draft = algorithm not in {"", "NONE", *_WITHOUT_DRAFT_MODEL} and not own_draft
+    if needs_draft and "speculative_draft_model_path" not in values:
+        found.append(
+            f"--speculative-algorithm {algorithm} needs --speculative-draft-model-path: the checkpoint has "
+            "no draft layers of its own"
+        )
+    return found

@@ -1,0 +1,110 @@
+"""Live figures and what the ranks have logged → what to change for throughput.
+
+The rules are those of SGLang's tuning guide ("Hyperparameter Tuning"), with its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from headfirst.decide.diagnose.types import Advice, Live, Node, Tuning
+from headfirst.decide.engines.sglang.past import Past, read_past
+
+# Above this the KV cache is well used; below it a queue should be let in.
+FULL = 0.9
+QUEUE_RANGE = (50, 500)
+# More retractions than one in this many reports of decoding are "frequent".
+RARE = 20
+EAGER, CAREFUL = 0.3, 1.3
+CHUNKS = (4096, 2048)
+
+
+def tune(nodes: Sequence[Node], live: Live | None, given: Mapping[str, str]) -> Tuning | None:
+    """Advice for a service; None where there are no figures, and it has not run out of memory either."""
+    there = [node.container for node in nodes if node.container]
+    past = read_past([(*container.earlier, *container.log) for container in there])
+    if live is None and not (past.prefill_oom or past.decode_oom or past.device_oom):
+        return None
+    return Tuning(
+        engine="SGLang",
+        live=live,
+        past=past.model_dump(),
+        seen=f"{past.reports} reports of decoding in the log, {past.retractions} retractions",
+        load=_load(live, past),
+        arguments=dict(given),
+        advice=advise(live, past, given),
+    )
+
+
+def advise(live: Live | None, past: Past, given: Mapping[str, str]) -> list[Advice]:
+    """The advice of the guide for these figures; `given` are the flags that the engine was started with."""
+    return [*_for_memory(past, given), *_for_scheduling(live, past, given)]
+
+
+def _for_memory(past: Past, given: Mapping[str, str]) -> list[Advice]:
+    found = []
+    chunk = past.chunked_prefill or 0
+    smaller = [str(size) for size in CHUNKS if chunk <= 0 or size < chunk]
+    if past.prefill_oom and smaller:
+        now = f" (now {chunk})" if chunk > 0 else ""
+        change, why = f"set it to {' or '.join(smaller)}{now}", "it ran out of memory in prefill"
+        found.append(Advice(setting="--chunked-prefill-size", change=change, why=why, values=smaller))
+    if past.decode_oom:
+        most = f" below {past.most_running}, the most that ran at a time" if past.most_running else ""
+        why = "it ran out of memory while it generated"
+        lower = [str(past.most_running * 3 // 4)] if past.most_running > 1 else []
+        found.append(
+            Advice(setting="--max-running-requests", change=f"lower it{most}", why=why, values=lower)
+        )
+    if past.device_oom:  # the other kind is the KV cache's own, which a smaller fraction would shrink
+        now = f" (now {given['--mem-fraction-static']})" if "--mem-fraction-static" in given else ""
+        change = f"lower it by 0.05{now}, which helps prefill and decoding"
+        why = "the memory outside weights and KV cache was used up"
+        less = [f"{float(given['--mem-fraction-static']) - 0.05:.2f}"] if now else []
+        found.append(Advice(setting="--mem-fraction-static", change=change, why=why, values=less))
+    return found
+
+
+def _for_scheduling(live: Live | None, past: Past, given: Mapping[str, str]) -> list[Advice]:
+    conservativeness = float(given.get("--schedule-conservativeness", 1.0))
+    if past.retractions > max(1, past.reports / RARE):
+        wanted = CAREFUL if conservativeness < CAREFUL else conservativeness + 0.3
+        why = (
+            f"{past.retractions} retractions in {past.reports} reports of decoding: the KV cache is too full"
+        )
+        return [_conservativeness("raise", wanted, conservativeness, why)]
+    if live is None or not live.queued:
+        return []
+    found = []
+    # One reading may fall between two steps; most of the latest reports must agree.
+    if live.token_usage < FULL and past.waits > past.recent / 2:
+        why = f"{live.queued:.0f} requests wait although token usage is {live.token_usage:.2f}, below {FULL}"
+        if past.max_running and live.running >= past.max_running:
+            change = f"raise it above {past.max_running}, as many as run"
+            more = str(past.max_running * 2)
+            found.append(Advice(setting="--max-running-requests", change=change, why=why, values=[more]))
+        elif conservativeness > EAGER:
+            found.append(_conservativeness("lower", EAGER, conservativeness, why))
+    if live.queued > QUEUE_RANGE[1] and given.get("--schedule-policy") == "lpm":
+        why = f"{live.queued:.0f} requests wait, and lpm sorts them all at each step"
+        change = "use fcfs (now lpm)"
+        found.append(Advice(setting="--schedule-policy", change=change, why=why, values=["fcfs"]))
+    return found
+
+
+def _conservativeness(way: str, wanted: float, now: float, why: str) -> Advice:
+    change = f"{way} it to {wanted:.1f} (now {now:.1f})"
+    return Advice(setting="--schedule-conservativeness", change=change, why=why, values=[f"{wanted:.1f}"])
+
+
+def _load(live: Live | None, past: Past) -> str:
+    few, many = QUEUE_RANGE
+    if live is None:
+        return "the engine publishes no live metrics"
+    if not live.queued:
+        return "no request waits: more load would be served"
+    if not past.reports:
+        return "requests wait, and it has not reported decoding yet: run the command again in a minute"
+    if live.queued > many:
+        return f"more requests wait than the usual {few} to {many}: another replica would help"
+    return "requests wait, as they should under load"

@@ -1,0 +1,106 @@
+"""vLLM's command line for one rank.
+
+Sources: docs/serving/parallelism_scaling.md and data_parallel_deployment.md of vLLM, and in 0.33.0
+engine/arg_utils.py (create_engine_config) and entrypoints/cli/serve.py (run_headless).
+"""
+
+from __future__ import annotations
+
+from headfirst.common.errors import InputError
+from headfirst.decide.engines import ray
+from headfirst.decide.engines.base import Launch, LaunchRequest
+from headfirst.decide.engines.vllm import words
+from headfirst.decide.engines.vllm.environment import environment
+
+# Without a GPU: no compiling at start, and a context that fits into the small KV cache.
+_CPU_DEFAULTS = {"--enforce-eager": None, "--max-model-len": "2048", "--distributed-timeout-seconds": "120"}
+# How models that generate text are made to serve another task; those that only pool are as they are.
+_TASKS: dict[str, dict[str, str | None]] = {
+    "embedding": {"--runner": "pooling", "--convert": "embed"},
+    "rerank": {"--runner": "pooling", "--convert": "classify"},
+    "reward": {"--runner": "pooling"},
+}
+
+
+def launch(request: LaunchRequest) -> Launch:
+    """The program, its arguments and its environment. InputError for a runtime that vLLM does not have."""
+    if request.runtime is None:
+        return Launch(_serve(request, _nodes(request)), environment(request), entrypoint="vllm")
+    if request.runtime != "ray":
+        raise InputError(f"vLLM has no runtime {request.runtime!r}.", hint="Write ray, or leave it out.")
+    if request.device == "cpu":
+        raise InputError("vLLM does not run on CPUs with Ray.", hint="Remove engine_runtime.")
+    serve = ["vllm", *_serve(request, ["--distributed-executor-backend", "ray"])]
+    bash, *script = ray.command(request, serve, gpus=request.layout.world // request.nodes)
+    return Launch(script, environment(request), entrypoint=bash)
+
+
+def rendezvous_ports(request: LaunchRequest) -> range:
+    """Of the head: torch's rendezvous or Ray's, and the handshake of data-parallel ranks after it."""
+    spanning = request.layout.data > 1 and request.nodes > 1 and not _whole_groups(request)
+    return range(request.dist_port, request.dist_port + (2 if spanning else 1))
+
+
+def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
+    """The arguments of `vllm`. The API key comes from the config file; headless ranks have no HTTP."""
+    given = {word.partition("=")[0] for word in words.plain(request.extra_args)}
+    command = ["serve", request.model_dir, "--served-model-name", request.served_name]
+    command += ["--tensor-parallel-size", str(request.layout.tensor)]
+    if request.layout.pipeline > 1:
+        command += ["--pipeline-parallel-size", str(request.layout.pipeline)]
+    command += nodes
+    if request.trust_remote_code and "--trust-remote-code" not in given:
+        command += ["--trust-remote-code"]
+    if request.rank == 0:
+        command += ["--host", request.listen_address, "--port", str(request.port)]
+        command += ["--config", request.config_file] if request.config_file else []
+    command += _defaults(_TASKS.get(request.task, {}), given)
+    if request.device == "cpu":
+        command += _defaults(_cpu_defaults(request.layout.pipeline), given)
+    if request.adapters:
+        command += [] if "--enable-lora" in given else ["--enable-lora"]
+        command += ["--lora-modules", *(f"{name}={folder}" for name, folder in request.adapters.items())]
+    return [*command, *request.extra_args]
+
+
+def _cpu_defaults(stages: int) -> dict[str, str | None]:
+    """Later stages have no buffer for what arrives unless a warm-up ran, which --enforce-eager leaves out
+    (v1/worker/cpu_worker.py, _should_warm_up_model): the first request would end them."""
+    return {flag: value for flag, value in _CPU_DEFAULTS.items() if stages == 1 or flag != "--enforce-eager"}
+
+
+def _nodes(request: LaunchRequest) -> list[str]:
+    """How the ranks of several nodes find the head."""
+    if request.nodes == 1:
+        return []
+    headless = ["--headless"] if request.rank else []
+    if request.layout.data > 1 and _whole_groups(request):
+        return _data_groups(request, request.dist_port) + headless
+    return [
+        *["--nnodes", str(request.nodes), "--node-rank", str(request.rank)],
+        *["--master-addr", request.head_address, "--master-port", str(request.dist_port)],
+        *(_handshake(request, request.dist_port + 1) if request.layout.data > 1 else []),
+        *headless,
+    ]
+
+
+def _whole_groups(request: LaunchRequest) -> bool:
+    """Whether no data-parallel group spans nodes."""
+    return request.layout.data % request.nodes == 0
+
+
+def _data_groups(request: LaunchRequest, port: int) -> list[str]:
+    """Each node runs whole groups of its own, and the head's server spreads the requests."""
+    local = request.layout.data // request.nodes
+    start = ["--data-parallel-start-rank", str(request.rank * local)] if request.rank else []
+    return ["--data-parallel-size-local", str(local), *start, *_handshake(request, port)]
+
+
+def _handshake(request: LaunchRequest, port: int) -> list[str]:
+    return ["--data-parallel-address", request.head_address, "--data-parallel-rpc-port", str(port)]
+
+
+def _defaults(flags: dict[str, str | None], given: set[str]) -> list[str]:
+    """The flags that the user did not set."""
+    missing = {flag: value for flag, value in flags.items() if flag not in given}
+    return [word for flag, value in missing.items() for word in ((flag,) if value is None else (flag, value))]

@@ -1,0 +1,203 @@
+"""How vLLM divides a GPU's memory.
+
+KV cache = gpu_memory_utilization × memory − weights − what the largest step needs − CUDA graphs − what NCCL
+and libraries take (v1/worker/gpu_worker.py, determine_available_memory; utils/mem_utils.py). vLLM measures
+the last three; here they are estimated from the tensors of that step. Bytes of the KV cache follow
+v1/kv_cache_interface.py. A batch's defaults are those of engine/arg_utils.py (get_batch_defaults).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headfirst.decide.engines.base import MemoryUse
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.vllm.layout import expert_ranks
+from headfirst.decide.hardware.gpus import MIB, Gpu
+from headfirst.decide.model.checkpoint import Checkpoint
+
+_UTILIZATION = 0.92
+_GIB = 1 << 30
+# Of a server: memory from this many GiB on, tokens in a step, requests in a step. A100s are in the last row.
+_BATCHES = ((160, 16384, 1024), (70, 8192, 1024), (0, 2048, 256))
+_BATCHED_DATA_TOKENS = 256  # SchedulerConfig.DEFAULT_MAX_NUM_BATCHED_TOKENS_FOR_BATCHED_DP
+_BATCHED_DATA = frozenset({"deepep_low_latency", "nixl_ep"})
+_ELEMENT = 2  # bytes of an activation
+# Bytes for each logit of a step: float32, its sorted copy and the probabilities (v1/sample).
+_LOGIT = 16
+_BLOCK = 16
+_WINDOWS = ("sliding", "chunked")
+_STEPS_IN_FLIGHT = 2  # with asynchronous scheduling, the default
+# NCCL's buffers and those of libraries, of the memory that gpu_memory_utilization allows: 0.1 GiB on one GPU
+# (vllm #12126), more with NCCL and symmetric memory.
+_OUTSIDE_ONE_GPU = 512 * MIB
+_OUTSIDE_SEVERAL_GPUS = 2048 * MIB
+_BLACKWELL = 10  # of data centres: compute capability 10.x
+# Of CUDA graphs, as vLLM's logs report them: 0.5 to 1.5 GiB for 51 sizes.
+_SHARED_GRAPHS = 256 * MIB
+_GRAPH = 8 * MIB
+_GRAPH_OF_RANKS = 16 * MIB
+# A KV cache of one byte an element; the names of the others begin otherwise or are the weights' own type.
+_ONE_BYTE = ("fp8", "int8")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The largest step: tokens, and requests that are sampled."""
+
+    tokens: int
+    requests: int
+
+
+def batch(gpu: Gpu, layout: Layout, checkpoint: Checkpoint, values: Mapping[str, Any]) -> Batch:
+    """What vLLM takes for --max-num-batched-tokens and --max-num-seqs."""
+    large = [row for row in _BATCHES if gpu.memory_bytes >= row[0] * _GIB]
+    if "a100" in gpu.name.lower() or gpu.compute_capability == (12, 1):
+        large = [row for row in large if row[0] != 70] if gpu.memory_bytes < 160 * _GIB else large
+    _, tokens, requests = large[0]
+    if layout.data > 1 and layout.expert > 1 and values.get("all2all_backend") in _BATCHED_DATA:
+        tokens = _BATCHED_DATA_TOKENS
+    if values.get("performance_mode") == "throughput":
+        tokens, requests = 2 * tokens, 2 * requests
+    requests = values.get("max_num_seqs", requests)
+    if "max_num_batched_tokens" in values:
+        tokens = values["max_num_batched_tokens"]
+    else:
+        tokens = min(tokens, requests * context(checkpoint, values))
+    return Batch(tokens, requests if "max_num_seqs" in values else min(requests, tokens))
+
+
+def context(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
+    """Tokens of the longest request: --max-model-len, or the model's own."""
+    given = values.get("max_model_len")
+    return int(given) if given and given > 0 else checkpoint.max_context
+
+
+def memory_use(
+    version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]
+) -> MemoryUse:
+    """What is kept out of weights and KV cache, item by item, and the fraction for these two."""
+    step = batch(gpu, layout, checkpoint, values)
+    utilization = values.get("gpu_memory_utilization", _UTILIZATION)
+    terms = {
+        "outside_gpu_memory_utilization": int((1 - utilization) * gpu.memory_bytes),
+        "activations": _activations(checkpoint, layout, step),
+    }
+    if graphs := _graphs(gpu, layout, step, values):
+        terms["cuda_graphs"] = graphs
+    if windows := window_bytes(checkpoint, layout, values, step):
+        terms["sliding_windows"] = windows
+    draft = _draft_layers(checkpoint, values)
+    per_token = kv_bytes(checkpoint, layout, values, draft)
+    outside = _OUTSIDE_ONE_GPU if layout.world == 1 else _OUTSIDE_SEVERAL_GPUS
+    inside = gpu.memory_bytes - outside
+    return MemoryUse(
+        terms=terms,
+        static_fraction=max(0.0, (inside - sum(terms.values())) / inside),
+        kv_bytes_per_token=per_token,
+        attention_tensor=layout.tensor,
+        draft_layers=draft,
+        max_tokens=_cap(values, per_token),
+        outside=outside,
+        max_context=context(checkpoint, values),
+        # With --max-model-len auto (-1) vLLM takes what fits.
+        context_flag=None if values.get("max_model_len") == -1 else "--max-model-len",
+    )
+
+
+def kv_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], draft_layers: int = 0) -> int:
+    """KV cache bytes of one token on one rank: of the layers that keep all tokens."""
+    layers = _layers(checkpoint, layout, ("full",)) + draft_layers
+    if layers == 0:  # all have a window; a request that is no longer needs as much as with full ones
+        layers = _layers(checkpoint, layout, _WINDOWS)
+    return (
+        _layer_bytes(checkpoint, layout, values)
+        * layers
+        // int(values.get("decode_context_parallel_size", 1))
+    )
+
+
+def window_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], step: Batch) -> int:
+    """Bytes that one request of the longest length keeps in layers with a window.
+
+    The window and the tokens of the steps in flight, and one block, as it need not begin with one
+    (SlidingWindowSpec.max_admission_blocks_per_request).
+    """
+    window = checkpoint.sliding_window
+    if window is None or "full" not in checkpoint.layer_types:
+        return 0
+    flying = max(_STEPS_IN_FLIGHT, layout.pipeline) * step.tokens
+    tokens = min(window - 1 + flying, context(checkpoint, values))
+    blocks = -(-tokens // _BLOCK) + 1
+    return blocks * _BLOCK * _layer_bytes(checkpoint, layout, values) * _layers(checkpoint, layout, _WINDOWS)
+
+
+def _layers(checkpoint: Checkpoint, layout: Layout, kinds: Sequence[str]) -> int:
+    """Layers of these kinds in the fullest stage."""
+    return -(-sum(kind in kinds for kind in checkpoint.layer_types) // layout.pipeline)
+
+
+def _layer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
+    """Bytes of one token in one layer; MLA keeps one latent vector, the same on every rank."""
+    kind = values.get("kv_cache_dtype", "auto")
+    if mla := checkpoint.mla:
+        # fp8_ds_mla: 512 bytes, four float32 scales, 64 rope elements of two bytes.
+        return 656 if kind == "fp8_ds_mla" else (mla.kv_lora_rank + mla.qk_rope_head_dim) * _element(kind)
+    return 2 * max(1, checkpoint.kv_heads // layout.tensor) * checkpoint.head_dim * _element(kind)
+
+
+def _element(kind: str) -> int:
+    return 1 if kind.startswith(_ONE_BYTE) else 2
+
+
+def _draft_layers(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
+    config = values.get("speculative_config") or {}
+    method = values.get("spec_method") or config.get("method") or ""
+    return checkpoint.nextn_layers if method.endswith("mtp") else 0
+
+
+def _cap(values: Mapping[str, Any], per_token: int) -> int | None:
+    """The size of the KV cache in tokens where the user sets it."""
+    if size := values.get("kv_cache_memory_bytes"):
+        return int(size // per_token)
+    if blocks := values.get("num_gpu_blocks_override"):
+        return int(blocks * values.get("block_size", _BLOCK))
+    return None
+
+
+def _activations(checkpoint: Checkpoint, layout: Layout, step: Batch) -> int:
+    """The larger of a layer's tensors for all tokens and of sampling for all requests."""
+    hidden = checkpoint.hidden_size
+    widths = [2 * checkpoint.intermediate_size // layout.tensor]
+    if moe := checkpoint.moe:
+        # Each token is computed by its experts, which the ranks of a stage divide.
+        share = moe.intermediate_size // (1 if layout.expert > 1 else expert_ranks(layout))
+        widths.append(moe.experts_per_token * (2 * share + hidden))
+    layer = step.tokens * (4 * hidden + max(widths) * 3 // 2) * _ELEMENT
+    sampling = step.requests * checkpoint.vocab_size * _LOGIT
+    return max(layer, sampling)
+
+
+def _graphs(gpu: Gpu, layout: Layout, step: Batch, values: Mapping[str, Any]) -> int:
+    """CUDA graphs, whole and piecewise, of each captured size; all share the largest one's memory."""
+    compilation = values.get("compilation_config", {})
+    if values.get("enforce_eager") or str(compilation.get("cudagraph_mode", "")).upper() == "NONE":
+        return 0
+    sizes = values.get("cudagraph_capture_sizes") or compilation.get("cudagraph_capture_sizes")
+    largest = values.get("max_cudagraph_capture_size") or compilation.get("max_cudagraph_capture_size")
+    if largest is None:
+        largest = min(2 * step.requests, 1024 if _blackwell(gpu) else 512, step.tokens)
+    captured = len(sizes) if sizes else _captured(largest)
+    return _SHARED_GRAPHS + captured * (_GRAPH if layout.tensor == 1 else _GRAPH_OF_RANKS)
+
+
+def _blackwell(gpu: Gpu) -> bool:
+    return gpu.compute_capability is not None and gpu.compute_capability[0] == _BLACKWELL
+
+
+def _captured(largest: int) -> int:
+    """How many sizes vLLM captures up to `largest` tokens (config/vllm.py, _set_cudagraph_sizes)."""
+    sizes = {1, 2, 4, *range(8, 256, 8), *range(256, largest + 1, 16)}
+    return sum(size <= largest for size in sizes)

@@ -1,0 +1,92 @@
+"""What a vLLM version can serve, by tables from its own registries (support-VERSION.json)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headfirst.decide.engines import argument_files
+from headfirst.decide.engines.base import Task
+from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.model.checkpoint import Checkpoint
+
+# Not quantised, or known by its tensors only.
+_PLAIN = frozenset({"bf16", "fp16", "fp32", "int8"})
+# Names in checkpoints -> the registry's (override_quantization_method, _normalize_quantization_config).
+_ALIASES = {"auto-round": "inc", "compressed_tensors": "compressed-tensors"}
+# vLLM takes an architecture that it does not have for the one with another of these endings (registry.py,
+# _normalize_arch): XForSequenceClassification is XForCausalLM with another head.
+_SUFFIXES = (
+    *("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel", "ForTextEncoding"),
+    *("EmbeddingModel", "ForSequenceClassification", "ForTokenClassification", "ForAudioClassification"),
+    *("ForImageClassification", "ForVideoClassification", "ClassificationModel", "ForRewardModeling"),
+    *("RewardModel", "Model"),
+)
+_TEXT_TASKS = frozenset({"chat", "vision"})
+
+
+def tables(version: str) -> dict[str, Any]:
+    """The tables of one version, as tools/vllm_tables.py writes them."""
+    return argument_files.read("headfirst.decide.engines.vllm", f"support-{version}.json")
+
+
+def abilities(version: str, architecture: str) -> frozenset[str] | None:
+    """What the architecture's class can do (generate, pooling, multimodal, pp, lora, …); None: not known."""
+    known: dict[str, list[str]] = tables(version)["architectures"]
+    if architecture in known:
+        return frozenset(known[architecture])
+    suffix = next((suffix for suffix in _SUFFIXES if architecture.endswith(suffix)), "")
+    for other in _SUFFIXES if suffix else ():
+        base = architecture.removesuffix(suffix) + other
+        if base in known:
+            return frozenset(known[base])
+    return None
+
+
+def capability(version: str, method: str) -> tuple[int, int] | None:
+    """The lowest compute capability for a method of quantisation; None: the version does not have it."""
+    lowest = tables(version)["quantizations"].get(_ALIASES.get(method, method))
+    return None if lowest is None else divmod(lowest, 10)
+
+
+def problems(
+    version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
+) -> list[str]:
+    """Why the checkpoint cannot be served, a clause each."""
+    return [
+        *_architecture(version, checkpoint.architecture, task, values),
+        *_quantization(version, values.get("quantization") or checkpoint.dtype, gpu),
+    ]
+
+
+def _architecture(version: str, name: str, task: Task, values: Mapping[str, Any]) -> Iterator[str]:
+    can, table = abilities(version, name), tables(version)
+    if can is None:
+        yield from _unknown(version, name, table)
+        return
+    if task in _TEXT_TASKS and "generate" not in can:
+        yield f"{name} gives embeddings or scores and does not generate text"
+    if task == "vision" and "multimodal" not in can:
+        yield f"vLLM {version} gives {name} no images"
+    if values.get("enable_lora") and "lora" not in can:
+        yield f"vLLM {version} has no LoRA for {name}"
+
+
+def _unknown(version: str, name: str, table: Mapping[str, Any]) -> Iterator[str]:
+    if name in table["transformers"] or name in table["unknown_abilities"]:
+        return
+    if last := table["removed_architectures"].get(name):
+        yield f"vLLM {version} no longer supports {name}; {last} was the last version that supports it"
+    else:
+        yield f"vLLM {version} does not have the architecture {name}"
+
+
+def _quantization(version: str, method: str, gpu: Gpu | None) -> Iterator[str]:
+    if method in _PLAIN:
+        return
+    lowest = capability(version, method)
+    if lowest is None:
+        yield f"vLLM {version} does not have the quantisation {method}"
+    elif gpu is not None and gpu.lacks(lowest):
+        needs = ".".join(map(str, lowest))
+        yield f"vLLM {version} serves {method} from compute capability {needs} on, unlike {gpu}"

@@ -1,0 +1,78 @@
+"""Which family a checkpoint belongs to, by its architecture and its id (families.json)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.task import Task
+
+
+@dataclass(frozen=True)
+class Family:
+    """Models that share a chat format. `task`: what the checkpoint is for."""
+
+    name: str
+    title: str
+    ids: tuple[str, ...]
+    architectures: tuple[str, ...]
+    task: Task
+
+
+@cache
+def families() -> tuple[Family, ...]:
+    """All entries, in the order in which they are tried; a name may have several."""
+    text = files("headfirst.decide.model").joinpath("families.json").read_text(encoding="utf-8")
+    entries: list[dict[str, Any]] = json.loads(text)["families"]
+    return tuple(
+        Family(
+            name=entry["name"],
+            title=entry["title"],
+            ids=tuple(entry.get("ids", ())),
+            architectures=tuple(entry.get("architectures", ())),
+            task=entry.get("task", "chat"),
+        )
+        for entry in entries
+    )
+
+
+def find(checkpoint: Checkpoint) -> Family | None:
+    """The first family that matches; None for a model that no entry describes.
+
+    The id is a hub id or a folder: its last part counts, in any case of letters.
+    """
+    name = _name(checkpoint.id)
+    return next(
+        (
+            family
+            for family in families()
+            if _matches(name, family.ids) and _matches(checkpoint.architecture, family.architectures)
+        ),
+        None,
+    )
+
+
+def task(checkpoint: Checkpoint) -> Task:
+    """What the checkpoint is for, as its family states, else as its architecture does."""
+    family = find(checkpoint)
+    return family.task if family else checkpoint.tasks[0]
+
+
+def task_of_id(id: str) -> Task:
+    """What a model is for by its id alone, where no checkpoint is described."""
+    found = next((family for family in families() if family.ids and _matches(_name(id), family.ids)), None)
+    return found.task if found else "chat"
+
+
+def _name(id: str) -> str:
+    return id.rstrip("/").rpartition("/")[2].lower()
+
+
+def _matches(text: str, patterns: Sequence[str]) -> bool:
+    return not patterns or any(fnmatchcase(text, pattern) for pattern in patterns)

@@ -1,0 +1,227 @@
+"""How many parameters a model has, tensor by tensor, from its dimensions alone.
+
+Used where no safetensors header can be read, and to find which tensors every tensor-parallel rank
+holds whole. Names follow the layers of the Hugging Face and SGLang model files of each architecture.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from headfirst.common.safetensors_file import DTYPE_BITS
+from headfirst.decide.model.checkpoint import Checkpoint, Mla, Moe
+from headfirst.decide.model.measured import Part
+
+
+class Split(Enum):
+    """How tensor parallelism spreads a tensor."""
+
+    SHARDED = "sharded"  # every rank holds 1/tp
+    HEADS = "heads"  # by attention heads: 1/tp of the ranks that share one request's attention
+    KV = "kv"  # likewise, by KV heads, of which every rank holds at least one
+    EXPERTS = "experts"  # by expert or within each: 1/(ranks that share them)
+    WHOLE = "whole"  # every rank holds all of it
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """`count` equal tensors of `rows` x `columns`; `linear` ones are quantised in a quantised checkpoint."""
+
+    rows: int
+    columns: int
+    split: Split
+    part: Part
+    linear: bool = True
+    count: int = 1
+    fp32: bool = False
+
+    @property
+    def parameters(self) -> int:
+        """Elements in all `count` tensors together."""
+        return self.rows * self.columns * self.count
+
+    @property
+    def plain_bytes(self) -> int:
+        """Bytes in BF16, of what is kept in fp32 in that."""
+        return self.parameters * (4 if self.fp32 else 2)
+
+    def scales(self, block: tuple[int, int]) -> int:
+        """Elements of the scales of these tensors where each covers a block of (rows, columns)."""
+        return -(-self.rows // block[0]) * -(-self.columns // block[1]) * self.count
+
+
+@dataclass(frozen=True)
+class _Traits:
+    """What an architecture has beside the matrices that all have. `qk_norm`: of one head, or of all heads."""
+
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: str = ""  # head | all
+    norms: int = 2  # of each layer, as wide as the model
+    correction_bias: bool = False  # of the router, in fp32
+    expert_bias: bool = False  # of experts and router
+    sinks: bool = False
+
+
+_ARCHITECTURES = {
+    "LlamaForCausalLM": _Traits(),
+    "MistralForCausalLM": _Traits(),
+    "Mistral3ForConditionalGeneration": _Traits(),
+    "MixtralForCausalLM": _Traits(),
+    "Qwen2ForCausalLM": _Traits(qkv_bias=True),
+    "Qwen3ForCausalLM": _Traits(qk_norm="head"),
+    "Qwen3MoeForCausalLM": _Traits(qk_norm="head"),
+    "Qwen3VLForConditionalGeneration": _Traits(qk_norm="head"),
+    "Qwen3VLMoeForConditionalGeneration": _Traits(qk_norm="head"),
+    "Llama4ForConditionalGeneration": _Traits(),
+    "Gemma3ForCausalLM": _Traits(qk_norm="head", norms=4),
+    "Gemma3ForConditionalGeneration": _Traits(qk_norm="head", norms=4),
+    "DeepseekV3ForCausalLM": _Traits(correction_bias=True),
+    "DeepseekV32ForCausalLM": _Traits(correction_bias=True),
+    "KimiK25ForConditionalGeneration": _Traits(correction_bias=True),
+    "Glm4MoeForCausalLM": _Traits(correction_bias=True),
+    "MiniMaxM2ForCausalLM": _Traits(qk_norm="all", correction_bias=True),
+    "GptOssForCausalLM": _Traits(qkv_bias=True, o_bias=True, expert_bias=True, sinks=True),
+}
+KNOWN = tuple(_ARCHITECTURES)
+
+
+def tensors(model: Checkpoint) -> list[Tensor] | None:
+    """All tensors of `model`, equal ones together; None for an architecture that is not in KNOWN."""
+    traits = _ARCHITECTURES.get(model.architecture)
+    if traits is None:
+        return None
+    counts: Counter[Tensor] = Counter()
+    # Layers repeat: most tensors are equal to one of a few.
+    for tensor, times in Counter(_tensors(model, traits)).items():
+        counts[replace(tensor, count=1)] += tensor.count * times
+    return [replace(tensor, count=count) for tensor, count in counts.items()]
+
+
+def stored_bytes(model: Checkpoint, tensor: Tensor, *, quantized: bool) -> dict[str, int]:
+    """safetensors dtype name -> bytes of the tensor in the checkpoint, with the scales beside it.
+
+    `quantized`: the part it belongs to is quantised at all (some formats leave attention as it is).
+    """
+    parameters = tensor.parameters
+    kind = model.quantization
+    plain = {"fp16": "F16", "fp32": "F32"}.get(model.dtype, "BF16")
+    if not (kind and quantized and tensor.linear):
+        counts = {"F32" if tensor.fp32 else plain: parameters}
+        return {name: count * DTYPE_BITS[name] // 8 for name, count in counts.items()}
+    group = kind.group_size or tensor.columns
+    if kind.scheme in ("fp8", "int8"):
+        name = "F8_E4M3" if kind.scheme == "fp8" else "I8"
+        if kind.block:
+            return {name: parameters, "F32": 4 * tensor.scales(kind.block)}
+        rows = kind.conversion is not None and "row" in kind.conversion.layouts
+        return {name: parameters, "F32": 4 * tensor.count * (tensor.rows if rows else 1)}
+    if kind.scheme == "nvfp4":  # two values a byte, an FP8 scale a group, two scales a tensor
+        scales = tensor.scales((1, kind.group_size or 16))
+        return {"U8": parameters // 2, "F8_E4M3": scales, "F32": 8 * tensor.count}
+    if kind.scheme == "mxfp4":
+        return {"U8": parameters // 2 + tensor.scales((1, 32))}
+    scales = tensor.scales((1, group))
+    if kind.method == "compressed-tensors":  # packed in I32, scales in BF16, the shape beside them
+        return {"I32": parameters // 2, "BF16": 2 * scales, "I64": 16 * tensor.count}
+    zeros = scales // 2  # four bits each, packed like the weights
+    order = 4 * tensor.columns * tensor.count if kind.method == "gptq" else 0  # g_idx
+    return {"I32": parameters // 2 + zeros + order, "F16": 2 * scales}
+
+
+def _tensors(model: Checkpoint, traits: _Traits) -> Iterator[Tensor]:
+    hidden, vocab = model.hidden_size, model.vocab_size
+    yield Tensor(vocab, hidden, Split.SHARDED, Part.EMBEDDING, linear=False)
+    if model.vision_parameters:
+        yield Tensor(1, model.vision_parameters, Split.SHARDED, Part.VISION, linear=False)
+    with_experts = sum(model.has_experts(layer) for layer in range(model.layers))
+    for experts, layers in ((True, with_experts), (False, model.layers - with_experts)):
+        for tensor in _layer(model, traits, experts=experts) if layers else ():
+            yield replace(tensor, count=tensor.count * layers)
+    yield Tensor(1, hidden, Split.WHOLE, Part.DENSE, linear=False)  # final norm
+    if not model.tied_embeddings:
+        yield Tensor(vocab, hidden, Split.SHARDED, Part.HEAD, linear=False)
+    if model.nextn_layers:
+        layer = _layer(model, traits, experts=model.has_experts(model.layers))
+        for tensor in (*layer, *_nextn_extras(model)):
+            yield replace(tensor, part=Part.NEXTN, count=tensor.count * model.nextn_layers)
+
+
+def _layer(model: Checkpoint, traits: _Traits, *, experts: bool) -> Iterator[Tensor]:
+    hidden = model.hidden_size
+    yield Tensor(1, hidden, Split.WHOLE, Part.DENSE, linear=False, count=traits.norms)
+    yield from _latent_attention(model, model.mla) if model.mla else _attention(model, traits)
+    if model.moe and experts:
+        yield from _experts(model, model.moe, traits)
+    else:
+        yield from _mlp(hidden, model.intermediate_size, Split.SHARDED, Part.DENSE)
+
+
+def _attention(model: Checkpoint, traits: _Traits) -> Iterator[Tensor]:
+    part, hidden = Part.ATTENTION, model.hidden_size
+    query = model.attention_heads * model.head_dim
+    kv = model.kv_heads * model.head_dim
+    yield Tensor(query, hidden, Split.HEADS, part)
+    yield Tensor(kv, hidden, Split.KV, part, count=2)
+    yield Tensor(hidden, query, Split.HEADS, part)
+    if traits.qkv_bias or model.attention_bias:
+        yield Tensor(1, query, Split.HEADS, part, linear=False)
+        yield Tensor(1, kv, Split.KV, part, linear=False, count=2)
+    if traits.o_bias:
+        yield Tensor(1, hidden, Split.WHOLE, part, linear=False)
+    if traits.sinks:
+        yield Tensor(1, model.attention_heads, Split.HEADS, part, linear=False)
+    if traits.qk_norm == "all":
+        yield Tensor(1, query, Split.HEADS, part, linear=False)
+        yield Tensor(1, kv, Split.KV, part, linear=False)
+    elif traits.qk_norm == "head" or (model.qk_norm and model.architecture == "Glm4MoeForCausalLM"):
+        yield Tensor(1, model.head_dim, Split.WHOLE, part, linear=False, count=2)
+
+
+def _latent_attention(model: Checkpoint, mla: Mla) -> Iterator[Tensor]:
+    part, heads, hidden = Part.ATTENTION, model.attention_heads, model.hidden_size
+    query = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+    if mla.q_lora_rank:
+        yield Tensor(mla.q_lora_rank, hidden, Split.WHOLE, part)
+        yield Tensor(1, mla.q_lora_rank, Split.WHOLE, part, linear=False)
+        yield Tensor(query, mla.q_lora_rank, Split.HEADS, part)
+    else:
+        yield Tensor(query, hidden, Split.HEADS, part)
+    yield Tensor(mla.kv_lora_rank + mla.qk_rope_head_dim, hidden, Split.WHOLE, part)
+    yield Tensor(1, mla.kv_lora_rank, Split.WHOLE, part, linear=False)
+    yield Tensor(heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, Split.HEADS, part)
+    yield Tensor(hidden, heads * mla.v_head_dim, Split.HEADS, part)
+    if mla.index_heads:  # the indexer of sparse attention: every rank selects for itself
+        yield Tensor(mla.index_heads * mla.index_head_dim, mla.q_lora_rank or hidden, Split.WHOLE, part)
+        yield Tensor(mla.index_head_dim, hidden, Split.WHOLE, part)
+        yield Tensor(1, mla.index_head_dim, Split.WHOLE, part, linear=False, count=2, fp32=True)
+        yield Tensor(mla.index_heads, hidden, Split.WHOLE, part, linear=False)
+
+
+def _experts(model: Checkpoint, moe: Moe, traits: _Traits) -> Iterator[Tensor]:
+    hidden = model.hidden_size
+    yield Tensor(moe.experts, hidden, Split.WHOLE, Part.DENSE, linear=False)  # router
+    if traits.correction_bias:
+        yield Tensor(1, moe.experts, Split.WHOLE, Part.DENSE, linear=False, fp32=True)
+    yield from _mlp(hidden, moe.intermediate_size, Split.EXPERTS, Part.EXPERTS, count=moe.experts)
+    if traits.expert_bias:
+        yield Tensor(1, moe.experts, Split.WHOLE, Part.DENSE, linear=False)
+        width = 2 * moe.intermediate_size + hidden
+        yield Tensor(1, width, Split.EXPERTS, Part.EXPERTS, linear=False, count=moe.experts)
+    if moe.shared_intermediate_size:
+        yield from _mlp(hidden, moe.shared_intermediate_size, Split.SHARDED, Part.DENSE)
+
+
+def _mlp(hidden: int, width: int, split: Split, part: Part, count: int = 1) -> Iterator[Tensor]:
+    yield Tensor(width, hidden, split, part, count=2 * count)  # gate and up
+    yield Tensor(hidden, width, split, part, count=count)  # down
+
+
+def _nextn_extras(model: Checkpoint) -> Iterator[Tensor]:
+    part, hidden, vocab = Part.NEXTN, model.hidden_size, model.vocab_size
+    yield Tensor(vocab, hidden, Split.SHARDED, part, linear=False, count=2)  # embedding and head
+    yield Tensor(hidden, 2 * hidden, Split.WHOLE, part, linear=False)  # eh_proj
+    yield Tensor(1, hidden, Split.WHOLE, part, linear=False, count=3)  # enorm, hnorm, head norm

@@ -1,0 +1,170 @@
+"""How a checkpoint's weights are quantised: quantization_config of config.json, or hf_quant_config.json.
+
+Formats: transformers' quantization configs, compressed-tensors' config_groups, NVIDIA ModelOpt's quant_algo.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.common.convertible import Format, NotConvertibleError, read_format
+from headfirst.common.untrusted import UntrustedError, device_name, integer
+
+_LARGEST = 2**31
+# What the methods with one format only mean.
+_SCHEMES = {
+    "fp8": "fp8",
+    "fbgemm_fp8": "fp8",
+    "mxfp4": "mxfp4",
+    "blockwise_int8": "int8",
+    "w8a8_int8": "int8",
+}
+_BITS = {"fp8": 8, "int8": 8, "mxfp8": 8, "mxfp4": 4, "nvfp4": 4, "int4": 4}
+
+
+class Quantization(BaseModel):
+    """Quantisation of the weights.
+
+    `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `scheme` is what the weights
+    are: fp8, int8, int4, nvfp4, mxfp4, or "" where the config has none. `group_size` and `block` are the
+    elements that share a scale; `activations` is static, dynamic or "" (not quantised or not given);
+    `kv_cache` is fp8 or "". `conversion` is how the converter reads the weights; None where it does not,
+    because of `obstacle`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    method: str
+    scheme: str
+    format: str  # fmt or format, as written
+    bits: int | None
+    group_size: int | None
+    block: tuple[int, int] | None
+    activations: str
+    kv_cache: str
+    conversion: Format | None = None
+    obstacle: str = ""
+
+    def __str__(self) -> str:
+        return self.method if self.scheme in ("", self.method) else f"{self.method} {self.scheme}"
+
+
+def read(config: Any, where: str) -> Quantization | None:
+    """The quantisation that `config` describes; None for an empty one, UntrustedError for wrong types."""
+    if not config:
+        return None
+    config = _object(config, "quantization_config", where)
+    if "quantization" in config:  # hf_quant_config.json
+        config = {"quant_method": "modelopt", **_object(config["quantization"], "quantization", where)}
+    weights, inputs = _group(config, where)
+    block = _block(config.get("weight_block_size") or weights.get("block_structure"), where)
+    algorithm = _word(config.get("quant_algo"), "quant_algo", where)
+    method = _word(config.get("quant_method"), "quant_method", where)
+    if not method:
+        if not algorithm:
+            return None
+        method = "modelopt"
+    bits = _bits(config, weights, where)
+    scheme = _scheme(method, algorithm, config, weights, bits)
+    conversion, obstacle = _conversion(config)
+    return Quantization(
+        method=method,
+        scheme=scheme,
+        format=_word(config.get("fmt") or config.get("format"), "the format of quantization_config", where),
+        bits=bits or _BITS.get(scheme),
+        group_size=_number(_first(config, weights, "group_size", "q_group_size"), "group_size", where),
+        block=block,
+        activations=_activations(config, inputs, where),
+        kv_cache=_kv_cache(config, where),
+        conversion=conversion,
+        obstacle=obstacle,
+    )
+
+
+def _conversion(config: Mapping[str, Any]) -> tuple[Format | None, str]:
+    try:
+        return read_format(config), ""
+    except NotConvertibleError as error:
+        return None, str(error)
+
+
+def _scheme(
+    method: str, algorithm: str, config: Mapping[str, Any], weights: Mapping[str, Any], bits: int | None
+) -> str:
+    if method in _SCHEMES:
+        return _SCHEMES[method]
+    packed = f"{algorithm} {config.get('format', '')}".lower()
+    for name in ("nvfp4", "mxfp4", "mxfp8"):
+        if name in packed:
+            return name
+    if "mixed_precision" in packed:
+        return ""
+    if "fp8" in packed:
+        return "fp8"
+    if weights.get("type") == "float":
+        return {8: "fp8", 4: "nvfp4"}.get(bits or 0, "")
+    if method == "bitsandbytes":
+        return "int8" if config.get("load_in_8bit") else "int4"
+    return {8: "int8", 4: "int4"}.get(bits or 0, "")
+
+
+def _group(config: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """`weights` and `input_activations` of the first of compressed-tensors' config_groups; else empty."""
+    groups = config.get("config_groups")
+    if not groups:
+        return {}, {}
+    first = _object(next(iter(_object(groups, "config_groups", where).values())), "a config group", where)
+    weights, inputs = first.get("weights") or {}, first.get("input_activations") or {}
+    return _object(weights, "weights", where), _object(inputs, "input_activations", where)
+
+
+def _bits(config: Mapping[str, Any], weights: Mapping[str, Any], where: str) -> int | None:
+    value = _first(config, weights, "bits", "w_bit", "num_bits")
+    return _number(value, "bits of quantization_config", where)
+
+
+def _activations(config: Mapping[str, Any], inputs: Mapping[str, Any], where: str) -> str:
+    if inputs:
+        return "dynamic" if inputs.get("dynamic") else "static"
+    return _word(config.get("activation_scheme"), "activation_scheme", where)
+
+
+def _kv_cache(config: Mapping[str, Any], where: str) -> str:
+    scheme = config.get("kv_cache_scheme") or config.get("kv_cache_quant_algo")
+    if isinstance(scheme, Mapping):
+        return "fp8" if scheme.get("type") == "float" and scheme.get("num_bits") == 8 else ""
+    return _word(scheme, "the KV cache of quantization_config", where).lower()
+
+
+def _first(config: Mapping[str, Any], weights: Mapping[str, Any], *keys: str) -> Any:
+    found = (source.get(key) for source in (config, weights) for key in keys)
+    return next((value for value in found if value is not None), None)
+
+
+def _number(value: Any, what: str, where: str) -> int | None:
+    if value is None or value == -1:  # -1: a scale for a whole column
+        return None
+    return integer(value, what=what, where=where, low=1, high=_LARGEST)
+
+
+def _word(value: Any, what: str, where: str) -> str:
+    return device_name(value, what=f"{what} in config.json", where=where) if value else ""
+
+
+def _object(value: Any, what: str, where: str) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise UntrustedError(f"{what} in config.json is not an object", where=where)
+    return value
+
+
+def _block(value: Any, where: str) -> tuple[int, int] | None:
+    if not value:
+        return None
+    what = "weight_block_size in config.json"
+    if not isinstance(value, list) or len(value) != 2:
+        raise UntrustedError(f"{what} is not two numbers", where=where)
+    rows, columns = (integer(size, what=what, where=where, low=1, high=_LARGEST) for size in value)
+    return rows, columns

@@ -1,0 +1,226 @@
+"""Cluster + checkpoints to Plan. A pure function: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.cluster.source import locate_variable
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.layout import Machines
+from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.model import catalogue, families
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.task import Task
+from headfirst.decide.plan import (
+    hosts,
+    monitoring,
+    network,
+    parallel,
+    presets,
+    proxy,
+    rank_ports,
+    router,
+    secret_texts,
+    standby,
+    trust,
+    types,
+    webui,
+)
+from headfirst.decide.plan.adapters import adapters
+from headfirst.decide.plan.alternatives import alternatives
+from headfirst.decide.plan.fit import fit, kv_tokens
+from headfirst.decide.plan.launching import Launching
+from headfirst.decide.plan.sizes import Fleet
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.plan.weights import layers, precision
+from headfirst.decide.plan.weights.decide import decide
+
+
+def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:
+    """Decide everything that `deploy up` carries out; `checkpoints` are by the name of their service.
+
+    Raises InputError for what cannot work.
+    """
+    services = [_service(cluster, service, checkpoints[service.name]) for service in cluster.services]
+    chats = [(url, service.name) for service in webui.chats(services) for url in service.urls]
+    keys = [secret_texts.api_key(name) for _, name in chats]
+    page = webui.plan(cluster, [url for url, _ in chats], keys) if chats else None
+    front = proxy.plan(cluster, services, page) if cluster.has_proxy else None
+    spares = [host.name for host in cluster.spares]
+    watch = monitoring.plan(cluster)
+    return Plan(
+        cluster=cluster.name,
+        services=services,
+        webui=page,
+        rank_ports=rank_ports.plan(cluster, services, front),
+        spares=spares,
+        monitoring=watch,
+        proxy=front,
+        container_runtime=cluster.settings.container_runtime,
+    )
+
+
+def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Service:
+    settings = service.settings
+    where = str(cluster.inventories[0])
+    engine, note = engines.of_image(
+        settings.engine,
+        settings.engine_image,
+        settings.engine_version,
+        where=locate_variable("engine_version" if settings.engine_version else "engine", cluster.inventories),
+    )
+    where_arguments = locate_variable("engine_args", cluster.inventories)
+    arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
+    gpu, machines = hosts.gpu(service, where), hosts.machines(service, where)
+    dtype = precision.choose(
+        checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
+    )
+    tokens = None
+    if gpu is not None:
+        tokens = partial(kv_tokens, checkpoint, gpu, engine=engine, dtype=dtype.dtype, arguments=arguments)
+    rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
+    sizes = parallel.choose(
+        checkpoint,
+        machines,
+        engine,
+        arguments,
+        dtype=dtype.dtype,
+        tensor=settings.tensor_parallel,
+        pipeline=settings.pipeline_parallel,
+        rdma=rdma,
+        tokens=tokens,
+        where=where,
+    )
+    fewer = None
+    if tokens is not None and len(service.replicas) == 1 and not settings.tensor_parallel:
+        fewer = parallel.fewer_nodes(
+            checkpoint, machines, engine, arguments, dtype=dtype.dtype, rdma=rdma, tokens=tokens
+        )
+    task = settings.task or families.task(checkpoint)
+    choice = presets.choose(
+        presets.Situation(
+            checkpoint=checkpoint,
+            engine=engine,
+            task=task,
+            preset=settings.preset,
+            parsers=presets.wants_parsers(settings.parsers, settings.preset),
+            gpu=gpu,
+            machines=machines,
+            layout=sizes,
+            dtype=dtype.dtype,
+            user_arguments=tuple(settings.engine_args),
+        )
+    )
+    arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
+    served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
+    _refuse_unsupported(engine, served, gpu, task, arguments, where)
+    lora = adapters(
+        settings,
+        served_name=service.served_model_name,
+        where=locate_variable("adapters", cluster.inventories),
+    )
+    trusted = trust.choose(settings, checkpoint, arguments, where=where)
+    spans = layers.by_host(service, engine, checkpoint, sizes)
+    room = fit(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments)
+    weights = decide(cluster, service, checkpoint, room, sizes.world, spans, convert=dtype.convert_to_bf16)
+    launch = partial(
+        Launching,
+        runtime=cluster.settings.container_runtime,
+        engine=engine,
+        checkpoint=checkpoint,
+        layout=sizes,
+        task=task,
+        model_dir=weights.directory,
+        adapters={adapter.name: adapter.directory for adapter in lora},
+        remote_code=trusted.remote_code,
+        arguments=choice.arguments,
+    )
+    launching = launch(service)
+    return types.Service(
+        name=service.name,
+        model=checkpoint.id,
+        model_described_by=f"{checkpoint.source}: {checkpoint.note}"
+        if checkpoint.note
+        else checkpoint.source,
+        served_model_name=service.served_model_name,
+        engine=engine.name,
+        engine_version=engine.version,
+        engine_cuda=engine.cuda(launching.image) if settings.engine_device == "cuda" else "",
+        device=settings.engine_device,
+        task=task,
+        chosen_arguments=list(choice.chosen),
+        arguments_left_out=list(choice.left_out),
+        adapters=lora,
+        tensor_parallel=sizes.tensor,
+        pipeline_parallel=sizes.pipeline,
+        data_parallel=sizes.data,
+        world_size=sizes.world,
+        convert_to_bf16=dtype.convert_to_bf16,
+        convert_reason=dtype.reason,
+        trust_remote_code=trusted.remote_code,
+        trust_reason=trusted.reason,
+        fit=room,
+        alternatives=_alternatives(machines, checkpoint, gpu, engine, dtype=dtype.dtype, rdma=rdma)
+        if room.fits is False
+        else [],
+        weights=weights,
+        cache_dir=settings.engine_cache_dir,
+        readiness=_readiness(service, engine, task),
+        config_file=secret_texts.config_file(engine, service.name),
+        replicas=[launching.replica(replica) for replica in service.replicas],
+        scheduled=[launching.scheduled(replica) for replica in service.replicas],
+        standbys=standby.standbys(cluster, service, gpu, launch),
+        routers=router.routers(cluster, service),
+        notes=[text for text in (note, fewer and parallel.replicas_hint(machines, fewer)) if text],
+    )
+
+
+def _readiness(service: Service, engine: Engine, task: Task) -> types.Readiness:
+    asked = engine.readiness(task)
+    return types.Readiness(
+        path=asked.path,
+        probe_path=asked.probe_path,
+        probe_body={"model": service.served_model_name, **asked.probe_body},
+        start_seconds=service.settings.ready_timeout,
+        hang_seconds=service.settings.hang_timeout if asked.generates else None,
+    )
+
+
+def _refuse_unsupported(
+    engine: Engine,
+    checkpoint: Checkpoint,
+    gpu: Gpu | None,
+    task: Task,
+    arguments: Mapping[str, Any],
+    where: str,
+) -> None:
+    problems = engine.support_problems(checkpoint, gpu, task, arguments)
+    if problems:
+        raise InputError(
+            f"{engine.title} {engine.version} cannot serve {checkpoint.id}: {'; '.join(problems)}.",
+            where=where,
+            hint="Change what it names, choose another engine (engine=), or another model "
+            "(`deploy models` lists what these GPUs can serve).",
+        )
+
+
+def _alternatives(
+    machines: Machines,
+    checkpoint: Checkpoint,
+    gpu: Gpu | None,
+    engine: Engine,
+    *,
+    dtype: str,
+    rdma: bool | None,
+) -> list[str]:
+    if gpu is None or machines.ranks_per_node is None:
+        return []
+    fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node, rdma)
+    others = [found for id in catalogue.ids() if (found := catalogue.lookup(id))]
+    return alternatives(checkpoint, fleet, engine, others, dtype=dtype)

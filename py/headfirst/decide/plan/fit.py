@@ -1,0 +1,285 @@
+"""Does the model fit into the GPUs, and how many tokens are left for the KV cache? A pure calculation.
+
+Weights per rank are the checkpoint's own bytes, part by part; how a part is split is counted tensor by tensor
+where the architecture is known (model/parameters.py): what every rank holds whole counts in full.
+KV pool = pool_fraction × (static_fraction × (memory − outside) − weights), as the engine's memory_use states
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headfirst.decide.engines.base import Engine, MemoryUse
+from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.measured import LAYER_PARTS, Part
+from headfirst.decide.model.parameters import Split, Tensor, tensors
+from headfirst.decide.plan import parallel
+from headfirst.decide.plan.types import Fit
+
+GIB = 1 << 30
+_ONE_BYTE = ("fp8", "int8")
+
+
+def fit(
+    checkpoint: Checkpoint,
+    gpu: Gpu | None,
+    layout: Layout,
+    engine: Engine,
+    *,
+    dtype: str,
+    arguments: Mapping[str, Any],
+) -> Fit:
+    """Memory of one rank, term by term.
+
+    `dtype` is what is served; `arguments` are the values of the engine's check_arguments.
+    `reserved_bytes` is what the engine sets aside (all terms but `outside_engine`).
+    `gpu` None (unknown, or CPU) gives fits=None with the weights' sizes only.
+    """
+    total = int(sum(_served_bytes(checkpoint, dtype).values()))
+    if gpu is None:
+        return _unknown(checkpoint, layout, total, dtype)
+    use = engine.memory_use(checkpoint, gpu, layout, arguments)
+    weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
+    static = _static_bytes(gpu, use)
+    pool = _pool(static, weights, use)
+    tokens = _tokens(pool, use)
+    context = use.max_context or checkpoint.max_context
+    too_long = _too_long(checkpoint, use, tokens)
+    if pool > 0:
+        reason = _room(gpu, layout, weights, pool, tokens, context)
+        if too_long:
+            reason += f" {engine.title} then ends at start: set {use.context_flag} to {tokens} or less."
+    else:
+        needed = _gpus_needed(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
+        reason = _too_large(gpu, layout, weights, static, needed, use)
+    return Fit(
+        fits=pool > 0 and not too_long,
+        reason=reason,
+        gpu_memory_bytes=gpu.memory_bytes,
+        weight_bytes_total=total,
+        weight_bytes_per_rank=weights,
+        reserved_bytes=sum(use.terms.values()),
+        static_fraction=use.static_fraction,
+        kv_bytes_per_token=use.kv_bytes_per_token,
+        kv_pool_bytes=max(0, pool),
+        kv_tokens=tokens,
+        terms={**use.terms, **_left_free(static - weights, pool), "outside_engine": use.outside},
+    )
+
+
+def kv_tokens(
+    checkpoint: Checkpoint,
+    gpu: Gpu,
+    layout: Layout,
+    engine: Engine,
+    *,
+    dtype: str,
+    arguments: Mapping[str, Any],
+) -> int:
+    """Tokens that the KV cache of one rank holds; 0 where the weights alone are too large."""
+    use = engine.memory_use(checkpoint, gpu, layout, arguments)
+    return _tokens_left(checkpoint, gpu, layout, use, dtype)
+
+
+def fits(
+    checkpoint: Checkpoint,
+    gpu: Gpu,
+    layout: Layout,
+    engine: Engine,
+    *,
+    dtype: str,
+    arguments: Mapping[str, Any],
+) -> bool:
+    """What `fit` answers, without its reason and the search for the GPUs that would be enough."""
+    use = engine.memory_use(checkpoint, gpu, layout, arguments)
+    tokens = _tokens_left(checkpoint, gpu, layout, use, dtype)
+    return tokens > 0 and not _too_long(checkpoint, use, tokens)
+
+
+def _tokens_left(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, use: MemoryUse, dtype: str) -> int:
+    weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
+    return _tokens(_pool(_static_bytes(gpu, use), weights, use), use)
+
+
+def _too_long(checkpoint: Checkpoint, use: MemoryUse, tokens: int) -> bool:
+    """Whether the engine ends at start because the longest request is longer than the KV cache."""
+    return use.context_flag is not None and tokens < (use.max_context or checkpoint.max_context)
+
+
+def _pool(static: int, weights: int, use: MemoryUse) -> int:
+    """Bytes of KV cache; negative where the weights do not fit."""
+    return int(use.pool_fraction * (static - weights))
+
+
+def _left_free(room: int, pool: int) -> dict[str, int]:
+    """What the engine leaves of the room beside the weights for its activations."""
+    return {"left_free": room - pool} if room > pool else {}
+
+
+def _tokens(pool: int, use: MemoryUse) -> int:
+    tokens = max(0, pool) // use.kv_bytes_per_token
+    return tokens if use.max_tokens is None else min(tokens, use.max_tokens)
+
+
+def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str, use: MemoryUse) -> int:
+    """Bytes of weights on the fullest rank, as they are in memory when `dtype` is served."""
+    shares = {
+        part: size * _share(checkpoint, part, size, layout, use)
+        for part, size in _served_bytes(checkpoint, dtype).items()
+    }
+    layers = sum(shares.get(part, 0.0) for part in LAYER_PARTS)
+    stage = layers * -(-checkpoint.layers // layout.pipeline) / checkpoint.layers
+    embedding, head = shares.get(Part.EMBEDDING, 0.0), shares.get(Part.HEAD, 0.0)
+    first = embedding + shares.get(Part.VISION, 0.0)
+    if layout.pipeline == 1:
+        ends = first + head
+    else:  # the last stage has a copy of tied embeddings
+        ends = max(first, head + (embedding if checkpoint.tied_embeddings else 0.0))
+    draft = shares.get(Part.NEXTN, 0.0) if use.draft_layers else 0.0
+    return int(stage + ends + draft)
+
+
+def _served_bytes(checkpoint: Checkpoint, dtype: str) -> dict[Part, float]:
+    """Bytes by part in memory: the checkpoint's own, unless a conversion or the engine makes others."""
+    stored = {Part(name): float(size) for name, size in checkpoint.bytes_by_part.items()}
+    if checkpoint.tied_embeddings:
+        stored.pop(Part.HEAD, None)  # some files have the tied head a second time; no engine loads it
+    if not stored:  # no header was read
+        stored = _scaled(_plain_parts(checkpoint), checkpoint.total_bytes)
+    if dtype == checkpoint.dtype:
+        return stored
+    if dtype == "bf16":
+        return _served_bytes(checkpoint.converted, dtype)
+    if dtype in _ONE_BYTE and checkpoint.quantization is None:  # quantised while it is loaded
+        return {part: size / 2 if part in LAYER_PARTS else size for part, size in stored.items()}
+    return stored
+
+
+def _plain_parts(checkpoint: Checkpoint) -> dict[Part, float]:
+    """Bytes by part without quantisation; empty for an unknown architecture."""
+    sizes: dict[Part, float] = {}
+    for tensor in tensors(checkpoint) or []:
+        sizes[tensor.part] = sizes.get(tensor.part, 0.0) + tensor.plain_bytes
+    return sizes
+
+
+def _scaled(sizes: dict[Part, float], total: int) -> dict[Part, float]:
+    """`sizes` in proportion, with this sum."""
+    if not sizes:
+        return {Part.DENSE: float(total)}
+    factor = total / sum(sizes.values())
+    return {part: size * factor for part, size in sizes.items()}
+
+
+def _share(checkpoint: Checkpoint, part: Part, served: float, layout: Layout, use: MemoryUse) -> float:
+    """What the fullest rank of a stage holds of a part of `served` bytes: between 1/ranks and all of it."""
+    found = [tensor for tensor in tensors(checkpoint) or [] if tensor.part is part]
+    if not found:  # an unknown architecture: nothing is known to be held whole
+        return 1 / (max(layout.tensor, layout.expert) if part is Part.EXPERTS else layout.tensor)
+    matrices = sum(tensor.parameters for tensor in found if tensor.linear)
+    others = sum(tensor.plain_bytes for tensor in found if not tensor.linear)
+    # Of a quantised part the matrices are smaller and the rest is as large as ever.
+    density = max(0.0, served - others) / matrices if matrices else 0.0
+    sizes = [tensor.parameters * density if tensor.linear else tensor.plain_bytes for tensor in found]
+    held = (size / _ranks(checkpoint, tensor, layout, use) for tensor, size in zip(found, sizes, strict=True))
+    return sum(held) / (sum(sizes) or 1)
+
+
+def _ranks(checkpoint: Checkpoint, tensor: Tensor, layout: Layout, use: MemoryUse) -> int:
+    """Among how many ranks of a stage the tensor is divided."""
+    return {
+        Split.SHARDED: layout.tensor,
+        Split.EXPERTS: max(layout.tensor, layout.expert),
+        Split.HEADS: use.attention_tensor,
+        Split.KV: min(use.attention_tensor, checkpoint.kv_heads),
+        Split.WHOLE: 1,
+    }[tensor.split]
+
+
+def _static_bytes(gpu: Gpu, use: MemoryUse) -> int:
+    """Bytes for weights and KV cache together."""
+    return int(use.static_fraction * (gpu.memory_bytes - use.outside))
+
+
+def _gpus_needed(
+    checkpoint: Checkpoint,
+    gpu: Gpu,
+    layout: Layout,
+    engine: Engine,
+    *,
+    dtype: str,
+    arguments: Mapping[str, Any],
+) -> Layout | None:
+    """The smallest sizes above `layout` that fit on this kind of GPU; None where no size does."""
+    machines = Machines(nodes=1, ranks_per_node=None)
+    sizes = [
+        engine.layout(tensor, pipeline, arguments)
+        for tensor in range(1, checkpoint.attention_heads + 1)
+        for pipeline in (1, 2, 4, 8)
+    ]
+    for wanted in sorted(sizes, key=lambda size: (size.world, size.pipeline)):
+        if wanted.world <= layout.world:
+            continue
+        if parallel.check(checkpoint, machines, wanted, engine, arguments, dtype=dtype):
+            continue
+        use = engine.memory_use(checkpoint, gpu, wanted, arguments)
+        if weight_bytes_per_rank(checkpoint, wanted, dtype=dtype, use=use) < _static_bytes(gpu, use):
+            return wanted
+    return None
+
+
+def _room(gpu: Gpu, layout: Layout, weights: int, pool: int, tokens: int, context: int) -> str:
+    text = (
+        f"Each of {layout.world} GPUs ({gpu.name}) holds {gib(weights)} of weights and "
+        f"{gib(pool)} of KV cache: {tokens:,} tokens."
+    )
+    if tokens < context:
+        text += f" One request can be at most that long, though {context:,} tokens are allowed."
+    return text
+
+
+def _too_large(
+    gpu: Gpu, layout: Layout, weights: int, static: int, needed: Layout | None, use: MemoryUse
+) -> str:
+    text = (
+        f"Each of {layout.world} GPUs ({gpu.name}, {gib(gpu.memory_bytes)}) would hold {gib(weights)} of "
+        f"weights, and the engine has {gib(max(0, static))} for weights and KV cache."
+    )
+    if use.more is not None:
+        pool = int(use.more.static_fraction * (gpu.memory_bytes - use.outside)) - weights
+        if pool > 0:
+            tokens = _tokens(pool, use)
+            return (
+                f"{text} With engine_args={use.more.argument} it fits, with {tokens:,} tokens of KV cache "
+                "and less memory for long prompts."
+            )
+    if needed is None:
+        return f"{text} No number of these GPUs is enough."
+    stages = f", pipeline_parallel={needed.pipeline}" if needed.pipeline > 1 else ""
+    return f"{text} At least {needed.world} such GPUs are needed (tensor_parallel={needed.tensor}{stages})."
+
+
+def gib(size: int) -> str:
+    """Bytes as text in GiB."""
+    return f"{size / GIB:.1f} GiB"
+
+
+def _unknown(checkpoint: Checkpoint, layout: Layout, total: int, dtype: str) -> Fit:
+    plain = MemoryUse({}, 1.0, 0, layout.tensor, 0, None)
+    return Fit(
+        fits=None,
+        reason="The memory of the GPUs is unknown, so the fit is not computed.",
+        gpu_memory_bytes=None,
+        weight_bytes_total=total,
+        weight_bytes_per_rank=weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=plain),
+        reserved_bytes=0,
+        static_fraction=None,
+        kv_bytes_per_token=0,
+        kv_pool_bytes=None,
+        kv_tokens=None,
+        terms={},
+    )

@@ -1,0 +1,207 @@
+"""The ranks of a service: what each container runs, mounts and sees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from headfirst.common import container_names as names
+from headfirst.decide.cluster.types import Place, Replica, Service
+from headfirst.decide.containers import blanks
+from headfirst.decide.containers.docker_run import docker_run
+from headfirst.decide.containers.spec import Container, Runtime, gpu_options
+from headfirst.decide.engines.base import Engine, Launch, LaunchRequest
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.task import Task
+from headfirst.decide.plan import cores, network, rank_ports, types
+from headfirst.decide.plan.types import NodeNetwork
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Rank:
+    """A rank's launch on the host that the inventory names."""
+
+    request: LaunchRequest
+    place: Place
+    network: NodeNetwork
+
+
+class Launching:
+    """The ranks of one service, to the last flag."""
+
+    def __init__(
+        self,
+        service: Service,
+        engine: Engine,
+        checkpoint: Checkpoint,
+        *,
+        runtime: Runtime,
+        layout: Layout,
+        task: Task,
+        model_dir: str,
+        adapters: Mapping[str, str],
+        remote_code: bool,
+        arguments: tuple[str, ...],
+    ) -> None:
+        """`adapters` are folders by name; `arguments` are the user's and those of a preset."""
+        self._service, self._engine, self._checkpoint = service, engine, checkpoint
+        self._runtime: Runtime = runtime
+        self._layout, self._task, self._model_dir = layout, task, model_dir
+        self._adapters, self._remote_code, self._arguments = adapters, remote_code, arguments
+        self.image = service.settings.engine_image or engine.default_image(service.settings.engine_device)
+        # Ranks of this cluster on each host, for the cores that each computes on.
+        self._ranks_on: dict[str, int] = {}
+        for replica in service.replicas:
+            for place in replica.places:
+                on = max(1, layout.world // len(replica.places))
+                self._ranks_on[place.host.name] = self._ranks_on.get(place.host.name, 0) + on
+        self._cores_given: dict[str, int] = {}
+        self._ranks = {replica.index: self._ranks_of(replica) for replica in service.replicas}
+
+    def replica(self, replica: Replica) -> types.Replica:
+        """One replica's nodes."""
+        ranks = self._ranks[replica.index]
+        return types.Replica(
+            index=replica.index,
+            engine_port=replica.engine_port,
+            dist_port=replica.dist_port,
+            rendezvous_ports=list(self._engine.rendezvous_ports(ranks[0].request)),
+            engine_url=replica.url,
+            nodes=[self._node(replica, rank) for rank in ranks],
+        )
+
+    def scheduled(self, replica: Replica) -> types.Scheduled:
+        """The same replica where a scheduler chooses the hosts; all hosts get the same network settings."""
+        ranks = self._ranks[replica.index]
+        nic, nic_note = _alike("interfaces", [rank.request.nic for rank in ranks])
+        hca, hca_note = _alike("RDMA devices", [rank.request.hca for rank in ranks])
+        index, index_note = _alike("GID indices", [rank.request.ib_gid_index for rank in ranks])
+        own = blanks.mark(blanks.ADDRESS)
+        requests = [
+            replace(
+                rank.request,
+                head_address=blanks.mark(blanks.HEAD_ADDRESS),
+                address=own,
+                listen_address=own,
+                config_file=blanks.mark(blanks.CONFIG_FILE),
+                nic=nic,
+                hca=hca,
+                ib_gid_index=index,
+            )
+            for rank in ranks
+        ]
+        cuda = self._service.settings.engine_device == "cuda"
+        return types.Scheduled(
+            gpus=self._layout.world // len(ranks) if cuda else 0,
+            nic=nic,
+            rdma=any(rank.request.hca for rank in ranks),
+            ranks=[_scheduled(self._engine.launch(request)) for request in requests],
+            notes=[note for note in (nic_note, hca_note, index_note) if note],
+        )
+
+    def _ranks_of(self, replica: Replica) -> list[_Rank]:
+        networks = network.choose(replica.hosts, gpus=self._service.settings.engine_device == "cuda")
+        return [
+            _Rank(self._request(replica, rank, place, chosen), place, chosen)
+            for rank, (place, chosen) in enumerate(zip(replica.places, networks, strict=True))
+        ]
+
+    def _request(self, replica: Replica, rank: int, place: Place, chosen: NodeNetwork) -> LaunchRequest:
+        settings = self._service.settings
+        return LaunchRequest(
+            model_dir=self._model_dir,
+            served_name=self._service.served_model_name,
+            layout=self._layout,
+            nodes=len(replica.places),
+            rank=rank,
+            head_address=replica.head.address,
+            dist_port=replica.dist_port,
+            address=chosen.host_ip,
+            port=replica.engine_port,
+            listen_address=place.host.address,
+            device=settings.engine_device,
+            cache_dir=settings.engine_cache_dir,
+            task=self._task,
+            adapters=self._adapters,
+            trust_remote_code=self._remote_code,
+            checkpoint=self._checkpoint,
+            runtime=settings.engine_runtime,
+            config_file=names.engine_config(self._service.container(replica)),
+            nic=chosen.nic,
+            hca=chosen.hca,
+            ib_gid_index=chosen.ib_gid_index,
+            cpu_cores=self._cores(place, len(replica.places)) if settings.engine_device == "cpu" else (),
+            extra_args=self._arguments,
+            extra_env=settings.engine_env,
+        )
+
+    def _cores(self, place: Place, nodes: int) -> tuple[str, ...]:
+        """The cores of each rank of this place; ranks of other replicas on the host have others."""
+        name, here = place.host.name, max(1, self._layout.world // nodes)
+        first = self._cores_given.get(name, 0)
+        self._cores_given[name] = first + here
+        return cores.share(place.host, self._ranks_on[name])[first : first + here]
+
+    def _node(self, replica: Replica, rank: _Rank) -> types.Node:
+        container = self._container(replica, rank)
+        return types.Node(
+            host=rank.place.host.name,
+            address=rank.place.host.address,
+            rank=rank.request.rank,
+            gpu_devices=None if rank.place.devices is None else list(rank.place.devices),
+            network=rank.network,
+            container=container,
+            docker_run=docker_run(container, self._runtime),
+        )
+
+    def _container(self, replica: Replica, rank: _Rank) -> Container:
+        request, place, chosen = rank.request, rank.place, rank.network
+        settings = self._service.settings
+        cuda = settings.engine_device == "cuda"
+        launch = self._engine.launch(request)
+        folders = [request.model_dir, *request.adapters.values()]
+        volumes = [f"{folder}:{folder}:ro" for folder in folders]
+        # The role `engine` writes the file on the ranks that read it.
+        if request.config_file in launch.command:
+            volumes.append(f"{request.config_file}:{request.config_file}:ro")
+        volumes += [f"{request.cache_dir}:{request.cache_dir}"] if request.cache_dir else []
+        more: dict[str, Any] = gpu_options(self._runtime, place.devices) if cuda else {}
+        more["ulimits"] = {"memlock": -1, "stack": 67108864} if cuda else {}
+        # RDMA needs its devices and pinned memory, and nothing more: not --privileged.
+        more["devices"] = [*(["/dev/infiniband"] if chosen.hca else []), *more.get("devices", [])]
+        return Container(
+            name=self._service.container(replica),
+            image=self.image,
+            entrypoint=launch.entrypoint,
+            command=launch.command,
+            environment=launch.environment,
+            ipc_mode="host",
+            cgroup_parent=rank_ports.slice_of(place.host),
+            shm_size=settings.shm_size,
+            volumes=[*volumes, *settings.engine_volumes],
+            cap_add=["IPC_LOCK"] if chosen.hca else [],
+            # A rank cannot come back alone: the supervisor starts all ranks together.
+            restart_policy="no",
+            **more,
+        )
+
+
+def _alike(what: str, values: Sequence[_T]) -> tuple[_T | None, str]:
+    """The value of all hosts, and "" or why none is set."""
+    different = list(dict.fromkeys(values))
+    if len(different) == 1:
+        return different[0], ""
+    listed = ", ".join(str(value) for value in different)
+    return None, f"The hosts of the inventory have different {what} ({listed}): the engine and NCCL choose."
+
+
+def _scheduled(launch: Launch) -> types.ScheduledRank:
+    return types.ScheduledRank(
+        entrypoint=launch.entrypoint,
+        command=[blanks.parse(word) for word in launch.command],
+        environment={name: blanks.parse(text) for name, text in launch.environment.items()},
+    )

@@ -1,0 +1,333 @@
+"""Prometheus, Grafana and the exporters: which containers run where, and what Prometheus scrapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from headfirst.decide import engines
+from headfirst.decide.cluster.settings import ClusterSettings
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.containers.spec import Container, gpu_options
+from headfirst.decide.engines.base import Metrics
+from headfirst.decide.plan.types import (
+    Monitoring,
+    MonitoringContainer,
+    Proxy,
+    Replica,
+    Router,
+    Service,
+)
+
+PROMETHEUS, GRAFANA = "headfirst-prometheus", "headfirst-grafana"
+NODE_EXPORTER, DCGM_EXPORTER = "headfirst-node-exporter", "headfirst-dcgm-exporter"
+PROMETHEUS_IMAGE = "prom/prometheus:v3.5.0"
+NODE_EXPORTER_IMAGE = "prom/node-exporter:v1.9.1"
+# What headfirst.control.images.prometheus builds: both programs.
+BUILT_IMAGE = "headfirst/prometheus:2.42.0"
+GRAFANA_IMAGE = "grafana/grafana:12.0.2"
+DCGM_EXPORTER_IMAGE = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"
+
+CONFIG, KEYS, DATA = (
+    "/etc/headfirst/prometheus",
+    "/etc/headfirst/prometheus-keys",
+    "/var/lib/headfirst/prometheus",
+)
+GRAFANA_CONFIG, GRAFANA_SECRETS, GRAFANA_DATA = (
+    "/etc/headfirst/grafana",
+    "/etc/headfirst/grafana-secrets",
+    "/var/lib/headfirst/grafana",
+)
+# Figures that other programs of a host write for its exporter, as NAME.prom.
+TEXTFILES = "/var/lib/headfirst/metrics"
+
+# Prometheus runs as nobody, as its image does, in a group of its own: other programs of nobody, such as the
+# exporter, which sees all files of the host, cannot read its keys. In no range from which users get theirs.
+PROMETHEUS_USER, PROMETHEUS_GROUP = 65534, 64797
+
+# Of one answer: a target that sends more is down, so that none of them fills memory and disk. In each job,
+# since Prometheus 2.42 has no such setting for all.
+_LIMITS = {"sample_limit": 50_000, "body_size_limit": "32MB"}
+
+Group = dict[str, Any]
+"""A target group of file_sd: `targets` and `labels`."""
+
+
+def plan(cluster: Cluster) -> Monitoring | None:
+    """The containers of monitoring; None without a group [monitoring]."""
+    host = cluster.monitoring
+    if host is None:
+        return None
+    settings = cluster.settings
+    exporters = [one for node in cluster.nodes for one in _exporters(cluster, node)]
+    return Monitoring(
+        host=host.name,
+        prometheus_url=_prometheus_url(settings),
+        grafana_url=_grafana_url(host, settings) if settings.grafana else None,
+        containers=[
+            _prometheus(host, settings),
+            *([_grafana(host, settings)] if settings.grafana else []),
+            *exporters,
+        ],
+    )
+
+
+def exporter_ports(cluster: Cluster, host: Host) -> list[int]:
+    """Ports of a host's exporters, which Prometheus alone has to reach."""
+    if cluster.monitoring is None or host not in cluster.nodes:
+        return []
+    settings = cluster.settings
+    gpus = [settings.dcgm_exporter_port] if _has_gpus(cluster, host) else []
+    return [settings.node_exporter_port, *gpus]
+
+
+def monitoring_ports(cluster: Cluster, host: Host) -> list[int]:
+    """Every port of monitoring on a host."""
+    settings = cluster.settings
+    pages = [settings.prometheus_port, *([settings.grafana_port] if settings.grafana else [])]
+    return [*exporter_ports(cluster, host), *(pages if host is cluster.monitoring else [])]
+
+
+def metrics_of(service: Service) -> Metrics:
+    """The figures of a service's engine."""
+    return engines.get(service.engine, service.engine_version).metrics()
+
+
+def targets(
+    cluster: Cluster, services: Sequence[Service], proxy: Proxy | None = None
+) -> dict[str, list[Group]]:
+    """What is scraped, by file below `targets/`: one for each replica's engine, one for each host."""
+    found: dict[str, list[Group]] = {}
+    for service in services:
+        for replica in service.replicas if _publishes(cluster, service) else ():
+            name = f"engine-{service.name or 'only'}-{replica.index}.json"
+            found[name] = [_engine(cluster, service, replica)]
+        if service.routers:
+            found[f"router-{service.name or 'only'}.json"] = [
+                _router(cluster, service, router) for router in service.routers
+            ]
+    for host in cluster.nodes:
+        labels = {"cluster": cluster.name, "host": host.name}
+        node = f"{host.address}:{cluster.settings.node_exporter_port}"
+        found[f"node-{host.name}.json"] = [{"targets": [node], "labels": labels}]
+        if _has_gpus(cluster, host):
+            gpu = f"{host.address}:{cluster.settings.dcgm_exporter_port}"
+            found[f"gpu-{host.name}.json"] = [{"targets": [gpu], "labels": labels}]
+    if proxy:
+        parts = ["metrics", *(["certificate"] if proxy.tls != "none" else [])]
+        found["proxy.json"] = [_proxy(cluster, proxy, part) for part in parts]
+    return found
+
+
+def configuration(cluster: Cluster, services: Sequence[Service]) -> dict[str, Any]:
+    """prometheus.yml."""
+    jobs = [
+        _job("engine", [f"engine-{service.name or 'only'}-*.json"], service)
+        for service in services
+        if metrics_of(service).needs_key
+    ]
+    open_services = [service for service in services if not metrics_of(service).needs_key]
+    if open_services:
+        jobs.append(_job("engine", [f"engine-{service.name or 'only'}-*.json" for service in open_services]))
+    for job in jobs:
+        job["metric_relabel_configs"] = _own_names(services)
+    own = [
+        {"targets": [f"127.0.0.1:{cluster.settings.prometheus_port}"], "labels": {"cluster": cluster.name}}
+    ]
+    itself = {"job_name": "prometheus", "static_configs": own} | _LIMITS
+    return {
+        "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
+        "rule_files": [f"{CONFIG}/rules/*.yml"],
+        "scrape_configs": [
+            *jobs,
+            _job("router", ["router-*.json"]),
+            _job("proxy", ["proxy.json"]),
+            _job("node", ["node-*.json"]),
+            _job("gpu", ["gpu-*.json"]),
+            itself,
+        ],
+    }
+
+
+def _own_names(services: Sequence[Service]) -> list[dict[str, Any]]:
+    """To a Prometheus that asks for OpenMetrics, engines write `_` in place of the `:` of their names."""
+    names = {metrics_of(service).running.name for service in services}
+    return [
+        {
+            "source_labels": ["__name__"],
+            "regex": f"{prefix}_(.+)",
+            "target_label": "__name__",
+            "replacement": f"{prefix}:$1",
+        }
+        for prefix in sorted({name.partition(":")[0] for name in names if ":" in name})
+    ]
+
+
+def _job(name: str, files: Iterable[str], keyed: Service | None = None) -> dict[str, Any]:
+    key = f"{KEYS}/{keyed.name or 'only'}" if keyed else None
+    found: dict[str, Any] = {
+        "job_name": f"{name}-{keyed.name or 'only'}" if keyed else name,
+        "file_sd_configs": [{"files": [f"{CONFIG}/targets/{file}" for file in files]}],
+    } | _LIMITS
+    return found | ({"authorization": {"credentials_file": key}} if key else {})
+
+
+def _engine(cluster: Cluster, service: Service, replica: Replica) -> Group:
+    """Rank 0 alone answers for the whole replica."""
+    head = replica.nodes[0]
+    return {
+        "targets": [f"{head.address}:{replica.engine_port}"],
+        "labels": {
+            "cluster": cluster.name,
+            "service": service.served_model_name,
+            "replica": str(replica.index),
+            "rank": "0",
+            "host": head.host,
+            "engine": service.engine,
+            "__metrics_path__": metrics_of(service).path,
+        },
+    }
+
+
+def _router(cluster: Cluster, service: Service, router: Router) -> Group:
+    return {
+        "targets": [f"{router.address}:{router.metrics_port}"],
+        "labels": {"cluster": cluster.name, "service": service.served_model_name, "host": router.host},
+    }
+
+
+def _proxy(cluster: Cluster, proxy: Proxy, part: str) -> Group:
+    """One page of the proxy's figures; the label `part` keeps the two apart."""
+    return {
+        "targets": [f"{proxy.metrics_address}:{proxy.metrics_port}"],
+        "labels": {
+            "cluster": cluster.name,
+            "host": proxy.host,
+            "part": part,
+            "__metrics_path__": f"/{part}",
+        },
+    }
+
+
+def _publishes(cluster: Cluster, service: Service) -> bool:
+    engine = engines.get(service.engine, service.engine_version)
+    arguments = cluster.service(service.name).settings.engine_args
+    return engine.publishes(engine.check_arguments(arguments).values)
+
+
+def _has_gpus(cluster: Cluster, host: Host) -> bool:
+    return any(
+        service.settings.engine_device == "cuda" and host in service.hosts for service in cluster.services
+    )
+
+
+def _prometheus_url(settings: ClusterSettings) -> str:
+    return f"http://127.0.0.1:{settings.prometheus_port}"
+
+
+def _grafana_url(host: Host, settings: ClusterSettings) -> str:
+    return f"http://{host.address}:{settings.grafana_port}"
+
+
+def _prometheus(host: Host, settings: ClusterSettings) -> MonitoringContainer:
+    built = settings.prometheus_image_source == "build"
+    return MonitoringContainer(
+        host=host.name,
+        url=_prometheus_url(settings),
+        path="/-/ready",
+        image_source=settings.prometheus_image_source,
+        container=Container(
+            name=PROMETHEUS,
+            image=settings.prometheus_image or (BUILT_IMAGE if built else PROMETHEUS_IMAGE),
+            entrypoint="prometheus" if built else None,
+            user=f"{PROMETHEUS_USER}:{PROMETHEUS_GROUP}",
+            command=[
+                f"--config.file={CONFIG}/prometheus.yml",
+                f"--storage.tsdb.path={DATA}",
+                f"--storage.tsdb.retention.time={settings.prometheus_retention}",
+                f"--storage.tsdb.retention.size={settings.prometheus_size}",
+                f"--web.listen-address=127.0.0.1:{settings.prometheus_port}",
+                f"--web.console.templates={CONFIG}/consoles",
+                f"--web.console.libraries={CONFIG}/consoles",
+            ],
+            volumes=[f"{CONFIG}:{CONFIG}:ro", f"{KEYS}:{KEYS}:ro", f"{DATA}:{DATA}"],
+            cap_drop=["ALL"],
+            restart_policy="unless-stopped",
+        ),
+    )
+
+
+def _grafana(host: Host, settings: ClusterSettings) -> MonitoringContainer:
+    return MonitoringContainer(
+        host=host.name,
+        url=_grafana_url(host, settings),
+        path="/api/health",
+        image_source="registry",
+        container=Container(
+            name=GRAFANA,
+            image=settings.grafana_image or GRAFANA_IMAGE,
+            environment={
+                "GF_SERVER_HTTP_ADDR": host.address,
+                "GF_SERVER_HTTP_PORT": str(settings.grafana_port),
+                "GF_SECURITY_ADMIN_PASSWORD__FILE": f"{GRAFANA_SECRETS}/admin",
+                "GF_AUTH_ANONYMOUS_ENABLED": "false",
+                "GF_USERS_ALLOW_SIGN_UP": "false",
+                "GF_ANALYTICS_REPORTING_ENABLED": "false",
+                "GF_ANALYTICS_CHECK_FOR_UPDATES": "false",
+                "GF_PATHS_PROVISIONING": f"{GRAFANA_CONFIG}/provisioning",
+                "GF_PATHS_DATA": GRAFANA_DATA,
+            },
+            volumes=[
+                f"{GRAFANA_CONFIG}:{GRAFANA_CONFIG}:ro",
+                f"{GRAFANA_SECRETS}:{GRAFANA_SECRETS}:ro",
+                f"{GRAFANA_DATA}:{GRAFANA_DATA}",
+            ],
+            cap_drop=["ALL"],
+            restart_policy="unless-stopped",
+        ),
+    )
+
+
+def _exporters(cluster: Cluster, host: Host) -> Iterator[MonitoringContainer]:
+    settings = cluster.settings
+    built = settings.prometheus_image_source == "build"
+    node = f"{host.address}:{settings.node_exporter_port}"
+    yield MonitoringContainer(
+        host=host.name,
+        url=f"http://{node}",
+        path="/metrics",
+        image_source=settings.prometheus_image_source,
+        container=Container(
+            name=NODE_EXPORTER,
+            image=settings.node_exporter_image or (BUILT_IMAGE if built else NODE_EXPORTER_IMAGE),
+            entrypoint="prometheus-node-exporter" if built else None,
+            command=[
+                f"--web.listen-address={node}",
+                "--path.procfs=/host/proc",
+                "--path.sysfs=/host/sys",
+                "--path.rootfs=/host",
+                f"--collector.textfile.directory=/host{TEXTFILES}",
+            ],
+            # As a slave, so that a disk can be unmounted while this runs.
+            volumes=["/:/host:ro,rslave"],
+            cap_drop=["ALL"],
+            restart_policy="unless-stopped",
+        ),
+    )
+    if not _has_gpus(cluster, host):
+        return
+    gpu = f"{host.address}:{settings.dcgm_exporter_port}"
+    yield MonitoringContainer(
+        host=host.name,
+        url=f"http://{gpu}",
+        path="/health",
+        image_source="registry",
+        container=Container(
+            name=DCGM_EXPORTER,
+            image=settings.dcgm_exporter_image or DCGM_EXPORTER_IMAGE,
+            environment={"DCGM_EXPORTER_LISTEN": gpu},
+            **gpu_options(settings.container_runtime, None),
+            cap_drop=["ALL"],
+            restart_policy="unless-stopped",
+        ),
+    )

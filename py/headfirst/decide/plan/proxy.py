@@ -1,0 +1,69 @@
+"""The proxy's part of the plan: where people come in, and which ports are closed to them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headfirst.collection import role_vars
+from headfirst.common import container_names as names
+from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.containers.docker_run import docker_run
+from headfirst.decide.containers.spec import Container
+from headfirst.decide.plan.types import ProxiedService, Proxy, Service, Webui
+
+# The branch that Debian 12 has, which the tests run.
+OFFICIAL_IMAGE = "docker.io/library/haproxy:2.6"
+# What headfirst.control.images.haproxy builds.
+BUILT_IMAGE = "headfirst/haproxy:2.6.12"
+
+
+def plan(cluster: Cluster, services: Sequence[Service], page: Webui | None) -> Proxy:
+    """The proxy on the host of the chat page; certificate and keys are not part of the plan."""
+    settings, host = cluster.settings, cluster.webui
+    built = settings.proxy_image_source == "build"
+    image = settings.proxy_image or (BUILT_IMAGE if built else OFFICIAL_IMAGE)
+    # The role is usable alone, so its safe settings are there.
+    base = role_vars("proxy")["__proxy_base"]
+    container = Container.model_validate(base | {"name": names.PROXY, "image": image})
+    return Proxy(
+        host=host.name,
+        addresses=cluster.proxy_addresses,
+        port=cluster.proxy_port,
+        url=cluster.proxy_url,
+        tls=settings.tls,
+        names=cluster.proxy_names,
+        services=[_service(cluster, service) for service in services],
+        page=f"{page.address}:{page.port}" if page else "",
+        metrics_address=host.address,
+        metrics_port=PROXY_METRICS_PORT,
+        closed_ports=_closed(services, page, host.name),
+        container=container,
+        docker_run=docker_run(container, settings.container_runtime),
+    )
+
+
+def service_name(name: str | None) -> str:
+    """A service as the proxy and its keys name it."""
+    return name or "api"
+
+
+def _service(cluster: Cluster, service: Service) -> ProxiedService:
+    return ProxiedService(
+        name=service_name(service.name),
+        path=cluster.api_path(cluster.service(service.name)),
+        servers=[url.removeprefix("http://") for url in service.urls],
+    )
+
+
+def _closed(services: Sequence[Service], page: Webui | None, proxy: str) -> dict[str, list[int]]:
+    """Ports that answer in plain HTTP, or without a key."""
+    found: dict[str, list[int]] = {proxy: [PROXY_METRICS_PORT]}
+    for service in services:
+        for replica in service.replicas:
+            found.setdefault(replica.nodes[0].host, []).append(replica.engine_port)
+        for router in service.routers:
+            found.setdefault(router.host, []).append(router.port)
+    if page:
+        found.setdefault(page.host, []).append(page.port)
+    return found

@@ -1,0 +1,94 @@
+"""The routers' part of the plan: smg (Shepherd Model Gateway), one container per service and router host."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headfirst.collection import role_vars
+from headfirst.common import container_names as names
+from headfirst.decide.cluster import types as cluster_types
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.containers.blanks import Text, mark, secret
+from headfirst.decide.containers.docker_run import docker_run
+from headfirst.decide.containers.spec import Container
+from headfirst.decide.plan import secret_texts
+from headfirst.decide.plan.types import Router
+
+VERSION = "1.13.0"
+OFFICIAL_IMAGE = f"lightseekorg/smg:{VERSION}"
+# What headfirst.control.images.router builds; the same program, from its PyPI package.
+BUILT_IMAGE = f"headfirst/smg:{VERSION}"
+# smg takes keys as arguments only, which every user of the host can read: they are added inside the process.
+_START = (
+    "import os, sys; sys.argv += os.environ.pop('ROUTER_ARGUMENTS').split(); "
+    "from smg.launch_router import main; main()"
+)
+SHUTDOWN_S = 55  # and the 5 s in which smg still takes requests
+# A replica that dies gets no new request at once; these probes take it out and find it again.
+_HEALTH = {
+    "--health-check-interval-secs": 2,
+    "--health-failure-threshold": 3,
+    "--health-success-threshold": 1,
+}
+
+
+def routers(cluster: Cluster, service: Service) -> list[Router]:
+    """The routers of a service; their keys come from an env file that the role writes."""
+    return [_router(cluster, service, router) for router in service.routers]
+
+
+def command(address: str, port: int, metrics_port: int, policy: str) -> list[str]:
+    """Arguments of Python in the image. The keys are in the environment, as ROUTER_ARGUMENTS."""
+    options = {
+        "--host": address,
+        "--port": port,
+        "--prometheus-host": address,
+        "--prometheus-port": metrics_port,
+        "--policy": policy,
+        **_HEALTH,
+        "--shutdown-grace-period-secs": SHUTDOWN_S,
+        "--history-backend": "none",  # else it keeps what people wrote in its memory
+    }
+    words = [str(word) for option in options.items() for word in option]
+    return ["-c", _START, *words, "--disable-tokenizer-autoload"]
+
+
+def fixed_replicas(urls: Sequence[str]) -> list[str]:
+    """More arguments: replicas that need not be registered. One that does not answer yet is asked again."""
+    return ["--worker-urls", *urls]
+
+
+def _router(cluster: Cluster, service: Service, router: cluster_types.Router) -> Router:
+    settings, policy = cluster.settings, service.settings.router_policy
+    image = BUILT_IMAGE if settings.router_image_source == "build" else OFFICIAL_IMAGE
+    name, address = names.router(service.name), router.host.address
+    container = Container(
+        name=name,
+        image=settings.router_image or image,
+        entrypoint="python3",
+        command=command(address, router.port, router.metrics_port, policy),
+        env_file=names.router_env(name),
+        cap_drop=["ALL"],
+        restart_policy="unless-stopped",
+    )
+    return Router(
+        host=router.host.name,
+        address=address,
+        port=router.port,
+        metrics_port=router.metrics_port,
+        url=router.url,
+        policy=policy,
+        container=container,
+        docker_run=docker_run(container, settings.container_runtime),
+        env_file=_env_file(service.name),
+        fixed_replicas=fixed_replicas([replica.url for replica in service.replicas]),
+    )
+
+
+def _env_file(service: str | None) -> dict[str, Text]:
+    """As the role writes it; it is usable alone, so its arguments are there."""
+    variables = {
+        "router_api_key": secret_texts.api_key(service),
+        "router_admin_key": mark(secret(secret_texts.ROUTER_KEY)),
+    }
+    return secret_texts.env_file({"ROUTER_ARGUMENTS": role_vars("router")["__router_arguments"]}, variables)

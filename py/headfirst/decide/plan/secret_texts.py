@@ -1,0 +1,36 @@
+"""Files with secrets, as the plan has them: the texts around the secrets, which are blanks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from headfirst.decide.containers.blanks import Text, mark, parse, secret
+from headfirst.decide.engines.base import Engine
+
+ROUTER_KEY = "router-key"
+WEBUI_PASSWORD = "webui-admin-password"  # noqa: S105 - the secret's name
+WEBUI_SECRET_KEY = "webui-secret-key"  # noqa: S105 - the secret's name
+
+_VARIABLE = re.compile(r"\{\{ *(\w+) *\}\}")
+
+
+def api_key(service: str | None) -> str:
+    """The mark of the key of a service's API."""
+    return mark(secret(f"api-key-{service}" if service else "api-key"))
+
+
+def config_file(engine: Engine, service: str | None) -> dict[str, Text]:
+    """What the file holds that gives rank 0 its key."""
+    return {name: parse(text) for name, text in engine.config_file(api_key=api_key(service)).items()}
+
+
+def env_file(templates: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, Text]:
+    """An env file of a role: `templates` are the role's, with no more than variables in them.
+
+    `variables` are texts with marks. KeyError for a variable that is not among them.
+    """
+    return {
+        name: parse(_VARIABLE.sub(lambda found: variables[found[1]], text).strip())
+        for name, text in templates.items()
+    }

@@ -1,0 +1,119 @@
+"""How many of these GPUs one copy of a model gets. A pure calculation.
+
+A copy has a divisor of a node's GPUs, so that copies share the node without a rest, or whole nodes. It is the
+smallest that is large enough; nodes that are too few for one more copy go to those that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+from headfirst.common.errors import InputError
+from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import parallel
+from headfirst.decide.plan.fit import kv_tokens
+
+# A copy is large enough when its KV cache holds one request of this length, or the model's longest.
+ENOUGH_TOKENS = 32_768
+# Numbers of nodes that are tried for a model that the given ones cannot hold.
+_MORE_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The GPUs that may be used: `nodes` hosts with `gpus_per_node` each, all of one kind.
+
+    `rdma`: whether the nodes are connected by it; None is not known.
+    """
+
+    gpu: Gpu
+    nodes: int
+    gpus_per_node: int
+    rdma: bool | None = None
+
+
+@dataclass(frozen=True)
+class Copy:
+    """One copy of a model: its hosts, its layout and its KV cache."""
+
+    machines: Machines
+    layout: Layout
+    kv_tokens: int
+    context_flag: str | None  # the engine ends at start unless this sets at most `kv_tokens`
+
+    def count(self, fleet: Fleet) -> int:
+        """How many such copies the fleet holds."""
+        return _count(self.machines, fleet)
+
+
+def _count(machines: Machines, fleet: Fleet) -> int:
+    gpus = machines.ranks_per_node or 1
+    return (fleet.nodes // machines.nodes) * (fleet.gpus_per_node // gpus)
+
+
+def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> Copy | None:
+    """The copy whose KV cache is large enough and of which the fleet holds the most, else the one with the
+    largest KV cache; None where the fleet holds no copy. `dtype` is what is served."""
+    enough = min(ENOUGH_TOKENS, checkpoint.max_context)
+    largest: Copy | None = None
+    chosen: Copy | None = None
+    for machines in _machines(fleet):  # the more GPUs, the fewer copies
+        if chosen is not None and _count(machines, fleet) < chosen.count(fleet):
+            break
+        copy = _copy(checkpoint, fleet, machines, engine, dtype)
+        if copy is None:
+            continue
+        if copy.kv_tokens >= enough:
+            chosen = copy
+        if largest is None or copy.kv_tokens > largest.kv_tokens:
+            largest = copy
+    return chosen or largest
+
+
+def _copy(
+    checkpoint: Checkpoint, fleet: Fleet, machines: Machines, engine: Engine, dtype: str
+) -> Copy | None:
+    # The weights alone, evenly shared, are a lower limit that needs no layout.
+    grows = dtype in (checkpoint.dtype, "bf16")
+    if grows and checkpoint.total_bytes > fleet.gpu.memory_bytes * (machines.gpus or 1):
+        return None
+    layout = _layout(checkpoint, fleet, machines, engine, dtype)
+    if layout is None:
+        return None
+    tokens = kv_tokens(checkpoint, fleet.gpu, layout, engine, dtype=dtype, arguments={})
+    if tokens == 0:
+        return None
+    use = engine.memory_use(checkpoint, fleet.gpu, layout, {})
+    return Copy(machines, layout, tokens, use.context_flag if tokens < checkpoint.max_context else None)
+
+
+def nodes_needed(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> int | None:
+    """How many nodes of this kind hold one copy; None where 32 do not."""
+    for nodes in _MORE_NODES:
+        if _copy(checkpoint, fleet, Machines(nodes, fleet.gpus_per_node), engine, dtype) is not None:
+            return nodes
+    return None
+
+
+def _machines(fleet: Fleet) -> Iterator[Machines]:
+    for gpus in range(1, fleet.gpus_per_node + 1):
+        if fleet.gpus_per_node % gpus == 0:
+            yield Machines(1, gpus)
+    for nodes in range(2, fleet.nodes + 1):
+        yield Machines(nodes, fleet.gpus_per_node)
+
+
+def _layout(
+    checkpoint: Checkpoint, fleet: Fleet, machines: Machines, engine: Engine, dtype: str
+) -> Layout | None:
+    """The layout over all these GPUs; None where the model cannot be spread evenly over them."""
+    tokens = partial(kv_tokens, checkpoint, fleet.gpu, engine=engine, dtype=dtype, arguments={})
+    try:
+        return parallel.choose(checkpoint, machines, engine, {}, dtype=dtype, rdma=fleet.rdma, tokens=tokens)
+    except InputError:
+        return None

@@ -1,0 +1,62 @@
+"""The replicas that result where a spare has the place of a host that stays away (spare_takeover)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.types import Cluster, Host, Place, Replica, Service
+from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.plan import hosts
+from headfirst.decide.plan.fit import gib
+from headfirst.decide.plan.launching import Launching
+from headfirst.decide.plan.types import Standby
+
+
+def standbys(
+    cluster: Cluster, service: Service, gpu: Gpu | None, launching: Callable[[Service], Launching]
+) -> list[Standby]:
+    """One for each host of a replica of several hosts and each of its spares; [] where none may take over.
+
+    `gpu` is what the plan of the service counts with. Raises InputError for a spare that has other GPUs, or
+    another number of them, than the ranks: it would fail when it takes over.
+    """
+    if not cluster.settings.spare_takeover:
+        return []
+    found = []
+    for replica in service.replicas:
+        if len(replica.places) == 1:
+            continue
+        for spare in _spares(cluster, replica):
+            for rank, place in enumerate(replica.places):
+                places = (*replica.places[:rank], Place(spare, place.devices), *replica.places[rank + 1 :])
+                changed = replace(replica, places=places)
+                own = replace(service, replicas=(changed,))
+                _refuse_other_gpus(own, spare, gpu)
+                planned = launching(own).replica(changed)
+                found.append(Standby(spare=spare.name, address=spare.address, replaces=rank, replica=planned))
+    return found
+
+
+def _spares(cluster: Cluster, replica: Replica) -> Sequence[Host]:
+    """The spares of a replica: one where it has two hosts, since two could each join another one of them.
+
+    So any two of its generations share a host, and never run both where the network is cut.
+    """
+    if len(replica.places) > 2:
+        return cluster.spares
+    first = replica.index % max(1, len(cluster.spares))
+    return cluster.spares[first : first + 1]
+
+
+def _refuse_other_gpus(service: Service, spare: Host, gpu: Gpu | None) -> None:
+    """`service` has the spare among its hosts."""
+    hosts.machines(service, spare.name)
+    smallest = hosts.gpu(service, spare.name)
+    if smallest and gpu and smallest.memory_bytes < gpu.memory_bytes:
+        raise InputError(
+            f"its GPUs have {gib(smallest.memory_bytes)}, and the plan counts with {gib(gpu.memory_bytes)}",
+            where=spare.name,
+            hint="List a spare with the GPUs of the ranks, or leave spare_takeover out.",
+        )

@@ -1,0 +1,68 @@
+"""May the engine run Python code that the model's repository brings? Decided here, once, with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+
+FLAG = "--trust-remote-code"
+# The line that a person adds after reading the model's Python files.
+SETTING = "trust_remote_code=true"
+
+
+@dataclass(frozen=True)
+class Trust:
+    """`remote_code`: the engine gets the flag; `reason` is a sentence for people."""
+
+    remote_code: bool
+    reason: str
+
+
+def revision(settings: ServiceSettings) -> str | None:
+    """What is fetched: the inventory's revision, else the catalogue's commit; None: the hub's branch."""
+    return settings.model_revision or catalogue.trusted_commit(settings.model, settings.model_source)
+
+
+def choose(
+    settings: ServiceSettings, checkpoint: Checkpoint, arguments: Mapping[str, Any], *, where: str | None
+) -> Trust:
+    """Decide by the inventory, then by the catalogue. `arguments` are the values of engine_args."""
+    if arguments.get("trust_remote_code"):
+        if settings.trust_remote_code is False:
+            raise InputError(
+                f"trust_remote_code=false, but engine_args has {FLAG}",
+                where=where,
+                hint="Remove one of them.",
+            )
+        return Trust(True, f"Code of the model may run: engine_args has {FLAG}.")
+    if settings.trust_remote_code:
+        return Trust(True, f"Code of the model may run: the inventory sets {SETTING}.")
+    if not checkpoint.remote_code:
+        return Trust(False, "The model contains no code.")
+    if settings.trust_remote_code is False:
+        return Trust(False, f"Code of the model does not run: set in the inventory. {_consequence()}")
+    commit = catalogue.trusted_commit(settings.model, settings.model_source)
+    if commit and revision(settings) == commit:
+        return Trust(
+            True, f"Code of the model may run: the catalogue lists it at commit {commit}, which is fetched."
+        )
+    why = (
+        f"model_revision is {settings.model_revision}, and the catalogue lists commit {commit}."
+        if commit
+        else f"the catalogue lists no commit of it on this source ({settings.model_source})."
+    )
+    return Trust(False, f"Code of the model does not run: {why} {_consequence()}")
+
+
+def _consequence() -> str:
+    return (
+        "Its config.json names Python files (auto_map); if the engine needs them for the configuration, "
+        f"the tokenizer or the model, it stops while loading. To run them, read them and add `{SETTING}` "
+        "under [all:vars]."
+    )

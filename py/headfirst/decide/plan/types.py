@@ -1,0 +1,343 @@
+"""The plan: every decision of a deployment, made once and only carried out afterwards.
+
+Bytes are plain integers; addresses are IPv4 strings; `command` and `docker_run` are argument lists.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from headfirst.decide.cluster.settings import FetchMode, WeightsCarrier
+from headfirst.decide.containers.blanks import Text
+from headfirst.decide.containers.spec import Container, Runtime
+from headfirst.decide.model.task import Task
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Fit(_Frozen):
+    """Memory per GPU, term by term (see plan/fit.py for the formula and its source)."""
+
+    fits: bool | None  # None: the GPUs' memory is not known, or the engine runs on CPUs
+    reason: str
+    gpu_memory_bytes: int | None
+    weight_bytes_total: int
+    weight_bytes_per_rank: int
+    reserved_bytes: int
+    static_fraction: float | None
+    kv_bytes_per_token: int
+    kv_pool_bytes: int | None
+    kv_tokens: int | None
+    terms: dict[str, int]
+
+
+class Rate(_Frozen):
+    """What the slowest link, disk or processor of its kind does, and how that is known."""
+
+    what: Literal["download", "network", "disk", "processor"]
+    bytes_per_second: float
+    text: str  # as a user reads it: `25 Gbit/s at node2`, `64 cores`
+    known: Literal["given", "measured", "assumed"]
+
+
+class WeightsTime(_Frozen):
+    """How long the weights take until every node has proven its copy (see plan/weights/transfer.py)."""
+
+    seconds: float
+    stages: dict[str, float]  # seconds of each stage alone: fetch, broadcast, convert or verify, disk
+    bottleneck: str  # the stage that takes longest
+    reason: str
+    documented_seconds: float  # download, convert on the head, copy to one node after the other
+    own_lines_seconds: float | None  # where nodes that have lines of their own fetch together
+    rates: list[Rate]
+
+
+class Carrier(_Frozen):
+    """What carries the weights between hosts (see plan/weights/carrier.py), and what a person checks."""
+
+    kind: WeightsCarrier
+    ports: dict[str, list[str]] = Field(default_factory=dict)  # by host: DEVICE:PORT:GID_INDEX
+    note: str = ""
+
+
+class WeightsShare(_Frozen):
+    """What one host gets of a checkpoint whose layers are divided among the hosts, in bytes at most."""
+
+    host: str
+    layers: str  # the hidden ones that it serves, as 0-30
+    source_bytes: int
+    served_bytes: int
+
+
+class Weights(_Frozen):
+    """Where the checkpoint comes from, where every node stores it, and what it needs on disk and in time."""
+
+    model: str
+    source: str  # modelscope | huggingface | path
+    revision: str | None
+    directory: str  # folder that the engine serves from, the same on every node
+    source_bytes: int
+    served_bytes: int
+    keep_fp8: bool  # the source stays beside the converted checkpoint
+    disk_bytes: int  # the most that is stored on a node at a time
+    placement: Literal["brought", "staged", "in_place"]  # see plan/weights/placement.py
+    placement_reason: str
+    warm_cache: Literal["whole", "part", "none"]  # read into the page cache before the ranks start
+    warm_reserve_bytes: int  # of a node's memory, left to its ranks
+    warm_reason: str
+    fetch: FetchMode  # who fetches from a hub
+    connections: int  # for files, from each node to the one before
+    encrypt: bool  # TLS between the nodes
+    carrier: Carrier
+    time: WeightsTime
+    hidden_layers: int
+    # By host; left out of JSON where every host needs everything.
+    shares: list[WeightsShare] = Field(default_factory=list, exclude_if=operator.not_)
+
+
+class NodeNetwork(_Frozen):
+    """How a rank finds the others (see plan/network.py). None: the engine and NCCL choose."""
+
+    nic: str | None = None  # NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME
+    hca: str | None = None  # NCCL_IB_HCA
+    ib_gid_index: int | None = None  # NCCL_IB_GID_INDEX
+    host_ip: str  # the rank's own address
+    reasons: list[str]
+
+
+class Node(_Frozen):
+    """One node's rank: the container that runs there, to the last flag."""
+
+    host: str
+    address: str
+    rank: int
+    gpu_devices: list[str] | None  # by index or UUID; None: all GPUs of the host
+    network: NodeNetwork
+    container: Container
+    docker_run: list[str]
+
+
+class ChosenArgument(_Frozen):
+    """An engine argument that a preset added; `value` is "" for a flag without one."""
+
+    flag: str
+    value: str
+    reason: str
+    source: str  # the page that recommends it
+
+
+class Adapter(_Frozen):
+    """A LoRA adapter: its name in the API, where it comes from, and its folder on every node."""
+
+    name: str
+    source: str  # modelscope | huggingface | path
+    id: str  # hub id, or a folder on the head
+    directory: str
+
+
+class Replica(_Frozen):
+    """One copy of a service."""
+
+    index: int
+    engine_port: int
+    dist_port: int
+    rendezvous_ports: list[int]  # of the head; every rank connects to them, and a message may run code there
+    engine_url: str
+    nodes: list[Node]
+
+
+class Readiness(_Frozen):
+    """When a replica serves: rank 0 answers 200 at `path`, then a POST of `probe_body` to `probe_path`.
+
+    Both carry the API key.
+    """
+
+    path: str
+    probe_path: str
+    probe_body: dict[str, Any]
+    start_seconds: int  # until then it must serve
+    hang_seconds: int | None  # without an answer at `path` it hangs; None: `path` computes nothing
+
+
+class ScheduledRank(_Frozen):
+    """One rank as a host runs it that a scheduler chooses: what only that host has is blank."""
+
+    entrypoint: str | None
+    command: list[Text]
+    environment: dict[str, Text]
+
+
+class Scheduled(_Frozen):
+    """A replica on hosts that a scheduler such as Slurm or Kubernetes chooses."""
+
+    gpus: int  # of each host
+    nic: str | None  # the interface that holds the ranks' addresses
+    rdma: bool
+    ranks: list[ScheduledRank]
+    notes: list[str]
+
+
+class Standby(_Frozen):
+    """A replica as it is when a spare has the place of the host of rank `replaces`."""
+
+    spare: str
+    address: str  # of the spare
+    replaces: int
+    replica: Replica
+
+
+class Router(_Frozen):
+    """What spreads the requests of a service over its replicas; `url` is what clients use. No secrets."""
+
+    host: str
+    address: str
+    port: int
+    metrics_port: int
+    url: str
+    policy: str
+    container: Container
+    docker_run: list[str]
+    env_file: dict[str, Text]  # what container.env_file holds
+    # More arguments where no supervisor registers the replicas.
+    fixed_replicas: list[str]
+
+
+class Service(_Frozen):
+    """One model served under one name by one engine."""
+
+    name: str | None  # the group in the inventory; None in the short form
+    model: str
+    model_described_by: str  # folder | hub | catalogue, and why when it is not the best one
+    served_model_name: str
+    engine: str
+    engine_version: str
+    engine_cuda: str  # the CUDA version inside the image, "" where it is not known or not used
+    device: str  # cuda | cpu
+    task: Task
+    tensor_parallel: int
+    pipeline_parallel: int
+    data_parallel: int  # groups of these ranks that each serve requests of their own
+    world_size: int  # of each replica
+    convert_to_bf16: bool
+    convert_reason: str
+    trust_remote_code: bool  # the engine runs Python code of the model's repository
+    trust_reason: str
+    fit: Fit
+    weights: Weights
+    cache_dir: str | None  # for code that the engine compiles; on every host
+    readiness: Readiness
+    config_file: dict[str, Text]  # what the file with the API key holds, YAML
+    replicas: list[Replica]
+    scheduled: list[Scheduled]  # the same replicas, for hosts that are not in the inventory
+    # Left out of JSON where clients ask the only replica.
+    routers: list[Router] = Field(default_factory=list, exclude_if=operator.not_)
+    # The following lists are left out of JSON where there is nothing.
+    standbys: list[Standby] = Field(default_factory=list, exclude_if=operator.not_)
+    chosen_arguments: list[ChosenArgument] = Field(default_factory=list, exclude_if=operator.not_)
+    # What a preset would add and why it does not, a sentence each.
+    arguments_left_out: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+    adapters: list[Adapter] = Field(default_factory=list, exclude_if=operator.not_)
+    # What would work where the model does not fit, a sentence each.
+    alternatives: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+    # What a person should check, a sentence each.
+    notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+
+    @property
+    def urls(self) -> list[str]:
+        """The addresses that clients use and that stay when replicas change."""
+        return [router.url for router in self.routers] or [one.engine_url for one in self.replicas]
+
+
+class Webui(_Frozen):
+    """The chat page; secrets are not part of the plan."""
+
+    host: str
+    address: str
+    port: int
+    url: str
+    container: Container
+    docker_run: list[str]
+    env_file: dict[str, Text]  # what container.env_file holds
+
+
+class MonitoringContainer(_Frozen):
+    """A container of monitoring: where it runs, and the address at which that host finds it."""
+
+    host: str
+    url: str
+    path: str  # answers 200 when it is ready
+    image_source: Literal["registry", "build"]
+    container: Container
+
+
+class Monitoring(_Frozen):
+    """Prometheus and Grafana on one host, and exporters on the ranks' hosts."""
+
+    host: str
+    prometheus_url: str  # as that host sees it
+    grafana_url: str | None
+    containers: list[MonitoringContainer]
+
+
+class ProxiedService(_Frozen):
+    """A service behind the proxy: `servers` are ADDRESS:PORT."""
+
+    name: str  # the group in the inventory; `api` in the short form
+    path: str
+    servers: list[str]
+
+
+class Proxy(_Frozen):
+    """TLS and API keys with names, in front of the services and the chat page."""
+
+    host: str
+    addresses: list[str]
+    port: int
+    url: str
+    tls: Literal["none", "files", "local-ca"]
+    names: list[str]  # of the certificate
+    services: list[ProxiedService]
+    page: str  # ADDRESS:PORT, "" where there is no chat page
+    metrics_address: str
+    metrics_port: int
+    # By host: ports that only the hosts of the cluster reach, since people come through the proxy.
+    closed_ports: dict[str, list[int]]
+    container: Container
+    docker_run: list[str]
+
+
+class RankPorts(_Frozen):
+    """How the ports of a host's ranks are closed to strangers (see plan/rank_ports.py)."""
+
+    host: str
+    slice: str | None  # of systemd, whose every port is closed; None: ports are closed by number
+    served: list[int]  # ports of the slice that clients reach
+    peers: list[str]  # addresses of other hosts' ranks, which reach every port of the slice
+    reason: str
+
+
+class Plan(_Frozen):
+    """What `deploy plan` prints, `deploy up` carries out and the tests assert."""
+
+    cluster: str
+    services: list[Service]
+    webui: Webui | None  # None: no service answers chats
+    rank_ports: list[RankPorts]
+    # Left out of JSON where they are not there. Spares are hosts that have the weights and the image.
+    monitoring: Monitoring | None = Field(default=None, exclude_if=operator.not_)
+    spares: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+    proxy: Proxy | None = Field(default=None, exclude_if=operator.not_)
+    container_runtime: Runtime = Field(default="docker", exclude_if="docker".__eq__)
+
+    @property
+    def containers(self) -> list[Container]:
+        """Every container: those of the ranks, routers, chat page, proxy and monitoring."""
+        found = [node.container for one in self.services for copy in one.replicas for node in copy.nodes]
+        found += [router.container for one in self.services for router in one.routers]
+        found += [one.container for one in (self.webui, self.proxy) if one]
+        return found + [one.container for one in (self.monitoring.containers if self.monitoring else [])]

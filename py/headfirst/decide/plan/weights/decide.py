@@ -1,0 +1,123 @@
+"""Decides about the weights of a service: where they are stored, what carries them, the time needed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headfirst.decide.cluster.settings import HUBS
+from headfirst.decide.cluster.source import locate_variable
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import trust
+from headfirst.decide.plan.types import Carrier, Fit, Weights, WeightsShare
+from headfirst.decide.plan.weights import carrier, layers, placement, warming
+from headfirst.decide.plan.weights.placement import Placement
+from headfirst.decide.plan.weights.rates import connections, rates
+from headfirst.decide.plan.weights.transfer import Job, estimate
+
+
+def decide(
+    cluster: Cluster,
+    service: Service,
+    checkpoint: Checkpoint,
+    room: Fit,
+    ranks: int,
+    spans: Mapping[str, range],
+    *,
+    convert: bool,
+) -> Weights:
+    """The weights of a service, for `ranks` ranks; `spans` are the layers that each host loads."""
+    settings = service.settings
+    name = checkpoint.id.rstrip("/").rpartition("/")[2]
+    where = locate_variable("weights_shared", cluster.inventories)
+    place = placement.choose(service, convert=convert, where=where)
+    if place.how == "in_place" or _has_one_folder(service):  # what all hosts read has all layers
+        spans = dict.fromkeys(spans, range(checkpoint.layers))
+    job = _weights_job(service, checkpoint, place, spans, convert=convert)
+    cache = warming.choose(
+        settings,
+        service.hosts,
+        job.served_bytes,
+        rank_bytes=room.weight_bytes_per_rank,
+        ranks_on_node=-(-ranks // len(service.replicas[0].places)),
+    )
+    keep_fp8 = convert and settings.keep_fp8
+    passing = int(job.source_bytes * job.kept) if keep_fp8 else job.at_once_bytes
+    found = rates(service.hosts, cluster.settings.download_rate, from_hub=job.from_hub, convert=convert)
+    carried = _carrier(cluster, service, in_place=place.how == "in_place")
+    return Weights(
+        model=checkpoint.id,
+        source=settings.model_source,
+        revision=trust.revision(settings),
+        directory=f"{settings.weights_dir.rstrip('/')}/{name}{'-bf16' if convert else ''}",
+        source_bytes=job.source_bytes,
+        served_bytes=job.served_bytes,
+        keep_fp8=keep_fp8,
+        # Shards for others pass through the head.
+        disk_bytes=0
+        if job.in_place
+        else int(job.served_bytes * job.kept) + (passing if convert or job.kept < 1 else 0),
+        placement=place.how,
+        placement_reason=place.reason,
+        warm_cache=cache.how,
+        warm_reserve_bytes=cache.reserve_bytes,
+        warm_reason=cache.reason,
+        connections=max(connections(found), *(len(ports) for ports in carried.ports.values()), 0),
+        encrypt=settings.weights_encrypt,
+        carrier=carried,
+        fetch=settings.weights_fetch if job.from_hub and job.nodes > 1 else "head",
+        time=estimate(job, found, share=settings.weights_fetch == "auto"),
+        hidden_layers=checkpoint.layers,
+        shares=_shares(checkpoint, spans, job),
+    )
+
+
+def _shares(checkpoint: Checkpoint, spans: Mapping[str, range], job: Job) -> list[WeightsShare]:
+    if all(span == range(checkpoint.layers) for span in spans.values()):
+        return []
+    parts = {host: layers.share(checkpoint, span) for host, span in spans.items()}
+    return [
+        WeightsShare(
+            host=host,
+            layers=layers.written(spans[host]),
+            source_bytes=int(job.source_bytes * part),
+            served_bytes=int(job.served_bytes * part),
+        )
+        for host, part in parts.items()
+    ]
+
+
+def _has_one_folder(service: Service) -> bool:
+    return all(host.weights_dir_shared for host in service.hosts)
+
+
+def _weights_job(
+    service: Service, checkpoint: Checkpoint, place: Placement, spans: Mapping[str, range], *, convert: bool
+) -> Job:
+    # One node reads what all see, and writes what all write to.
+    alone = place.how == "in_place" or _has_one_folder(service)
+    memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
+    from_hub = service.settings.model_source in HUBS
+    return Job(
+        source_bytes=checkpoint.total_bytes,
+        served_bytes=checkpoint.bf16_bytes if convert else checkpoint.total_bytes,
+        largest_shard_bytes=checkpoint.largest_shard_bytes,
+        nodes=1 if alone else len(service.hosts),
+        convert=convert,
+        in_place=place.how == "in_place",
+        on_share=place.on_share,
+        from_hub=from_hub,
+        memory_bytes=min(memories, default=None),
+        kept=max(layers.share(checkpoint, span) for span in spans.values()),
+        sent=layers.sent(checkpoint, spans, service.hosts[0].name),
+        fetchers=len(service.hosts)
+        if from_hub and not alone and service.settings.weights_fetch == "all"
+        else 1,
+    )
+
+
+def _carrier(cluster: Cluster, service: Service, *, in_place: bool) -> Carrier:
+    if in_place:
+        return Carrier(kind="tcp")
+    where = locate_variable("weights_carrier", cluster.inventories)
+    return carrier.choose(service, where=where or str(cluster.inventories[0]))

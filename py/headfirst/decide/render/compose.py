@@ -1,0 +1,124 @@
+"""Docker Compose: one file a host. Its format is that of docker-compose 1.29 and of Compose v2 alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render import probe, secret_files
+from headfirst.decide.render.ask import SCRIPT as ASK_SCRIPT
+from headfirst.decide.render.ask import ask_script
+from headfirst.decide.render.files import File, Files, numbered, script
+from headfirst.decide.render.hosts import HostParts, Part, Rank, hosts, secrets
+from headfirst.decide.render.yaml_text import documents
+
+ONE_HOST = "compose.yaml"
+# Of Container; those that Compose calls and writes as Docker does, where they are not empty.
+_ALIKE = (
+    *("user", "command", "environment", "network_mode", "cgroup_parent"),
+    *("shm_size", "devices", "cap_add", "cap_drop"),
+)
+
+
+def files(plan: Plan, header: Sequence[str]) -> Files:
+    """`compose.yaml` for a plan of one host, else a numbered file for each, the head's first."""
+    found = hosts(plan)
+    alone = len(found) == 1
+    made = {
+        ONE_HOST if alone else f"{numbered(host.name, index, len(found))}.yaml": File(
+            documents(_about(header, host), _host(host, alone=alone))
+        )
+        for index, host in enumerate(found)
+    }
+    return {
+        secret_files.SCRIPT: script(secret_files.make_script(header, secrets(found))),
+        **made,
+        ASK_SCRIPT: script(ask_script(header, plan)),
+    }
+
+
+def _about(header: Sequence[str], host: HostParts) -> list[str]:
+    return [
+        *header,
+        "",
+        f"Host {host.name} ({host.address}): {'; '.join(part.what for part in host.parts)}.",
+        f"The folder secrets/ beside this file comes from {secret_files.SCRIPT}.",
+    ]
+
+
+def _host(host: HostParts, *, alone: bool) -> dict[str, Any]:
+    named = [part.secret for part in host.parts if part.secret and part.rank]
+    services = {_name(part): _service(part, host.parts, alone=alone) for part in host.parts}
+    mounted = {secret.name: {"file": f"./{secret_files.FOLDER}/{secret.name}"} for secret in named}
+    return {"services": services, **({"secrets": mounted} if mounted else {})}
+
+
+def _name(part: Part) -> str:
+    return part.container.name.removeprefix("headfirst-")
+
+
+def _service(part: Part, parts: Sequence[Part], *, alone: bool) -> dict[str, Any]:
+    container = part.container
+    found: dict[str, Any] = {"image": container.image, "container_name": container.name}
+    if container.entrypoint:
+        found["entrypoint"] = [container.entrypoint]
+    found |= {name: value for name in _ALIKE if (value := getattr(container, name))}
+    found |= {"ipc": container.ipc_mode} if container.ipc_mode else {}
+    found |= {"init": True} if container.init else {}
+    found |= {"ulimits": dict(container.ulimits)} if container.ulimits else {}
+    found |= {"labels": dict(container.labels)} if container.labels else {}
+    found |= {"deploy": _gpus(container.gpus)} if container.gpus else {}
+    found["restart"] = container.restart_policy
+    found |= _files(part)
+    if part.rank and part.rank.number == 0 and part.secret:
+        found["healthcheck"] = _healthcheck(part.rank, part.secret.path)
+    # On several hosts the head's engine waits for the workers, which start later.
+    if (
+        not part.rank
+        and alone
+        and (waits := {_name(one): {"condition": "service_healthy"} for one in parts if one.rank})
+    ):
+        found["depends_on"] = waits
+    escaped: dict[str, Any] = _escaped(found)
+    return escaped
+
+
+def _files(part: Part) -> dict[str, Any]:
+    """Volumes, and the secrets, which come from files beside the Compose file."""
+    volumes = list(part.container.volumes)
+    if part.secret is None:
+        return {"volumes": volumes} if volumes else {}
+    if part.rank is None:
+        found: dict[str, Any] = {"env_file": [f"./{secret_files.FOLDER}/{part.secret.name}"]}
+        return found | ({"volumes": volumes} if volumes else {})
+    volumes = [volume for volume in volumes if not volume.startswith(f"{part.secret.path}:")]
+    return {"volumes": volumes, "secrets": [{"source": part.secret.name, "target": part.secret.path}]}
+
+
+def _gpus(gpus: str) -> dict[str, Any]:
+    which = {"count": "all"} if gpus == "all" else {"device_ids": gpus.removeprefix("device=").split(",")}
+    return {
+        "resources": {"reservations": {"devices": [{"driver": "nvidia", **which, "capabilities": ["gpu"]}]}}
+    }
+
+
+def _healthcheck(rank: Rank, config: str) -> dict[str, Any]:
+    ready, head = rank.service.readiness, rank.replica.nodes[0]
+    url = probe.url(head.address, rank.replica.engine_port, ready)
+    return {
+        "test": ["CMD", "python3", "-c", probe.PROGRAM, url, config],
+        "interval": f"{probe.INTERVAL_S}s",
+        "timeout": f"{probe.TIMEOUT_S}s",
+        "retries": 3,
+        "start_period": f"{ready.start_seconds}s",
+    }
+
+
+def _escaped(value: Any) -> Any:
+    """Compose takes $ for the beginning of a variable, in every text."""
+    if isinstance(value, str):
+        return value.replace("$", "$$")
+    if isinstance(value, dict):
+        return {key: _escaped(below) for key, below in value.items()}
+    return [_escaped(below) for below in value] if isinstance(value, list) else value

@@ -1,0 +1,297 @@
+"""Kubernetes: a LeaderWorkerSet for each replica, and what it needs."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from headfirst.common.errors import InputError
+from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, blanks
+from headfirst.decide.containers.spec import Container
+from headfirst.decide.plan.types import Plan, Replica, Scheduled, Service
+from headfirst.decide.render import probe, secret_files
+from headfirst.decide.render.files import File, Files, script
+from headfirst.decide.render.shell import (
+    CHECK_CACHE,
+    CHECK_MODEL,
+    FAIL,
+    RANK,
+    VARIABLES,
+    program,
+    ranks,
+)
+from headfirst.decide.render.yaml_text import documents
+
+Storage = Literal["hostpath", "pvc"]
+
+API_VERSION = "leaderworkerset.x-k8s.io/v1"
+_FOLDER = "/headfirst"
+_LAUNCH, _PROBE = "launch.sh", "probe.py"
+_INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
+_GIB = 2**30
+_UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
+
+# The name of the leader may have no address yet.
+_FIND_HEAD = """\
+if [ "$HEADFIRST_RANK" = 0 ]; then
+  HEADFIRST_HEAD_ADDRESS=$HEADFIRST_ADDRESS
+else
+  until HEADFIRST_HEAD_ADDRESS=$(getent ahostsv4 "$LWS_LEADER_ADDRESS" | awk 'NR == 1 {print $1}') &&
+    [ -n "$HEADFIRST_HEAD_ADDRESS" ]; do
+    echo "waiting for the address of $LWS_LEADER_ADDRESS"
+    sleep 2
+  done
+fi
+"""
+
+
+@dataclass(frozen=True)
+class Options:
+    """`rdma_resource`: what the cluster's device plugin calls the RDMA devices, such as rdma/hca."""
+
+    storage: Storage
+    rdma_resource: str
+
+
+def files(plan: Plan, header: Sequence[str], options: Options) -> Files:
+    """One file of manifests for each service. InputError for names that Kubernetes cannot distinguish."""
+    names = [_name(replica) for service in plan.services for replica in service.replicas]
+    names += [_api(service) for service in plan.services]
+    if doubled := next((name for name in names if names.count(name) > 1), None):
+        raise InputError(
+            f"two objects would have the name {doubled}, since names in Kubernetes have no underscore",
+            hint="Rename one of the services.",
+        )
+    made = {f"{_api(service)}.yaml": File(_service(header, service, options)) for service in plan.services}
+    secrets = secret_files.make_script(header, secret_files.engines(plan))
+    return {secret_files.SCRIPT: script(secrets), **made}
+
+
+def _service(header: Sequence[str], service: Service, options: Options) -> str:
+    secrets = [secret_files.of_replica(service, replica).name for replica in service.replicas]
+    sources = " ".join(f"--from-file=secrets/{name}" for name in secrets)
+    about = [
+        *header,
+        "",
+        "It was checked against the published schemas and was not run in a cluster.",
+        "It needs the LeaderWorkerSet controller, NVIDIA's device plugin where GPUs are requested,"
+        " and a device plugin for RDMA.",
+        f"The Secret is not in this file. Make it with {secret_files.SCRIPT}, then:",
+        f"  kubectl create secret generic {_api(service)} {sources}",
+        *(note for scheduled in service.scheduled for note in scheduled.notes),
+    ]
+    found: list[dict[str, Any]] = []
+    if options.storage == "pvc":
+        found.append(_claim(service))
+    for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
+        found += [_scripts(service, replica, scheduled), _workers(service, replica, scheduled, options)]
+    return documents(about, *found, _endpoint(service))
+
+
+def _api(service: Service) -> str:
+    """The name of what all replicas share."""
+    return _plain(f"headfirst-api-{service.name}" if service.name else "headfirst-api")
+
+
+def _name(replica: Replica) -> str:
+    return _plain(replica.nodes[0].container.name)
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "-").rstrip("-")
+
+
+def _labels(service: Service, replica: Replica | None = None) -> dict[str, str]:
+    found = {"app.kubernetes.io/name": _api(service), "app.kubernetes.io/managed-by": "headfirst"}
+    return found | ({"app.kubernetes.io/instance": _name(replica)} if replica else {})
+
+
+def _claim(service: Service) -> dict[str, Any]:
+    """A tenth more than the weights, for the cache of compiled code."""
+    size = math.ceil(service.weights.served_bytes * 1.1 / _GIB)
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": _api(service), "labels": _labels(service)},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "resources": {"requests": {"storage": f"{size}Gi"}},
+        },
+    }
+
+
+def _scripts(service: Service, replica: Replica, scheduled: Scheduled) -> dict[str, Any]:
+    checks = [f"check_model {shlex.quote(service.weights.directory)}\n"]
+    if service.cache_dir:
+        checks.append(f"check_cache {shlex.quote(service.cache_dir)}\n")
+    launch = program(
+        [],
+        FAIL,
+        CHECK_MODEL,
+        CHECK_CACHE,
+        "".join(checks),
+        f"{RANK}=$LWS_WORKER_INDEX\n"
+        f"{VARIABLES[CONFIG_FILE]}={shlex.quote(secret_files.of_replica(service, replica).path)}\n",
+        _FIND_HEAD,
+        ranks(scheduled),
+    )
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": f"{_name(replica)}-launch", "labels": _labels(service, replica)},
+        "data": {_LAUNCH: launch, _PROBE: probe.PROGRAM},
+    }
+
+
+def _workers(service: Service, replica: Replica, scheduled: Scheduled, options: Options) -> dict[str, Any]:
+    template: dict[str, Any] = {
+        "size": len(replica.nodes),
+        # A rank cannot come back alone.
+        "restartPolicy": "RecreateGroupOnPodRestart",
+        "leaderTemplate": _pod(service, replica, scheduled, options, leader=True),
+        "workerTemplate": _pod(service, replica, scheduled, options, leader=False),
+    }
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": _name(replica), "labels": _labels(service, replica)},
+        # The leader is ready when all ranks have met: the workers must not wait for it.
+        "spec": {"replicas": 1, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": template},
+    }
+
+
+def _pod(
+    service: Service, replica: Replica, scheduled: Scheduled, options: Options, *, leader: bool
+) -> dict[str, Any]:
+    labels = _labels(service, replica)
+    apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
+    spec: dict[str, Any] = {
+        "hostNetwork": True,  # as the plan's containers: RDMA devices, and the interface that NCCL is given
+        "dnsPolicy": "ClusterFirstWithHostNet",
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,  # its variables resemble settings of the engine
+        "terminationGracePeriodSeconds": 60,
+        "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
+        "containers": [_container(service, replica, scheduled, options, leader=leader)],
+        "volumes": _volumes(service, replica, scheduled, options, leader=leader),
+    }
+    if scheduled.gpus:
+        spec["tolerations"] = [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}]
+    return {"metadata": {"labels": labels}, "spec": spec}
+
+
+def _container(
+    service: Service, replica: Replica, scheduled: Scheduled, options: Options, *, leader: bool
+) -> dict[str, Any]:
+    planned = replica.nodes[0].container
+    found: dict[str, Any] = {
+        "name": "engine",
+        "image": planned.image,
+        "command": ["bash", f"{_FOLDER}/{_LAUNCH}"],
+        "env": [{"name": VARIABLES[ADDRESS], "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        "securityContext": {"allowPrivilegeEscalation": False},
+        "volumeMounts": _mounts(service, replica, scheduled, options, leader=leader),
+    }
+    if planned.cap_add:
+        found["securityContext"]["capabilities"] = {"add": list(planned.cap_add)}
+    limits = {"nvidia.com/gpu": str(scheduled.gpus)} if scheduled.gpus else {}
+    limits |= {options.rdma_resource: "1"} if scheduled.rdma else {}
+    if limits:
+        found["resources"] = {"limits": limits, "requests": dict(limits)}
+    if leader:
+        found["ports"] = [{"name": "api", "containerPort": replica.engine_port}]
+        found |= _probes(service, replica)
+    return found
+
+
+def _probes(service: Service, replica: Replica) -> dict[str, Any]:
+    ready = service.readiness
+    url = probe.url(f"${VARIABLES[ADDRESS]}", replica.engine_port, ready)
+    path = secret_files.of_replica(service, replica).path
+    asked = {
+        "exec": {"command": ["bash", "-c", f'exec python3 {_FOLDER}/{_PROBE} "{url}" {shlex.quote(path)}']},
+        "periodSeconds": probe.INTERVAL_S,
+        "timeoutSeconds": probe.TIMEOUT_S,
+    }
+    found = {
+        "startupProbe": {**asked, "failureThreshold": probe.failures(ready.start_seconds)},
+        "readinessProbe": {**asked, "failureThreshold": 3},
+    }
+    if ready.hang_seconds:
+        found["livenessProbe"] = {**asked, "failureThreshold": probe.failures(ready.hang_seconds)}
+    return found
+
+
+def _reads_key(scheduled: Scheduled, *, leader: bool) -> bool:
+    """The leader's probes read it, too."""
+    workers = [word for rank in scheduled.ranks[1:] for word in rank.command]
+    return leader or any(CONFIG_FILE in blanks(word) for word in workers)
+
+
+def _folders(planned: Container, secret: secret_files.SecretFile) -> list[tuple[str, str, bool]]:
+    """Folders of the host, where they are in the container, and whether they are only read."""
+    found = []
+    for volume in planned.volumes:
+        source, target, *flags = volume.split(":")
+        if source != secret.path:
+            found.append((source, target, "ro" in flags))
+    return found
+
+
+def _volumes(
+    service: Service, replica: Replica, scheduled: Scheduled, options: Options, *, leader: bool
+) -> list[dict[str, Any]]:
+    planned, secret = replica.nodes[0].container, secret_files.of_replica(service, replica)
+    memory = {"medium": "Memory", **({"sizeLimit": _quantity(planned.shm_size)} if planned.shm_size else {})}
+    found: list[dict[str, Any]] = [
+        {"name": "launch", "configMap": {"name": f"{_name(replica)}-launch"}},
+        {"name": "shm", "emptyDir": memory},
+    ]
+    if _reads_key(scheduled, leader=leader):
+        key = {"secretName": _api(service), "items": [{"key": secret.name, "path": secret.name}]}
+        found.append({"name": "key", "secret": {**key, "defaultMode": 0o400}})
+    if options.storage == "pvc":
+        return [*found, {"name": "data", "persistentVolumeClaim": {"claimName": _api(service)}}]
+    for number, (source, _, read_only) in enumerate(_folders(planned, secret)):
+        kind = "Directory" if read_only else "DirectoryOrCreate"
+        found.append({"name": f"folder-{number}", "hostPath": {"path": source, "type": kind}})
+    return found
+
+
+def _mounts(
+    service: Service, replica: Replica, scheduled: Scheduled, options: Options, *, leader: bool
+) -> list[dict[str, Any]]:
+    secret = secret_files.of_replica(service, replica)
+    found: list[dict[str, Any]] = [
+        {"name": "launch", "mountPath": _FOLDER, "readOnly": True},
+        {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the container's shared memory
+    ]
+    if _reads_key(scheduled, leader=leader):
+        found.append({"name": "key", "mountPath": secret.path.rpartition("/")[0], "readOnly": True})
+    for number, (source, target, read_only) in enumerate(_folders(replica.nodes[0].container, secret)):
+        name = {"name": f"folder-{number}"}
+        if options.storage == "pvc":
+            name = {"name": "data", "subPath": source.strip("/")}
+        found.append({**name, "mountPath": target, **({"readOnly": True} if read_only else {})})
+    return found
+
+
+def _quantity(size: str) -> str:
+    """Docker's notation (32g) as Kubernetes writes it (32Gi)."""
+    return f"{size[:-1]}{_UNITS[size[-1].lower()]}" if size[-1].lower() in _UNITS else size
+
+
+def _endpoint(service: Service) -> dict[str, Any]:
+    """Requests go to the leaders of all replicas that are ready."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": _api(service), "labels": _labels(service)},
+        "spec": {
+            "selector": {"app.kubernetes.io/name": _api(service), _INDEX: "0"},
+            "ports": [{"name": "api", "port": 80, "targetPort": "api"}],
+        },
+    }

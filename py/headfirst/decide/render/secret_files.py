@@ -1,0 +1,99 @@
+"""The files with secrets: which there are, and the script that makes them where they are used."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from headfirst.common import container_names as names
+from headfirst.decide.containers.blanks import Text, blanks, joined, secret_of
+from headfirst.decide.plan.types import Plan, Replica, Router, Service, Webui
+from headfirst.decide.render.shell import FAIL, program
+
+FOLDER = "secrets"
+SCRIPT = "make-secrets.sh"
+
+_FUNCTIONS = """\
+secret() { # NAME PREFIX: makes the secret where it is not there yet
+  local file=secrets/$1
+  [ -s "$file" ] || printf '%s%s\\n' "$2" "$(od -An -N24 -tx1 /dev/urandom | tr -d ' \\n')" >"$file"
+  [[ $(<"$file") =~ ^[A-Za-z0-9._~-]{8,200}$ ]] ||
+    fail "$file must have 8 to 200 letters, digits, or . _ ~ - on one line."
+}
+"""
+
+
+@dataclass(frozen=True)
+class SecretFile:
+    """`lines` of the file that a container reads at `path`; `name` is its name in the folder of secrets."""
+
+    path: str
+    lines: tuple[Text, ...]
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return PurePosixPath(self.path).name
+
+
+def of_replica(service: Service, replica: Replica) -> SecretFile:
+    """The file with the engine's API key."""
+    path = names.engine_config(replica.nodes[0].container.name)
+    return SecretFile(path, tuple(_line(f"{key}: ", text) for key, text in service.config_file.items()))
+
+
+def of_env_file(part: Router | Webui) -> SecretFile:
+    """The env file of a container."""
+    path = part.container.env_file or ""
+    return SecretFile(path, tuple(_line(f"{name}=", text) for name, text in part.env_file.items()))
+
+
+def engines(plan: Plan) -> list[SecretFile]:
+    """Those of all replicas."""
+    return [of_replica(service, replica) for service in plan.services for replica in service.replicas]
+
+
+def key_file(service: Service) -> str:
+    """Where the script keeps the API key of a service."""
+    (key,) = _secrets(line for line in of_replica(service, service.replicas[0]).lines)
+    return f"{FOLDER}/{key}"
+
+
+def make_script(header: Sequence[str], files: Sequence[SecretFile]) -> str:
+    """Makes each secret once, and writes the files; mode 0600."""
+    about = [
+        "Makes secrets/ with mode 0600. It can be run again: an existing secret is kept, also one of yours",
+        "(one line in its file). Hosts need the files of secrets/ that their own file here names.",
+    ]
+    named = sorted(_secrets(line for file in files for line in file.lines))
+    made = "".join(
+        f"secret {shlex.quote(name)} {'sk-' if name.startswith('api-key') else chr(39) * 2}\n"
+        for name in named
+    )
+    return program(
+        [*header, "", *about],
+        FAIL,
+        _FUNCTIONS,
+        f'umask 077\ncd "$(dirname "$0")"\nmkdir -p {FOLDER}\nchmod 700 {FOLDER}\n{made}',
+        "".join(_write(file) for file in {file.name: file for file in files}.values()),
+    )
+
+
+def _line(before: str, text: Text) -> Text:
+    return f"{before}{text}" if isinstance(text, str) else [before, *text]
+
+
+def _secrets(lines: Iterable[Text]) -> set[str]:
+    return {name for line in lines for blank in blanks(line) if (name := secret_of(blank))}
+
+
+def _write(file: SecretFile) -> str:
+    lines = [joined(line, plain=shlex.quote, blank=_content) for line in file.lines]
+    target = f"{FOLDER}/{shlex.quote(file.name)}"
+    return f"rm -f {target}\nprintf '%s\\n' {' '.join(lines)} >{target}\n"
+
+
+def _content(blank: str) -> str:
+    return f'"$(<{FOLDER}/{shlex.quote(secret_of(blank) or "")})"'

@@ -1,0 +1,110 @@
+"""`headfirst-supervisor`: the service itself, and what roles and people ask of it on a node."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+import headfirst
+
+CONFIG = Path("/etc/headfirst/supervisor.json")
+
+
+def main() -> int:
+    """Run the command line; the exit code."""
+    given = _parser().parse_args()
+    if given.command == "run":
+        from headfirst.node.supervisor.daemon import Daemon, Settings
+
+        Daemon(Settings.read(given.config)).run()
+        return 0
+    from headfirst.node.supervisor.holds import Holds
+
+    by_run = "HEADFIRST_RUN" in os.environ  # the role engine; node tools of an earlier release ignore it
+    if given.command == "hold":
+        if not Holds().hold(given.name, given.seconds, by_run=by_run):
+            print(
+                f"{given.name} is held by hand. To end that: {sys.argv[0]} release {given.name}",
+                file=sys.stderr,
+            )
+            return 3
+    elif given.command == "drain":
+        return _drain(given.name, given.seconds)
+    elif given.command == "wait":
+        return _wait(given.name, given.seconds)
+    elif given.command == "release":
+        Holds().release(given.name, by_run=by_run)
+    elif given.command == "resume":
+        _resume(given.name)
+    return 0
+
+
+def _resume(name: str) -> None:
+    from headfirst.node.supervisor import documents
+    from headfirst.node.supervisor.daemon import STATE
+    from headfirst.node.supervisor.memory import Memories
+
+    phase = documents.read(STATE).get("replicas", {}).get(name, {}).get("phase")
+    if phase in ("watching", "starting", "serving", "down"):
+        print(f"{name}: the supervisor still tries to start it. Nothing was changed.", file=sys.stderr)
+    else:
+        Memories().ask_again(name)
+
+
+def _drain(name: str, seconds: float) -> int:
+    """Exit code 3 where the replica is not held: its supervisor would register it again."""
+    from headfirst.node.supervisor.current import current
+    from headfirst.node.supervisor.holds import Holds
+    from headfirst.node.supervisor.registration import drain, routers_of
+
+    if not Holds().is_held(name):
+        print(f"{name} is not held. First: headfirst-supervisor hold {name}", file=sys.stderr)
+        return 3
+    record = current(name)
+    left = drain(record.url, routers_of(record), seconds) if record else 0
+    if left:
+        print(f"{name}: {left} requests still run after {seconds:.0f} s", file=sys.stderr)
+    return 0
+
+
+def _wait(name: str, seconds: float) -> int:
+    """Exit code 3 where a router does not send requests to the replica in time."""
+    from headfirst.node.supervisor.current import current
+    from headfirst.node.supervisor.registration import routers_of, without
+
+    record = current(name)
+    missing = without(record.url, routers_of(record), seconds) if record else []
+    for url in missing:
+        print(f"{name}: the router {url} sends it no requests after {seconds:.0f} s", file=sys.stderr)
+    return 3 if missing else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="headfirst-supervisor",
+        description="Supervises the ranks of each replica, without a controller.",
+    )
+    parser.add_argument("--version", action="version", version=headfirst.__version__)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    run = commands.add_parser("run", help="run the service; systemd starts it")
+    run.add_argument("--config", type=Path, default=CONFIG, help="default: %(default)s")
+    hold = commands.add_parser("hold", help="pause the supervision of a replica while it is changed by hand")
+    hold.add_argument("name", help="of its containers, such as headfirst-engine")
+    hold.add_argument("--seconds", type=float, default=3600.0, help="at most; default: %(default)s")
+    drain = commands.add_parser("drain", help="wait until a held replica has no requests")
+    drain.add_argument("name", help="of its containers")
+    drain.add_argument("--seconds", type=float, default=120.0, help="at most; default: %(default)s")
+    ready = commands.add_parser("wait", help="wait until all routers send requests to the replica")
+    ready.add_argument("name", help="of its containers")
+    ready.add_argument("--seconds", type=float, default=60.0, help="at most; default: %(default)s")
+    release = commands.add_parser("release", help="end a hold")
+    release.add_argument("name", help="of its containers")
+    resume = commands.add_parser("resume", help="try again to start a replica after too many failures")
+    resume.add_argument("name", help="of its containers")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

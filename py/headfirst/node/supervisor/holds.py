@@ -1,0 +1,67 @@
+"""A hold: somebody else works on a replica of this node, and the supervisor leaves it alone.
+
+It is in memory, so a reboot ends it. A hold that a run of `deploy` made ends with the run's lock of the host;
+any hold ends after its time. A run neither replaces nor ends a hold that a person set.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from headfirst.common.state_files import replace_file
+from headfirst.node.supervisor import clock, documents
+
+RUN = Path("/run/headfirst")
+
+
+class Holds:
+    """The holds of this node, a file each."""
+
+    def __init__(self, run: Path = RUN) -> None:
+        self._run = run
+
+    def hold(self, name: str, seconds: float, *, by_run: bool = False) -> bool:
+        """Hold the replica for so long at most; False, for a run, where a person holds it."""
+        if by_run and self._is_by_hand(name):
+            return False
+        lock = self._lock()
+        path = self._path(name)
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        document = {"ends": clock.uptime() + seconds, "seconds": seconds, "lock": lock.get("token", "")}
+        replace_file(path, json.dumps({**document, "by_run": by_run}))
+        return True
+
+    def release(self, name: str, *, by_run: bool = False) -> None:
+        """End the hold; a run ends one of a run only."""
+        if not (by_run and self._is_by_hand(name)):
+            self._path(name).unlink(missing_ok=True)
+
+    def is_held(self, name: str) -> bool:
+        """Whether the replica is held now."""
+        found = documents.read(self._path(name))
+        if not _lasts(found, "seconds"):
+            return False
+        return not found.get("lock") or self._lock().get("token") == found["lock"]
+
+    def _is_by_hand(self, name: str) -> bool:
+        found = documents.read(self._path(name))
+        # Earlier releases did not write who made a hold.
+        return self.is_held(name) and not found.get("by_run", bool(found.get("lock")))
+
+    def _path(self, name: str) -> Path:
+        return self._run / "holds" / f"{name}.json"
+
+    def _lock(self) -> dict[str, Any]:
+        """The lock of a run of `deploy` on this host (ownership/node_script.py), {} where there is none."""
+        lock = documents.read(self._run / "lock.json")
+        return lock if _lasts(lock, "lease_s") else {}
+
+
+def _lasts(found: dict[str, Any], length: str) -> bool:
+    """Whether the time that is called `length` has not passed; that of an earlier boot has."""
+    ends, seconds = found.get("ends"), found.get(length)
+    if not isinstance(ends, (int, float)) or not isinstance(seconds, (int, float)):
+        return False
+    return 0 < ends - clock.uptime() <= seconds

@@ -1,0 +1,108 @@
+"""What a supervisor must remember of a replica when it is started again: failures, and that it gave up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from headfirst.common.state_files import replace_file
+from headfirst.node.supervisor import documents
+from headfirst.node.supervisor.holds import RUN
+
+FOLDER = Path("/var/lib/headfirst/supervisor")
+MOST_FAILED_STARTS = 6
+# Before the start after the first such end, the second, and so on; the last one holds for all that follow.
+_PAUSES_S = (0.0, 5.0, 15.0, 30.0, 60.0)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Of one generation."""
+
+    generation: str = ""
+    early_ends: int = 0  # in a row: the replica ended before it had served for a minute
+    failed_starts: int = 0  # in a row: the replica ended before it served at all
+    refused_starts: int = 0  # in a row: a node did not start its rank
+    gave_up: str = ""
+    restarts: int = 0
+    last_reason: str = ""
+    start_s: float | None = None  # how long the last start took
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds between the last end, or the last refusal of a start, and the next start."""
+        # An end that comes early may be chance; what refused a start once refuses the next one, too.
+        ends = max(self.early_ends, self.refused_starts + 1 if self.refused_starts else 0)
+        return _PAUSES_S[min(ends, len(_PAUSES_S)) - 1] if ends else 0.0
+
+    @property
+    def is_too_much(self) -> bool:
+        """Whether so many starts have failed that another one is not tried."""
+        return self.failed_starts >= MOST_FAILED_STARTS
+
+
+class Memories:
+    """The memory of each replica, a file each. Requests of people are in /run, which no full disk ends."""
+
+    def __init__(self, folder: Path = FOLDER, run: Path = RUN) -> None:
+        self._folder, self._run = folder, run
+
+    def load(self, name: str, generation: str) -> Memory:
+        """What is remembered of the generation; nothing of another one but the length of its start."""
+        found = documents.read(self._path(name))
+        known = {key: found[key] for key, is_valid in _VALID.items() if key in found and is_valid(found[key])}
+        if known.get("generation") != generation:
+            return Memory(generation, start_s=known.get("start_s"))
+        return Memory(**known)
+
+    def save(self, name: str, memory: Memory) -> bool:
+        """Whether it was written; with a full disk it was not."""
+        try:
+            self._folder.mkdir(mode=0o755, parents=True, exist_ok=True)
+            replace_file(self._path(name), json.dumps(asdict(memory)))
+        except OSError:
+            return False
+        return True
+
+    def ask_again(self, name: str) -> None:
+        """Ask the supervisor to try again to start the replica."""
+        path = self._request(name)
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        path.touch(mode=0o600)
+
+    def was_asked(self, name: str) -> bool:
+        """Whether somebody has asked to try again, since this was read last."""
+        with contextlib.suppress(FileNotFoundError):
+            self._request(name).unlink()
+            return True
+        return False
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.json"
+
+    def _request(self, name: str) -> Path:
+        return self._run / "resume" / name
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and value >= 0
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+# A file of another version, or a damaged one, has fields that are not used.
+_VALID: dict[str, Callable[[object], bool]] = {
+    "generation": _is_text,
+    "early_ends": _is_count,
+    "failed_starts": _is_count,
+    "refused_starts": _is_count,
+    "gave_up": _is_text,
+    "restarts": _is_count,
+    "last_reason": _is_text,
+    "start_s": lambda value: isinstance(value, float),
+}

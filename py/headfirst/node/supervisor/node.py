@@ -1,0 +1,141 @@
+"""This node's part: it reads its own ranks, and starts and stops them for the supervisor of rank 0."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Mapping
+from http import HTTPStatus
+from weakref import WeakValueDictionary
+
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.peers.handler import PeerHandler, PeerServer
+from headfirst.node.peers.membership import Admission
+from headfirst.node.supervisor import messages, records
+from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor.containers import Containers, EngineDown, Rank
+from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.messages import Request, Seen
+
+_WEIGHTS_JOB = "headfirst-job-weights.service"
+
+
+class Node:
+    """Carries out requests. Safe to use from threads: for one replica, one is carried out at a time."""
+
+    def __init__(self, containers: Containers, holds: Holds, agreement: Agreement) -> None:
+        self._containers, self._holds, self._agreement = containers, holds, agreement
+        # A lock is there while a request for its name is carried out: members may send any name.
+        self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+        self._locks_lock = threading.Lock()
+
+    def answer(self, asked: Request, address: str) -> Seen:
+        """What becomes of a request that comes from `address`."""
+        if asked.do == "member":
+            return Seen()
+        with self._locks_lock:
+            lock = self._locks.setdefault(asked.name, threading.Lock())
+        with lock:
+            try:
+                return self._answer(asked, address)
+            except EngineDown as error:
+                return Seen(held=self._holds.is_held(asked.name), problem=f"Docker: {error}")
+
+    def _answer(self, asked: Request, address: str) -> Seen:
+        if asked.do in ("prepare", "activate"):
+            return self._take_over(asked, address)
+        rank = self._containers.rank(asked.name)
+        if rank is None:
+            return Seen(held=self._holds.is_held(asked.name))
+        if asked.do != "look" and (refused := self._refusal(asked, rank, address)):
+            return self._seen(rank, refused)
+        if asked.do == "log":
+            return Seen(rank.generation, rank.running, log=tuple(self._log(rank)))
+        if asked.do == "stop" and (rank.running or "paused" in rank.ended):
+            self._containers.stop(asked.name)
+        if asked.do == "start" and not rank.running:
+            if weights_come():
+                return self._seen(rank, "a job brings weights to this node")
+            self._containers.start(asked.name)
+        return self._seen(self._containers.rank(asked.name) or rank, "")
+
+    def _refusal(self, asked: Request, rank: Rank, address: str) -> str:
+        """Why nothing is started, stopped or read; only rank 0 of the generation that is here may ask."""
+        if asked.do != "log" and self._holds.is_held(asked.name):
+            return "the replica is being changed"
+        if rank.generation != asked.generation:
+            return "it has another version of the replica"
+        record = records.read(rank.name, rank.generation)
+        if record is None:
+            return "the version has not served yet"
+        return "" if address == record.ranks[0] else f"{address} is not its head"
+
+    def _take_over(self, asked: Request, address: str) -> Seen:
+        """Agree to a generation that waits, or activate it, for the supervisor of the spare."""
+        one = records.standby(asked.name, asked.generation)
+        if one is None:
+            active = records.read(asked.name, asked.generation) is not None
+            return Seen(problem="" if active else "it has no such generation")
+        if self._holds.is_held(asked.name):
+            return Seen(held=True, problem="the replica is being changed")
+        if address != one.spare:
+            return Seen(problem=f"{address} is not the spare")
+        agrees = self._agreement.prepare if asked.do == "prepare" else self._agreement.activate
+        if why := agrees(one):
+            return Seen(problem=why)
+        if asked.do == "activate":
+            # In this order: as long as the record waits, what was interrupted in between is done again.
+            self._containers.activate(asked.name, asked.generation)
+            records.activate(asked.name, asked.generation)
+        return Seen(asked.generation)
+
+    def _seen(self, rank: Rank, problem: str) -> Seen:
+        held = self._holds.is_held(rank.name)
+        return Seen(rank.generation, rank.running, rank.start, rank.ended, held, problem)
+
+    def _log(self, rank: Rank) -> list[str]:
+        record = records.read(rank.name, rank.generation)
+        lines = self._containers.log(rank.name)
+        return [line.replace(record.api_key, "***") for line in lines] if record and record.api_key else lines
+
+
+def weights_come() -> bool:
+    """Whether the job of the role `weights` runs: it may replace what the ranks would load."""
+    return subprocess.run(["systemctl", "is-active", "--quiet", _WEIGHTS_JOB], check=False).returncode == 0
+
+
+class Listener(PeerServer):
+    """Answers the supervisors of other nodes; to one that left the cluster it proves that it did."""
+
+    hears_strangers = True
+
+    def __init__(self, place: tuple[str, int], keys: Mapping[str, str], token: str, node: Node) -> None:
+        """`keys` by the addresses of the other members; `token` proves to strangers that they are none."""
+        self.admission, self.node = Admission(token), node
+        self._admissions = {address: Admission(key) for address, key in keys.items()}
+        super().__init__(place, _Handler, keys)
+
+    def admission_of(self, address: str) -> Admission:
+        """The one that has the key of this member."""
+        return self._admissions.get(address, self.admission)
+
+
+class _Handler(PeerHandler):
+    server: Listener
+    timeout = 20.0
+
+    def do_POST(self) -> None:
+        """Carry out a request."""
+        # Who asks whom is proven, too: a request is worth nothing when it is sent back to its sender.
+        own, other = self.connection.getsockname()[0], self.client_address[0]
+        admitted = self.admitted_body(messages.LONGEST, other, own)
+        if admitted is None:
+            return
+        words, body = admitted
+        address = self.client_address[0]
+        try:
+            asked = messages.request(body, where=address)
+        except UntrustedError:
+            self.refuse(HTTPStatus.BAD_REQUEST)
+            return
+        self.answer(words, messages.encode(self.server.node.answer(asked, address)))

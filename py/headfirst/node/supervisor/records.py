@@ -1,0 +1,236 @@
+"""What a node has on disk of its ranks: the records that the role `engine` writes, one a generation.
+
+/etc/headfirst/NAME/GENERATION.json; the module container_generations documents the fields. A record that is
+damaged, or of another version, counts as none and is reported in the journal, so no caller meets one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from headfirst.common import container_names as names
+from headfirst.common.metrics import Metrics, Series
+from headfirst.common.state_files import replace_file
+from headfirst.common.untrusted import UntrustedError, json_document, json_object
+
+CONFIG = Path("/etc/headfirst")
+_SERIES = tuple(field.name for field in fields(Metrics) if field.type == "Series")
+_T = TypeVar("_T")
+_reported: dict[Path, str] = {}  # what is wrong with a record, so that the journal has it once
+
+
+@dataclass(frozen=True)
+class RouterAddress:
+    """Where a replica registers: the router's address, and the key of its control API."""
+
+    url: str
+    key: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Record:
+    """One generation of a replica, as the supervisor needs it. `ranks` are addresses by rank."""
+
+    name: str
+    generation: str
+    ranks: tuple[str, ...]
+    url: str
+    model: str
+    api_key: str = field(repr=False)
+    readiness: dict[str, Any]
+    path_generates: bool  # 200 at the path of `readiness` proves that the model computes
+    metrics: Metrics | None  # None: what the engine publishes is not known
+    routers: tuple[RouterAddress, ...]
+    hang_s: float
+    start_s: float  # the longest start
+
+
+@dataclass(frozen=True)
+class Standby:
+    """A generation that waits on a spare and the other hosts of a replica, for one of its hosts to be away.
+
+    The host of rank `replaces`, of those at the addresses `instead_of`, is then replaced by `spare`.
+    `instead_of_url` is where the replica answers with it.
+    """
+
+    record: Record
+    spare: str
+    replaces: int
+    instead_of: tuple[str, ...]
+    instead_of_url: str
+    after_s: float
+
+
+def read(name: str, generation: str, folder: Path = CONFIG) -> Record | None:
+    """The record; None where there is none that is supervised: it has not served, or has no addresses."""
+
+    def served(document: dict[str, Any]) -> Record | None:
+        return _record(name, generation, document) if document.get("worked_at") else None
+
+    return _checked(_path(name, generation, folder), served)
+
+
+def standby(name: str, generation: str, folder: Path = CONFIG) -> Standby | None:
+    """The generation that waits; None where there is none, or it was activated."""
+
+    def waits(document: dict[str, Any]) -> Standby | None:
+        record = None if document.get("worked_at") else _record(name, generation, document)
+        return _standby(record, document) if record else None
+
+    return _checked(_path(name, generation, folder), waits)
+
+
+def standbys(spare: str, folder: Path = CONFIG) -> list[Standby]:
+    """Every generation that waits for a host to be away that `spare` is to replace."""
+    paths = sorted(folder.glob("*/standby-*.json"))
+    found = [standby(path.parent.name, path.stem, folder) for path in paths]
+    return [one for one in found if one is not None and one.spare == spare]
+
+
+def activate(name: str, generation: str, folder: Path = CONFIG) -> None:
+    """Write the engine's configuration, and note that the supervisor keeps the generation from now on.
+
+    Of the record's files no other one is written. Raises UntrustedError for a damaged record.
+    """
+    record = _path(name, generation, folder)
+    document = _document(record)
+    path = names.engine_config(name)
+    if path in document.get("files", {}):
+        replace_file(folder / Path(path).name, _text(document["files"], path))
+    replace_file(record, json.dumps({**document, "worked_at": time.time()}))
+
+
+def _path(name: str, generation: str, folder: Path) -> Path:
+    return folder / name / f"{generation}.json"
+
+
+def _checked(path: Path, parse: Callable[[dict[str, Any]], _T | None]) -> _T | None:
+    """What `parse` makes of the record; None for no record, and for a damaged one, which is reported."""
+    try:
+        parsed = parse(_document(path))
+    except FileNotFoundError:
+        return None
+    except (OSError, UntrustedError) as error:
+        problem = error.what if isinstance(error, UntrustedError) else str(error)
+        if _reported.get(path) != problem:
+            _reported[path] = problem
+            hint = "The supervisor does without it. Run `deploy up`, which writes it again."
+            print(f"{path}: {problem}. {hint}", file=sys.stderr, flush=True)
+        return None
+    _reported.pop(path, None)
+    return parsed
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """The record's fields. Raises OSError and UntrustedError."""
+    return json_object(json_document(path.read_bytes(), what="the record"), what="the record")
+
+
+def _record(name: str, generation: str, document: dict[str, Any]) -> Record | None:
+    supervision = json_object(document.get("supervision") or {}, what="supervision")
+    if not supervision.get("ranks"):
+        return None
+    readiness = json_object(document.get("readiness"), what="readiness")
+    for key in ("path", "probe_path"):
+        _text(readiness, key)
+    json_object(readiness.get("probe_body"), what="probe_body")
+    if not isinstance(readiness.get("answer"), list):
+        raise UntrustedError("answer is not a list")
+    return Record(
+        name=name,
+        generation=generation,
+        ranks=_texts(supervision, "ranks"),
+        url=_url(document, "url"),
+        model=_text(document, "model"),
+        api_key=_text(document, "api_key"),
+        readiness=readiness,
+        path_generates=bool(supervision.get("path_generates")),
+        metrics=_metrics(supervision["metrics"]) if supervision.get("metrics") else None,
+        routers=_routers(supervision.get("routers") or []),
+        hang_s=_seconds(supervision, "hang_seconds"),
+        start_s=_seconds(supervision, "start_seconds"),
+    )
+
+
+def _standby(record: Record, document: dict[str, Any]) -> Standby | None:
+    if not document["supervision"].get("standby"):
+        return None
+    waits = json_object(document["supervision"]["standby"], what="standby")
+    instead_of, spare, replaces = _texts(waits, "instead_of"), _text(waits, "spare"), waits.get("replaces")
+    if not isinstance(replaces, int) or not 0 <= replaces < len(instead_of):
+        raise UntrustedError("replaces is not the number of a rank")
+    if spare in instead_of or spare not in record.ranks:
+        raise UntrustedError("the spare has no place among the ranks, or has one already")
+    return Standby(
+        record=record,
+        spare=spare,
+        replaces=replaces,
+        instead_of=instead_of,
+        instead_of_url=_url(waits, "instead_of_url"),
+        after_s=_seconds(waits, "after_seconds"),
+    )
+
+
+def _text(fields: dict[str, Any], key: str) -> str:
+    value = fields.get(key)
+    if not isinstance(value, str):
+        raise UntrustedError(f"{key} is not a text")
+    return value
+
+
+def _texts(fields: dict[str, Any], key: str) -> tuple[str, ...]:
+    values = fields.get(key)
+    if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
+        raise UntrustedError(f"{key} is not a list of texts")
+    return tuple(values)
+
+
+def _seconds(fields: dict[str, Any], key: str) -> float:
+    value = fields.get(key)
+    if not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
+        raise UntrustedError(f"{key} is not a number of seconds")
+    return float(value)
+
+
+def _url(fields: dict[str, Any], key: str) -> str:
+    text = _text(fields, key)
+    try:
+        complete = bool(urlsplit(text).hostname and urlsplit(text).port)
+    except ValueError:
+        complete = False
+    if not complete:
+        raise UntrustedError(f"{key} is not an address with a port")
+    return text
+
+
+def _routers(documents: Any) -> tuple[RouterAddress, ...]:
+    if not isinstance(documents, list):
+        raise UntrustedError("routers is not a list")
+    fields = [json_object(document, what="a router") for document in documents]
+    return tuple(RouterAddress(url=_url(one, "url"), key=_text(one, "key")) for one in fields)
+
+
+def _metrics(found: Any) -> Metrics:
+    """The engine's metrics, as `dataclasses.asdict` writes them."""
+    try:
+        progress, copies = tuple(_series(one) for one in found["progress"]), tuple(found["copies"])
+        series = {key: _series(found[key]) for key in _SERIES}
+        metrics = Metrics(**{**found, **series, "progress": progress, "copies": copies})
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UntrustedError(f"metrics has other fields than this version: {error}") from None
+    for key in ("model_label", "path", "flag", "throughput"):
+        _text(vars(metrics), key)
+    return metrics
+
+
+def _series(found: dict[str, Any]) -> Series:
+    labels = json_object(found.get("labels", {}), what="labels")
+    return Series(_text(found, "name"), {label: _text(labels, label) for label in labels})

@@ -1,0 +1,72 @@
+"""What is no shard of a converted checkpoint: config, index, tokenizer, code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+
+from headfirst.common.convertible import config_parts
+from headfirst.common.safetensors_file import read_shard
+from headfirst.node.weights.fetch.source import wanted
+from headfirst.node.weights.files import contained, list_files, open_contained, write_whole
+from headfirst.node.weights.proof import manifest as manifests
+from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_json
+from headfirst.node.weights.proof.manifest import MANIFEST
+
+
+def copy_others(source: Path, target: Path, shards: Collection[str]) -> None:
+    """Bring everything but the shards from `source` to `target`, where `shards` (names) are all converted.
+
+    The config loses its quantization_config, the index names what is there now. Files are written where they
+    differ, and what the source no longer has goes; the target's manifest goes before anything is changed.
+    """
+    others = [name for name in list_files(source) if not _is_shard(name) and wanted(name)]
+    written = {CONFIG: _stripped_config(source / CONFIG)}
+    if INDEX in others:
+        written[INDEX] = _index(target, shards)
+    stale = set(list_files(target)) - set(others) - set(shards) - {MANIFEST}
+    fresh = [name for name in others if not _same(target / name, written.get(name), contained(source, name))]
+    if stale or fresh:
+        manifests.discard(target)
+    for name in fresh:
+        if name not in written:
+            with open_contained(source, name) as original:
+                written[name] = original.read()
+        write_whole(target / name, written[name])
+    for name in stale:
+        (target / name).unlink()
+
+
+def _same(copy: Path, content: bytes | None, original: Path) -> bool:
+    return copy.is_file() and copy.read_bytes() == (original.read_bytes() if content is None else content)
+
+
+def _is_shard(name: str) -> bool:
+    return "/" not in name and name.endswith(".safetensors")
+
+
+def _stripped_config(path: Path) -> bytes:
+    """Without the keys of the source's quantisation, and with a type: gpt-oss has none, and SGLang takes FP16
+    for none."""
+    config = read_json(path)
+    parts = config_parts(config)
+    for part in parts:
+        part.pop("quantization_config", None)
+    if not any(key in part for part in parts for key in ("torch_dtype", "dtype")):
+        config["torch_dtype"] = "bfloat16"
+    return (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def _index(target: Path, shards: Collection[str]) -> bytes:
+    """The index of the result; `total_size` is the bytes of all tensors, without the headers."""
+    tensors = {
+        tensor.name: (shard, tensor.end - tensor.start)
+        for shard in shards
+        for tensor in read_shard(target / shard).tensors.values()
+    }
+    document = {
+        "metadata": {"total_size": sum(size for _, size in tensors.values())},
+        "weight_map": {name: shard for name, (shard, _) in sorted(tensors.items())},
+    }
+    return (json.dumps(document, indent=2) + "\n").encode()

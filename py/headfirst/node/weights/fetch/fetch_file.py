@@ -1,0 +1,130 @@
+"""Bring one file and prove it: continued, retried while that helps, refused when its bytes stay wrong."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from threading import Event
+from typing import TypeVar
+
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_using_event
+
+from headfirst.common.errors import NotReadyError
+from headfirst.node.weights.fetch.partial_file import PartialFile, WrongBytesError
+from headfirst.node.weights.fetch.source import Listing, RemoteFile, Source, SourceBusyError
+from headfirst.node.weights.files import STATE_FOLDER
+from headfirst.node.weights.proof.hashing import FileHash
+
+_TRIES = 8
+_LONGEST_WAIT_S = 60
+_LONGEST_ASKED_WAIT_S = 600
+
+Result = TypeVar("Result")
+
+
+def bring_file(
+    source: Source,
+    file: RemoteFile,
+    listing: Listing,
+    target: Path,
+    seen: Callable[[int], object],
+    stopped: Event,
+) -> FileHash:
+    """Make `target/file.name` the file that the source lists; returns its hashes.
+
+    `seen` is called with the bytes as they come. Raises NotReadyError where they do not come, or are wrong
+    twice; StoppedError when `stopped` is set.
+    """
+    try:
+        return _pulled(source, file, listing, target, seen, stopped)
+    except WrongBytesError:  # a disk's or a proxy's fault may be gone the second time
+        try:
+            return _pulled(source, file, listing, target, seen, stopped)
+        except WrongBytesError as error:
+            raise NotReadyError(
+                f"{file.name} was received with errors twice: {error.what}",
+                where=error.where,
+                hint=error.hint,
+            ) from error
+
+
+def part_path(file: RemoteFile, listing: Listing, target: Path) -> Path:
+    """Where the unfinished file is; another version of it has another path."""
+    version = hashlib.sha256(f"{file.name} {file.sha256 or listing.pinned}".encode()).hexdigest()
+    return target / STATE_FOLDER / "parts" / f"{Path(file.name).name}.{version[:16]}"
+
+
+def when_it_answers(call: Callable[[], Result], stopped: Event) -> Result:
+    """`call()`, tried again as long as the source asks to come back later."""
+    patience = _Patience(lambda: 0)
+    return _tried(call, patience, stopped, lambda state: patience.ends(state) or not _asked_wait(state))
+
+
+def _pulled(
+    source: Source,
+    file: RemoteFile,
+    listing: Listing,
+    target: Path,
+    seen: Callable[[int], object],
+    stopped: Event,
+) -> FileHash:
+    with PartialFile(part_path(file, listing, target), file.size, file.sha256, seen, stopped) as part:
+
+        def pull() -> None:
+            source.pull(file, listing, part)
+            if not part.whole:
+                raise SourceBusyError(
+                    f"{file.name} ended after {part.size} of {file.size} bytes",
+                    where=str(target),
+                    hint="Run again: it continues.",
+                )
+
+        patience = _Patience(lambda: part.size)
+        _tried(pull, patience, stopped, patience.ends)
+        return part.finish(target / file.name)
+
+
+class _Patience:
+    """Waits longer and longer; ends after eight failures in a row (two minutes) that brought nothing."""
+
+    def __init__(self, size: Callable[[], int]) -> None:
+        self._size = size
+        self._most = size()
+        self._failures = 0
+
+    def count(self, _state: RetryCallState) -> None:
+        """A try has failed. To begin again, and to come as far as before, is no progress."""
+        self._failures = self._failures + 1 if self._size() <= self._most else 1
+        self._most = max(self._most, self._size())
+
+    def wait(self, state: RetryCallState) -> float:
+        """Seconds until the next try: what the source asks for, or twice as long as before."""
+        asked = _asked_wait(state)
+        return min(2.0 ** (self._failures - 1), _LONGEST_WAIT_S) if asked is None else asked
+
+    def ends(self, state: RetryCallState) -> bool:
+        """Whether there is no next try."""
+        return self._failures >= _TRIES or (_asked_wait(state) or 0) > _LONGEST_ASKED_WAIT_S
+
+
+def _tried(
+    call: Callable[[], Result],
+    patience: _Patience,
+    stopped: Event,
+    ends: Callable[[RetryCallState], bool],
+) -> Result:
+    retrying = Retrying(
+        retry=retry_if_exception_type(SourceBusyError),
+        after=patience.count,
+        wait=patience.wait,
+        stop=ends,
+        sleep=sleep_using_event(stopped),
+        reraise=True,
+    )
+    return retrying(call)
+
+
+def _asked_wait(state: RetryCallState) -> float | None:
+    error = state.outcome.exception() if state.outcome else None
+    return error.retry_after if isinstance(error, SourceBusyError) else None

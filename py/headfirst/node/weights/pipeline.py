@@ -1,0 +1,296 @@
+"""One node's part in a transfer: every file is fetched or received, passed on, and converted as it comes.
+
+The origin, member 0, brings the files; each other member receives them from the one before it while that one
+still receives. A run can be stopped at any moment: what is whole stays, and the next run goes on from there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Container, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from headfirst.node.weights.convert.conversion import Conversion
+from headfirst.node.weights.convert.conversion_queue import ConversionQueue
+from headfirst.node.weights.fetch.fetching import Request
+from headfirst.node.weights.fetch_origin import FetchHelper
+from headfirst.node.weights.files import claim
+from headfirst.node.weights.intake import Intake
+from headfirst.node.weights.needs import Needs
+from headfirst.node.weights.origin import Bringing, Origin
+from headfirst.node.weights.outlook import Outlook
+from headfirst.node.weights.proof.checkpoint_check import INDEX, check_checkpoint
+from headfirst.node.weights.proof.manifest import LAYERS, Manifest
+from headfirst.node.weights.space import SHARDS_IN_FLIGHT, require_node_space
+from headfirst.node.weights.stages import Stages
+from headfirst.node.weights.store import Store
+from headfirst.node.weights.transfer.board import Board, Overview
+from headfirst.node.weights.transfer.transport import Traffic, Transfer, Transport
+
+_TICK_S = 0.1
+_FAREWELL_S = 1.0
+"""How long a node that has no more to do still answers, so that its neighbours hear why."""
+_SILENCE_S = 60.0
+"""Those that are done do not wait for a member that sent nothing for so long."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The manifest of what is to be served, whether anything was brought or converted, and what that sent."""
+
+    manifest: Manifest
+    changed: bool
+    traffic: Traffic
+
+
+class Pipeline:
+    """Brings a checkpoint into `folder`, and its BF16 form into the target of `conversion`, if one is given.
+
+    `needs` answers which files come to which member, by default all to all. `helps` is what a member that is
+    not the origin fetches its share of. Without `keep_source` each shard that is converted here and whole on
+    all members is removed.
+    """
+
+    def __init__(
+        self,
+        transfer: Transfer,
+        folder: Path,
+        *,
+        origin: Origin | None = None,
+        needs: Needs | None = None,
+        helps: Request | None = None,
+        conversion: Conversion | None = None,
+        keep_source: bool = True,
+    ) -> None:
+        if not (origin and origin.in_place):
+            claim(folder)
+        self._transfer = transfer
+        self._origin = origin
+        self._helps = helps
+        self._conversion = conversion
+        self._keep_source = keep_source or conversion is None or bool(origin and origin.in_place)
+        self._needs = needs or Needs(transfer.index, len(transfer.members))
+        self._board = Board(transfer.index, len(transfer.members), transfer.key, self._needs.members)
+        self._store = Store(folder)
+        self._queue = (
+            ConversionQueue(conversion, min(SHARDS_IN_FLIGHT, os.cpu_count() or 1)) if conversion else None
+        )
+        self._stages = Stages(self._board, converts=conversion is not None)
+        self._outlook = Outlook(self._board, transfer.patience_s)
+        self._transport: Transport | None = None
+        self._helper: FetchHelper | None = None
+        self._epoch = 0
+        self._has_room = False
+        self._dropped: set[str] = set()
+
+    def run(self) -> Outcome:
+        """Take part until this node is done and nobody needs it any more."""
+        self._restore_index()
+        with ExitStack() as stack:
+            if len(self._transfer.members) > 1:
+                self._transport = Transport(self._transfer, self._board, self._holders)
+            self._intake = Intake(self._board, self._store, self._transport, self._needs, self._is_spent)
+            if self._transport:
+                stack.enter_context(self._transport)
+            stack.callback(self._intake.close)
+            if self._queue:
+                stack.callback(self._queue.close)
+            stack.enter_context(self._stages)
+            try:
+                bringing = stack.enter_context(Bringing(self._origin, self._board, self._store))
+                if self._helps:
+                    self._helper = FetchHelper(self._helps, self._board, self._store)
+                    stack.enter_context(self._helper)
+                manifest, changed = self._work(bringing)
+                while not self._stay_for_others():
+                    manifest, news = self._work(bringing)
+                    changed |= news
+                traffic = self._transport.traffic if self._transport else Traffic()
+            except Exception as error:
+                self._say_why(error)
+                raise
+        self._store.tidy(self._kept_names)
+        return Outcome(manifest, changed, traffic)
+
+    def _work(self, bringing: Bringing) -> tuple[Manifest, bool]:
+        """Do all that there is to do; the manifest of what is to be served, and whether that is news."""
+        while not self._has_all(bringing):
+            self._step(bringing)
+        self._say_how_far()
+        manifest, changed = self._complete()
+        with self._board.changed:
+            self._board.say(done=self._is_current)
+        return manifest, changed
+
+    @property
+    def _is_current(self) -> bool:
+        """Whether the origin has sent nothing newer than what this node works at."""
+        return self._overview.epoch == self._epoch
+
+    @property
+    def _overview(self) -> Overview:
+        return self._board.overview or Overview(0, {}, {})
+
+    @property
+    def _own(self) -> Mapping[str, int]:
+        """The files that this node needs, with their sizes in bytes."""
+        return self._needs.own(self._overview.sizes)
+
+    @property
+    def _kept_names(self) -> Collection[str] | None:
+        """The files that stay: this node's, and those that others still lack. None: whatever is there."""
+        if self._origin and (self._needs.keeps_all or not self._needs.divided):
+            return None
+        sizes = self._overview.sizes
+        return {name for name in sizes if self._needs.here(name) or not self._board.everybody_has(name)}
+
+    def _holders(self, name: str) -> Container[int]:
+        """The members that will have a file."""
+        return self._needs.members(name) | {self._board.bringer(name)}
+
+    def _step(self, bringing: Bringing) -> None:
+        """Do what can be done now."""
+        if bringing.failure:
+            raise bringing.failure
+        if not self._is_current:
+            self._begin_anew()
+        self._require_room()
+        self._intake.step(_TICK_S)
+        if self._transport and bringing.over:  # the origin may wait for what another member lends it
+            self._outlook.check(self._lacking, self._intake.bytes_here(), self._transport.failure)
+        if self._queue and self._plan_conversion():
+            self._queue.step(self._intake.here, self._intake.hashes())
+            self._drop_spent()
+        self._say_how_far()
+
+    def _say_how_far(self) -> None:
+        sizes, converted, here = self._own, 0, self._intake.bytes_here()
+        if self._conversion and self._queue:
+            as_it_is = self._intake.here - self._conversion.outputs
+            converted = self._queue.bytes_converted(sizes) + sum(sizes.get(name, 0) for name in as_it_is)
+        if self._needs.divided:
+            brought = sum(sizes.get(name, 0) for name in self._intake.hashes())
+        else:
+            here = max(here, self._origin.brought if self._origin else 0)
+            brought = here if self._origin else self._board.member(0).received
+        self._stages.update(sizes, here, converted, brought, self._remarks)
+
+    @property
+    def _remarks(self) -> list[str]:
+        """What a person should read beside the progress."""
+        remarks = [source.note for source in (self._origin, self._helper) if source and source.note]
+        if self._transport and self._transport.fall_back:
+            remarks.append(f"over TCP, RDMA failed with {self._transport.fall_back}")
+        if self._transport:
+            remarks += [f"passed over: {why}" for why in self._transport.passed_over]
+        return remarks
+
+    def _begin_anew(self) -> None:
+        """The origin has reported what there is, or, started again, reports it again."""
+        self._epoch = self._overview.epoch
+        self._dropped = set()
+        self._has_room = False
+        self._restore_index()
+        if self._conversion and self._queue:
+            self._conversion.planned = False
+            self._queue.done.clear()
+
+    def _restore_index(self) -> None:
+        if not self._needs.keeps_all:
+            self._store.restore_index()
+
+    def _require_room(self) -> None:
+        """NotReadyError where the disk is too small for what this node needs; the origin asks for its own."""
+        if self._origin is None and self._needs.known and not self._has_room:
+            target = self._conversion.target if self._conversion else None
+            require_node_space(self._own, self._store.folder, target, self._keep_source)
+            self._has_room = True
+
+    @property
+    def _lacking(self) -> AbstractSet[str]:
+        """The files that have to come, and those of which it has to be known what they are."""
+        unknown = (
+            self._overview.sizes.keys() - self._intake.hashes().keys() if self._needs.divided else frozenset()
+        )
+        return (self._own.keys() - self._intake.here) | unknown
+
+    def _plan_conversion(self) -> bool:
+        """Whether it is decided what this node converts."""
+        if self._conversion is None or not self._needs.known:
+            return False
+        return self._conversion.plan(self._own, self._intake.here, self._needs.serves)
+
+    def _has_all(self, bringing: Bringing) -> bool:
+        if not self._is_current or not bringing.over or not self._overview.sizes or self._lacking:
+            return False
+        return self._conversion is None or self._queue is None or self._queue.done >= self._conversion.outputs
+
+    def _is_spent(self, name: str) -> bool:
+        """Whether `name` was here, was converted with all that need it, and is gone since."""
+        conversion = self._conversion
+        if self._keep_source or conversion is None or (self._store.folder / name).exists():
+            return False
+        if not name.endswith(".safetensors") or not self._plan_conversion():
+            return False
+        hashes = self._intake.hashes()
+        return all(conversion.is_done(user, hashes) for user in conversion.users(name))
+
+    def _drop_spent(self) -> None:
+        if self._keep_source or self._conversion is None or self._queue is None:
+            return
+        self._dropped &= self._intake.here  # what is passed on once more is dropped once more
+        shards = {name for name in self._intake.here - self._dropped if name.endswith(".safetensors")}
+        for name in shards & self._own.keys():
+            if self._conversion.users(name) <= self._queue.done and self._board.everybody_has(name):
+                self._intake.forget(name)
+                self._store.drop(name)
+                self._dropped.add(name)
+
+    def _complete(self) -> tuple[Manifest, bool]:
+        records = {name: self._intake.record(name) for name in self._overview.sizes}
+        whole = manifest = Manifest(records, self._overview.made_from)
+        layers = self._needs.layers_here(self._overview.sizes)
+        if layers and self._keep_source and not self._needs.keeps_all:
+            manifest = self._store.divide(whole, self._own.keys(), layers)
+            if self._transport:
+                self._transport.move(INDEX, self._store.path(INDEX))
+        elif self._origin and self._conversion is None:
+            check_checkpoint(self._store.folder)
+        changed = self._store.complete(manifest, kept=self._keep_source)
+        if self._conversion is None:
+            return manifest, changed or self._intake.received
+        converted, fresh = self._conversion.finish(whole, {LAYERS: layers} if layers else {})
+        return converted, changed or fresh or self._intake.received
+
+    def _stay_for_others(self) -> bool:
+        """Offer what is here until all members that still work are done; False where there is more to do."""
+        since = time.monotonic()
+        while any(self._may_need_us(index, time.monotonic() - since) for index in self._others):
+            if not self._is_current:
+                return False
+            self._intake.step(_TICK_S)
+            self._drop_spent()
+            self._say_how_far()  # it is alive
+        if self._others:
+            time.sleep(_FAREWELL_S)
+        return True
+
+    @property
+    def _others(self) -> list[int]:
+        return [index for index in range(len(self._transfer.members)) if index != self._transfer.index]
+
+    def _may_need_us(self, index: int, waited: float) -> bool:
+        member = self._board.member(index)
+        silent = self._board.silent_for(index)
+        return not (member.done or member.error or (waited if silent is None else silent) > _SILENCE_S)
+
+    def _say_why(self, error: Exception) -> None:
+        if self._origin and self._board.overview is None:  # news are taken only together with an overview
+            self._board.describe(Overview(time.time_ns(), {}, {}))
+        self._board.say(error=str(error))
+        if self._others:
+            time.sleep(_FAREWELL_S)

@@ -1,0 +1,86 @@
+"""Prove a checkpoint folder against its manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from headfirst.common.errors import NotReadyError
+from headfirst.node.weights.files import contained
+from headfirst.node.weights.progress import Progress
+from headfirst.node.weights.proof.deep_check import check_samples
+from headfirst.node.weights.proof.hash_cache import FileRecord, HashCache
+from headfirst.node.weights.proof.hashing import fingerprint
+from headfirst.node.weights.proof.manifest import HASH_THREADS, Manifest, load
+
+
+def unchanged(folder: Path, manifest: Manifest) -> bool:
+    """Whether every file is as when it was last hashed, and that hash is the manifest's. Reads no file."""
+    return not changed_files(folder, manifest)
+
+
+def changed_files(folder: Path, manifest: Manifest) -> list[str]:
+    """The files that are not known to be the manifest's. Reads no file."""
+    cache = HashCache(folder)
+    return [name for name, record in manifest.files.items() if not _same(cache.get(name), record)]
+
+
+def faults(folder: Path, manifest: Manifest, progress: Progress, *, deep: bool = False) -> Mapping[str, str]:
+    """What is wrong, by file name; empty where all is well.
+
+    A file that is unchanged since it was hashed is not read again, unless `deep`.
+    """
+    cache = HashCache(folder)
+
+    def fault(item: tuple[str, FileRecord]) -> str | None:
+        name, record = item
+        try:
+            path = contained(folder, name)
+        except NotReadyError:
+            return "a symbolic link that leads out of the folder"
+        if not path.is_file():
+            return "missing"
+        if path.stat().st_size != record.size:
+            return f"{path.stat().st_size} bytes instead of {record.size}"
+        known = None if deep else cache.get(name)
+        if known is None:
+            known = fingerprint(path, progress.add)
+            if _same(known, record):
+                cache.put(name, record)  # equal bytes have the equal sha256, whoever computed it
+            else:
+                cache.forget(name)
+        else:
+            progress.add(record.size)
+        return None if _same(known, record) else "its hash is not the manifest's"
+
+    progress.total = manifest.size
+    with ThreadPoolExecutor(HASH_THREADS) as pool:
+        found = zip(manifest.files, pool.map(fault, manifest.files.items()), strict=True)
+        return {name: why for name, why in found if why}
+
+
+def _same(known: FileRecord | None, record: FileRecord) -> bool:
+    return known is not None and (known.size, known.xxh3) == (record.size, record.xxh3)
+
+
+def verify(folder: Path, *, deep: bool = False) -> Manifest:
+    """Raise NotReadyError, naming files, unless `folder` is complete and every file is its manifest's.
+
+    `deep` reads every file, and converts samples of the FP8 source again by other means.
+    """
+    manifest = load(folder)
+    if manifest is None:
+        raise NotReadyError("there is no complete checkpoint here", where=str(folder))
+    with Progress("verify") as progress:
+        wrong = dict(faults(folder, manifest, progress, deep=deep))
+    if deep:
+        wrong |= check_samples(folder)
+    if wrong:
+        listed = "; ".join(f"{name}: {why}" for name, why in list(wrong.items())[:3])
+        raise NotReadyError(
+            f"{len(wrong)} file(s) differ from the manifest: {listed}",
+            where=str(folder),
+            hint="Run `deploy up` again: it copies these files again.",
+        )
+    return manifest

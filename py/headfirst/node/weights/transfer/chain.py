@@ -1,0 +1,164 @@
+"""Keeps a node linked to the nearest member before it that answers, and the two boards equal.
+
+The members form a ring in their order: each hears from the one before it, the first from the last. Where that
+one is gone, its predecessor takes its place until it is back. One that sends what is wrong is passed over for
+good.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+from headfirst.common.errors import NotReadyError
+from headfirst.node.weights.transfer.board import Board
+from headfirst.node.weights.transfer.exchange import Exchange
+from headfirst.node.weights.transfer.link import Link, Refused, Unreachable, Untrue
+
+PATIENCE_S = 180.0
+_GRACE_S = 3.0  # a process that is started again answers within this time
+_TRY_NEARER_EVERY_S = 5.0
+_PAUSE_S = 0.25
+
+
+class Chain:
+    """Two threads for one node: one hears news from upstream, one sends it what changed here.
+
+    `link` makes a link to a member; `linked` is called when `upstream`, a member's index, has changed.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        link: Callable[[int], Link],
+        linked: Callable[[], object],
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._board = board
+        count = len(board.members)
+        self._others = [(board.index - step) % count for step in range(1, count)]
+        self._passed_over: dict[int, str] = {}
+        self._linked = linked
+        self._patience_s = patience_s
+        self.upstream: int | None = None
+        self._over = threading.Event()
+        self.failure: Exception | None = None
+        work = (self._hear, self._send) if self._others else ()
+        self._exchanges = [Exchange(board, link) for _ in work]
+        self._threads = [
+            threading.Thread(target=self._run, args=step, daemon=True)
+            for step in zip(work, self._exchanges, strict=True)
+        ]
+
+    def __enter__(self) -> Chain:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for exchange in self._exchanges:
+            exchange.cut()
+        # Not joined: one may wait a second more for news of the board, and can send them nowhere.
+
+    @property
+    def before(self) -> list[int]:
+        """All other members but those passed over for good, the nearest before this one first."""
+        return [index for index in self._others if index not in self._passed_over]
+
+    @property
+    def passed_over(self) -> list[str]:
+        """Why members are asked for nothing any more."""
+        return list(self._passed_over.values())
+
+    def is_passed_over(self, index: int) -> bool:
+        """Whether a member is asked for nothing any more."""
+        return index in self._passed_over
+
+    def pass_over(self, index: int, why: str) -> None:
+        """Ask a member for nothing any more: it sends what is wrong. From any thread."""
+        self._passed_over.setdefault(index, why)
+        self._board.say(doubts=True)
+        self._linked()
+
+    def is_reachable(self, index: int) -> bool:
+        """Whether a member may be asked for files: all nearer ones but it were silent or passed over."""
+        upstream = self.upstream
+        return (
+            upstream is not None
+            and index not in self._passed_over
+            and self._others.index(index) >= self._others.index(upstream)
+        )
+
+    def _run(self, work: Callable[[Exchange], None], exchange: Exchange) -> None:
+        try:
+            work(exchange)
+        except Exception as error:  # the node's own thread raises it
+            self.failure = error
+        finally:
+            exchange.close()
+
+    def _hear(self, exchange: Exchange) -> None:
+        silent_since: float | None = time.monotonic()
+        nearer_at = 0.0
+        while not self._over.is_set():
+            now = time.monotonic()
+            silent = now - silent_since if silent_since is not None else 0.0
+            before = self.before
+            if not before:
+                raise Refused("; ".join(self.passed_over), hint="Check that node, then run again.")
+            if self.upstream is not None and (silent > _GRACE_S or self.upstream not in before):
+                self._take(None)
+            if self.upstream is not None:
+                nearer = before[: before.index(self.upstream)] if now >= nearer_at else []
+                nearer_at = now + _TRY_NEARER_EVERY_S if nearer else nearer_at
+            else:  # at the start the one before may be the slower to come up
+                nearer = before if silent > _GRACE_S or self._passed_over else before[:1]
+            if any(self._try(exchange, member, wait=False) for member in nearer) or (
+                self.upstream is not None and self._try(exchange, self.upstream, wait=True)
+            ):
+                silent_since = None
+                continue
+            if silent_since is None:  # not since it answered last: an answer may take longer than the grace
+                silent_since = time.monotonic()
+            if silent > self._patience_s and self._board.index > 0:
+                raise NotReadyError(
+                    f"no other node of the transfer answers, for {silent:.0f} s",
+                    hint="Check that the head is up and reachable at weights_port, then run again.",
+                )
+            self._over.wait(_PAUSE_S)
+
+    def _try(self, exchange: Exchange, member: int, *, wait: bool) -> bool:
+        """Exchange news with `member` and, where it answers, hear from it from now on."""
+        try:
+            exchange.with_member(member, wait=wait)
+        except Unreachable:
+            return False
+        except Untrue as error:
+            self.pass_over(member, f"{error.what} ({error.where})")
+            return False
+        except Refused:
+            # A stranger's service on our port is no member; the one linked to, or the head, is heard.
+            if member in (self.upstream, 0):
+                raise
+            return False
+        if member != self.upstream and not self._over.is_set():
+            self._take(member)
+        return True
+
+    def _take(self, upstream: int | None) -> None:
+        self.upstream = upstream
+        self._linked()
+
+    def _send(self, exchange: Exchange) -> None:
+        version = -1
+        while not self._over.is_set():
+            version = self._board.wait(version, 1.0)
+            upstream = self.upstream
+            if upstream is not None:
+                try:
+                    exchange.with_member(upstream, wait=False)
+                except (*Unreachable, Refused):  # the other thread finds out what it means
+                    version = -1
+            self._over.wait(_PAUSE_S)

@@ -1,0 +1,254 @@
+"""Answers the members of a transfer over HTTP: their news, and ranges of the files that this node has.
+
+`POST /` exchanges news (exchange.py). `GET /VERSION/NAME` with a Range sends bytes of a file, or lends them
+over RDMA (carrier.py); those that are not here yet are waited for, so that a neighbour reads a file while it
+still grows. docs/weights-protocol.md describes both for other programs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import ssl
+import struct
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import unquote
+
+from headfirst.common.errors import NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.node.peers.handler import PeerHandler, PeerServer
+from headfirst.node.peers.membership import Admission
+from headfirst.node.weights.transfer.carrier import OFFER, Carrier, Loans, is_over
+from headfirst.node.weights.transfer.messages import LONGEST
+from headfirst.node.weights.transfer.rdma import LOAN, Lender
+from headfirst.node.weights.transfer.shelf import Shelf
+
+WAIT = "X-Headfirst-Wait"
+NEWS_WAIT_S = 5.0
+"""How long an answer may wait for news."""
+BYTES_WAIT_S = 30.0
+"""How long an answer waits for bytes that are not here yet."""
+_SILENCE_LIMIT_S = 10
+_SEND_LIMIT_S = 60
+_SLICE_S = 1.0
+_AT_ONCE = 4 << 20  # bytes to the kernel in one call
+_RANGE_FORM = re.compile(r"bytes=(0|[1-9][0-9]{0,17})-(0|[1-9][0-9]{0,17})")
+_PATH_FORM = re.compile(r"/([0-9a-f]{32})/([^?#]{1,4096})")
+
+Exchange = Callable[[bytes, bool], bytes]
+"""Takes a member's message, and whether the answer may wait for news; returns the answer.
+UntrustedError where it is none."""
+
+
+class Listener:
+    """Listens on each of `addresses`, port `port`, for requests from `peers`. Use as a context manager."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        port: int,
+        peers: Collection[str],
+        token: str,
+        exchange: Exchange,
+        shelf: Shelf,
+        encryption: ssl.SSLContext | None = None,
+        carrier: Carrier | None = None,
+    ) -> None:
+        self._sent = _Counter()
+        carrier = carrier or Carrier()
+        admission = Admission(token)
+        self._servers: list[_Server] = []
+        for address in addresses:
+            try:
+                server = _Server(
+                    (address, port), peers, admission, exchange, shelf, self._sent, encryption, carrier
+                )
+            except OSError as error:
+                self._close()
+                raise NotReadyError(
+                    f"cannot listen on {address} port {port}: {error.strerror}",
+                    hint="Set weights_port to a free port, and address to one of this host's own.",
+                ) from error
+            self._servers.append(server)
+        self._threads = [
+            threading.Thread(target=server.serve_forever, args=(0.1,), daemon=True)
+            for server in self._servers
+        ]
+
+    def __enter__(self) -> Listener:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in self._servers:
+            server.shutdown()
+        self._close()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def sent(self) -> int:
+        """Bytes of files that were sent or lent."""
+        return self._sent.value
+
+    def _close(self) -> None:
+        for server in self._servers:
+            server.server_close()
+
+
+class _Counter:
+    def __init__(self) -> None:
+        self.value = 0
+        self._lock = threading.Lock()
+
+    def add(self, count: int) -> None:
+        with self._lock:
+            self.value += count
+
+
+class _Server(PeerServer):
+    def __init__(
+        self,
+        place: tuple[str, int],
+        peers: Collection[str],
+        admission: Admission,
+        exchange: Exchange,
+        shelf: Shelf,
+        sent: _Counter,
+        encryption: ssl.SSLContext | None,
+        carrier: Carrier,
+    ) -> None:
+        self.admission, self.exchange, self.shelf, self.sent = admission, exchange, shelf, sent
+        self.carrier = carrier
+        self._encryption = encryption
+        super().__init__(place, _Handler, peers)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """A connection; where it is encrypted its thread shakes hands, so that nobody holds up the others."""
+        connection, address = super().get_request()
+        if self._encryption:
+            connection.settimeout(_SEND_LIMIT_S)
+            connection = self._encryption.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            )
+        else:
+            # A timeout in the kernel: with one of Python's, each call would be two.
+            limits = ((socket.SO_SNDTIMEO, _SEND_LIMIT_S), (socket.SO_RCVTIMEO, _SILENCE_LIMIT_S))
+            for option, seconds in limits:
+                connection.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
+        return connection, address
+
+
+class _Handler(PeerHandler):
+    server: _Server
+
+    def setup(self) -> None:
+        """Nothing is lent over a connection that is new."""
+        super().setup()
+        self._loans = Loans(self.server.carrier, self.client_address[0])
+
+    def finish(self) -> None:
+        """End what is lent with the connection."""
+        self._loans.close()
+        super().finish()
+
+    def do_POST(self) -> None:
+        """Exchange news."""
+        waits = self.headers.get(WAIT, "")
+        admitted = self.admitted_body(LONGEST, waits)
+        if admitted is None:
+            return None
+        words, body = admitted
+        try:
+            data = self.server.exchange(body, waits == "1")
+        except UntrustedError:
+            return self.refuse(HTTPStatus.BAD_REQUEST)
+        return self.answer(words, data)
+
+    def do_GET(self) -> None:
+        """Send a range of a file, each byte once it is here; or lend the first bytes of it."""
+        path, span = _PATH_FORM.fullmatch(self.path), _RANGE_FORM.fullmatch(self.headers.get("Range", ""))
+        if path is None or span is None or "Content-Length" in self.headers or int(span[1]) > int(span[2]):
+            return self.refuse(HTTPStatus.BAD_REQUEST)
+        offer = self.headers.get(OFFER)
+        words = ("GET", self.path, span[0]) if offer is None else ("GET", self.path, span[0], offer)
+        if not self.is_admitted(words):
+            return None
+        with self.server.busy(self.connection):
+            self._answer_range(words, path[1], unquote(path[2]), int(span[1]), int(span[2]) + 1)
+        return None
+
+    def _answer_range(self, words: tuple[str, ...], version: str, name: str, start: int, end: int) -> None:
+        if self.server.shelf.is_beyond(name, version, start):
+            return self.refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
+        try:
+            opened = self._waited(lambda: self.server.shelf.open(name, version, start, _SLICE_S))
+        except OSError:  # it was removed or cut short by somebody else
+            return self.refuse(HTTPStatus.GONE)
+        if opened is None:
+            self.begin(HTTPStatus.SERVICE_UNAVAILABLE, {"Content-Length": "0", "Retry-After": "0"})
+            return None
+        file, size = opened
+        try:
+            if lender := self._loans.lender(self.headers.get(OFFER)):
+                end = min(end, self.server.shelf.available(name, version, start, 0), start + LOAN)
+                self._lend(lender, words, file, start, end, size)
+            else:
+                self._send(file, version, name, start, min(end, size), size)
+        except UntrustedError:
+            return self.refuse(HTTPStatus.BAD_REQUEST)
+        except OSError:  # the neighbour went away, or takes nothing
+            self.close_connection = True
+        finally:
+            os.close(file)
+        return None
+
+    def _lend(
+        self, lender: Lender, words: tuple[str, ...], file: int, start: int, end: int, size: int
+    ) -> None:
+        loan = lender.offer + lender.lend(file, start, end - start)
+        proof = self.server.admission.answer(dict(self.headers), words, loan)
+        self._begin_range(len(loan), start, end, size, {OFFER: "loan", **proof})
+        self.wfile.write(loan)
+        self.server.sent.add(end - start)
+
+    def _send(self, file: int, version: str, name: str, start: int, end: int, size: int) -> None:
+        self._begin_range(end - start, start, end, size, {})
+        while start < end:
+            ready = self._waited(
+                lambda at=start: self.server.shelf.available(name, version, at, _SLICE_S) - at  # type: ignore[misc]
+            )
+            if not ready:
+                self.close_connection = True  # the rest does not come: the neighbour asks again
+                break
+            start += self._send_bytes(file, start, min(ready, end - start, _AT_ONCE))
+
+    def _begin_range(self, length: int, start: int, end: int, size: int, headers: dict[str, str]) -> None:
+        span = {"Content-Length": str(length), "Content-Range": f"bytes {start}-{end - 1}/{size}"}
+        self.begin(HTTPStatus.PARTIAL_CONTENT, span | headers)
+
+    def _send_bytes(self, file: int, start: int, count: int) -> int:
+        if isinstance(self.connection, ssl.SSLSocket):
+            data = os.pread(file, min(count, 1 << 20), start)
+            self.connection.sendall(data)
+            sent = len(data)
+        else:
+            sent = os.sendfile(self.connection.fileno(), file, start, count)
+        if not sent:
+            raise OSError("the file is shorter than it was")
+        self.server.sent.add(sent)
+        return sent
+
+    def _waited(self, ask: Callable[[], Any]) -> Any:
+        """What `ask` returns, asked again until it is something, or the neighbour is gone, or time is up."""
+        deadline = time.monotonic() + BYTES_WAIT_S
+        while not (found := ask()):
+            if time.monotonic() > deadline or self.server.shelf.closed or is_over(self.connection):
+                break
+        return found

@@ -1,0 +1,176 @@
+"""One node's place in a transfer: what it offers to the others, what it brings from them, and their news."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from headfirst.node.peers.membership import Caller
+from headfirst.node.weights.proof.hashing import FileHash
+from headfirst.node.weights.transfer import exchange
+from headfirst.node.weights.transfer.board import Board
+from headfirst.node.weights.transfer.carrier import Carrier, Debts
+from headfirst.node.weights.transfer.chain import PATIENCE_S, Chain
+from headfirst.node.weights.transfer.link import Link
+from headfirst.node.weights.transfer.listener import Listener
+from headfirst.node.weights.transfer.rdma import Port
+from headfirst.node.weights.transfer.receiver import Event, Receiver
+from headfirst.node.weights.transfer.shelf import Shelf
+from headfirst.node.weights.transfer.signing import Key
+
+CONNECTIONS = 2
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """What all members agree on, and which of them this node is.
+
+    `members` are in the order of the ring, the head first; each has one or more addresses, all as many, of
+    which the n-th ones reach each other. Every address listens on `port`. `connections` are opened to the
+    member before, spread over the addresses and over this node's `rdma` ports, the n-th of which reaches the
+    n-th ones of the others; none for TCP. `key` is the head's, of which the others have the public half.
+    """
+
+    members: Sequence[Sequence[str]]
+    index: int
+    port: int
+    token: str
+    key: Key
+    connections: int = CONNECTIONS
+    encrypt: bool = False
+    rdma: Sequence[Port] = ()
+    patience_s: float = PATIENCE_S
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes of files that this process sent and received, and what carried them: `rdma` or `tcp`."""
+
+    sent: int = 0
+    received: int = 0
+    carrier: str = "tcp"
+
+
+class Transport:
+    """Use as a context manager. Raises NotReadyError where it cannot listen.
+
+    `holders` returns the members that will have a file; only these are asked for it.
+    """
+
+    def __init__(self, transfer: Transfer, board: Board, holders: Callable[[str], Container[int]]) -> None:
+        self._transfer = transfer
+        self._holders = holders
+        self._shelf = Shelf()
+        self._carrier = Carrier(transfer.rdma)
+        server_side = client_side = None
+        if transfer.encrypt:
+            from headfirst.node.weights.transfer.encryption import contexts
+
+            server_side, client_side = contexts(transfer.token)
+        self._encryption = client_side
+        others = [member for index, member in enumerate(transfer.members) if index != transfer.index]
+        self._listener = Listener(
+            transfer.members[transfer.index],
+            transfer.port,
+            {address for member in others for address in member},
+            transfer.token,
+            lambda data, wait: exchange.answer(board, data, wait),
+            self._shelf,
+            server_side,
+            self._carrier,
+        )
+        self._receiver = Receiver(self._shelf, self._source, self.pass_over, self._link, transfer.connections)
+        self._chain = Chain(
+            board, lambda index: self._link(0, index, None), self._receiver.reroute, transfer.patience_s
+        )
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Transport:
+        self._stack.enter_context(self._listener)
+        self._stack.callback(self._shelf.close)
+        self._stack.callback(self._receiver.close)
+        self._stack.enter_context(self._chain)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def failure(self) -> Exception | None:
+        """Why no other member is heard any more."""
+        return self._chain.failure
+
+    @property
+    def traffic(self) -> Traffic:
+        """What was sent and received so far."""
+        return Traffic(self._listener.sent, self._receiver.received, self._carrier.name)
+
+    @property
+    def passed_over(self) -> list[str]:
+        """Which members sent what was wrong, and are asked for nothing any more."""
+        return self._chain.passed_over
+
+    def is_passed_over(self, index: int) -> bool:
+        """Whether a member sent what was wrong."""
+        return self._chain.is_passed_over(index)
+
+    def address(self, index: int) -> str:
+        """A member's first address."""
+        return self._transfer.members[index][0]
+
+    def pass_over(self, index: int, why: str) -> None:
+        """Ask a member for nothing any more, because of what it sent."""
+        self._chain.pass_over(index, why)
+
+    @property
+    def fall_back(self) -> str:
+        """Why TCP carries bytes that RDMA should carry; "" where it does not."""
+        return self._carrier.failure
+
+    def offer(self, name: str, proof: FileHash, path: Path) -> None:
+        """Offer the file `path`, which is whole and proven."""
+        self._receiver.forget(name)
+        self._shelf.put(name, proof, path, whole=True)
+
+    def receive(self, name: str, proof: FileHash, path: Path) -> None:
+        """Bring `path`; also resumes it. Pieces are offered to others as they come."""
+        self._receiver.receive(name, proof, path)
+
+    def move(self, name: str, path: Path) -> None:
+        """Take note that an offered file has another path now."""
+        self._shelf.move(name, path)
+
+    def forget(self, name: str) -> None:
+        """Neither bring nor offer a file any more; what is there stays."""
+        self._receiver.forget(name)
+        self._shelf.drop(name)
+
+    def events(self, timeout: float) -> list[Event]:
+        """What was finished or failed since the last call; waits up to `timeout` seconds for the first."""
+        return self._receiver.events(timeout)
+
+    def progress(self) -> dict[str, int]:
+        """Bytes of proven pieces by file."""
+        return self._shelf.bytes_here()
+
+    def _source(self, name: str) -> int | None:
+        holders = self._holders(name)
+        return next(
+            (index for index in self._chain.before if index in holders and self._chain.is_reachable(index)),
+            None,
+        )
+
+    def _link(self, number: int, index: int, memory: memoryview | None) -> Link:
+        """A link to a member; it borrows into `memory`, where RDMA is to be used."""
+        own, other = self._transfer.members[self._transfer.index], self._transfer.members[index]
+        lane = number % len(own)
+        return Link(
+            own[lane],
+            other[lane],
+            self._transfer.port,
+            Caller(self._transfer.token),
+            self._encryption,
+            Debts(self._carrier, number, other[lane], memory) if memory and self._transfer.rdma else None,
+        )
