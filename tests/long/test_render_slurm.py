@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from headfirst.control import demo
 from headfirst.control.deployment.lab_nodes import share_dir
-from headfirst.control.images.recipe import PREFIX
+from headfirst.control.images import recipe
+from headfirst.decide.containers.image import PREFIX
 from headfirst.decide.engines import get as engine_of
 from readme_lab import INVENTORY, ROOT, deploy
 from slurm_cluster import SlurmCluster
@@ -33,9 +34,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
 @pytest.fixture(scope="module")
 def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The engine without a container: what its image has above Debian."""
-    recipe = engine_of("sglang", None).image_recipe("cpu")
-    assert recipe is not None
-    image = recipe.build(share_dir() / "images", lambda *_: None)
+    cpu = engine_of("sglang", None).image_recipe("cpu")
+    assert cpu is not None
+    image = recipe.build(cpu, share_dir() / "images", lambda *_: None)
     folder = tmp_path_factory.mktemp("engine")
     with tarfile.open(image.path) as archive:
         layer = archive.extractfile("1/layer.tar")

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.images import commands, elf, site
+from headfirst.control.images import commands, elf, open_webui, router, site, torch_cpu
+from headfirst.decide.engines.sglang import cpu_image as sglang_cpu
+from headfirst.decide.engines.vllm import cpu_image as vllm_cpu
 
-_IMAGES = Path(site.__file__).parent
-_SGLANG = _IMAGES.parent / "engines" / "sglang" / "cpu"
-_VLLM = _IMAGES.parent / "engines" / "vllm" / "cpu"
+_SGLANG, SHIMS = sglang_cpu.RECIPE.lock, sglang_cpu.RECIPE.lock.with_name("shims")
 
 
 def test_members_leave_out_scripts_and_patterns_and_mend_the_record(tmp_path: Path) -> None:
@@ -37,13 +37,13 @@ def test_files_laid_over_a_site_do_not_change_the_download(tmp_path: Path) -> No
     download.write_text("original")
     target.parent.mkdir(parents=True)
     target.hardlink_to(download)
-    site.add(_SGLANG / "shims", tmp_path / "site")
-    assert target.read_text() == (_SGLANG / "shims" / name).read_text()
+    site.add(SHIMS, tmp_path / "site")
+    assert target.read_text() == (SHIMS / name).read_text()
     assert download.read_text() == "original"
 
 
 @pytest.mark.parametrize(
-    ("files", "command"), [(_IMAGES / "webui_files", "open-webui"), (_VLLM / "shims", "vllm")]
+    ("files", "command"), [(open_webui.RECIPE.files, "open-webui"), (vllm_cpu.RECIPE.files, "vllm")]
 )
 def test_a_command_can_be_executed(tmp_path: Path, files: Path, command: str) -> None:
     site.add(files, tmp_path)
@@ -51,7 +51,7 @@ def test_a_command_can_be_executed(tmp_path: Path, files: Path, command: str) ->
 
 
 def test_the_distribution_is_found_under_the_names_that_vllm_asks_for() -> None:
-    found = {one.name: one.version for one in metadata.distributions(path=[str(_VLLM / "shims")])}
+    found = {one.name: one.version for one in metadata.distributions(path=[str(vllm_cpu.RECIPE.files)])}
     assert found == {"vllm": "0.32.0+cpu"}
 
 
@@ -81,10 +81,11 @@ def test_what_is_no_library_or_gains_little_is_left_alone(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "lock",
     [
-        _SGLANG / "packages.lock",
-        _VLLM / "packages.lock",
-        _IMAGES / "torch-cpu.lock",
-        _IMAGES / "open-webui.lock",
+        _SGLANG,
+        vllm_cpu.RECIPE.lock,
+        torch_cpu.LOCK,
+        open_webui.RECIPE.lock,
+        router.RECIPE.lock,
     ],
 )
 def test_locks_pin_one_file_per_package(lock: Path) -> None:
@@ -96,8 +97,8 @@ def test_locks_pin_one_file_per_package(lock: Path) -> None:
 
 
 def test_the_lock_of_torch_accepts_the_cpu_build_only() -> None:
-    assert re.search(r"^torch==[0-9.]+\+cpu ", (_IMAGES / "torch-cpu.lock").read_text(), re.MULTILINE)
-    assert not re.search(r"^(torch|nvidia-\S+)==", (_SGLANG / "packages.lock").read_text(), re.MULTILINE)
+    assert re.search(r"^torch==[0-9.]+\+cpu ", torch_cpu.LOCK.read_text(), re.MULTILINE)
+    assert not re.search(r"^(torch|nvidia-\S+)==", _SGLANG.read_text(), re.MULTILINE)
 
 
 def test_a_failed_command_says_its_last_lines_and_the_next_step() -> None:

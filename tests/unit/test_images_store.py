@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
-from headfirst.control.images import store
+from headfirst.control.images import recipe, store
+from headfirst.decide.containers.image import ImageRecipe
 
 
 def test_it_is_made_once(tmp_path: Path) -> None:
@@ -68,5 +71,18 @@ def test_the_key_follows_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     before = store.recipe_key(tmp_path / "shims")
     (tmp_path / "other.lock").write_text("2")
     assert store.recipe_key(tmp_path / "shims") == before
+    assert store.recipe_key(tmp_path / "shims", settings="PATH=/bin") != before
     (tmp_path / "shims" / "a.py").write_text("2")
     assert store.recipe_key(tmp_path / "shims") != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"tag": "x:2"}, {"env": {"A": "2"}}, {"left_out": ("b",)}, {"uncompiled": "b"}, {"torch_cpu": True}],
+    ids=str,
+)
+def test_the_key_follows_the_recipe(change: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "packages.lock").write_text("a==1\n")
+    made = ImageRecipe("x", "x:1", tmp_path / "packages.lock", {"A": "1"}, ("a",), "a")
+    assert recipe.recipe_key(made) == recipe.recipe_key(replace(made))
+    assert recipe.recipe_key(made) != recipe.recipe_key(replace(made, **change))

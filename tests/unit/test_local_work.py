@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.deployment.running import artifacts, local_work
+from headfirst.control.deployment.running import local_work
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import up
-from headfirst.control.images.recipe import Recipe
+from headfirst.control.images import recipe
 from headfirst.control.inventory.inventory import load
 from headfirst.control.lab import packages
 from headfirst.control.run.events import (
@@ -115,8 +115,7 @@ def test_packages_of_all_jobs_are_installed_in_one_step_before_any_job_starts(
 
     monkeypatch.setattr(packages, "missing", lambda wanted: sorted({package.name for package in wanted}))
     monkeypatch.setattr(packages, "install", install)
-    monkeypatch.setattr(Recipe, "build", job("engine"))
-    monkeypatch.setattr(artifacts.open_webui, "build", job("webui"))
+    monkeypatch.setattr(recipe, "build", lambda wanted, *_: done.append(wanted.name))
     monkeypatch.setattr(up, "lab_up", job("lab"))
     monkeypatch.setattr(up, "share_demo_checkpoint", lambda model: None)
     reporter = Recorder()
@@ -126,7 +125,7 @@ def test_packages_of_all_jobs_are_installed_in_one_step_before_any_job_starts(
     up._prepare_here(load([LAB], []), options, reporter)
     [names] = installed
     assert {"docker.io", "mmdebstrap", "openssh-client", "debian-archive-keyring"} <= set(names)
-    assert sorted(done) == ["engine", "lab", "webui"]
+    assert sorted(done) == ["lab", "open-webui", "sglang-cpu"]
     stages = [event.stage for event in reporter.events if isinstance(event, StageStarted)]
     assert stages == ["packages", "prepare"]
     assert len([event for event in reporter.events if isinstance(event, TaskStarted)]) == 4

@@ -74,15 +74,7 @@ def _floors(storey: str) -> dict[str, int]:
     return {name: number for number, row in enumerate(FLOORS[storey]) for name in row}
 
 
-@pytest.mark.parametrize(
-    "storey",
-    [
-        pytest.param(name, marks=pytest.mark.xfail(reason="engines import images", strict=True))
-        if name == "decide"
-        else name
-        for name in STOREYS
-    ],
-)
+@pytest.mark.parametrize("storey", STOREYS)
 def test_a_storey_imports_from_itself_and_those_below(storey: str) -> None:
     wrong = {
         f"{name} imports {imported}"

@@ -5,19 +5,20 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _HERE = Path(__file__).parent
 
 
-def recipe_key(*data: Path) -> str:
-    """Changes with any code of this package and with the data files or folders."""
-    files = {path for name in data for path in _files(name)} | set(_HERE.glob("*.py"))
-    digest = hashlib.sha256()
-    for path in sorted(files):
-        digest.update(f"\0{path.relative_to(_HERE.parent)}\0".encode() + path.read_bytes())
+def recipe_key(*data: Path, settings: str = "") -> str:
+    """Changes with any code of this package, with the data files or folders, and with the settings."""
+    files = [(path.name, path) for path in sorted(_HERE.glob("*.py"))]
+    files += [named for path in data for named in _files(path)]
+    digest = hashlib.sha256(settings.encode())
+    for name, path in files:
+        digest.update(f"\0{name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 
@@ -53,7 +54,9 @@ def kept(folder: Path, name: str, key: str, suffix: str, make: Callable[[Path, P
     return done
 
 
-def _files(path: Path) -> Iterable[Path]:
+def _files(path: Path) -> list[tuple[str, Path]]:
+    """The file, or the files of the folder, by name."""
     if path.is_file():
-        return [path]
-    return [file for file in path.rglob("*") if file.is_file() and file.suffix != ".pyc"]
+        return [(path.name, path)]
+    files = (file for file in sorted(path.rglob("*")) if file.is_file() and file.suffix != ".pyc")
+    return [(str(file.relative_to(path)), file) for file in files]

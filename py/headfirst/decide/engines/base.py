@@ -19,7 +19,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task as Task
 
 if TYPE_CHECKING:
-    from headfirst.control.images.recipe import Recipe
+    from headfirst.decide.containers.image import ImageRecipe
     from headfirst.decide.engines.diagnostics import Diagnostics
 
 
@@ -189,7 +189,7 @@ class Engine(Protocol):
     def image_version(self, image: str) -> str | None:
         """The version that the image's tag names; None where it names none."""
 
-    def image_recipe(self, device: str) -> Recipe | None:
+    def image_recipe(self, device: str) -> ImageRecipe | None:
         """How the image for `device` is built on this machine; None where it can only be pulled."""
 
     def cuda(self, image: str) -> str:

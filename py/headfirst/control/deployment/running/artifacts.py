@@ -11,15 +11,15 @@ from typing import Any
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
 from headfirst.control.deployment.running.local_work import Advance
-from headfirst.control.images import haproxy, open_webui, prometheus, router
+from headfirst.control.images import haproxy, open_webui, prometheus, recipe, router
 from headfirst.control.images.archive import ImageArchive
-from headfirst.control.images.recipe import Recipe
 from headfirst.control.lab.packages import FOR_IMAGES, FOR_LAB, Package
 from headfirst.control.paths import cache_dir
 from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.decide import engines
 from headfirst.decide.cluster.source import locate_variable
 from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.containers.image import ImageRecipe
 
 
 @dataclass(frozen=True)
@@ -60,16 +60,16 @@ def jobs(cluster: Cluster) -> dict[str, Callable[[Advance], Any]]:
     found: dict[str, Callable[[Advance], Any]] = {}
     for service in cluster.services:
         if service.settings.engine_image_source == "build":
-            recipe = _recipe(cluster, service)
-            found[f"image {recipe.tag}"] = partial(_build, recipe, cluster)
+            wanted = _recipe(cluster, service)
+            found[f"image {wanted.tag}"] = partial(_build, wanted, cluster)
     if cluster.settings.webui_image_source == "build":
-        found["webui image"] = lambda advance: open_webui.build(_images(cluster), _counted(advance))
+        found["webui image"] = partial(_build, open_webui.RECIPE, cluster)
     if _builds_prometheus(cluster):
         found["prometheus image"] = lambda advance: prometheus.RECIPE.build(
             _images(cluster), _counted(advance)
         )
     if _builds_router(cluster):
-        found["router image"] = lambda advance: router.build(_images(cluster), _counted(advance))
+        found["router image"] = partial(_build, router.RECIPE, cluster)
     if _builds_proxy(cluster):
         found["proxy image"] = lambda advance: haproxy.RECIPE.build(_images(cluster), _counted(advance))
     return found
@@ -116,21 +116,21 @@ def _engine(cluster: Cluster, service: Service, built: dict[str, Any]) -> Tarbal
     return None
 
 
-def _recipe(cluster: Cluster, service: Service) -> Recipe:
+def _recipe(cluster: Cluster, service: Service) -> ImageRecipe:
     settings = service.settings
     engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
-    recipe = engine.image_recipe(settings.engine_device)
-    if recipe is None:
+    found = engine.image_recipe(settings.engine_device)
+    if found is None:
         raise InputError(
             f"the {settings.engine_device} image of {engine.title} {engine.version} cannot be built here",
             where=locate_variable("engine_image_source", cluster.inventories),
             hint="Remove engine_image_source=build: the image is then pulled from its registry.",
         )
-    return recipe
+    return found
 
 
-def _build(recipe: Recipe, cluster: Cluster, advance: Advance) -> ImageArchive:
-    return recipe.build(_images(cluster), _counted(advance))
+def _build(of: ImageRecipe, cluster: Cluster, advance: Advance) -> ImageArchive:
+    return recipe.build(of, _images(cluster), _counted(advance))
 
 
 def _images(cluster: Cluster) -> Path:

@@ -7,27 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headfirst.control.images import site
-from headfirst.control.images.archive import ImageArchive
-from headfirst.control.images.recipe import PREFIX, Progress, Recipe
+from headfirst.decide.containers.image import PREFIX, ImageRecipe
 
-_LOCK = Path(__file__).parent / "packages.lock"
-
-
-def build(cache: Path, progress: Progress) -> ImageArchive:
-    """The router's image archive in the folder `cache`; see Recipe.build."""
-    return _RECIPE.build(cache, progress)
-
-
-def _install(packages: Path, downloads: Path, report: site.Report) -> None:
-    site.install(_LOCK, packages, downloads, report)
-
-
-_RECIPE = Recipe(
+RECIPE = ImageRecipe(
     name="smg",
     tag="headfirst/smg:1.13.0",
-    data=(_LOCK, Path(__file__)),
-    install=_install,
+    lock=Path(__file__).with_name("packages.lock"),
     env={"PYTHONPATH": PREFIX},
     left_out=("*/sboms/*",),
     uncompiled=r"/tests?/",

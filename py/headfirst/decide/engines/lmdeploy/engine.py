@@ -28,7 +28,7 @@ from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from headfirst.control.images.recipe import Recipe
+    from headfirst.decide.containers.image import ImageRecipe
     from headfirst.decide.engines.diagnostics import Diagnostics
 
 # TurboMind multiplies FP8 weights in 16 bits from Volta on (kernels/gemm/kernel/sm70_884_8.cu).
@@ -54,7 +54,7 @@ class Lmdeploy:
         found = re.match(r"v?(\d+\.\d+\.\d+(?:\.post\d+)?)(?![\w.])", image_tags.tag(image))
         return found[1] if found else None
 
-    def image_recipe(self, device: str) -> Recipe | None:
+    def image_recipe(self, device: str) -> ImageRecipe | None:
         """Images come from the project's registry."""
         return None
 

