@@ -11,7 +11,6 @@ from headfirst.common.state_files import read_file, replace_file
 from headfirst.control.credentials import local_ca
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.decide.cluster.source import locate_variable
 from headfirst.decide.cluster.types import Cluster
 
 
@@ -166,7 +165,7 @@ def _read(cluster: Cluster, name: str, value: str | None) -> tuple[str, str]:
     if not value:
         raise InputError(
             f"tls=files needs {name}",
-            where=locate_variable("tls", cluster.inventories),
+            where=cluster.given.get("tls"),
             hint="Write tls_certificate=/path/to/chain.pem and tls_key=/path/to/key.pem under [all:vars].",
         )
     path = Path(value).expanduser().absolute()
@@ -174,6 +173,4 @@ def _read(cluster: Cluster, name: str, value: str | None) -> tuple[str, str]:
         return path.read_text(), str(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise InputError(
-            f"{name} cannot be read: {path}: {reason}", where=locate_variable(name, cluster.inventories)
-        ) from None
+        raise InputError(f"{name} cannot be read: {path}: {reason}", where=cluster.given.get(name)) from None

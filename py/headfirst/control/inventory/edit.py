@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.reading import read
-from headfirst.decide.cluster.source import HostLine
+from headfirst.control.inventory.reading import HostLine, read
 
 SPARES = "spares"
 _OTHER_GROUPS = ("webui", "router", "monitoring")

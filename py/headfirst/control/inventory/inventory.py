@@ -97,7 +97,7 @@ def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...
         places = reading.hosts[names[0]].where
         settings = _service_settings(_common(names, reading, SERVICE_NAMES), places, paths)
         ranks = tuple(hosts[name] for name in names)
-        return [Members(None, settings, ranks, places.get("replicas") or str(paths[0]))]
+        return [Members(None, settings, ranks, places.get("replicas") or str(paths[0]), places)]
     found = []
     for name, group in reading.services.items():
         if not _SERVICE_NAME.fullmatch(name):
@@ -115,7 +115,7 @@ def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...
             )
         settings = _service_settings(group.values, group.where, paths)
         where = group.where.get("model")
-        found.append(Members(name, settings, tuple(hosts[host] for host in group.hosts), where))
+        found.append(Members(name, settings, tuple(hosts[host] for host in group.hosts), where, group.where))
     return found
 
 

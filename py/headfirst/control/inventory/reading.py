@@ -16,12 +16,20 @@ from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import SERVICE_NAMES, SETTING_NAMES
-from headfirst.decide.cluster.source import HostLine
 from headfirst.decide.cluster.variables import role_options
 
 # Variables of roles that the plan's checks compare with others.
 _ROLE_VALUES = ("weights_port",)
 READER = Path(__file__).with_name("ansible_reader.py")
+
+
+@dataclass(frozen=True)
+class HostLine:
+    """A host named in a section of an INI inventory."""
+
+    group: str
+    host: str
+    where: str
 
 
 @dataclass(frozen=True)

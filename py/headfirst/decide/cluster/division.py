@@ -25,6 +25,7 @@ class Members:
     settings: ServiceSettings
     hosts: tuple[Host, ...]
     where: str | None
+    given: Mapping[str, str | None] = field(default_factory=dict)
 
 
 @dataclass
@@ -88,7 +89,7 @@ def _service(one: Members, times: Mapping[str, int], taken: _Taken) -> Service:
                 dist_port=taken.port("dist", head, one.settings.dist_port, _DIST_PORT_STEP),
             )
         )
-    return Service(one.name, one.settings, tuple(replicas))
+    return Service(one.name, one.settings, tuple(replicas), given=one.given)
 
 
 def _count(one: Members) -> int:

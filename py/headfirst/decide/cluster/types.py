@@ -135,6 +135,8 @@ class Service:
     settings: ServiceSettings
     replicas: tuple[Replica, ...]
     routers: tuple[Router, ...] = ()  # none: clients ask the only replica
+    # Names of the variables that the inventory sets for it, with their places.
+    given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
 
     @property
     def urls(self) -> tuple[str, ...]:

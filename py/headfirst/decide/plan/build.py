@@ -8,7 +8,6 @@ from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
-from headfirst.decide.cluster.source import locate_variable
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
@@ -72,9 +71,9 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         settings.engine,
         settings.engine_image,
         settings.engine_version,
-        where=locate_variable("engine_version" if settings.engine_version else "engine", cluster.inventories),
+        where=service.given.get("engine_version" if settings.engine_version else "engine"),
     )
-    where_arguments = locate_variable("engine_args", cluster.inventories)
+    where_arguments = service.given.get("engine_args")
     arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
     gpu, machines = hosts.gpu(service, where), hosts.machines(service, where)
     dtype = precision.choose(
@@ -123,7 +122,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     lora = adapters(
         settings,
         served_name=service.served_model_name,
-        where=locate_variable("adapters", cluster.inventories),
+        where=service.given.get("adapters"),
     )
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
     spans = layers.by_host(service, engine, checkpoint, sizes)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.source import locate_variable
 
 _NAME = "engine_args"
+_MENTION = re.compile(rf"(?:^|[\s{{{{,])[\"']?{_NAME}[\"']?\s*[=:]")
 _ASSIGNMENT = re.compile(rf"\s*{_NAME}\s*=")
 _SECTION = re.compile(r"\s*\[all:vars\]\s*(?:#.*)?$")
 
@@ -25,10 +25,8 @@ def write_arguments(inventories: Sequence[Path], arguments: Sequence[str]) -> Pa
 
     InputError, with the line to write, where this is no INI file with such a place.
     """
-    place = locate_variable(_NAME, tuple(inventories))
-    file = Path(place.rpartition(":")[0]) if place else inventories[0]
+    file, number = _first_mention(inventories) or (inventories[0], None)
     lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
-    number = int(place.rpartition(":")[2]) - 1 if place else None
     new = line_of(arguments) + "\n"
     if number is not None and _ASSIGNMENT.match(lines[number]) and not lines[number].rstrip().endswith("\\"):
         lines[number] = new
@@ -40,3 +38,26 @@ def write_arguments(inventories: Sequence[Path], arguments: Sequence[str]) -> Pa
         )
     file.write_text("".join(lines))
     return file
+
+
+def _first_mention(inventories: Sequence[Path]) -> tuple[Path, int] | None:
+    """File and index of the line that sets engine_args first; None where no file does."""
+    for file in (file for inventory in inventories for file in _files_of(inventory)):
+        try:
+            lines = file.read_text().splitlines()
+        except UnicodeDecodeError:  # an executable or vaulted inventory
+            continue
+        for number, line in enumerate(lines):
+            if _MENTION.search(line) and not line.lstrip().startswith(("#", ";")):
+                return file, number
+    return None
+
+
+def _files_of(inventory: Path) -> Iterator[Path]:
+    """The inventory's own files, then group_vars and host_vars beside it."""
+    folder = inventory if inventory.is_dir() else inventory.parent
+    yield from (
+        sorted(file for file in folder.iterdir() if file.is_file()) if inventory.is_dir() else [inventory]
+    )
+    for kind in ("group_vars", "host_vars"):
+        yield from sorted(file for file in (folder / kind).rglob("*") if file.is_file())

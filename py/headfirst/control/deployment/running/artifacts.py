@@ -17,7 +17,6 @@ from headfirst.control.lab.packages import FOR_IMAGES, FOR_LAB, Package
 from headfirst.control.paths import cache_dir
 from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.decide import engines
-from headfirst.decide.cluster.source import locate_variable
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.image import ImageRecipe
 
@@ -123,7 +122,7 @@ def _recipe(cluster: Cluster, service: Service) -> ImageRecipe:
     if found is None:
         raise InputError(
             f"the {settings.engine_device} image of {engine.title} {engine.version} cannot be built here",
-            where=locate_variable("engine_image_source", cluster.inventories),
+            where=service.given.get("engine_image_source"),
             hint="Remove engine_image_source=build: the image is then pulled from its registry.",
         )
     return found

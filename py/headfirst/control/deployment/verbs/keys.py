@@ -16,7 +16,6 @@ from headfirst.control.deployment.running.role_vars.proxy import keys_vars
 from headfirst.control.deployment.running.stages import run_stages
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.quiet import QuietReporter
-from headfirst.decide.cluster.source import locate_variable
 from headfirst.decide.cluster.types import Cluster
 
 # The record of all credentials on the head has 64 KiB.
@@ -93,7 +92,7 @@ def _load(options: RunOptions) -> tuple[Cluster, RunOptions]:
     if not cluster.has_proxy:
         raise InputError(
             "keys with names need the proxy",
-            where=locate_variable("proxy", cluster.inventories),
+            where=cluster.given.get("proxy"),
             hint="Write proxy=true, or tls=local-ca, under [all:vars] and run: "
             f"deploy up {options.inventories[0]}",
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headfirst.decide.cluster.settings import HUBS
-from headfirst.decide.cluster.source import locate_variable
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
@@ -29,8 +28,7 @@ def decide(
     """The weights of a service, for `ranks` ranks; `spans` are the layers that each host loads."""
     settings = service.settings
     name = checkpoint.id.rstrip("/").rpartition("/")[2]
-    where = locate_variable("weights_shared", cluster.inventories)
-    place = placement.choose(service, convert=convert, where=where)
+    place = placement.choose(service, convert=convert, where=service.given.get("weights_shared"))
     if place.how == "in_place" or _has_one_folder(service):  # what all hosts read has all layers
         spans = dict.fromkeys(spans, range(checkpoint.layers))
     job = _weights_job(service, checkpoint, place, spans, convert=convert)
@@ -119,5 +117,5 @@ def _weights_job(
 def _carrier(cluster: Cluster, service: Service, *, in_place: bool) -> Carrier:
     if in_place:
         return Carrier(kind="tcp")
-    where = locate_variable("weights_carrier", cluster.inventories)
-    return carrier.choose(service, where=where or str(cluster.inventories[0]))
+    where = service.given.get("weights_carrier") or str(cluster.inventories[0])
+    return carrier.choose(service, where=where)
