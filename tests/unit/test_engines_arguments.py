@@ -171,7 +171,7 @@ def test_a_version_that_cannot_be(image: str | None, version: str, what: str, hi
 
 
 def test_names_are_found_without_loading_an_engine() -> None:
-    program = "import sys; from headfirst import engines; engines.names(); print(*sys.modules)"
+    program = "import sys; from headfirst.decide import engines; engines.names(); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert "sglang" in engines.names()
     assert "headfirst.decide.engines.sglang.engine" not in loaded.stdout.split()

@@ -89,7 +89,7 @@ def test_a_variable_of_uv_wins_over_pips_setting(monkeypatch: pytest.MonkeyPatch
 
 
 def test_the_module_runs_a_program_with_these_variables_and_needs_no_package(tmp_path: Path) -> None:
-    source = Path(pip_config.__file__).parents[1]
+    source = Path(pip_config.__file__).parents[2]
     argv = [sys.executable, "-I", "-S", "-c"]
     code = f"import sys; sys.path.insert(0, {str(source)!r}); import headfirst.control.images.pip_settings"
     assert subprocess.run([*argv, code], check=False).returncode == 0

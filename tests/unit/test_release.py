@@ -112,7 +112,7 @@ def test_the_wheel_has_command_collection_and_locks(files: Path) -> None:
         names = set(wheel.namelist())
     assert {
         "headfirst/locks/requirements.lock",
-        "headfirst/run/node_locks/base.lock",
+        "headfirst/control/run/node_locks/base.lock",
         "ansible_collections/headfirst/serving/galaxy.yml",
         "ansible_collections/headfirst/serving/plugins/modules/reach.py",
     } <= names

@@ -113,7 +113,7 @@ def test_the_kernel_releases_the_gil() -> None:
     assert ticks > 10
 
 
-MODULE = "weights/convert/fp8"
+MODULE = "node/weights/convert/fp8"
 
 
 def test_it_works_where_nothing_can_be_cached(tmp_path: Path) -> None:
@@ -121,15 +121,17 @@ def test_it_works_where_nothing_can_be_cached(tmp_path: Path) -> None:
     package = Path(headfirst.__file__).parent
     for name in (
         "__init__.py",
-        "errors.py",
-        "weights/__init__.py",
-        "weights/convert/__init__.py",
+        "common/__init__.py",
+        "common/errors.py",
+        "node/__init__.py",
+        "node/weights/__init__.py",
+        "node/weights/convert/__init__.py",
         f"{MODULE}.py",
     ):
         copy = tmp_path / "headfirst" / name
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes((package / name).read_bytes())
-    (tmp_path / "headfirst" / "weights" / "convert" / "__pycache__").write_text("no folder, even for root")
+    (tmp_path / "headfirst" / f"{MODULE}.py").with_name("__pycache__").write_text("no folder, even for root")
     code = "import headfirst.node.weights.convert.fp8 as m; print(m.__file__)"
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("NUMBA", "XDG"))},
