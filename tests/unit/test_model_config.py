@@ -348,6 +348,8 @@ MODELOPT = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NV
         (MODELOPT, "U8", "modelopt", "modelopt nvfp4 fp8"),
         ({"quant_method": "mxfp4"}, "U8", "mxfp4", "mxfp4"),
         ({"quant_method": "fbgemm_fp8"}, "F8_E4M3", "fp8", "fbgemm_fp8 fp8"),
+        # Its weights have FP8's type, and other scales: engines load it by its own method.
+        ({"quant_method": "modelopt", "quant_algo": "MXFP8"}, "F8_E4M3", "modelopt", "modelopt mxfp8"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "U8", "bitsandbytes", "bitsandbytes int4"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "I8", "bitsandbytes", "bitsandbytes int8"),
         ({}, "F8_E4M3", "fp8", ""),

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headfirst.common.quantization import SCHEMES, Scheme
 from headfirst.common.safetensors_file import Tensor
 from headfirst.common.untrusted import shown
 
@@ -28,12 +29,13 @@ class NotConvertibleError(Exception):
 
 @dataclass(frozen=True)
 class Format:
-    """One way to store weights in fewer bits.
+    """How a checkpoint names and lays out the weights of one scheme.
 
-    `kernel`: "fp8" are e4m3 codes times a scale, "mxfp4" e2m1 codes times a power of two (OCP MX 1.0).
+    `kernel`: the scheme's name: "fp8" are e4m3 codes times a scale, "mxfp4" e2m1 codes times a power of two.
     `endings`: pairs of endings of a weight's name and of the name of its scale, which differ in no more.
     `block`: (rows, columns) of a scale whose layout is "block". `dropped`: endings of the names of tensors
-    that a BF16 checkpoint has no use for: scales of activations and of the KV cache.
+    that a BF16 checkpoint has no use for: scales of activations and of the KV cache. `marked`: the weight's
+    ending tells a weight from other tensors of its type, and the result's name is without it.
     """
 
     kernel: Literal["fp8", "mxfp4"]
@@ -42,16 +44,22 @@ class Format:
     layouts: tuple[Layout, ...]
     block: tuple[int, int] | None = None
     dropped: tuple[str, ...] = ()
+    marked: bool = False
+
+    @property
+    def scheme(self) -> Scheme:
+        """The row of the table: bits, and types of the tensors."""
+        return next(row for row in SCHEMES if row.name == self.kernel)
 
     @property
     def codes(self) -> str:
         """The safetensors type of the quantised weights."""
-        return "F8_E4M3" if self.kernel == "fp8" else "U8"
+        return self.scheme.dtype
 
     @property
     def growth(self) -> float:
         """The most bytes that the result has for each byte of the checkpoint."""
-        return 2 if self.kernel == "fp8" else 2 * GROUP / (GROUP / 2 + 1)
+        return self.scheme.growth
 
     def scale_names(self, weight: str) -> list[str]:
         """The names that the scale of this weight can have."""
@@ -68,17 +76,17 @@ class Format:
 
     def is_weight(self, tensor: Tensor) -> bool:
         """Whether this is a quantised weight, by its type, and where the type is not enough by its name."""
-        return tensor.dtype == self.codes and (self.kernel == "fp8" or bool(self.scale_names(tensor.name)))
+        return tensor.dtype == self.codes and (not self.marked or bool(self.scale_names(tensor.name)))
 
     def result_name(self, weight: str) -> str:
         """What the result calls this weight."""
-        return weight if self.kernel == "fp8" else weight.removesuffix(self.endings[0][0])
+        return weight.removesuffix(self.endings[0][0]) if self.marked else weight
 
     def result_bytes(self, tensor: Tensor) -> int:
         """Bytes in the result of this tensor of the checkpoint."""
         if self.weight_name(tensor.name) or self.drops(tensor.name):
             return 0
-        factor = {"fp8": 2, "mxfp4": 4}[self.kernel] if self.is_weight(tensor) else 1
+        factor = 16 // self.scheme.bits if self.is_weight(tensor) else 1
         return factor * (tensor.end - tensor.start)
 
     def covered(self, weight: Sequence[int], scale: Sequence[int]) -> tuple[int, int] | None:
@@ -216,7 +224,7 @@ def _group(group: Any) -> tuple[Layout, tuple[int, int] | None]:
 
 def _mxfp4(_config: Mapping[str, Any]) -> Format:
     """gpt-oss: experts in groups of 32; attention, router and embeddings are BF16 already."""
-    return Format("mxfp4", (("_blocks", "_scales"),), ("U8", "F8_E8M0"), ())
+    return Format("mxfp4", (("_blocks", "_scales"),), ("U8", "F8_E8M0"), (), marked=True)
 
 
 _READERS = {

@@ -30,6 +30,8 @@ DTYPE_BITS = {
     "F8_E8M0": 8, "I16": 16, "U16": 16, "F16": 16, "BF16": 16, "I32": 32, "U32": 32, "F32": 32,
     "C64": 64, "F64": 64, "I64": 64, "U64": 64,
 }  # fmt: skip
+SMALL_FLOATS = tuple(name for name, bits in DTYPE_BITS.items() if name.startswith("F") and bits <= 8)
+"""Dtypes that quantised weights and their scales alone have."""
 _RANK = {name: rank for rank, name in enumerate(DTYPE_BITS)}
 LENGTH_BYTES = 8
 HEADER_LIMIT = 100_000_000  # the format's own

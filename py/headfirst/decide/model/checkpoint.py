@@ -121,9 +121,9 @@ class Checkpoint(_Frozen):
 
     @property
     def convertible(self) -> bool:
-        """Whether the converter reads it (headfirst/convertible.py lists the formats)."""
-        kind = self.quantization
-        return kind is not None and kind.conversion is not None and self.dtype in ("fp8", "mxfp4")
+        """Whether the converter reads it (headfirst/common/convertible.py lists the formats)."""
+        conversion = self.quantization.conversion if self.quantization else None
+        return conversion is not None and conversion.kernel == self.dtype
 
     @property
     def converted(self) -> Checkpoint:

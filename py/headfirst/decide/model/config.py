@@ -12,9 +12,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from headfirst.common import quantization as schemes
 from headfirst.common.convertible import config_parts, quantization_of
 from headfirst.common.errors import InputError
-from headfirst.common.safetensors_file import Tensor
+from headfirst.common.safetensors_file import SMALL_FLOATS, Tensor
 from headfirst.common.untrusted import device_name, integer
 from headfirst.decide.model import quantization, vision
 from headfirst.decide.model.checkpoint import Checkpoint, LinearAttention, Mla, Moe, Shard
@@ -49,7 +50,7 @@ _BY_LAYER = ("n_routed_experts", "num_experts_per_tok", "n_shared_experts", "moe
 _LIMITS = {"num_hidden_layers": 4096, "num_nextn_predict_layers": 64, "num_attention_heads": 4096}
 _LARGEST = 2**31
 # Tensors of these types hold quantised weights.
-_PACKED = ("F8_E4M3", "F8_E5M2", "F4", "F6_E2M3", "F6_E3M2", "I8", "U8", "I32", "U32")
+_PACKED = (*SMALL_FLOATS, "I8", "U8", "I32", "U32")
 
 
 @dataclass(frozen=True)
@@ -241,8 +242,10 @@ def _tied(config: Mapping[str, Any], language_model: Mapping[str, Any]) -> bool:
 
 def _dtype(quantized: Quantization | None, by_dtype: Mapping[str, int], config: Mapping[str, Any]) -> str:
     """What the tensors really are; where no header was read, what config.json states."""
+    row = schemes.find(quantized.scheme) if quantized else None
+    other_fp8 = row is not None and row.dtype == "F8_E4M3" and row.name != "fp8"  # MXFP8
     fp8 = by_dtype.get("F8_E4M3", 0)
-    if fp8 and fp8 > sum(by_dtype.get(name, 0) for name in _PACKED if name != "F8_E4M3"):
+    if fp8 > sum(by_dtype.get(name, 0) for name in _PACKED if name != "F8_E4M3") and not other_fp8:
         return "fp8"
     if quantized and (by_dtype or quantized.scheme != "fp8"):
         return quantized.method

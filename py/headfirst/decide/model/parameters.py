@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from headfirst.common import quantization
+from headfirst.common.errors import InputError
 from headfirst.common.safetensors_file import DTYPE_BITS
 from headfirst.decide.model.checkpoint import Checkpoint, Mla, Moe
 from headfirst.decide.model.measured import Part
@@ -47,10 +49,6 @@ class Tensor:
     def plain_bytes(self) -> int:
         """Bytes in BF16, of what is kept in fp32 in that."""
         return self.parameters * (4 if self.fp32 else 2)
-
-    def scales(self, block: tuple[int, int]) -> int:
-        """Elements of the scales of these tensors where each covers a block of (rows, columns)."""
-        return -(-self.rows // block[0]) * -(-self.columns // block[1]) * self.count
 
 
 @dataclass(frozen=True)
@@ -105,31 +103,24 @@ def stored_bytes(model: Checkpoint, tensor: Tensor, *, quantized: bool) -> dict[
     """safetensors dtype name -> bytes of the tensor in the checkpoint, with the scales beside it.
 
     `quantized`: the part it belongs to is quantised at all (some formats leave attention as it is).
+    InputError where the scheme is not in the table of headfirst.common.quantization.
     """
-    parameters = tensor.parameters
     kind = model.quantization
     plain = {"fp16": "F16", "fp32": "F32"}.get(model.dtype, "BF16")
     if not (kind and quantized and tensor.linear):
-        counts = {"F32" if tensor.fp32 else plain: parameters}
-        return {name: count * DTYPE_BITS[name] // 8 for name, count in counts.items()}
-    group = kind.group_size or tensor.columns
-    if kind.scheme in ("fp8", "int8"):
-        name = "F8_E4M3" if kind.scheme == "fp8" else "I8"
-        if kind.block:
-            return {name: parameters, "F32": 4 * tensor.scales(kind.block)}
-        rows = kind.conversion is not None and "row" in kind.conversion.layouts
-        return {name: parameters, "F32": 4 * tensor.count * (tensor.rows if rows else 1)}
-    if kind.scheme == "nvfp4":  # two values a byte, an FP8 scale a group, two scales a tensor
-        scales = tensor.scales((1, kind.group_size or 16))
-        return {"U8": parameters // 2, "F8_E4M3": scales, "F32": 8 * tensor.count}
-    if kind.scheme == "mxfp4":
-        return {"U8": parameters // 2 + tensor.scales((1, 32))}
-    scales = tensor.scales((1, group))
-    if kind.method == "compressed-tensors":  # packed in I32, scales in BF16, the shape beside them
-        return {"I32": parameters // 2, "BF16": 2 * scales, "I64": 16 * tensor.count}
-    zeros = scales // 2  # four bits each, packed like the weights
-    order = 4 * tensor.columns * tensor.count if kind.method == "gptq" else 0  # g_idx
-    return {"I32": parameters // 2 + zeros + order, "F16": 2 * scales}
+        name = "F32" if tensor.fp32 else plain
+        return {name: tensor.parameters * DTYPE_BITS[name] // 8}
+    scheme = quantization.find(kind.scheme, kind.method)
+    if scheme is None:
+        raise InputError(
+            f"The weights are quantised with {kind}, a scheme that is not in the table of schemes.",
+            where=f"quantization_config of {model.id}",
+            hint="Fetch the model and set model_source=path and model=/its/folder: its files have the sizes.",
+        )
+    by_row = kind.conversion is not None and "row" in kind.conversion.layouts
+    block = kind.block or ((1, tensor.columns) if by_row else None)
+    sizes = scheme.stored_bytes(tensor.rows, tensor.columns, block, kind.group_size)
+    return {name: size * tensor.count for name, size in sizes.items()}
 
 
 def _tensors(model: Checkpoint, traits: _Traits) -> Iterator[Tensor]:

@@ -10,26 +10,18 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from headfirst.common import quantization as schemes
 from headfirst.common.convertible import Format, NotConvertibleError, read_format
 from headfirst.common.untrusted import UntrustedError, device_name, integer
 
 _LARGEST = 2**31
-# What the methods with one format only mean.
-_SCHEMES = {
-    "fp8": "fp8",
-    "fbgemm_fp8": "fp8",
-    "mxfp4": "mxfp4",
-    "blockwise_int8": "int8",
-    "w8a8_int8": "int8",
-}
-_BITS = {"fp8": 8, "int8": 8, "mxfp8": 8, "mxfp4": 4, "nvfp4": 4, "int4": 4}
 
 
 class Quantization(BaseModel):
     """Quantisation of the weights.
 
-    `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `scheme` is what the weights
-    are: fp8, int8, int4, nvfp4, mxfp4, or "" where the config has none. `group_size` and `block` are the
+    `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `scheme` is a name of
+    headfirst.common.quantization, or "" where the config has none of these. `group_size` and `block` are the
     elements that share a scale; `activations` is static, dynamic or "" (not quantised or not given);
     `kv_cache` is fp8 or "". `conversion` is how the converter reads the weights; None where it does not,
     because of `obstacle`.
@@ -67,15 +59,18 @@ def read(config: Any, where: str) -> Quantization | None:
         if not algorithm:
             return None
         method = "modelopt"
-    bits = _bits(config, weights, where)
-    scheme = _scheme(method, algorithm, config, weights, bits)
+    bits = _bits(method, config, weights, where)
+    group = _number(_first(config, weights, "group_size", "q_group_size"), "group_size", where)
+    words = f"{algorithm} {config.get('format', '')}".lower()
+    scheme = schemes.identify(method, words, str(weights.get("type", "int")), bits, group)
+    row = schemes.find(scheme)
     conversion, obstacle = _conversion(config)
     return Quantization(
         method=method,
         scheme=scheme,
         format=_word(config.get("fmt") or config.get("format"), "the format of quantization_config", where),
-        bits=bits or _BITS.get(scheme),
-        group_size=_number(_first(config, weights, "group_size", "q_group_size"), "group_size", where),
+        bits=bits or (row.bits if row else None),
+        group_size=group,
         block=block,
         activations=_activations(config, inputs, where),
         kv_cache=_kv_cache(config, where),
@@ -91,26 +86,6 @@ def _conversion(config: Mapping[str, Any]) -> tuple[Format | None, str]:
         return None, str(error)
 
 
-def _scheme(
-    method: str, algorithm: str, config: Mapping[str, Any], weights: Mapping[str, Any], bits: int | None
-) -> str:
-    if method in _SCHEMES:
-        return _SCHEMES[method]
-    packed = f"{algorithm} {config.get('format', '')}".lower()
-    for name in ("nvfp4", "mxfp4", "mxfp8"):
-        if name in packed:
-            return name
-    if "mixed_precision" in packed:
-        return ""
-    if "fp8" in packed:
-        return "fp8"
-    if weights.get("type") == "float":
-        return {8: "fp8", 4: "nvfp4"}.get(bits or 0, "")
-    if method == "bitsandbytes":
-        return "int8" if config.get("load_in_8bit") else "int4"
-    return {8: "int8", 4: "int4"}.get(bits or 0, "")
-
-
 def _group(config: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """`weights` and `input_activations` of the first of compressed-tensors' config_groups; else empty."""
     groups = config.get("config_groups")
@@ -121,8 +96,10 @@ def _group(config: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], Ma
     return _object(weights, "weights", where), _object(inputs, "input_activations", where)
 
 
-def _bits(config: Mapping[str, Any], weights: Mapping[str, Any], where: str) -> int | None:
+def _bits(method: str, config: Mapping[str, Any], weights: Mapping[str, Any], where: str) -> int | None:
     value = _first(config, weights, "bits", "w_bit", "num_bits")
+    if value is None and method == "bitsandbytes":
+        return 8 if config.get("load_in_8bit") else 4
     return _number(value, "bits of quantization_config", where)
 
 

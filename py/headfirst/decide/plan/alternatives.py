@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from headfirst.common import quantization
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import Engine
@@ -14,12 +15,8 @@ from headfirst.decide.plan.sizes import Copy, Fleet, best, nodes_needed
 from headfirst.decide.plan.weights import precision
 
 _UNQUANTISED = ("bf16", "fp16", "fp32")
-# What publishers append to a model's name for its precision: Qwen3-32B-AWQ, Llama-3.1-8B-quantized.w8a8.
-_PRECISION = re.compile(
-    r"[-_.](?:awq|gptq|(?:gptq-)?int[48]|w[48]a(?:8|16)|quantized|nvfp4|mxfp4|mxfp8|fp4|fp8|bf16|fp16|dynamic|"
-    r"kv|v2|block|channel)(?=[-_.]|$)",
-    re.IGNORECASE,
-)
+# What publishers append to a model's name beside a scheme's name: Qwen3-32B-AWQ, Llama-3.1-8B-quantized.w8a8.
+_SUFFIXES = r"fp4|w\d+a\d+|quantized|bf16|fp16|dynamic|kv|v2|block|channel"
 _MOST = 3  # sentences of a kind
 
 
@@ -41,7 +38,8 @@ def alternatives(
 
 def base_name(id: str) -> str:
     """The model's name without publisher and precision: the same for all checkpoints of one model."""
-    return _PRECISION.sub("", id.rstrip("/").rpartition("/")[2].lower().removeprefix("meta-"))
+    precision = rf"[-_.](?:{'|'.join(map(re.escape, quantization.names()))}|{_SUFFIXES})(?=[-_.]|$)"
+    return re.sub(precision, "", id.rstrip("/").rpartition("/")[2].lower().removeprefix("meta-"))
 
 
 def _other_precisions(

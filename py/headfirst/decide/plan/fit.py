@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headfirst.common import quantization
 from headfirst.decide.engines.base import Engine, MemoryUse
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
@@ -21,7 +22,6 @@ from headfirst.decide.plan import parallel
 from headfirst.decide.plan.types import Fit
 
 GIB = 1 << 30
-_ONE_BYTE = ("fp8", "int8")
 
 
 def fit(
@@ -154,8 +154,10 @@ def _served_bytes(checkpoint: Checkpoint, dtype: str) -> dict[Part, float]:
         return stored
     if dtype == "bf16":
         return _served_bytes(checkpoint.converted, dtype)
-    if dtype in _ONE_BYTE and checkpoint.quantization is None:  # quantised while it is loaded
-        return {part: size / 2 if part in LAYER_PARTS else size for part, size in stored.items()}
+    scheme = quantization.find(dtype)
+    if scheme and checkpoint.quantization is None:  # quantised while it is loaded
+        share = scheme.bits / 16
+        return {part: size * share if part in LAYER_PARTS else size for part, size in stored.items()}
     return stored
 
 

@@ -19,10 +19,9 @@ from headfirst.common.convertible import (
     read_format,
 )
 from headfirst.common.errors import InputError
-from headfirst.common.safetensors_file import DTYPE_BITS, Shard, Tensor
+from headfirst.common.safetensors_file import DTYPE_BITS, SMALL_FLOATS, Shard, Tensor
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, read_json
 
-_PACKED_DTYPES = ("F8_E4M3", "F8_E8M0", "F8_E5M2", "F4", "F6_E2M3", "F6_E3M2")
 _SCALE_NAME = re.compile(
     r"[._](weight|input|activation)_(scales?(_inv|_\d+|_ub)?|packed|zero_point|shape|g_idx|global_scale)$"
     r"|\.(scales?|qweight|qzeros|g_idx)$|_(blocks|scale_inv|scales)$"
@@ -122,7 +121,7 @@ def make_recipe(shard: Shard, scale_shards: Sequence[Shard], form: Format) -> Sh
         scale_name = next((name for name in form.scale_names(tensor.name) if name in homes), None)
         if form.is_weight(tensor):
             scaled.append(_scaled(tensor, shard, homes, scale_name, form))
-        elif tensor.dtype in (form.codes, *_PACKED_DTYPES) or tensor.dtype not in DTYPE_BITS:
+        elif tensor.dtype in (form.codes, *SMALL_FLOATS) or tensor.dtype not in DTYPE_BITS:
             raise _refuse(tensor.name, where, f"type {tensor.dtype} is not understood")
         elif _is_unknown(tensor.name, form):
             raise _refuse(tensor.name, where, "its name contains an unknown quantisation")
@@ -135,7 +134,7 @@ def make_recipe(shard: Shard, scale_shards: Sequence[Shard], form: Format) -> Sh
 
 
 def _is_unknown(name: str, form: Format) -> bool:
-    named = form.kernel == "mxfp4" and bool(form.scale_names(name))
+    named = form.marked and bool(form.scale_names(name))
     return not named and not form.drops(name) and bool(_SCALE_NAME.search(name))
 
 
