@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Literal
+from typing import Any, Literal
 
 from headfirst.common.errors import InputError
 
@@ -54,8 +55,14 @@ class Gpu:
 def _catalogue() -> tuple[dict[str, Gpu], dict[str, str]]:
     """GPUs by name, and the name by each plain spelling."""
     text = files("headfirst.decide.hardware").joinpath("gpus.json").read_text(encoding="utf-8")
-    gpus, names = {}, {}
-    for entry in json.loads(text)["gpus"]:
+    return _read(json.loads(text)["gpus"])
+
+
+def _read(entries: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Gpu], dict[str, str]]:
+    """The catalogue's two maps. ValueError for a spelling of two GPUs: it would give the wrong memory."""
+    gpus: dict[str, Gpu] = {}
+    names: dict[str, str] = {}
+    for entry in entries:
         name = entry["name"]
         gpus[name] = Gpu(
             name,
@@ -65,7 +72,8 @@ def _catalogue() -> tuple[dict[str, Gpu], dict[str, str]]:
             entry.get("architecture", ""),
         )
         for spelling in (name, *entry["aliases"]):
-            names[_plain(spelling)] = name
+            if (other := names.setdefault(_plain(spelling), name)) != name:
+                raise ValueError(f"{spelling!r} is a spelling of {other} and of {name}")
     return gpus, names
 
 
