@@ -127,8 +127,10 @@ def _tokens(pool: int, use: MemoryUse) -> int:
 
 def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str, use: MemoryUse) -> int:
     """Bytes of weights on the fullest rank, as they are in memory when `dtype` is served."""
+    known = tensors(checkpoint) or []
     shares = {
-        part: size * _share(checkpoint, part, size, layout, use)
+        part: size
+        * _share(checkpoint, part, [tensor for tensor in known if tensor.part is part], size, layout, use)
         for part, size in _served_bytes(checkpoint, dtype).items()
     }
     layers = sum(shares.get(part, 0.0) for part in LAYER_PARTS)
@@ -177,17 +179,21 @@ def _scaled(sizes: dict[Part, float], total: int) -> dict[Part, float]:
     return {part: size * factor for part, size in sizes.items()}
 
 
-def _share(checkpoint: Checkpoint, part: Part, served: float, layout: Layout, use: MemoryUse) -> float:
-    """What the fullest rank of a stage holds of a part of `served` bytes: between 1/ranks and all of it."""
-    found = [tensor for tensor in tensors(checkpoint) or [] if tensor.part is part]
-    if not found:  # an unknown architecture: nothing is known to be held whole
+def _share(
+    checkpoint: Checkpoint, part: Part, known: list[Tensor], served: float, layout: Layout, use: MemoryUse
+) -> float:
+    """What the fullest rank of a stage holds of a part of `served` bytes: between 1/ranks and all of it.
+
+    `known`: the part's tensors.
+    """
+    if not known:  # an unknown architecture: nothing is known to be held whole
         return 1 / (max(layout.tensor, layout.expert) if part is Part.EXPERTS else layout.tensor)
-    matrices = sum(tensor.parameters for tensor in found if tensor.linear)
-    others = sum(tensor.plain_bytes for tensor in found if not tensor.linear)
+    matrices = sum(tensor.parameters for tensor in known if tensor.linear)
+    others = sum(tensor.plain_bytes for tensor in known if not tensor.linear)
     # Of a quantised part the matrices are smaller and the rest is as large as ever.
     density = max(0.0, served - others) / matrices if matrices else 0.0
-    sizes = [tensor.parameters * density if tensor.linear else tensor.plain_bytes for tensor in found]
-    held = (size / _ranks(checkpoint, tensor, layout, use) for tensor, size in zip(found, sizes, strict=True))
+    sizes = [tensor.parameters * density if tensor.linear else tensor.plain_bytes for tensor in known]
+    held = (size / _ranks(checkpoint, tensor, layout, use) for tensor, size in zip(known, sizes, strict=True))
     return sum(held) / (sum(sizes) or 1)
 
 
