@@ -14,6 +14,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.phases import of_down, of_up
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.containers.blanks import filled
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
@@ -114,6 +115,17 @@ def test_the_role_creates_what_the_plan_shows(tmp_path: Path) -> None:
         trust_as_template("{{ __router_spec }}")
     )
     assert found == container.module_spec()
+
+
+def test_the_role_writes_the_keys_that_the_plan_shows(tmp_path: Path) -> None:
+    found = planned(cluster(tmp_path, ONE + ROUTERS + ALL)).services[0].routers[0].env_file
+    keys = {"secret:api-key": "sk-service", "secret:router-key": "sk-routers"}
+    own = DataLoader().load_from_file(str(ROLE / "vars" / "main.yml"), trusted_as_template=True)
+    given = {"router_api_key": "sk-service", "router_admin_key": "sk-routers"}
+    written = Templar(DataLoader(), variables={**own, **given}).template(
+        trust_as_template("{{ __router_secrets }}")
+    )
+    assert written == {name: filled(text, keys) for name, text in found.items()}
 
 
 def test_every_router_knows_its_service_and_every_replica_its_routers(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headfirst.collection import role_vars
+from ansible_collections.headfirst.serving.plugins.plugin_utils import service_containers
+
 from headfirst.common import container_names as names
 from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
 from headfirst.decide.cluster.types import Cluster
@@ -23,9 +24,8 @@ def plan(cluster: Cluster, services: Sequence[Service], page: Webui | None) -> P
     settings, host = cluster.settings, cluster.webui
     built = settings.proxy_image_source == "build"
     image = settings.proxy_image or (BUILT_IMAGE if built else OFFICIAL_IMAGE)
-    # The role is usable alone, so its safe settings are there.
-    base = role_vars("proxy")["__proxy_base"]
-    container = Container.model_validate(base | {"name": names.PROXY, "image": image})
+    base = service_containers.BASES["proxy"]
+    container = Container.model_validate({**base, "name": names.PROXY, "image": image})
     return Proxy(
         host=host.name,
         addresses=cluster.proxy_addresses,

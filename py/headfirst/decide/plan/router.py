@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headfirst.collection import role_vars
+from ansible_collections.headfirst.serving.plugins.plugin_utils import service_containers
+
 from headfirst.common import container_names as names
 from headfirst.decide.cluster import types as cluster_types
 from headfirst.decide.cluster.types import Cluster, Service
@@ -63,13 +64,12 @@ def _router(cluster: Cluster, service: Service, router: cluster_types.Router) ->
     image = BUILT_IMAGE if settings.router_image_source == "build" else OFFICIAL_IMAGE
     name, address = names.router(service.name), router.host.address
     container = Container(
+        **service_containers.BASES["router"],
         name=name,
         image=settings.router_image or image,
         entrypoint="python3",
         command=command(address, router.port, router.metrics_port, policy),
         env_file=names.router_env(name),
-        cap_drop=["ALL"],
-        restart_policy="unless-stopped",
     )
     return Router(
         host=router.host.name,
@@ -86,9 +86,5 @@ def _router(cluster: Cluster, service: Service, router: cluster_types.Router) ->
 
 
 def _env_file(service: str | None) -> dict[str, Text]:
-    """As the role writes it; it is usable alone, so its arguments are there."""
-    variables = {
-        "router_api_key": secret_texts.api_key(service),
-        "router_admin_key": mark(secret(secret_texts.ROUTER_KEY)),
-    }
-    return secret_texts.env_file({"ROUTER_ARGUMENTS": role_vars("router")["__router_arguments"]}, variables)
+    api_key, admin_key = secret_texts.api_key(service), mark(secret(secret_texts.ROUTER_KEY))
+    return secret_texts.env_file(service_containers.router_secrets(api_key, admin_key))

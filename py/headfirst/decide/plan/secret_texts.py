@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from headfirst.decide.containers.blanks import Text, mark, parse, secret
@@ -11,8 +10,6 @@ from headfirst.decide.engines.base import Engine
 ROUTER_KEY = "router-key"
 WEBUI_PASSWORD = "webui-admin-password"  # noqa: S105 - the secret's name
 WEBUI_SECRET_KEY = "webui-secret-key"  # noqa: S105 - the secret's name
-
-_VARIABLE = re.compile(r"\{\{ *(\w+) *\}\}")
 
 
 def api_key(service: str | None) -> str:
@@ -25,12 +22,6 @@ def config_file(engine: Engine, service: str | None) -> dict[str, Text]:
     return {name: parse(text) for name, text in engine.config_file(api_key=api_key(service)).items()}
 
 
-def env_file(templates: Mapping[str, str], variables: Mapping[str, str]) -> dict[str, Text]:
-    """An env file of a role: `templates` are the role's, with no more than variables in them.
-
-    `variables` are texts with marks. KeyError for a variable that is not among them.
-    """
-    return {
-        name: parse(_VARIABLE.sub(lambda found: variables[found[1]], text).strip())
-        for name, text in templates.items()
-    }
+def env_file(variables: Mapping[str, str]) -> dict[str, Text]:
+    """The variables of an env file; their values are texts with marks."""
+    return {name: parse(text) for name, text in variables.items()}

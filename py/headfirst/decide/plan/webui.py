@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headfirst.collection import role_vars
+from ansible_collections.headfirst.serving.plugins.plugin_utils import service_containers
+
 from headfirst.common import container_names as names
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.blanks import mark, secret
@@ -27,12 +28,10 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
     """
     settings, host = cluster.settings, cluster.webui
     built = settings.webui_image_source == "build"
-    # The role is usable alone, so its safe settings are there.
-    role = role_vars("open_webui")
-    base = role["__open_webui_base"]
+    base = service_containers.BASES["open_webui"]
     container = Container.model_validate(
-        base
-        | {
+        {
+            **base,
             "name": names.WEBUI,
             "image": settings.webui_image or (BUILT_IMAGE if built else OFFICIAL_IMAGE),
             "command": [*BUILT_COMMAND, "--host", host.address, "--port", str(settings.webui_port)]
@@ -57,7 +56,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
         url=cluster.webui_url,
         container=container,
         docker_run=docker_run(container, settings.container_runtime),
-        env_file=secret_texts.env_file(role["__open_webui_secrets"], _secrets(engine_keys)),
+        env_file=secret_texts.env_file(_secrets(engine_keys)),
     )
 
 
@@ -88,10 +87,9 @@ def _origins(cluster: Cluster) -> list[str]:
 
 
 def _secrets(engine_keys: Sequence[str]) -> dict[str, str]:
-    """The role's variables. Open WebUI takes a key for each address of its list."""
-    return {
-        "open_webui_engine_api_key": ";".join(engine_keys),
-        "open_webui_admin_email": ADMIN_EMAIL,
-        "open_webui_admin_password": mark(secret(secret_texts.WEBUI_PASSWORD)),
-        "open_webui_secret_key": mark(secret(secret_texts.WEBUI_SECRET_KEY)),
-    }
+    return service_containers.open_webui_secrets(
+        engine_api_key=";".join(engine_keys),
+        admin_email=ADMIN_EMAIL,
+        admin_password=mark(secret(secret_texts.WEBUI_PASSWORD)),
+        secret_key=mark(secret(secret_texts.WEBUI_SECRET_KEY)),
+    )
