@@ -3,7 +3,8 @@
 
 A source has `size`, and lists of `areas` (a frame with a title), `boxes` and `arrows`. Places and sizes are
 pixels, [x, y] and [width, height]; texts are lists of lines, in `en` and `zh`. An arrow leads from one box to
-another, along the straight line between their centres.
+another, along the straight line between their centres. `{NAME}` in a text is the default of a setting of the
+inventory.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SOURCES = DOCS / "pictures"
@@ -34,7 +36,7 @@ _HEAD = (
 def main() -> int:
     """Write the pictures, or with --check return 1 when one is not up to date."""
     right = {
-        folder / f"{source.stem}.svg": drawn(yaml.safe_load(source.read_text("utf-8")), language)
+        folder / f"{source.stem}.svg": drawn(loaded(source), language)
         for source in sorted(SOURCES.glob("*.yml"))
         for language, folder in TARGETS.items()
     }
@@ -51,6 +53,15 @@ def main() -> int:
         else:
             path.unlink()
     return 0
+
+
+def loaded(path: Path) -> dict[str, Any]:
+    """A source, with the defaults of the settings that its texts name."""
+    text = path.read_text("utf-8")
+    for name, default in (ServiceSettings().model_dump() | ClusterSettings().model_dump()).items():
+        text = text.replace(f"{{{name}}}", str(default))
+    source: dict[str, Any] = yaml.safe_load(text)
+    return source
 
 
 def drawn(source: dict[str, Any], language: str) -> str:

@@ -62,7 +62,7 @@ class ActionModule(GatedAction):
         "api_key": {"type": "str", "no_log": True},
         "readiness": {"type": "dict", "required": True, "options": _READINESS},
         "engine_log": {"type": "dict", "default": {}},
-        "timeout": {"type": "int", "default": 900},
+        "timeout": {"type": "int", "default": 3600},
     }
     ANSWERS: ClassVar[dict[str, Any]] = {
         WATCH: {

@@ -65,7 +65,7 @@ options:
   timeout:
     description: The longest wait, in seconds.
     type: int
-    default: 900
+    default: 3600
 attributes:
   check_mode: {support: full, description: Waits for nothing.}
   diff_mode: {support: none, description: Changes nothing.}

@@ -14,7 +14,10 @@ from typing import Any
 import httpx
 import pytest
 from headfirst.control import demo
+from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import Service, deploy, on_node
+
+PORT = ServiceSettings().router_port
 
 pytestmark = [pytest.mark.lab, pytest.mark.replaces_the_service]
 
@@ -57,7 +60,7 @@ router_image_source=build
 """
 
 
-ROUTER = "http://10.213.0.11:8000"
+ROUTER = f"http://10.213.0.11:{PORT}"
 ENGINES = ("http://10.213.0.11:30000", "http://10.213.0.12:30000")
 
 

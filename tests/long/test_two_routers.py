@@ -10,7 +10,10 @@ from typing import Any
 
 import httpx
 import pytest
+from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import deploy, on_node
+
+PORT = ServiceSettings().router_port
 
 pytestmark = pytest.mark.lab
 INVENTORY = """\
@@ -75,7 +78,7 @@ def replicas(inventory: Path) -> dict[str, list[str]]:
 
 def test_both_routers_serve_both_replicas(summary: dict[str, Any], inventory: Path) -> None:
     urls = summary["services"][0]["api"]
-    assert urls == [f"http://10.213.93.{host}:8000/v1" for host in (11, 12)]
+    assert urls == [f"http://10.213.93.{host}:{PORT}/v1" for host in (11, 12)]
     assert [ask(summary, url) for url in urls] == [200, 200]
     assert replicas(inventory) == {"node1": ["ready", "ready"], "node2": ["ready", "ready"]}
 

@@ -10,7 +10,9 @@ from xml.etree import ElementTree
 import pytest
 import yaml
 from documented import ROOT
+from tool_modules import load
 
+pictures = load("pictures")
 SOURCES = sorted((ROOT / "docs" / "pictures").glob("*.yml"))
 LANGUAGES = {"en": ROOT / "docs" / "pictures", "zh": ROOT / "docs" / "zh-CN" / "pictures"}
 
@@ -23,7 +25,7 @@ def width(text: str) -> float:
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_every_text_fits_and_is_drawn(source: Path, language: str) -> None:
-    picture: dict[str, Any] = yaml.safe_load(source.read_text("utf-8"))
+    picture: dict[str, Any] = pictures.loaded(source)
     svg = ElementTree.parse(LANGUAGES[language] / f"{source.stem}.svg")
     drawn = {"".join(one.itertext()) for one in svg.iter("{http://www.w3.org/2000/svg}text")}
     for part in [*picture["boxes"], *picture.get("areas", ())]:

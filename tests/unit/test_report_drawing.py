@@ -18,10 +18,13 @@ from headfirst.control.report.topology import (
     RANKS_OF_MANY,
     topology,
 )
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 from typer.testing import CliRunner
+
+PORT, METRICS_PORT = ServiceSettings().router_port, ServiceSettings().router_metrics_port
 
 ROOT = Path(__file__).resolve().parents[2]
 NS = {"s": "http://www.w3.org/2000/svg"}
@@ -145,16 +148,16 @@ def test_proxy_page_routers_and_monitoring(tmp_path: Path) -> None:
     assert {
         (PEOPLE, PROXY, "443"),
         (PROXY, PAGE, "8080"),
-        (PROXY, router, "8000"),
+        (PROXY, router, str(PORT)),
         (PROXY, "rank:embedding/0:0", "30001"),
-        (PAGE, router, "8000"),
+        (PAGE, router, str(PORT)),
         (router, "rank:chat/0:0", "30000"),
         (router, "rank:chat/1:0", "30001"),
         (router, "rank:chat/2:0", "30000"),
         ("monitoring:grafana", "monitoring:prometheus", "9090"),
         ("monitoring:prometheus", "monitoring:node-exporter", "9100"),
         ("monitoring:prometheus", "monitoring:dcgm-exporter", "9400"),
-        ("monitoring:prometheus", router, "29000"),
+        ("monitoring:prometheus", router, str(METRICS_PORT)),
         ("monitoring:prometheus", PROXY, "9101"),
         (PEOPLE, "monitoring:grafana", "3000"),
     } <= found

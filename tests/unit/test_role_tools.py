@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 import yaml
+from ansible_collections.headfirst.serving.plugins.action.await_ranks import ActionModule
+from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
+from tool_modules import load
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "tools" / f"{name}.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def role(folder: Path, defaults: str, options: str) -> Path:
@@ -52,10 +45,55 @@ SPECS = "argument_specs: {main: {short_description: Text, description: [Text.], 
             ["engine: engine_port is required, so its default can never be used"],
         ),
         ("", "port: {type: int, required: true}", ["engine: port lacks the prefix engine_"]),
+        (
+            "engine_port: 1",
+            "engine_port: {type: int, default: 1}}}, stop: {options: {engine_port: {type: int, default: 2}",
+            ["engine: engine_port defaults to 1, stop says 2"],
+        ),
     ],
 )
 def test_differences_are_found(tmp_path: Path, defaults: str, options: str, expected: list[str]) -> None:
     assert load("role_defaults").differences(role(tmp_path, defaults, SPECS % options)) == expected
+
+
+def test_the_defaults_of_the_repository_agree() -> None:
+    assert load("role_defaults").main() == 0
+
+
+def test_another_default_of_a_setting_names_the_places_that_do_not_follow() -> None:
+    tool = load("role_defaults")
+    settings = ServiceSettings().model_dump() | ClusterSettings().model_dump()
+    defaults = dict(tool._defaults(sorted((REPOSITORY / "roles").iterdir())))
+    assert tool.setting_differences(defaults, settings) == []
+    found = "\n".join(
+        tool.setting_differences(
+            defaults, settings | {"ready_timeout": 1800, "router_port": 8500, "supervisor_port": 5030}
+        )
+    )
+    assert re.findall(r"^\S+", found, re.MULTILINE) == [
+        "await_ranks.timeout", "engine_ready_timeout", "router_url", "supervisor_port",
+    ]  # fmt: skip
+
+
+def test_an_action_has_the_defaults_of_its_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = load("role_defaults")
+    assert tool.action_differences(["await_ranks", "job", "host_facts"]) == []
+    changed = {**ActionModule.ARGUMENTS, "timeout": {"type": "int", "default": 900}}
+    monkeypatch.setattr(ActionModule, "ARGUMENTS", changed)
+    (text,) = tool.action_differences(["await_ranks"])
+    assert "timeout" in text and "900" in text
+
+
+@pytest.mark.parametrize(
+    "row", ["| 8001 (`router_port`) | x |", "| 8001（`router_port`） | x |", "| `router_port` | 8001 | x |"]
+)
+def test_another_number_on_a_page_is_found(tmp_path: Path, row: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"| a | b |\n|---|---|\n{row}\n")
+    tool = load("role_defaults")
+    assert tool.page_differences(page, {"router_port": 8001}) == []
+    (text,) = tool.page_differences(page, {"router_port": 8000})
+    assert text.endswith("router_port is 8001, its default 8000")
 
 
 def test_readme_lists_every_variable_and_shows_how_to_use_the_role() -> None:

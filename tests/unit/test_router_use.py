@@ -17,7 +17,10 @@ from headfirst.control.deployment.hosts import router_status as of_routers
 from headfirst.control.deployment.verbs import service as running
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
+
+PORT = ServiceSettings().router_port
 
 TEXT = """\
 [chat]
@@ -94,8 +97,8 @@ def test_a_router_is_ready_when_it_has_every_replica(
         )
         found = of_routers.router_status(cluster, cluster.services, Secrets())
     assert [(one.host, one.url, one.image) for one in found] == [
-        ("edge1", "http://192.0.2.8:8000", "headfirst-router-chat"),
-        ("edge2", "http://192.0.2.9:8000", "headfirst-router-chat"),
+        ("edge1", f"http://192.0.2.8:{PORT}", "headfirst-router-chat"),
+        ("edge2", f"http://192.0.2.9:{PORT}", "headfirst-router-chat"),
     ]
     assert [one.ready for one in found] == [is_ready] * 2
     assert [(one.state, one.requests) for one in found[0].replicas] == [("ready", 0), state]

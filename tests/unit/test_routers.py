@@ -13,11 +13,14 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.phases import of_down, of_up
 from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.blanks import filled
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
+
+PORT, METRICS_PORT = ServiceSettings().router_port, ServiceSettings().router_metrics_port
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "router"
 MODEL = "Qwen/Qwen3-32B"
@@ -61,14 +64,14 @@ def ends(made: Cluster) -> list[list[str]]:
     ("text", "expected"),
     [
         (ONE + ALL, [["http://192.0.2.1:30000"]]),
-        (TWO + ALL + "replicas=2", [["http://192.0.2.1:8000"]]),
-        (ONE + ROUTERS + ALL, [["http://192.0.2.8:8000", "http://192.0.2.9:8000"]]),
-        (SERVICES + ALL, [["http://192.0.2.1:8000"], ["http://192.0.2.2:30000"]]),
+        (TWO + ALL + "replicas=2", [[f"http://192.0.2.1:{PORT}"]]),
+        (ONE + ROUTERS + ALL, [[f"http://192.0.2.8:{PORT}", f"http://192.0.2.9:{PORT}"]]),
+        (SERVICES + ALL, [[f"http://192.0.2.1:{PORT}"], ["http://192.0.2.2:30000"]]),
         (
             SERVICES + ROUTERS + ALL,
             [
-                ["http://192.0.2.8:8000", "http://192.0.2.9:8000"],
-                ["http://192.0.2.8:8001", "http://192.0.2.9:8001"],
+                [f"http://192.0.2.8:{PORT}", f"http://192.0.2.9:{PORT}"],
+                [f"http://192.0.2.8:{PORT + 1}", f"http://192.0.2.9:{PORT + 1}"],
             ],
         ),
     ],
@@ -135,15 +138,16 @@ def test_every_router_knows_its_service_and_every_replica_its_routers(tmp_path: 
     routers = [phase for phase in found if phase.playbook == "router.yml"]
     assert [list(phase.variables) for phase in routers] == [["edge1", "edge2"]] * 2
     own = routers[1].variables["edge2"]
-    assert (own["router_name"], own["router_url"]) == ("headfirst-router-small", "http://192.0.2.9:8001")
+    assert own["router_name"] == "headfirst-router-small"
+    assert own["router_url"] == f"http://192.0.2.9:{PORT + 1}"
     assert own["router_planned"] == ["headfirst-router-chat", "headfirst-router-small"]
     assert own["router_api_key"] == secrets.api_key("small")
     assert own["router_admin_key"] in secrets.values()
     served = [phase for phase in found if phase.playbook == "serve.yml"]
     rank = next(iter(served[0].variables.values()))
     assert rank["engine_supervision"]["routers"] == [
-        {"url": "http://192.0.2.8:8000", "key": secrets.router_key},
-        {"url": "http://192.0.2.9:8000", "key": secrets.router_key},
+        {"url": f"http://192.0.2.8:{PORT}", "key": secrets.router_key},
+        {"url": f"http://192.0.2.9:{PORT}", "key": secrets.router_key},
     ]
     names = [phase.playbook for phase in found]
     assert names.index("router.yml") < names.index("serve.yml")
@@ -155,6 +159,6 @@ def test_only_the_clusters_hosts_reach_the_routers_metrics(tmp_path: Path) -> No
     secrets = Secrets()
     (everything,) = of_up(made, planned(made), secrets, Artifacts({None: None}, None, Path("wheel")))
     own = everything.variables["edge1"]
-    assert own["host_tuning_rendezvous_ports"] == ["29000"]
-    assert own["check_ports"] == [8000, 29000]
+    assert own["host_tuning_rendezvous_ports"] == [str(METRICS_PORT)]
+    assert own["check_ports"] == [PORT, METRICS_PORT]
     assert everything.variables["node2"]["host_tuning_rendezvous_ports"] == []

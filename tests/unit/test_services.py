@@ -14,10 +14,13 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_down, of_up
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.result import RunResult, StageTime, joined
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
+
+PORT = ServiceSettings().router_port
 
 HOSTS = "node1 ansible_host=192.0.2.1\nnode2 ansible_host=192.0.2.2\n"
 ALL = "[all:vars]\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\n"
@@ -312,7 +315,7 @@ def test_the_chat_page_asks_the_router_of_a_service_with_replicas(tmp_path: Path
     found = up(made)[-1]
     own = next(iter(found.variables.values()))
     urls = own["open_webui_container"]["environment"]["OPENAI_API_BASE_URLS"].split(";")
-    assert urls == ["http://192.0.2.1:8000/v1"]
+    assert urls == [f"http://192.0.2.1:{PORT}/v1"]
     assert len(own["open_webui_engine_api_key"].split(";")) == 1
 
 
