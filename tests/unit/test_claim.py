@@ -49,9 +49,9 @@ QUIET = QuietReporter()
 
 
 @cache
-def cluster_of(path: Path) -> Cluster:
+def cluster_of(path: Path, limit: str | None = None) -> Cluster:
     """The inventory, read once: Ansible needs a second for it."""
-    return load([path])
+    return load([path], (), limit)
 
 
 class Notices(QuietReporter):
@@ -102,8 +102,8 @@ def options(path: Path, **fields: Any) -> RunOptions:
 
 
 @contextmanager
-def up(path: Path, reporter: Any = QUIET, **fields: Any) -> Iterator[Claim]:
-    with claimed(cluster_of(path), options(path, **fields), "up", reporter) as held:
+def up(path: Path, reporter: Any = QUIET, limit: str | None = None, **fields: Any) -> Iterator[Claim]:
+    with claimed(cluster_of(path, limit), options(path, **fields), "up", reporter) as held:
         yield held
 
 
@@ -475,8 +475,8 @@ def test_down_leaves_hosts_of_other_clusters_alone(hosts: HostRecords, site: Sit
     claim(prod)
     other = site.inventory("other.ini", "c", "b", head=21)
     found = target(options(other))
-    assert (found.hosts, list(found.left), found.options.limit) == (["c"], ["b"], "c")
-    assert target(options(prod)).options.limit is None
+    assert (found.cluster.limit, list(found.left)) == ({"c"}, ["b"])
+    assert target(options(prod)).cluster.limit is None
     with pytest.raises(NotReadyError, match="belongs to cluster prod"):
         target(options(site.inventory("third.ini", "b")))
 
@@ -485,9 +485,9 @@ def test_check_mode_refuses_a_foreign_host_and_writes_nothing(hosts: HostRecords
     claim(site.inventory("prod.ini", "a"))
     other = site.inventory("other.ini", "a", head=21)
     with pytest.raises(NotReadyError, match="belongs to cluster prod"):
-        claims.peek(cluster_of(other), options(other))
+        claims.peek(cluster_of(other))
     free = site.inventory("free.ini", "b", head=31)
-    assert claims.peek(cluster_of(free), options(free))
+    assert claims.peek(cluster_of(free))
     assert hosts.record("b") is None
     assert secrets.existing(cluster_of(free)) is None
 

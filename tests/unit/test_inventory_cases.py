@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError
-from headfirst.control.deployment.running.limit import limited_hosts
-from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from inventory_cases import READ, REFUSED, TWO, Read, Refused, ini
@@ -65,8 +63,7 @@ def test_is_refused(case: Refused, tmp_path: Path) -> None:
 )
 def test_limits_are_read_by_ansible(tmp_path: Path, limit: str | None, hosts: list[str]) -> None:
     path = lay_out(tmp_path, ini(TWO + "n3 ansible_host=192.0.2.13\n"))
-    found = limited_hosts(load([path], (), limit), RunOptions([path], limit=limit))
-    assert [host.name for host in found] == hosts
+    assert [host.name for host in load([path], (), limit).limited_hosts] == hosts
 
 
 def test_there_are_more_than_a_hundred() -> None:

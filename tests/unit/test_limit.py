@@ -56,12 +56,12 @@ def test_only_hosts_of_the_limit_must_answer(
         seconds=1.0, log_file=tmp_path / "log",
     )  # fmt: skip
     monkeypatch.setattr(probe, "try_stages", lambda *_: answered)
-    cluster = load([inventory])
+    cluster = load([inventory], (), limit)
     if ends:
         with pytest.raises(HeadfirstError, match="node2"):
-            probe.probe_hosts(cluster, [], limit)
+            probe.probe_hosts(cluster, [])
         return
-    assert [host.name for host in probe.probe_hosts(cluster, [], limit).hosts] == ["node1", "node2"]
+    assert [host.name for host in probe.probe_hosts(cluster, []).hosts] == ["node1", "node2"]
     monkeypatch.setattr(probe, "try_stages", lambda *_: replace(answered, cancelled=True))
     with pytest.raises(HeadfirstError):
-        probe.probe_hosts(cluster, [], limit)
+        probe.probe_hosts(cluster, [])

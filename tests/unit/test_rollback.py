@@ -96,10 +96,12 @@ class Runs:
     def lock(self, *_: object) -> Iterator[None]:
         yield None
 
-    def run(self, phases: list[Phase], options: RunOptions, *_: object, **__: object) -> RunResult:
+    def run(
+        self, phases: list[Phase], _: RunOptions, cluster: Cluster, *__: object, **___: object
+    ) -> RunResult:
         stats: dict[str, Any] = {}
         for phase in phases:
-            assert options.limit == ",".join(phase.variables)  # not the hosts of other services
+            assert cluster.limit == set(phase.variables)  # not the hosts of other services
             if phase.playbook == "versions.yml":
                 stats |= {host: self.stats[host] for host in phase.variables}
             else:

@@ -278,24 +278,24 @@ def test_an_adapter_is_brought_like_weights(tmp_path: Path) -> None:
 
 def test_tags_and_limit_leave_out_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = cluster(tmp_path, services("gpus_per_replica=4", "", "node3 ansible_host=192.0.2.3\n"))
-    ran: list[tuple[str, str | None]] = []
+    ran: list[tuple[str, frozenset[str] | None]] = []
 
-    def run(playbook: str, options: RunOptions, *_: Any, **__: Any) -> RunResult:
-        ran.append((playbook, options.limit))
+    def run(playbook: str, _: RunOptions, limited: Cluster, *__: Any, **___: Any) -> RunResult:
+        ran.append((playbook, limited.limit))
         return RunResult(True, False, {}, [], [], [], [], 0.0, Path("log"))
 
     monkeypatch.setattr(phases, "run_stages", run)
-    options = RunOptions(made.inventories, limit="node2", tags=("host",))
-    phases.run_phases(up(made), options, made, None)  # type: ignore[arg-type]
-    assert ran == [("machine.yml", "node2"), ("image.yml", "node2")]
+    options = RunOptions(made.inventories, tags=("host",))
+    phases.run_phases(up(made), options, made.limited(["node2"]), None)  # type: ignore[arg-type]
+    assert ran == [("machine.yml", {"node2"}), ("image.yml", {"node2"})]
 
 
-@pytest.mark.parametrize(("limit", "tag"), [("node2", "webui"), (None, "proxy")])
-def test_stages_that_act_on_no_host_are_refused(tmp_path: Path, limit: str | None, tag: str) -> None:
+@pytest.mark.parametrize(("limit", "tag"), [(["node2"], "webui"), (None, "proxy")])
+def test_stages_that_act_on_no_host_are_refused(tmp_path: Path, limit: list[str] | None, tag: str) -> None:
     made = cluster(tmp_path, services("gpus_per_replica=4", "", "node3 ansible_host=192.0.2.3\n"))
-    options = RunOptions(made.inventories, limit=limit, tags=(tag,))
+    options = RunOptions(made.inventories, tags=(tag,))
     with pytest.raises(InputError, match="acts on a host"):
-        phases.run_phases(up(made), options, made, None)  # type: ignore[arg-type]
+        phases.run_phases(up(made), options, made.limited(limit), None)  # type: ignore[arg-type]
 
 
 def test_results_of_several_runs_are_one() -> None:

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.bundle.accepted import Accepted
@@ -21,9 +21,7 @@ from headfirst.control.deployment.bundle_needs import unpinned
 from headfirst.control.deployment.hosts import host_systems
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
-from headfirst.control.deployment.running.limit import limited_hosts
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
-from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.role_vars.host_vars import HostVars
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.paths import cache_dir, state_dir
@@ -36,9 +34,6 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Plan
-
-if TYPE_CHECKING:
-    from headfirst.control.deployment.prepare import Prepared
 
 FOLDER = "/var/lib/headfirst/bundle"
 """The folder of role `bundle` on every host."""
@@ -229,11 +224,10 @@ class Closed:
     hosts: HostSystems
 
     @classmethod
-    def of(cls, bundle: Unpacked, prepared: Prepared, options: RunOptions) -> Closed:
+    def of(cls, bundle: Unpacked, cluster: Cluster, plan: Plan) -> Closed:
         """Asks the hosts of the run for their systems. NotReadyError where the bundle is of another plan."""
-        names = [host.name for host in limited_hosts(prepared.cluster, options)]
-        hosts = host_systems.ask(prepared.cluster, names)
-        bundle.refuse(prepared.cluster, prepared.plan, hosts)
+        hosts = host_systems.ask(cluster, [host.name for host in cluster.limited_hosts])
+        bundle.refuse(cluster, plan, hosts)
         return cls(bundle, hosts)
 
     def variables(self, cluster: Cluster) -> HostVars:

@@ -76,7 +76,7 @@ def prepare(
 
         unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
         if rates or unknown or lacks_facts(cluster):
-            cluster = probe_hosts(cluster, extra_vars, limit)
+            cluster = probe_hosts(cluster, extra_vars)
     checkpoints = {
         service.name: (sources.checkpoint(service) if sources else None)
         or _describe(cluster, service, probe=probe)

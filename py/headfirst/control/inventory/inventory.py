@@ -73,12 +73,13 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
         notes=notes,
         url_credentials=url_credentials([reading.hosts[name].urls for name in names]),
         given=given,
+        limit=None if reading.limited is None else frozenset(reading.limited),
     )
     _refuse_unequal_links(cluster.nodes, reading, paths)
     _refuse_busy_spares(cluster, reading, paths)
     _refuse_same_names(cluster, paths)
     _refuse_ports(cluster, reading)
-    _refuse_empty_limit(cluster, reading, limit)
+    _refuse_empty_limit(cluster, limit)
     return cluster
 
 
@@ -339,9 +340,9 @@ def _refuse_ports(cluster: Cluster, reading: Reading) -> None:
             )
 
 
-def _refuse_empty_limit(cluster: Cluster, reading: Reading, limit: str | None) -> None:
-    names = [host.name for host in cluster.hosts]
-    if reading.limited is not None and not set(names) & set(reading.limited):
+def _refuse_empty_limit(cluster: Cluster, limit: str | None) -> None:
+    if not cluster.limited_hosts:
+        names = [host.name for host in cluster.hosts]
         raise InputError(
             f"--limit {limit} matches no host of the inventory",
             where=str(cluster.inventories[0]),

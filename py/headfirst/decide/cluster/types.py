@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -182,6 +182,7 @@ class Cluster:
     url_credentials: frozenset[str] = frozenset()
     # Names of all variables in the inventory, with their places.
     given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    limit: frozenset[str] | None = None  # names of the hosts that a run acts on; None: all
 
     @property
     def ranks(self) -> tuple[Host, ...]:
@@ -203,6 +204,15 @@ class Cluster:
         """Every host once, ranks first."""
         more = (self.webui, *self.router_hosts, *([self.monitoring] if self.monitoring else []))
         return tuple({host.name: host for host in (*self.nodes, *more)}.values())
+
+    @property
+    def limited_hosts(self) -> tuple[Host, ...]:
+        """The hosts that a run acts on, in the order of `hosts`."""
+        return tuple(host for host in self.hosts if self.limit is None or host.name in self.limit)
+
+    def limited(self, names: Iterable[str] | None) -> Cluster:
+        """The same cluster for a run that acts on the hosts of these names only; None: on all."""
+        return replace(self, limit=None if names is None else frozenset(names))
 
     @property
     def router_hosts(self) -> tuple[Host, ...]:

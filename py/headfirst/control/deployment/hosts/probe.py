@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from headfirst.control.deployment.hosts.access import host_access
-from headfirst.control.deployment.running.limit import limited_hosts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.stages import try_stages
 from headfirst.control.run.failures import to_error
@@ -53,11 +52,11 @@ def _knows_network(host: Host, *, cpu: bool) -> bool:
     return host.nic is not None and host.hca is not None and host.ib_gid_index is not None
 
 
-def probe_hosts(cluster: Cluster, extra_vars: Sequence[str], limit: str | None = None) -> Cluster:
+def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
     """The cluster with facts of its hosts where the inventory is silent; what it states stays.
 
-    A plan is of the whole cluster, so hosts that `limit` leaves out are read, too. Only one that it names
-    must answer; where the plan needs the facts of another one that does not, it is refused with its name.
+    A plan is of the whole cluster, so hosts that its limit leaves out are read, too. Only a host that the
+    limit names must answer; a plan that needs the facts of another one that does not is refused.
     """
     variables: dict[str, dict[str, Any]] = {
         host.name: {"probe_peers": [peer.address for peer in cluster.nodes if peer is not host]}
@@ -65,12 +64,10 @@ def probe_hosts(cluster: Cluster, extra_vars: Sequence[str], limit: str | None =
         for host in cluster.hosts
     }
     options = RunOptions(cluster.inventories, extra_vars)
-    result = try_stages("probe.yml", options, cluster, variables, QuietReporter())
+    result = try_stages("probe.yml", options, cluster.limited(None), variables, QuietReporter())
     failed = {one.host for one in (*result.failed, *result.unreachable)}
     if not result.ok and (
-        result.cancelled
-        or not failed
-        or failed & {host.name for host in limited_hosts(cluster, replace(options, limit=limit))}
+        result.cancelled or not failed or failed & {host.name for host in cluster.limited_hosts}
     ):
         raise to_error(result, host_access(cluster), cluster.inventories[0])
     return cluster.replaced(lambda host: with_facts(host, result.stats.get(host.name, {})))

@@ -11,7 +11,6 @@ from headfirst.common.errors import NotReadyError
 from headfirst.control.credentials import identity, secrets
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
-from headfirst.control.deployment.running.limit import limited_hosts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.ownership import hosts as requests
 from headfirst.control.ownership.holder import who
@@ -27,7 +26,7 @@ def run_lock(cluster: Cluster, options: RunOptions, verb: str, reporter: Reporte
     """Lock every host that the run acts on. NotReadyError: a host is another cluster's, or locked."""
     access = host_access(cluster)
     with locked(
-        [access[host.name] for host in limited_hosts(cluster, options)],
+        [access[host.name] for host in cluster.limited_hosts],
         verb,
         cluster.name,
         judge=partial(refuse_foreign, cluster),
@@ -106,10 +105,10 @@ def _release_hints(cluster: Cluster, found: Mapping[str, Owner]) -> list[str]:
     return lines
 
 
-def peek(cluster: Cluster, options: RunOptions) -> Secrets:
+def peek(cluster: Cluster) -> Secrets:
     """For check mode: refuse what a run would refuse, and return the credentials that it would use."""
     access = host_access(cluster)
-    states = look([access[host.name] for host in limited_hosts(cluster, options)])
+    states = look([access[host.name] for host in cluster.limited_hosts])
     refuse_foreign(cluster, states)
     head = states.get(cluster.head.name)
     return (

@@ -1,4 +1,4 @@
-"""Which hosts `--limit` names, as Ansible reads the pattern, and which stages take it."""
+"""Which stages take `--limit`."""
 
 from __future__ import annotations
 
@@ -7,16 +7,6 @@ from functools import cache
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.tags import playbook_tags
-from headfirst.control.inventory.reading import read
-from headfirst.decide.cluster.types import Cluster, Host
-
-
-def limited_hosts(cluster: Cluster, options: RunOptions) -> tuple[Host, ...]:
-    """The hosts that --limit leaves, the head first where it is one of them."""
-    if options.limit is None:
-        return cluster.hosts
-    named = read(cluster.inventories, options.extra_vars, options.limit).limited or []
-    return tuple(host for host in cluster.hosts if host.name in named)
 
 
 def refuse_limit(options: RunOptions) -> None:

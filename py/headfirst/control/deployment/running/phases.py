@@ -7,12 +7,11 @@ does not serve ends at the first one.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.limit import limited_hosts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.role_vars.engine import (
     replica_vars,
@@ -142,14 +141,14 @@ def run_phases(
     no phase begins after it is lost.
     """
     results = []
-    for phase, own in _limited(phases, options, cluster):
+    for phase, limited in _limited(phases, options, cluster):
         if held is not None:
             held.confirm()
         results.append(
             run_stages(
                 phase.playbook,
-                own,
-                cluster,
+                options,
+                limited,
                 with_sources(phase.variables, sources or {}),
                 reporter,
                 secrets=secrets,
@@ -167,17 +166,17 @@ def run_phases(
 
 def _limited(
     phases: Sequence[Phase], options: RunOptions, cluster: Cluster
-) -> Iterator[tuple[Phase, RunOptions]]:
-    """The phases that --tags and --limit leave, each with the hosts that it acts on."""
+) -> Iterator[tuple[Phase, Cluster]]:
+    """The phases that --tags and --limit leave, each with the cluster limited to its hosts."""
     if len(phases) == 1:
-        yield phases[0], options
+        yield phases[0], cluster
         return
-    named = {host.name for host in limited_hosts(cluster, options)}
+    named = {host.name for host in cluster.limited_hosts}
     for phase in phases:
         tags = playbook_tags(phase.playbook)
         hosts = [name for name in phase.variables if name in named]
         if hosts and (not options.tags or set(options.tags) & set(tags)):
-            yield phase, replace(options, limit=",".join(hosts))
+            yield phase, cluster.limited(hosts)
 
 
 def _is_one_run(cluster: Cluster) -> bool:

@@ -9,7 +9,6 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 
 from headfirst.control.credentials.identity import cluster_folder
-from headfirst.control.deployment.running.limit import limited_hosts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.comm_types import Comm
 from headfirst.control.live.status_types import ClusterStatus, ContainerStatus
@@ -44,7 +43,7 @@ def recorded(
 @contextmanager
 def timed(cluster: Cluster, options: RunOptions, verb: str, asked: str) -> Iterator[Recording]:
     """As `recorded`, for a verb that has no events; `asked`: what the length of its stages depends on."""
-    kind = Kind(verb=verb, asked=f"{asked} {_asked(options)}".strip(), hosts=len(cluster.hosts))
+    kind = Kind(verb=verb, asked=f"{asked} {_asked(cluster, options)}".strip(), hosts=len(cluster.hosts))
     recording = Recording(cluster_folder(cluster), TimeLeft(read(cluster_folder(cluster)), kind))
     with _saved(recording, None):
         yield recording
@@ -120,8 +119,8 @@ def _time_left(cluster: Cluster, options: RunOptions, verb: str, plan: Plan | No
     weights = weights_digest(plan) if plan else ""
     kind = Kind(
         verb=verb,
-        asked=_asked(options),
-        hosts=len(limited_hosts(cluster, options)),
+        asked=_asked(cluster, options),
+        hosts=len(cluster.limited_hosts),
         after=left_with(history) if verb in _BY_STATE else "",
         brings=bool(plan) and not was_brought(history, weights),
     )
@@ -137,10 +136,10 @@ def _weights_seconds(plan: Plan | None) -> list[float | None]:
     return found
 
 
-def _asked(options: RunOptions) -> str:
+def _asked(cluster: Cluster, options: RunOptions) -> str:
     words: Sequence[tuple[str, object]] = (
         (f"-t {','.join(options.tags)}", options.tags),
-        ("-l", options.limit),
+        ("-l", cluster.limit),
         (f"--service {options.service}", options.service),
     )
     return " ".join(word for word, given in words if given)

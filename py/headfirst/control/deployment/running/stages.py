@@ -63,7 +63,7 @@ def try_stages(
             reporter=reporter,
             log_file=new_log_file(cluster.name),
             extra_vars=[*options.extra_vars, *extra],
-            limit=options.limit,
+            limit=_limit(cluster),
             tags=",".join(options.tags) or None,
             check=options.check,
             diff=options.diff,
@@ -76,3 +76,7 @@ def try_stages(
                 *url_credentials(variables),
             ],
         )
+
+
+def _limit(cluster: Cluster) -> str | None:
+    return None if cluster.limit is None else ",".join(host.name for host in cluster.limited_hosts)

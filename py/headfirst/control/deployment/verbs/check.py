@@ -18,5 +18,5 @@ def check(options: RunOptions, reporter: Reporter) -> RunResult:
     variables = check_vars(prepared.cluster, prepared.plan)
     with recorded(prepared.cluster, options, "check", reporter) as shown:
         result = run_stages("check.yml", options, prepared.cluster, variables, shown)
-    peek(prepared.cluster, options)
+    peek(prepared.cluster)
     return result

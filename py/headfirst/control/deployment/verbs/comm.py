@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from pydantic import ValidationError
@@ -36,7 +36,7 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
     """
     if options.limit:
         raise InputError("the test needs all ranks", hint="Leave out --limit.")
-    prepared = prepare(options.inventories, options.extra_vars, probe=True, limit=options.limit)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True)
     cluster, plan = prepared.cluster, prepared.plan
     service, replica = _chosen(cluster, plan, options)
     require_all(len(replica.nodes))
@@ -60,14 +60,14 @@ def _measure(
 ) -> Comm:
     cluster = prepared.cluster
     with run_lock(cluster, options, "check --comm", reporter):
-        hosts = replace(options, limit=",".join(node.host for node in replica.nodes))
+        limited = cluster.limited(node.host for node in replica.nodes)
         variables = _variables(cluster, service, replica, backends)
-        result = try_stages("comm.yml", hosts, cluster, variables, reporter)
+        result = try_stages("comm.yml", options, limited, variables, reporter)
         if result.cancelled:
             # Ansible was interrupted before it could tidy up; the test would end by itself, but later.
             nothing: HostVars = {node.host: {} for node in replica.nodes}
-            stop = RunOptions(options.inventories, limit=hosts.limit)
-            try_stages("comm_stop.yml", stop, cluster, nothing, QuietReporter())
+            stop = RunOptions(options.inventories)
+            try_stages("comm_stop.yml", stop, limited, nothing, QuietReporter())
     if "comm" not in result.stats or result.cancelled or result.unreachable:
         error = to_error(result, host_access(cluster), cluster.inventories[0])
         raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import foreign, refuse_foreign, run_lock
-from headfirst.control.deployment.running.limit import limited_hosts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_down, run_phases
 from headfirst.control.deployment.running.recorded import recorded
@@ -22,34 +20,35 @@ from headfirst.decide.cluster.types import Cluster
 
 @dataclass(frozen=True)
 class Target:
-    """What `down` acts on: the hosts of this cluster, not those of another one (`left`)."""
+    """What `down` acts on: the cluster, limited to hosts that are not another one's (`left`)."""
 
     cluster: Cluster
     options: RunOptions
-    hosts: Sequence[str]
     left: dict[str, Owner] = field(default_factory=dict)
 
 
 def target(options: RunOptions) -> Target:
+    """What a command line names. Raises as target_of does."""
+    return target_of(load(options.inventories, options.extra_vars, options.limit), options)
+
+
+def target_of(cluster: Cluster, options: RunOptions) -> Target:
     """Ask the hosts for their owner. Raises NotReadyError where all of them belong to other clusters."""
-    cluster = load(options.inventories, options.extra_vars, options.limit)
     access = host_access(cluster)
-    hosts = [host.name for host in limited_hosts(cluster, options)]
-    states = look([access[host] for host in hosts])
+    states = look([access[host.name] for host in cluster.limited_hosts])
     left = foreign(cluster, states)
-    own = [host for host in hosts if host not in left]
-    if not own:
+    if len(left) == len(states):
         refuse_foreign(cluster, states)
-    limit = ",".join(own) if left else options.limit
-    return Target(cluster, replace(options, limit=limit), own, left)
+    if left:
+        cluster = cluster.limited(host for host in states if host not in left)
+    return Target(cluster, options, left)
 
 
 def data_bytes(found: Target) -> dict[str, int]:
     """Bytes of /var/lib/headfirst by host."""
     access = host_access(found.cluster)
-    answers = requests.ask_all(
-        [access[host] for host in found.hosts], "measure", timeout_s=requests.MEASURE_TIMEOUT_S
-    )
+    hosts = [access[host.name] for host in found.cluster.limited_hosts]
+    answers = requests.ask_all(hosts, "measure", timeout_s=requests.MEASURE_TIMEOUT_S)
     return {host: int(answer["bytes"]) for host, answer in answers.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -43,7 +43,7 @@ def requests_per_minute(rate: str | None) -> int | None:
 
 def add(options: RunOptions, name: str, chosen: str | None, limit: int | None) -> MadeKey:
     """Make a key of this name. InputError where there is one already; NotReadyError where no proxy runs."""
-    cluster, options = _load(options)
+    cluster = _load(options)
     _require_name(name)
     service = cluster.service(chosen) if chosen else None
     if service and service.name is None:
@@ -70,13 +70,13 @@ def add(options: RunOptions, name: str, chosen: str | None, limit: int | None) -
 
 def names(options: RunOptions) -> Mapping[str, NamedKey]:
     """The keys by name, as the head has them."""
-    secrets = current_credentials(_load(options)[0])
+    secrets = current_credentials(_load(options))
     return dict(sorted(secrets.named_keys.items())) if secrets else {}
 
 
 def revoke(options: RunOptions, name: str) -> None:
     """Refuse a key from now on. InputError where there is none of this name."""
-    cluster, options = _load(options)
+    cluster = _load(options)
     with claimed(cluster, options, "keys revoke", QuietReporter()) as claim:
         found = claim.secrets.named_keys
         if name not in found:
@@ -86,8 +86,8 @@ def revoke(options: RunOptions, name: str) -> None:
         _apply(_change(claim, {other: key for other, key in found.items() if other != name}), options)
 
 
-def _load(options: RunOptions) -> tuple[Cluster, RunOptions]:
-    """The cluster, and the run limited to the hosts that it needs: another one may be down."""
+def _load(options: RunOptions) -> Cluster:
+    """The cluster, limited to the hosts that a change of keys needs: another one may be down."""
     cluster = load(options.inventories, options.extra_vars)
     if not cluster.has_proxy:
         raise InputError(
@@ -96,7 +96,7 @@ def _load(options: RunOptions) -> tuple[Cluster, RunOptions]:
             hint="Write proxy=true, or tls=local-ca, under [all:vars] and run: "
             f"deploy up {options.inventories[0]}",
         )
-    return cluster, replace(options, limit=f"{cluster.head.name},{cluster.webui.name}")
+    return cluster.limited([cluster.head.name, cluster.webui.name])
 
 
 def _require_name(name: str) -> None:

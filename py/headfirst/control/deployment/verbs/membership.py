@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,12 +18,13 @@ from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import recorded
-from headfirst.control.deployment.verbs.down import down, target
+from headfirst.control.deployment.verbs.down import down, target_of
 from headfirst.control.deployment.verbs.up import Outcome, refuse_unfit, up
 from headfirst.control.inventory.edit import with_spare, without
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.decide.cluster.types import Cluster
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ def removal(options: RunOptions, host: str) -> Change:
 def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> Outcome:
     """Stop what the leaving host runs, write the inventory, and bring the cluster up."""
     cluster = load(options.inventories, options.extra_vars)
-    others = replace(options, limit=f"all:!{change.leaving}")
+    others = cluster.limited(host.name for host in cluster.hosts if host.name != change.leaving)
     with recorded(cluster, options, change.verb, reporter) as shown:
         # No other run may change the cluster by the inventory that is written here.
-        with _unchanged_on_error(), run_lock(cluster, others, change.verb, shown) as held:
-            _stop(change, options, shown)
+        with _unchanged_on_error(), run_lock(others, options, change.verb, shown) as held:
+            _stop(change, cluster, options, shown)
             held.confirm()
             _write(change)
         return up(options, shown)
@@ -96,13 +97,12 @@ def _beside(change: Change) -> Iterator[Path]:
         draft.unlink()
 
 
-def _stop(change: Change, options: RunOptions, reporter: Reporter) -> None:
+def _stop(change: Change, cluster: Cluster, options: RunOptions, reporter: Reporter) -> None:
     """A host that does not answer keeps what it has: the others refuse it when it returns."""
-    alone = replace(options, limit=change.leaving)
-    if change.leaving not in {host.name for host in load(options.inventories, options.extra_vars).nodes}:
+    if change.leaving not in {host.name for host in cluster.nodes}:
         return
     try:
-        down(target(alone), reporter, data=False)
+        down(target_of(cluster.limited([change.leaving]), options), reporter, data=False)
     except UnreachableError as error:
         what = f"its rank was not stopped: {error.what}"
         fix = "The other hosts no longer answer it. When it answers again, it stops its rank."

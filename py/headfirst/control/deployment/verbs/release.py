@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import is_ours
-from headfirst.control.deployment.running.limit import limited_hosts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.inventory.inventory import load
 from headfirst.control.ownership import hosts as requests
@@ -27,7 +26,7 @@ def release(options: RunOptions, owner_name: str | None) -> Released:
     """Release the hosts of this cluster, or with `owner_name` those of the other cluster of that name."""
     cluster = load(options.inventories, options.extra_vars, options.limit)
     access = host_access(cluster)
-    states = look([access[host.name] for host in limited_hosts(cluster, options)])
+    states = look([access[host.name] for host in cluster.limited_hosts])
     owners = {host: state.owner for host, state in states.items() if state.owner}
     ours = {host for host, owner in owners.items() if is_ours(cluster, owner)}
     wanted = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.running.claim import run_lock
@@ -78,8 +78,7 @@ def _previous(
 
 def _run(phase: Phase, options: RunOptions, cluster: Cluster, reporter: Reporter, held: Held) -> RunResult:
     """Run it on its own hosts: the plays are of all hosts with ranks, also those of other services."""
-    own = replace(options, limit=",".join(phase.variables))
-    return run_phases([phase], own, cluster, reporter, held=held)
+    return run_phases([phase], options, cluster.limited(phase.variables), reporter, held=held)
 
 
 def _phases(service: Service, version: Version) -> list[Phase]:

@@ -74,9 +74,9 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
         refuse_unfit(prepared.plan)
         # Nodes must exist before they are locked.
         here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
-    closed = Closed.of(bundle, prepared, options) if bundle else None
+    closed = Closed.of(bundle, prepared.cluster, prepared.plan) if bundle else None
     if options.check:
-        signed = _complete(prepared.cluster, peek(prepared.cluster, options), reporter, rotates=rotate)
+        signed = _complete(prepared.cluster, peek(prepared.cluster), reporter, rotates=rotate)
         return _carry_out(prepared, signed.secrets, options, reporter, here, closed)
     with claimed(prepared.cluster, options, "credentials --rotate" if rotate else "up", reporter) as claim:
         if rotate and not claim.secrets.is_rotating:

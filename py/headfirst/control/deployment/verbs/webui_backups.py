@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from headfirst.common import container_names as names
@@ -57,7 +57,7 @@ def _run(
     verb: str, options: RunOptions, reporter: Reporter, more: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     cluster = load(options.inventories, options.extra_vars)
-    options = replace(options, limit=cluster.webui.name)
+    cluster = cluster.limited([cluster.webui.name])
     variables = {"open_webui_name": names.WEBUI, "open_webui_url": cluster.webui_url, **(more or {})}
     with recorded(cluster, options, verb, reporter) as shown, run_lock(cluster, options, verb, shown):
         result = run_stages(f"{verb}.yml", options, cluster, {cluster.webui.name: variables}, shown)
