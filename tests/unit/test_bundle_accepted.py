@@ -10,7 +10,8 @@ import pytest
 from bundles import manifest_of, needs, quiet
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle import archive, manifest, signature
-from headfirst.control.deployment.bundled import Bundled, BundleRequest, looked_at, proven
+from headfirst.control.deployment.bundled import Bundled, looked_at, proven
+from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.verbs import bundle as making
 from headfirst.control.deployment.verbs.bundle import BundleOptions, Collected
 from headfirst.control.run.reporters.plain import PlainReporter

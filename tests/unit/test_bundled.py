@@ -15,11 +15,13 @@ from headfirst.control.bundle import archive, manifest
 from headfirst.control.bundle.packages import ROLE_VALUES
 from headfirst.control.bundle.systems import System
 from headfirst.control.deployment import bundle_needs
-from headfirst.control.deployment.bundled import BundleRequest
+from headfirst.control.deployment.bundled import looked_at
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.verbs import bundle as making
 from headfirst.control.deployment.verbs.bundle import BundleOptions
+from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.reading import role_values
 
 INVENTORY = """\
@@ -142,11 +144,12 @@ def test_a_model_outside_the_models_of_the_bundle_is_refused(inventory: Path, fo
         bundle_of(inventory, folder=folder)
 
 
-def test_somebody_must_vouch_for_a_bundle(tmp_path: Path) -> None:
+def test_somebody_must_vouch_for_a_bundle(inventory: Path, tmp_path: Path) -> None:
     write(tmp_path / "b.tar", {"a": b"a"})
     with pytest.raises(InputError, match="no signer of the bundle is named"):
-        BundleRequest([tmp_path / "b.tar"]).open()
-    assert BundleRequest([tmp_path / "b.tar"], unsigned=True).open()[0].signer == ""
+        looked_at(BundleRequest([tmp_path / "b.tar"]), load([inventory]), ())
+    request = BundleRequest([tmp_path / "b.tar"], unsigned=True)
+    assert looked_at(request, load([inventory]), ()).bundle.signer == ""
 
 
 def test_hosts_of_an_unknown_system_must_be_named(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:

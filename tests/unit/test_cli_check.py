@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
-from headfirst.control.deployment.verbs.comm_types import Comm, CommFinding, Pair, Row, Run
+from headfirst.control.deployment.verbs.comm import Comm, CommFinding, Pair, Row, Run
 from headfirst.control.run.events import Finding
 from headfirst.control.run.result import RunResult
 from typer.testing import CliRunner

@@ -18,8 +18,8 @@ from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import Secrets, load_or_create
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.recorded import keep_comm, keep_images, recorded
-from headfirst.control.deployment.verbs.comm_types import (
+from headfirst.control.deployment.running.recorded import keep_images, recorded
+from headfirst.control.deployment.verbs.comm import (
     Comm,
     CommFinding,
     Pair,
@@ -28,6 +28,7 @@ from headfirst.control.deployment.verbs.comm_types import (
     Run,
     Trouble,
     Way,
+    keep_comm,
 )
 from headfirst.control.deployment.verbs.report import own_digest
 from headfirst.control.inventory.inventory import load

@@ -16,7 +16,7 @@ from headfirst.control.cli import app as commands
 from headfirst.control.cli import main, status
 from headfirst.control.cli.shown.comm import print_comm
 from headfirst.control.cli.shown.diagnose import print_diagnosis
-from headfirst.control.deployment.verbs.comm_types import Comm
+from headfirst.control.deployment.verbs.comm import Comm
 from headfirst.control.live.chat import Piece
 from headfirst.control.live.chat_terminal import print_answer
 from headfirst.control.live.log_printer import print_logs

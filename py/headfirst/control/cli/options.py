@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from headfirst.common.errors import InputError
-
-if TYPE_CHECKING:
-    from headfirst.control.deployment.bundled import BundleRequest
+from headfirst.control.deployment.running.options import BundleRequest
 
 InventoryArgument = Annotated[
     Path | None, typer.Argument(metavar="INVENTORY", help="Inventory file or folder.", show_default=False)
@@ -104,8 +102,6 @@ def bundle_request(
         return None
     if signers and unsigned:
         raise InputError("--signers and --unsigned exclude each other", hint="Keep one of them.")
-    from headfirst.control.deployment.bundled import BundleRequest
-
     return BundleRequest(paths, signers, unsigned, older)
 
 

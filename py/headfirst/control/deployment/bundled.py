@@ -22,6 +22,7 @@ from headfirst.control.deployment.hosts import host_systems
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
+from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.running.role_vars.host_vars import HostVars
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.paths import cache_dir, state_dir
@@ -43,31 +44,6 @@ _IMAGE_SETTINGS = (
     "webui_image", "proxy_image", "router_image", "prometheus_image", "node_exporter_image",
     "dcgm_exporter_image", "grafana_image",
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class BundleRequest:
-    """The bundles of a command line, the older ones first, and who may have signed them.
-
-    `signers` is an allowed signers file; None with `unsigned` takes bundles without a signature. With `older`
-    a signed bundle may be older than the newest one that was accepted.
-    """
-
-    paths: Sequence[Path]
-    signers: Path | None = None
-    unsigned: bool = False
-    older: bool = False
-
-    def open(self) -> list[Bundle]:
-        """The bundles with their manifests, signatures verified. InputError where no signer is allowed."""
-        if self.signers is None and not self.unsigned:
-            raise InputError(
-                "no signer of the bundle is named",
-                where=str(self.paths[-1]),
-                hint="Name an allowed signers file (--signers FILE, or bundle_signers= in the inventory), or "
-                "accept the bundle without a signature: --unsigned.",
-            )
-        return [opened(path, None if self.unsigned else self.signers) for path in self.paths]
 
 
 @dataclass(frozen=True)
@@ -255,10 +231,22 @@ def looked_at(request: BundleRequest | None, cluster: Cluster, extra_vars: Seque
     UntrustedError for one that is older than the newest accepted one, unless `request` has `older`.
     """
     request = request or _of_inventory(cluster)
-    found = request.open()
+    found = _opened(request)
     if not request.older:
         _accepted().refuse_older(found[-1], cluster.name)
     return Bundled(found, cluster.name, cluster.inventories, extra_vars)
+
+
+def _opened(request: BundleRequest) -> list[Bundle]:
+    """The bundles with their manifests, signatures verified. InputError where no signer is allowed."""
+    if request.signers is None and not request.unsigned:
+        raise InputError(
+            "no signer of the bundle is named",
+            where=str(request.paths[-1]),
+            hint="Name an allowed signers file (--signers FILE, or bundle_signers= in the inventory), or "
+            "accept the bundle without a signature: --unsigned.",
+        )
+    return [opened(path, None if request.unsigned else request.signers) for path in request.paths]
 
 
 def _accepted() -> Accepted:

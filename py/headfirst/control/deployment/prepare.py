@@ -13,6 +13,7 @@ from headfirst.control.checkpoints.describe import describe
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
 from headfirst.control.deployment.running.decided import refuse_decided
+from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model import catalogue
@@ -22,7 +23,7 @@ from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
 
 if TYPE_CHECKING:
-    from headfirst.control.deployment.bundled import Bundled, BundleRequest
+    from headfirst.control.deployment.bundled import Bundled
 
 
 @dataclass(frozen=True)

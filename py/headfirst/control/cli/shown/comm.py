@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.control.deployment.verbs.comm_types import Comm, Run, Way
+from headfirst.control.deployment.verbs.comm import Comm, Run, Way
 
 GBIT = 1e9 / 8  # bytes a second
 

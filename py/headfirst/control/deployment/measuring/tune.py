@@ -27,11 +27,11 @@ from headfirst.control.deployment.measuring.candidates import (
     of_presets,
     refusal,
 )
+from headfirst.control.deployment.measuring.restored import restored
 from headfirst.control.deployment.one_service import only_service
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import note_left, timed
-from headfirst.control.deployment.running.restored import restored
 from headfirst.control.deployment.verbs.diagnose import tuning
 from headfirst.control.deployment.verbs.up import up
 from headfirst.control.paths import state_dir

@@ -5,12 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
-
-if TYPE_CHECKING:
-    from headfirst.control.deployment.bundled import BundleRequest
+from typing import Literal
 
 Backend = Literal["gloo", "nccl", "mpi"]  # of the collectives that `deploy check --comm` runs
+
+
+@dataclass(frozen=True)
+class BundleRequest:
+    """The bundles of a command line, the older ones first, and who may have signed them.
+
+    `signers` is an allowed signers file; None with `unsigned` takes bundles without a signature. With `older`
+    a signed bundle may be older than the newest one that was accepted.
+    """
+
+    paths: Sequence[Path]
+    signers: Path | None = None
+    unsigned: bool = False
+    older: bool = False
 
 
 @dataclass(frozen=True)

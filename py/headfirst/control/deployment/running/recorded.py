@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.verbs.comm_types import Comm
 from headfirst.control.live.status_types import ClusterStatus, ContainerStatus
 from headfirst.control.run.amounts import duration
 from headfirst.control.run.events import Finding, FindingsReported
@@ -23,7 +22,6 @@ from headfirst.decide.plan.types import Plan
 
 # Verbs whose work depends on what the cluster was left with.
 _BY_STATE = ("up", "down", "down --data", "replace", "remove")
-_MOST_PAIRS = 100  # that did not meet; of the others their number is enough
 
 
 @contextmanager
@@ -59,19 +57,6 @@ def keep_plan(reporter: Reporter, plan: Plan) -> None:
     """The run has brought the cluster to this plan."""
     if isinstance(reporter, RecordingReporter):
         reporter.recording.containers = containers_digest(plan)
-
-
-def keep_comm(reporter: Reporter, found: Comm) -> None:
-    """The result of a test of the communication; pairs that met are counted only."""
-    if isinstance(reporter, RecordingReporter):
-        apart = [pair.model_dump() for pair in found.pairs if not pair.ok]
-        reporter.recording.comm = {
-            **found.model_dump(exclude={"pairs", "findings"}),
-            "connections": len(found.pairs),
-            "failed_connections": len(apart),
-            "failed_pairs": apart[:_MOST_PAIRS],
-            "findings": [finding.model_dump() for finding in found.findings],
-        }
 
 
 def keep_images(cluster: Cluster, found: ClusterStatus) -> None:

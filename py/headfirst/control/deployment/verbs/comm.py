@@ -1,11 +1,15 @@
-"""`deploy check --comm`: the ranks talk to each other, in the engine's image. Nothing stays on the hosts."""
+"""`deploy check --comm`: the ranks talk to each other, in the engine's image. Nothing stays on the hosts.
+
+Bandwidths are bytes a second, links Gbit/s. The report comes from plugins/plugin_utils/comm_rules.py;
+`--json` prints it.
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
@@ -13,13 +17,13 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import Backend, RunOptions
-from headfirst.control.deployment.running.recorded import keep_comm, recorded
+from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars.host_vars import HostVars
 from headfirst.control.deployment.running.stages import try_stages
-from headfirst.control.deployment.verbs.comm_types import Comm
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.forks import require_all
 from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.recording import RecordingReporter
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import NetworkFacts
@@ -27,6 +31,109 @@ from headfirst.decide.plan import rdma
 from headfirst.decide.plan.types import Node, Plan, Replica, Service
 
 BYTES = 8 / 1e9  # a second, in Gbit/s
+_MOST_PAIRS = 100  # that did not meet are recorded; of the others their number
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rank(_Frozen):
+    """A host of the test; rates are 0 where they are not known."""
+
+    host: str
+    rank: int
+    address: str
+    link_gbit: float
+    rdma_gbit: float
+
+
+class Pair(_Frozen):
+    """One try to connect, from one host to a port of another."""
+
+    source: str
+    target: str
+    address: str
+    port: int
+    rendezvous: bool
+    ok: bool
+    state: Literal["ok", "stranger", "refused", "dropped", "unreachable"]
+    words: str
+
+
+class Row(_Frozen):
+    """All-reduces of one size. `graph`: replayed from a CUDA graph; `wrong`: how many sums were."""
+
+    bytes: int
+    seconds: float
+    algbw: float
+    busbw: float
+    wrong: int
+    graph: bool
+
+
+class Run(_Frozen):
+    """One back-end; `stopped`: why not all sizes were tried; `link_gbit`: what links give, 0: unknown."""
+
+    backend: str
+    ranks: int
+    rows: list[Row]
+    stopped: str
+    link_gbit: float
+
+
+class Trouble(_Frozen):
+    """Why a host's part ended early, and when (seconds since 1970; 0: unknown). `echo`: another one's did."""
+
+    host: str
+    at: float
+    doing: str
+    message: str
+    fix: str
+    echo: bool
+
+
+class Way(_Frozen):
+    """How many of NCCL's channels of a host use RDMA, do so from GPU memory, use TCP, or stay inside."""
+
+    version: str
+    network: str
+    devices: list[str]
+    rdma: int
+    direct: int
+    socket: int
+    inside: int
+    disabled: list[str]
+
+
+class CommFinding(_Frozen):
+    """As `deploy check` reports it."""
+
+    id: str
+    severity: str
+    host: str
+    what: str
+    why: str
+    fix: str
+
+
+class Comm(_Frozen):
+    """Everything. `rendezvous_held`: a service uses that port; `port`: where the collectives met."""
+
+    hosts: list[Rank]
+    pairs: list[Pair]
+    rendezvous_held: bool
+    port: int
+    torch: str
+    runs: list[Run]
+    errors: list[Trouble]
+    nccl: dict[str, Way]
+    findings: list[CommFinding]
+
+    @property
+    def failed(self) -> bool:
+        """Whether something prevents serving."""
+        return any(finding.severity == "error" for finding in self.findings)
 
 
 def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Comm:
@@ -48,6 +155,19 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
         found = _measure(prepared, service, replica, backends, options, shown)
         keep_comm(shown, found)
     return found
+
+
+def keep_comm(reporter: Reporter, found: Comm) -> None:
+    """Record the result of a test; pairs that met are counted only."""
+    if isinstance(reporter, RecordingReporter):
+        apart = [pair.model_dump() for pair in found.pairs if not pair.ok]
+        reporter.recording.comm = {
+            **found.model_dump(exclude={"pairs", "findings"}),
+            "connections": len(found.pairs),
+            "failed_connections": len(apart),
+            "failed_pairs": apart[:_MOST_PAIRS],
+            "findings": [finding.model_dump() for finding in found.findings],
+        }
 
 
 def _measure(
