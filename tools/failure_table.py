@@ -22,11 +22,9 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     engine_log_rules,
 )
 from headfirst.decide import engines
-from headfirst.decide.diagnose import rules
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PAGES = (DOCS / "diagnose.md", DOCS / "zh-CN" / "diagnose.md")
-NUMBERS = range(1, 62)
 _ROW = re.compile(r"^\| (\d+) \|(.*\|.*\|.*\|.*)\|$", re.MULTILINE)
 _CHECKED, _DIAGNOSED, _ELSEWHERE = 1, 2, 3
 
@@ -53,9 +51,10 @@ def _page(path: Path) -> int:
 
 def problems(page: str) -> list[str]:
     """What only a person can mend: rows that are missing or double, or say nothing."""
-    numbers = [int(row[1]) for row in _ROW.finditer(page)]
-    found = [] if numbers == [*NUMBERS] else [f"the rows are {numbers}, not 1 to {NUMBERS[-1]}"]
-    unknown = sorted((checked().keys() | diagnosed().keys()) - {*NUMBERS})
+    rows = [int(row[1]) for row in _ROW.finditer(page)]
+    numbers = [*range(1, max(rows, default=0) + 1)]
+    found = [] if rows == numbers else [f"the rows are {rows}, not 1 to {len(numbers)}"]
+    unknown = sorted((checked().keys() | diagnosed().keys()) - {*numbers})
     found += [f"rules name failures that do not exist: {unknown}"] if unknown else []
     for row in _ROW.finditer(written(page)):
         cells = _cells(row[2])
@@ -88,7 +87,7 @@ def diagnosed() -> dict[int, list[str]]:
     """Number of a failure → rules of `deploy diagnose`: on logs of all engines, of one engine, on states."""
     logs = [{}, *(engine.log() for engine in map(engines.get, engines.names()))]
     lines = [(rule.id, rule.failures) for log in logs for rule in engine_log_rules.profile(log).rules]
-    states = [(rule.id, rule.failures) for rule in rules.conditions().values()]
+    states = [(rule.id, rule.failures) for rule in engine_log_rules.conditions().values()]
     return _by_number([*lines, *states])
 
 

@@ -10,7 +10,9 @@ from typing import Any, ClassVar
 
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom, Weight
 from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
@@ -37,7 +39,7 @@ DYING_GRACE_S = 10.0
 # When all that is known is that a rank lost its peer, the peer gets this long to report why.
 SETTLE_S = 12.0
 WATCH = "headfirst.serving.container_watch"
-KILLED = 137  # 128 + SIGKILL
+MAX_ERRORS = 3
 _READINESS = {
     "path": {"type": "str", "required": True},
     "probe_path": {"type": "str", "required": True},
@@ -69,13 +71,15 @@ class ActionModule(GatedAction):
             **dict.fromkeys(("exists", "running", "ready", "oom_killed"), "bool"),
             "probe": "str",
             "exit_code": "int",
+            "finished_at": "str",
+            "now": "float",
             "log": {"type": "list", "elements": "str"},
         }
     }
     RETURNS = ("answer", "failure", "ranks")
 
     def act(self, args: dict[str, Any]) -> dict[str, Any]:
-        """Return {"changed", "answer"}, or a failure with `failure` (the deciding Verdict) and `ranks`."""
+        """Return {"changed", "answer"}, or a failure with `failure` (where it began) and `ranks`."""
         if self._task.check_mode:
             return {"changed": False, "skipped": True, "msg": "Nothing was started in check mode."}
         if context.CLIARGS["forks"] < len(args["hosts"]):
@@ -103,10 +107,13 @@ class ActionModule(GatedAction):
         while True:
             seen = self._look(args, host, watch_s, board)
             now = time.monotonic()
-            dying = any(log.dying.search(line) for line in seen["log"])
+            # What the module took to come back is in the offset: a second, which is less than SLACK_S.
+            ahead_s = seen["now"] - time.time()
+            lines = causes.stamped(seen["log"], ahead_s, time.time())
+            dying = causes.died_at(log, lines) is not None
             if dying:
                 dying_until = min(dying_until, now + DYING_GRACE_S)
-            verdict = judge(host, args["rank"], seen, log, gone_wrong=now > dying_until)
+            verdict = judge(host, args["rank"], seen, lines, log, ahead_s, gone_wrong=now > dying_until)
             if verdict.kind == ALIVE and now > deadline:
                 verdict = _late(verdict, args["timeout"], seen["probe"])
             board.post(verdict)
@@ -116,7 +123,7 @@ class ActionModule(GatedAction):
                 _until_news(board, args["rank"], max(LOOK_EVERY_S, len(args["hosts"]) / LOOKS_A_SECOND))
             others = {rank: kind for rank, kind in board.kinds().items() if rank != args["rank"]}
             if verdict.kind == ALIVE and others.get(0) == READY and not dying:
-                verdict = replace(verdict, kind=READY, doing="ready")
+                verdict = replace(verdict, kind=READY, doing="ready", symptoms=[])
                 board.post(verdict)
             if verdict.doing != told:
                 told = verdict.doing
@@ -133,7 +140,12 @@ class ActionModule(GatedAction):
                 return verdict
 
     def _look(self, args: dict[str, Any], host: str, watch_s: int, board: RankBoard) -> dict[str, Any]:
-        module_args = {"name": args["name"], "seconds": watch_s, "api_key": args["api_key"]}
+        module_args = {
+            "name": args["name"],
+            "seconds": watch_s,
+            "timestamps": True,
+            "api_key": args["api_key"],
+        }
         if args["rank"] == 0:  # the others do not answer, or they do whatever their state
             readiness = args["readiness"]
             probe = {
@@ -146,16 +158,13 @@ class ActionModule(GatedAction):
             seen = self.ask_module(WATCH, module_args)
         except AnsibleConnectionFailure as error:
             hint = f"Check the node and its SSH, then run the same command again: ssh {host}"
-            board.post(
-                Verdict(
-                    host, args["rank"], UNREACHABLE, f"the connection to the node was lost ({error})", hint
-                )
-            )
+            reason = f"the connection to the node was lost ({error})"
+            board.post(_failed(host, args["rank"], UNREACHABLE, reason, hint))
             raise
         if seen.get("failed"):
             what = f"it cannot be watched: {seen.get('msg', 'no reason')}"
             hint = f"Check Docker on {host}: systemctl status docker"
-            board.post(Verdict(host, args["rank"], DIED, what, hint))
+            board.post(_failed(host, args["rank"], DIED, what, hint))
             raise AnsibleActionFail(what)
         return seen
 
@@ -166,13 +175,20 @@ def _outcome(verdict: Verdict, board: RankBoard, ranks: int) -> dict[str, Any]:
     while not _settled(board.kinds().values(), ranks) and time.monotonic() < end:
         time.sleep(BOARD_EVERY_S)
     if verdict.kind == READY and all(kind >= ALIVE for kind in board.kinds().values()):
-        return {"changed": False, "answer": verdict.reason}
+        return {"changed": False, "answer": verdict.state}
     verdicts = board.read()
-    decisive, text = explain(verdicts)
+    first, cause, text = explain(verdicts)
     return {
         "failed": True,
         "msg": text,
-        "failure": vars(decisive),
+        "failure": {
+            "host": first.host,
+            "rank": first.rank,
+            "kind": min(v.kind for v in verdicts),
+            "reason": first.describe(cause),
+            "lines": cause.lines,
+            "hint": cause.fix,
+        },
         "ranks": {v.host: v.reason for v in verdicts},
     }
 
@@ -195,30 +211,62 @@ def _settled(kinds: Collection[int], ranks: int) -> bool:
 
 def _not_started(host: str, rank: int, error: str) -> Verdict:
     hint = "Correct that, then run the same command again."
-    return Verdict(host, rank, DIED, f"its container did not start: {error.rstrip('.')}", hint)
+    return _failed(host, rank, DIED, f"its container did not start: {error.rstrip('.')}", hint)
 
 
-def judge(host: str, rank: int, seen: dict[str, Any], log: Profile, gone_wrong: bool) -> Verdict:
-    """Return what one reading of a rank means; `gone_wrong`: it logged its end a while ago."""
-    doing = log.doing(seen["log"]) or "starting"
+def _failed(host: str, rank: int, kind: int, reason: str, hint: str) -> Verdict:
+    """Return the verdict on a rank whose state alone is the reason."""
+    return Verdict(host, rank, kind, reason, [_symptom("cause", reason, hint)])
+
+
+def _symptom(weight: Weight, means: str, fix: str) -> Symptom:
+    return Symptom(time.time(), "", [], weight, means, fix, [])
+
+
+def judge(
+    host: str,
+    rank: int,
+    seen: dict[str, Any],
+    lines: list[Line],
+    log: Profile,
+    ahead_s: float,
+    gone_wrong: bool,
+) -> Verdict:
+    """Return what one reading of a rank means; `lines` are of its log.
+
+    `ahead_s` is how far the node's clock is ahead. `gone_wrong`: the rank logged its end a while ago.
+    """
+    doing = log.doing([line.text for line in lines]) or "starting"
     if seen["ready"]:
         return Verdict(host, rank, READY, seen["probe"], doing="ready")
     if not seen["exists"]:
         hint = "Run the same command again: it recreates the container."
-        return Verdict(host, rank, DIED, "there is no container", hint)
+        return _failed(host, rank, DIED, "there is no container", hint)
+    symptoms = [symptom for symptom in causes.in_log(log, lines) if symptom.weight != "note"]
     if seen["running"] and not gone_wrong:
-        return Verdict(host, rank, ALIVE, "running", doing=doing)
-    how = "hangs after a crash" if seen["running"] else f"ended with exit code {seen['exit_code']}"
-    cause = log.find_cause(seen["log"])
-    last = [log.shown(line) for line in seen["log"][-3:]]
-    if seen["oom_killed"] or (cause is None and seen["exit_code"] == KILLED):
-        hint = "Find the reason with `dmesg | grep -i oom` on that host; give the engine more memory."
-        return Verdict(host, rank, DIED, f"it was killed ({how})", hint, last, doing)
-    if cause is None:
+        # A rank that runs may have survived what a general rule matches.
+        known = [symptom for symptom in symptoms if symptom.weight != "general"]
+        return Verdict(host, rank, ALIVE, "running", known, doing=doing)
+    exit_code = None if seen["running"] else seen["exit_code"]
+    how = "it hangs after a crash" if exit_code is None else f"it ended with exit code {exit_code}"
+    finished_at = causes.from_rfc3339(seen["finished_at"]) - ahead_s if seen["finished_at"] else time.time()
+    end = causes.end_of(
+        log,
+        lines,
+        symptoms,
+        rank=rank,
+        ended=causes.died_at(log, lines, finished_at),
+        exit_code=exit_code,
+        oom_killed=seen["oom_killed"],
+    )
+    symptoms += [end] if end else []
+    if not symptoms:
         hint = f"Read its log on {host}: docker logs CONTAINER"
-        return Verdict(host, rank, DIED, f"it {how} without a reason", hint, last, doing)
-    kind = ECHO if cause.echo else DIED
-    return Verdict(host, rank, kind, f"{cause.reason} (it {how})", cause.hint, cause.lines, doing)
+        symptoms = [_symptom("general", f"{how}, and its log has no reason", hint)]
+    errors = [log.shown(line.text) for line in lines if log.any_error.search(line.text)]
+    first = causes.decisive(symptoms)
+    kind = ECHO if first and first.weight == "consequence" else DIED
+    return Verdict(host, rank, kind, how, symptoms, errors[:MAX_ERRORS], doing)
 
 
 def _late(verdict: Verdict, timeout_s: int, probe: str) -> Verdict:
@@ -226,4 +274,5 @@ def _late(verdict: Verdict, timeout_s: int, probe: str) -> Verdict:
     hint = (
         "Raise ready_timeout if a rank was still busy; a rank that waits shows that another one is missing."
     )
-    return replace(verdict, kind=LATE, reason=reason, hint=hint)
+    symptoms = [*verdict.symptoms, _symptom("hang", reason, hint)]
+    return replace(verdict, kind=LATE, state=reason, symptoms=symptoms)

@@ -46,6 +46,10 @@ options:
     description: How many of the last log lines to return, counted from the container's last start.
     type: int
     default: 500
+  timestamps:
+    description: Put its time before each log line, as C(docker logs --timestamps) does.
+    type: bool
+    default: false
 attributes:
   check_mode: {support: full, description: Nothing is ever changed.}
   diff_mode: {support: none, description: Nothing is ever changed.}
@@ -72,12 +76,17 @@ probe:
   type: str
   returned: always
 exit_code: {description: Exit code of a container that has ended., type: int, returned: always}
+finished_at:
+  description: When a container has ended, as the engine writes times; empty while it runs.
+  type: str
+  returned: always
 oom_killed: {description: The kernel ended it for memory., type: bool, returned: always}
 log:
   description: Its last log lines since the start that was seen first.
   type: list
   elements: str
   returned: always
+now: {description: "The node's clock, in seconds since 1970.", type: float, returned: always}
 """
 
 import calendar
@@ -104,6 +113,7 @@ ABSENT = {
     "ready": False,
     "probe": "",
     "exit_code": 0,
+    "finished_at": "",
     "oom_killed": False,
     "log": [],
 }
@@ -130,12 +140,14 @@ def main() -> None:
             },
             "api_key": {"type": "str", "no_log": True},
             "lines": {"type": "int", "default": 500},
+            "timestamps": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
     client = connect(module)
     try:
-        module.exit_json(changed=False, **_watch(module.params, client))
+        seen = _watch(module.params, client)
+        module.exit_json(changed=False, now=time.time(), **seen)
     except DockerException as error:
         module.fail_json(msg="Container {}: {}".format(module.params["name"], error))
 
@@ -162,8 +174,9 @@ def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Di
                 "ready": ready and running,
                 "probe": words,
                 "exit_code": state["ExitCode"],
+                "finished_at": "" if running else state["FinishedAt"],
                 "oom_killed": state["OOMKilled"],
-                "log": _log(container, first["State"]["StartedAt"], params["lines"]),
+                "log": _log(container, first["State"]["StartedAt"], params["lines"], params["timestamps"]),
             }
         time.sleep(INTERVAL_S)
 
@@ -179,10 +192,10 @@ def _probe(params: t.Dict[str, t.Any]) -> t.Tuple[bool, str]:
     return ready, words if ready else "{}: {}".format(probe["path"], words)
 
 
-def _log(container: Container, started_at: str, lines: int) -> t.List[str]:
+def _log(container: Container, started_at: str, lines: int, timestamps: bool) -> t.List[str]:
     # The engine gives nanoseconds, 2025-01-31T10:20:30.123456789Z; whole seconds are enough and lose no line.
     started = calendar.timegm(time.strptime(started_at[:19], "%Y-%m-%dT%H:%M:%S"))
-    text = container.logs(since=started, tail=lines).decode("utf-8", "replace")
+    text = container.logs(since=started, tail=lines, timestamps=timestamps).decode("utf-8", "replace")
     # A progress bar redraws its line with carriage returns.
     return [line for line in re.split(r"[\r\n]+", text) if line.strip()][-lines:]
 

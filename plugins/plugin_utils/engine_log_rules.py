@@ -13,12 +13,16 @@ A log profile is an engine's own data with the generic data of failure_rules/*.y
 A rule has these keys:
   id, failures   its name, and the numbers of the known failures in docs/diagnose.md
   pattern        regular expression that is searched in one line
-  weight         cause (default) | general (a cause, where no other rule matches the line) | consequence (how
-                 the death of another rank appears here) | note (worth a check, kills nothing)
+  weight         cause (default) | general (a cause, where no other rule matches the line or a line of the
+                 same crash) | consequence (how the death of another rank appears here) | note (worth a check,
+                 kills nothing)
   standing       true: it holds since the host was booted, so its time means nothing
   means, fix     after "rank 1 on node2:" and to be typed or changed by a person
   sample, source a real line, and where it is from; it is the rule's test
   counter        lines that the rule must not match
+
+conditions.yml has the rules about states of the ranks, which no line of a log shows: id, failures, weight
+(also mismatch or hang), means and fix. {words} in the last two are filled in.
 """
 
 from __future__ import annotations
@@ -28,16 +32,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
 _FOLDER = Path(__file__).parent / "failure_rules"
 FAMILIES = ("driver", "rdma", "rendezvous", "weights", "running")
 _LINE_LIMIT = 300
-_SEARCHED = 2000  # characters of a line: the time of some patterns grows with the cube of its length
+LINE_CHARS = 2000  # searched of a line: the time of some patterns grows with the cube of its length
 _PATTERNS = ("any_error", "dying", "arguments", "ready", "joining", "joined", "capturing", "captured")
 _NEVER = "(?!)"
+Weight = Literal["cause", "general", "mismatch", "hang", "consequence", "note"]
 
 
 @dataclass(frozen=True)
@@ -51,22 +56,20 @@ class Rule:
     fix: str
     sample: str = ""
     source: str = ""
-    weight: str = "cause"
+    weight: Weight = "cause"
     standing: bool = False
     counter: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Cause:
-    """Why a rank died: in words, what to do next, and the log lines that show it.
+class ConditionRule:
+    """A rule about a state of the ranks; the keys of its entry in conditions.yml."""
 
-    `echo` states that another rank died before.
-    """
-
-    reason: str
-    hint: str
-    lines: list[str]
-    echo: bool
+    id: str
+    failures: list[int]
+    weight: Weight
+    means: str
+    fix: str
 
 
 @dataclass(frozen=True)
@@ -86,26 +89,13 @@ class Profile:
 
     def match(self, line: str) -> Rule | None:
         """Return the rule for a line; a general one only where no other matches."""
-        return next((rule for rule in self.rules if rule.pattern.search(line)), None)
-
-    def find_cause(self, log: list[str]) -> Cause | None:
-        """Return why the rank of this log died, by the first line of a cause; None where there is none."""
-        log = [line[:_SEARCHED] for line in log]
-        for line in log:
-            rule = self.match(line)
-            if rule and rule.weight != "note":
-                return Cause(rule.means, rule.fix, self._decisive(log, line), rule.weight == "consequence")
-        for line in log:
-            if self.any_error.search(line):
-                hint = "Read the whole log on that host, `docker logs`, from this line on."
-                return Cause("the engine failed", hint, self._decisive(log, line), False)
-        return None
+        return next((rule for rule in self.rules if rule.pattern.search(line[:LINE_CHARS])), None)
 
     def doing(self, log: Sequence[str]) -> str:
         """Return in a few words what a rank does, "" where its log does not show it."""
         for line in reversed(log):
             for pattern, words in self.stages:
-                found = pattern.search(line[:_SEARCHED])
+                found = pattern.search(line[:LINE_CHARS])
                 if found:
                     return words.format(*found.groups())
         return ""
@@ -113,11 +103,6 @@ class Profile:
     def shown(self, line: str) -> str:
         """Return a log line as it may be shown: short, and without the dump of arguments."""
         return self.arguments.sub("...", line).strip()[:_LINE_LIMIT]
-
-    def _decisive(self, log: list[str], first: str) -> list[str]:
-        """Return the line of the cause and at most two further ones that name an error."""
-        lines = [first] + [line for line in log if self.any_error.search(line)]
-        return list(dict.fromkeys(self.shown(line) for line in lines))[:3]
 
 
 def profile(own: Mapping[str, Any]) -> Profile:
@@ -139,6 +124,12 @@ def _rules(own: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
     entries = [*first.values(), *(entry for id, entry in generic.items() if id not in first)]
     rules = [Rule(**{**entry, "pattern": re.compile(entry["pattern"])}) for entry in entries]
     return tuple(sorted(rules, key=lambda rule: rule.weight == "general"))
+
+
+@cache
+def conditions() -> dict[str, ConditionRule]:
+    """Return all rules about states of the ranks, by id."""
+    return {entry["id"]: ConditionRule(**entry) for entry in _read("conditions")}
 
 
 @cache

@@ -8,26 +8,41 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-# The smaller, the nearer to the reason: a lost peer and a timeout are effects of other failures.
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Symptom, decisive
+
+# What a rank's waiter does next follows from its kind, and from the kinds of the other ranks.
 DIED, UNREACHABLE, ECHO, LATE, ALIVE, READY = range(6)
+_LINES = 3  # of the log, in an explanation
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one host's waiter found.
+    """The state of one host's rank.
 
-    `kind` is one of the constants above; `lines` are log lines, ready to show; `at` is the controller's
-    clock, in seconds.
+    `kind` is one of the constants above; `state` follows "the rank", `doing` is its work by its log.
+    `symptoms` are of its log and of its state; `errors` are further log lines that name an error, ready to
+    show. `at` is the controller's clock, in seconds.
     """
 
     host: str
     rank: int
     kind: int
-    reason: str
-    hint: str = ""
-    lines: list[str] = field(default_factory=list)
+    state: str
+    symptoms: list[Symptom] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
     doing: str = ""
     at: float = field(default_factory=time.time)
+
+    @property
+    def reason(self) -> str:
+        """Why the rank ended, as far as its own symptoms show it."""
+        return self.describe(decisive(self.symptoms)) if self.kind < ALIVE else self.state
+
+    def describe(self, symptom: Symptom | None) -> str:
+        """Return a symptom of this rank in words, with the state of the rank."""
+        if symptom is None:
+            return self.state
+        return symptom.means if self.state in symptom.means else f"{symptom.means} ({self.state})"
 
 
 class RankBoard:
@@ -61,19 +76,26 @@ class RankBoard:
     def read(self) -> list[Verdict]:
         """Return the verdicts that are there, by rank."""
         files = (self._folder / f"{rank}.{kind}.json" for rank, kind in sorted(self.kinds().items()))
-        return [Verdict(**json.loads(file.read_text())) for file in files if file.exists()]
+        return [_verdict(json.loads(file.read_text())) for file in files if file.exists()]
 
 
-def explain(verdicts: list[Verdict]) -> tuple[Verdict, str]:
-    """Return the verdict that decides, and one paragraph for a person with the lines and the next step."""
-    decisive = min(verdicts, key=lambda verdict: (verdict.kind, verdict.at))
-    text = [f"Rank {decisive.rank} on {decisive.host}: {decisive.reason}."]
-    text += [f"  | {line}" for line in decisive.lines]
-    if decisive.kind == LATE:
+def _verdict(document: dict[str, object]) -> Verdict:
+    symptoms = [Symptom(**one) for one in document.pop("symptoms")]  # type: ignore[attr-defined]
+    return Verdict(**document, symptoms=symptoms)  # type: ignore[arg-type]
+
+
+def explain(verdicts: list[Verdict]) -> tuple[Verdict, Symptom, str]:
+    """Return the rank where it began, its symptom, and one paragraph for a person with the next step."""
+    cause = decisive([symptom for verdict in verdicts for symptom in verdict.symptoms])
+    if cause is None:
+        raise ValueError("no rank has failed")
+    first = next(v for v in verdicts if any(symptom is cause for symptom in v.symptoms))
+    text = [f"Rank {first.rank} on {first.host}: {first.describe(cause)}."]
+    text += [f"  | {line}" for line in list(dict.fromkeys([*cause.lines, *first.errors]))[:_LINES]]
+    if any(v.kind == LATE for v in verdicts):
         text += [f"  rank {v.rank} on {v.host}, when the time was up: {v.doing}" for v in verdicts]
-    others = [v for v in verdicts if v.kind <= ECHO and v.rank != decisive.rank]
-    for v in others:
-        text.append(
-            f"Then rank {v.rank} on {v.host}: {'the same' if v.reason == decisive.reason else v.reason}."
-        )
-    return decisive, "\n".join([*text, decisive.hint])
+    for v in verdicts:
+        if v is not first and (v.kind <= ECHO or (v.kind == LATE and first.kind != LATE)):
+            same = v.reason == first.describe(cause)
+            text.append(f"Then rank {v.rank} on {v.host}: {'the same' if same else v.reason}.")
+    return first, cause, "\n".join([*text, cause.fix])

@@ -170,7 +170,7 @@ def test_what_cannot_be_created_stops_nothing(service: Service, change: dict[str
             marks=pytest.mark.slow,
         ),
         pytest.param({"more": ["--gpu", "full"]}, "out of memory", id="full-gpu"),
-        pytest.param({"more": ["--dies", "1"]}, "it was killed", id="dies", marks=pytest.mark.slow),
+        pytest.param({"more": ["--dies", "1"]}, "killed (signal 9)", id="dies", marks=pytest.mark.slow),
     ],
 )
 def test_what_does_not_start_brings_the_old_version_back(

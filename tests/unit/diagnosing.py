@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from headfirst.decide import engines
 from headfirst.decide.diagnose import decide
 from headfirst.decide.diagnose.subject import subject
-from headfirst.decide.diagnose.types import Answer, Container, Diagnosis, Line, Node
+from headfirst.decide.diagnose.types import Answer, Container, Diagnosis, Node
 
 START = 1_800_000_000.0
 ARGV = (

@@ -25,7 +25,7 @@ class NamedContainer:
     def rename(self, name: str) -> None:
         self.name = name
 
-    def logs(self, tail: int) -> bytes:
+    def logs(self, tail: int, timestamps: bool) -> bytes:
         return f"the log of {self.name}".encode()
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.action import await_ranks
+from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils import rank_board
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Weight, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Symptom
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
     ALIVE,
     DIED,
@@ -34,6 +37,7 @@ def seen(**changes: Any) -> dict[str, Any]:
         "ready": False,
         "probe": "",
         "exit_code": 0,
+        "finished_at": "",
         "oom_killed": False,
         "log": [],
     }
@@ -52,27 +56,33 @@ def ended(log: list[str], exit_code: int = 1) -> dict[str, Any]:
         (seen(exists=False, running=False), False, DIED, "no container"),
         (ended([OUT_OF_MEMORY]), False, DIED, "out of memory (it ended with exit code 1)"),
         (ended([LOST_PEER]), False, ECHO, "lost another rank"),
-        (ended(["Load weight begin"], 137), False, DIED, "it was killed"),
-        (seen(running=False, oom_killed=True, exit_code=1), False, DIED, "it was killed"),
-        (ended(["bye"], 0), False, DIED, "it ended with exit code 0 without a reason"),
+        (ended(["Load weight begin"], 137), False, DIED, "it ended with exit code 137, killed (signal 9)"),
+        (seen(running=False, oom_killed=True, exit_code=1), False, DIED, "the kernel has killed it"),
+        (ended(["bye"], 0), False, DIED, "it ended with exit code 0, and its log has no reason"),
         (seen(log=["Scheduler hit an exception: KeyError: 1"]), True, DIED, "hangs after a crash"),
     ],
 )
 def test_one_look(look: dict[str, Any], gone_wrong: bool, kind: int, words: str) -> None:
-    verdict = await_ranks.judge("node2", 1, look, LOG, gone_wrong)
+    lines = causes.stamped(look["log"], 0.0, 9.0)
+    verdict = await_ranks.judge("node2", 1, look, lines, LOG, 0.0, gone_wrong)
     assert verdict.kind == kind
     assert words in verdict.reason
 
 
+def failed(rank: int, kind: int, weight: Weight, means: str, at: float, lines: Sequence[str] = ()) -> Verdict:
+    symptom = Symptom(at, "rule", [], weight, means, "Use less.", list(lines))
+    return Verdict(f"node{rank + 1}", rank, kind, "it ended with exit code 1", [symptom])
+
+
 def test_the_rank_that_died_first_decides_not_the_one_that_lost_it() -> None:
-    lost = Verdict("node1", 0, ECHO, "it lost another rank", at=1.0)
-    died = Verdict("node2", 1, DIED, "it ran out of memory", "Use less.", [OUT_OF_MEMORY], at=2.0)
-    decisive, text = rank_board.explain([lost, died])
-    assert decisive is died
+    lost = failed(0, ECHO, "consequence", "it lost another rank", at=1.0)
+    died = failed(1, DIED, "cause", "it ran out of memory", at=2.0, lines=[OUT_OF_MEMORY])
+    first, cause, text = rank_board.explain([lost, died])
+    assert first is died and cause is died.symptoms[0]
     assert text.splitlines() == [
-        "Rank 1 on node2: it ran out of memory.",
+        "Rank 1 on node2: it ran out of memory (it ended with exit code 1).",
         f"  | {OUT_OF_MEMORY}",
-        "Then rank 0 on node1: it lost another rank.",
+        "Then rank 0 on node1: it lost another rank (it ended with exit code 1).",
         "Use less.",
     ]
 
@@ -86,29 +96,38 @@ def test_how_a_log_is_read_comes_from_the_controller_alone() -> None:
 
 def test_a_long_line_takes_no_long_time() -> None:
     """The time of some patterns grows with the cube of a line, and nothing interrupts a search."""
-    assert LOG.find_cause(["a" * 2000 + OUT_OF_MEMORY]) is None
-    cause = LOG.find_cause(["OOB" * 300_000, OUT_OF_MEMORY])
-    assert cause and "out of memory" in cause.reason
+    assert causes.in_log(LOG, causes.stamped(["a" * 2000 + OUT_OF_MEMORY], 0.0, 9.0)) == []
+    lines = causes.stamped(["OOB" * 300_000, OUT_OF_MEMORY], 0.0, 9.0)
+    assert [symptom.rule for symptom in causes.in_log(LOG, lines)] == ["out-of-memory"]
+    assert causes.unknown_error(LOG, causes.stamped(["Error" * 300_000], 0.0, 9.0), 9.0, 0) is None
     assert LOG.doing(["Capture " * 300_000]) == ""
 
 
-def test_of_two_that_died_the_earlier_decides() -> None:
-    first = Verdict("node2", 1, DIED, "a", at=1.0)
-    assert rank_board.explain([Verdict("node1", 0, DIED, "b", at=2.0), first])[0] is first
+def late(rank: int) -> Verdict:
+    running = Verdict(f"node{rank + 1}", rank, ALIVE, "running", doing="joining the other ranks")
+    return await_ranks._late(running, 60, "")
 
 
 def test_a_timeout_tells_what_every_rank_was_doing() -> None:
-    late = Verdict("node1", 0, LATE, "not ready after 60 s", doing="joining the other ranks")
-    _, text = rank_board.explain([late, Verdict("node2", 1, ALIVE, "running", doing="starting")])
+    first, _, text = rank_board.explain([late(0), Verdict("node2", 1, ALIVE, "running", doing="starting")])
+    assert first.rank == 0 and text.startswith("Rank 0 on node1: not ready after 60 s.")
     assert "rank 0 on node1, when the time was up: joining the other ranks" in text
     assert "rank 1 on node2, when the time was up: starting" in text
+
+
+def test_a_timeout_names_the_rank_that_hangs_after_a_failure() -> None:
+    look = seen(log=[OUT_OF_MEMORY])
+    hanging = await_ranks.judge("node2", 1, look, causes.stamped(look["log"], 0.0, 9.0), LOG, 0.0, False)
+    first, _, text = rank_board.explain([late(0), hanging])
+    assert hanging.kind == ALIVE and first is hanging
+    assert "Then rank 0 on node1: not ready after 60 s." in text
 
 
 def test_the_board_keeps_the_last_word_of_each_rank(tmp_path: Path) -> None:
     board = RankBoard(tmp_path / "board")
     board.post(Verdict("node2", 1, ALIVE, "running"))
     board.post(Verdict("node1", 0, ALIVE, "running"))
-    last = Verdict("node2", 1, DIED, "gone", lines=["why"])
+    last = failed(1, DIED, "cause", "gone", at=1.0, lines=["why"])
     board.post(last)
     assert [verdict.rank for verdict in board.read()] == [0, 1]
     assert board.read()[1] == last

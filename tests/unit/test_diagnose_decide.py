@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from diagnosing import BEGIN, SERVES, START, container, diagnose, ended, node
-from headfirst.decide.diagnose.types import Answer, Event, Line, Node
+from headfirst.decide.diagnose.types import Answer, Event, Node
 
 OUT_OF_MEMORY = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"
 LOST = "RuntimeError: [pair.cc:547] Connection closed by peer [10.0.0.2]:1234"

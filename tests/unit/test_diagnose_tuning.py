@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from diagnosing import ARGV, START, container, node
 from headfirst.common.errors import NotReadyError
 from headfirst.common.metrics import Metrics, Series
 from headfirst.control.cli.shown import diagnose as shown
 from headfirst.decide import engines
 from headfirst.decide.diagnose import figures, tuning
-from headfirst.decide.diagnose.types import Answer, Line, Live, Node, Tuning
+from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning
 from headfirst.decide.engines.diagnostics import Diagnostics
 from headfirst.decide.engines.sglang.past import Past, read_past
 from headfirst.decide.engines.sglang.tuning import advise

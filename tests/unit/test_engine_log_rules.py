@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom
 from headfirst.decide import engines
 
 LOG = profile(engines.get("sglang").log())
@@ -18,6 +20,14 @@ CRASH = [
     "RuntimeError: something else fell over later",
     "[2026-01-01 10:00:20] Received sigquit from a child process. It usually means the child failed.",
 ]
+
+
+def cause(log: list[str], of: Profile = LOG) -> Symptom | None:
+    """The cause in the log of a rank that has ended, a line a second."""
+    lines = [Line(float(second), text) for second, text in enumerate(log)]
+    symptoms = failure_causes.in_log(of, lines)
+    end = failure_causes.end_of(of, lines, symptoms, rank=0, ended=float(len(log)), exit_code=1)
+    return failure_causes.decisive([*symptoms, *([end] if end else [])])
 
 
 @pytest.mark.parametrize(
@@ -36,20 +46,21 @@ CRASH = [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", "memory", False),
         ("RuntimeError: [pair.cc:547] Connection closed by peer [10.0.0.2]:1234", "another rank", True),
         ("AssertionError: tp_size must be divisible by number of nodes", "parallel sizes", False),
-        ("AttributeError: 'NoneType' object has no attribute 'shape'", "the engine failed", False),
+        ("AttributeError: 'NoneType' object has no attribute 'shape'", "no rule matches", False),
     ],
 )
 def test_the_line_that_decides(line: str, reason: str, echo: bool) -> None:
-    cause = LOG.find_cause([*STARTING, line, *CRASH])
-    assert cause is not None
-    assert reason in cause.reason
-    assert cause.lines[0] == line
-    assert cause.echo is echo
-    assert cause.hint
+    found = cause([*STARTING, line, *CRASH])
+    assert found is not None
+    assert reason in found.means
+    assert line in found.lines
+    assert (found.weight == "consequence") is echo
+    assert found.fix
 
 
 def test_no_reason_is_no_reason() -> None:
-    assert LOG.find_cause(STARTING) is None
+    found = cause(STARTING)
+    assert found and found.rule == "rank-ended"
 
 
 def test_no_line_shows_the_arguments_with_the_api_key() -> None:
@@ -57,9 +68,9 @@ def test_no_line_shows_the_arguments_with_the_api_key() -> None:
 
 
 def test_few_lines_are_shown() -> None:
-    cause = LOG.find_cause([*CRASH * 50])
-    assert cause is not None
-    assert len(cause.lines) <= 3
+    found = cause([*CRASH * 50])
+    assert found is not None
+    assert len(found.lines) <= 5
 
 
 @pytest.mark.parametrize(
@@ -81,7 +92,7 @@ def test_a_crash_shows_before_the_container_ends() -> None:
 
 
 def test_without_an_engine_the_generic_rules_hold() -> None:
-    assert GENERIC.find_cause(["OSError: [Errno 98] Address already in use"]) is not None
+    assert GENERIC.match("OSError: [Errno 98] Address already in use") is not None
     assert (
         GENERIC.doing(["Init torch distributed begin.", "INFO: Application startup complete."])
         == "warming up"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Rule, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from headfirst.decide import engines
 
 ENGINE = engines.get("vllm")
@@ -67,8 +69,9 @@ def test_the_cause_is_named_before_its_consequences() -> None:
         "Exception: WorkerProc initialization failed due to an exception in a background process.",
         "RuntimeError: Engine core initialization failed. See root cause above. Failed core proc(s): {}",
     ]
-    cause = LOG.find_cause(log)
-    assert cause is not None and "--gpu-memory-utilization" in cause.hint
+    lines = [Line(float(second), text) for second, text in enumerate(log)]
+    cause = failure_causes.decisive(failure_causes.in_log(LOG, lines))
+    assert cause is not None and "--gpu-memory-utilization" in cause.fix
     assert LOG.dying.search(log[1]) and LOG.dying.search(log[2])
 
 

@@ -51,8 +51,8 @@ def test_a_rule_that_is_no_more(table: ModuleType) -> None:
 @pytest.mark.parametrize(
     ("pattern", "instead", "says"),
     [
-        (r"^\| 7 \|.*\n", "", "not 1 to 61"),
-        (r"^(\| 7 \|.*\n)", r"\1\1", "not 1 to 61"),
+        (r"^\| 7 \|.*\n", "", ", not 1 to "),
+        (r"^(\| 7 \|.*\n)", r"\1\1", ", not 1 to "),
         (r"^\| 40 \| (.*) \| \| \| .* \|$", r"| 40 | \1 | | | |", "failure 40 is neither"),
     ],
 )
@@ -66,8 +66,8 @@ def test_a_page_that_only_a_person_can_mend(table: ModuleType, pattern: str, ins
 def test_a_rule_about_a_failure_that_does_not_exist(
     table: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(check_cluster_rules, "COMPARED", {"odd": (62,)})
-    assert any("[62]" in problem for problem in table.problems(PAGE))
+    monkeypatch.setattr(check_cluster_rules, "COMPARED", {"odd": (999,)})
+    assert any("[999]" in problem for problem in table.problems(PAGE))
 
 
 def test_what_compares_hosts_is_what_the_table_knows() -> None:

@@ -7,11 +7,12 @@ import time
 from typing import Any
 
 import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import from_rfc3339
 from diagnosing import SGLANG, diagnose
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.evidence.collect import Target, parse
 from headfirst.control.live import supervision
-from headfirst.control.live.clock import Clock, from_rfc3339, measure
+from headfirst.control.live.clock import Clock, measure
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.decide.diagnose.types import Node
 

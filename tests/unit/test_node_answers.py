@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from diagnosing import SGLANG
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts import head_folder
@@ -28,7 +29,6 @@ from headfirst.control.live.ssh_access import ssh as live_ssh
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import Answer
 from headfirst.decide.diagnose.figures import read_live
-from headfirst.decide.diagnose.types import Line
 from headfirst.decide.engines.sglang.past import read_past
 from model_files import CONFIG, INDEX, SHARDS
 

@@ -14,15 +14,21 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules
 from headfirst.control.deployment.verbs import events as verb
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live import supervision
+from headfirst.control.live.clock import Clock
 from headfirst.decide import engines
 from headfirst.node.supervisor.events import Events
 
 LOST = "[rank1]: RuntimeError: [gloo/transport/tcp/pair.cc:538] Connection closed by peer [10.0.0.1]:49313"
 KILLED = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
 HOSTS: Any = SimpleNamespace(
-    index=0, hosts=(SimpleNamespace(address="10.0.0.1"), SimpleNamespace(address="10.0.0.2"))
+    index=0,
+    hosts=(
+        SimpleNamespace(name="node1", address="10.0.0.1"),
+        SimpleNamespace(name="node2", address="10.0.0.2"),
+    ),
 )
-CLOCK: Any = SimpleNamespace(corrected=lambda at: at)
+CLOCK = Clock(0.0, 0.0)
+LOG = profile(engines.get("sglang").log())
 
 
 def shown(folder: Path, rank: int, logs: dict[int, list[str]]) -> verb.Event:
@@ -30,7 +36,7 @@ def shown(folder: Path, rank: int, logs: dict[int, list[str]]) -> verb.Event:
     text = f"rank {rank} (10.0.0.{rank + 1}): it ended with exit code 137"
     Events(folder / "events.jsonl").add("headfirst-engine", "ended", text, rank=rank, logs=logs)
     found = supervision._event((folder / "events.jsonl").read_text().splitlines()[-1], CLOCK, "node1")
-    return verb._event("node1", found, "demo", HOSTS, profile(engines.get("sglang").log()))  # type: ignore[arg-type]
+    return verb._event("node1", found, "demo", HOSTS, LOG, {"node1": CLOCK})  # type: ignore[arg-type]
 
 
 def test_the_rank_is_named_whose_log_has_the_first_failure(tmp_path: Path) -> None:
@@ -76,8 +82,8 @@ def test_damaged_lines_of_a_history_are_counted_and_the_others_read(
 
 def test_damaged_lines_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = load([Path(__file__).parents[2] / "inventories" / "lab.ini"])
-    damaged = supervision.HostHistory(events=[], damaged=3)
-    none = supervision.HostHistory(events=[], damaged=0)
+    damaged = supervision.HostHistory(events=[], damaged=3, clock=CLOCK)
+    none = supervision.HostHistory(events=[], damaged=0, clock=CLOCK)
     answers = {"node1": damaged, "node2": none}
     monkeypatch.setattr(verb, "host_access", lambda cluster: dict.fromkeys(answers))
     monkeypatch.setattr(verb, "try_each", lambda hosts, ask: answers)

@@ -13,7 +13,6 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     engine_log_rules,
 )
 from headfirst.decide import engines
-from headfirst.decide.diagnose import rules
 
 from reference.text import cell, generated
 
@@ -44,7 +43,11 @@ def page() -> str:
         of_engine = engine_log_rules.profile(engine.log()).rules
         changed = [rule for rule in of_engine if (rule.id, rule.means, rule.fix) not in known]
         lines += [f"## deploy diagnose: logs of {engine.title}", "", *_diagnosed(changed)]
-    lines += ["## deploy diagnose: states of the ranks", "", *_diagnosed(rules.conditions().values())]
+    lines += [
+        "## deploy diagnose: states of the ranks",
+        "",
+        *_diagnosed(engine_log_rules.conditions().values()),
+    ]
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -55,7 +58,7 @@ def _checked(found: Iterable[tuple[str, str, str, str]]) -> list[str]:
     return ["| rule | severity | why it matters | what to do |", "|---|---|---|---|", *rows, ""]
 
 
-def _diagnosed(found: Iterable[engine_log_rules.Rule | rules.ConditionRule]) -> list[str]:
+def _diagnosed(found: Iterable[engine_log_rules.Rule | engine_log_rules.ConditionRule]) -> list[str]:
     rows = [f"| `{one.id}` | {cell(one.means)} | {cell(one.fix)} |" for one in found]
     return ["| rule | what is so of the rank | what to do |", "|---|---|---|", *sorted(rows), ""]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, from_rfc3339
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import NotReadyError
@@ -17,14 +18,14 @@ from headfirst.common.scrub import Scrubber
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.evidence import node_answer
 from headfirst.control.evidence.node_answer import Engine, NodeAnswer, Problem, Reply
-from headfirst.control.live.clock import Clock, from_rfc3339, measure
+from headfirst.control.live.clock import Clock, measure
 from headfirst.control.live.ssh_access import explain
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.privilege import privileged
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.decide.diagnose.argv import masked
 from headfirst.decide.diagnose.subject import Subject
-from headfirst.decide.diagnose.types import Answer, Container, Line, Node
+from headfirst.decide.diagnose.types import Answer, Container, Node
 from headfirst.decide.engines.base import Readiness
 
 _SCRIPT = Path(__file__).with_name("node_script.py")

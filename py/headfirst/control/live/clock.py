@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from datetime import datetime
 from typing import Any, NamedTuple
 
 _PINGS = 5
@@ -42,13 +40,3 @@ def measure(to: Any, out: Any) -> Clock:
             raise ValueError("its clock is not a time")
         seen.append(Clock(told - (before + after) / 2, (after - before) / 2))
     return min(seen, key=lambda clock: clock.error)
-
-
-def from_rfc3339(text: str) -> float:
-    """Seconds since 1970 of Docker's times: `2026-01-31T10:20:30.123456789Z`, or with an offset."""
-    found = re.match(r"(.{19})(\.\d+)?(.*)", text)
-    if found is None:
-        raise ValueError(f"not a time: {text!r}")
-    whole, fraction, zone = found.groups()
-    seconds = datetime.fromisoformat(whole + ("+00:00" if zone == "Z" else zone)).timestamp()
-    return seconds + float(fraction or 0)

@@ -42,7 +42,7 @@ class _Frozen(BaseModel):
 class HostEvent(_Frozen):
     """One event of a host. `at` is seconds since 1970 on the controller's clock.
 
-    `log` is of rank `rank`, `logs` of the others.
+    `log` is of rank `rank`, `logs` of the others; their lines have times of the ranks' own clocks.
     """
 
     at: float = Field(ge=0, le=LATEST)
@@ -55,10 +55,14 @@ class HostEvent(_Frozen):
 
 
 class HostHistory(_Frozen):
-    """The events of a host, the oldest first. `damaged` lines are no events: the power failed, or a disk."""
+    """The events of a host, the oldest first, and its clock.
+
+    `damaged` lines are no events: the power failed, or a disk.
+    """
 
     events: list[HostEvent]
     damaged: int
+    clock: Clock
 
 
 def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
@@ -102,7 +106,7 @@ def parsed(content: bytes, clock: Clock, host: str) -> HostHistory:
     for line in lines:
         with contextlib.suppress(UntrustedError):
             found.append(_event(line.decode(errors="replace"), clock, host))
-    return HostHistory(events=found, damaged=len(lines) - len(found))
+    return HostHistory(events=found, damaged=len(lines) - len(found), clock=clock)
 
 
 def _event(line: str, clock: Clock, host: str) -> HostEvent:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import decisive
+
 from headfirst.common import container_names as names
 from headfirst.decide.diagnose import conditions, events
 from headfirst.decide.diagnose.subject import Subject
 from headfirst.decide.diagnose.types import Diagnosis, Event, Node, NodeState
-
-# Lines of one crash, and clocks of hosts, are no closer than this; a known cause within it goes first.
-SLACK_S = 5.0
-_ORDER = {"cause": 0, "mismatch": 1, "general": 2, "consequence": 3, "hang": 4, "note": 5}
 
 
 def diagnose(nodes: Sequence[Node], subject: Subject, container: str = names.ENGINE) -> Diagnosis:
@@ -30,28 +28,6 @@ def diagnose(nodes: Sequence[Node], subject: Subject, container: str = names.ENG
     first = decisive(found)
     rest = [one for one in found if one.weight != "note" and one is not first]
     return Diagnosis(ready=False, decisive=first, then=rest, notes=notes, nodes=states)
-
-
-def decisive(found: Sequence[Event]) -> Event | None:
-    """The event that the others come from; None where there are only notes."""
-    firm = [one for one in found if one.weight in ("cause", "general")]
-    lost = _earliest([one for one in found if one.weight == "consequence"])
-    differs = _earliest([one for one in found if one.weight == "mismatch"])
-    began = min((one.at for one in firm), default=0.0)
-    near = [one for one in firm if one.at <= began + SLACK_S]
-    first = min(near, key=lambda one: (_ORDER[one.weight], one.at), default=None)
-    if first and first.weight == "cause":
-        return first
-    if differs:  # what no rule explains, a rank that is unlike the others may
-        return differs
-    if first and lost and lost.at < first.at - SLACK_S:
-        # A rank's own error, this long after it lost the others, is their doing; a known cause is not.
-        return _earliest([one for one in firm if one.weight == "cause"]) or lost
-    return first or lost or _earliest([one for one in found if one.weight == "hang"])
-
-
-def _earliest(found: Sequence[Event]) -> Event | None:
-    return min(found, key=lambda one: one.at, default=None)
 
 
 def _restarts(nodes: Sequence[Node], subject: Subject) -> list[Event]:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Rule
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom
 
-from headfirst.decide.diagnose.rules import Weight, conditions
 from headfirst.decide.diagnose.subject import Subject
-from headfirst.decide.diagnose.types import Container, Event, Line, Node
+from headfirst.decide.diagnose.types import Container, Event, Node
 
 # The kernel and the driver may speak of a failure a little before the rank's container starts to.
 BEFORE_S = 60.0
-# An unknown error counts when it came this long before the end.
-CRASH_S = 120.0
-_SIGNALS = {137: ", killed (signal 9)", 139: ", a segmentation fault", 143: ", stopped by a signal (15)"}
 LOG, KERNEL, DRIVER, PACKAGES, START, STATE = (
     "engine's log",
     "kernel's log",
@@ -30,25 +27,25 @@ def of_node(node: Node, subject: Subject) -> list[Event]:
     """All events of a node's present run, one a rule, the earliest; by time."""
     container = node.container
     begin = (container.started_at or container.created_at) if container else node.now
-    found = [*_matched(node, subject, node.kernel, KERNEL, begin)]
-    found += _matched(node, subject, _at(begin, node.driver), DRIVER, begin)
-    found += _matched(node, subject, _at(begin, node.packages), PACKAGES, begin)
+    events = [*_matched(node, subject, node.kernel, KERNEL, begin)]
+    events += _matched(node, subject, _at(begin, node.driver), DRIVER, begin)
+    events += _matched(node, subject, _at(begin, node.packages), PACKAGES, begin)
     if container:
-        found += _matched(node, subject, _at(begin, [container.error]), START, begin)
-        found += _matched(node, subject, container.log, LOG, begin)
-        found += _ends(node, subject, container, found)
-        found += _tcp_instead_of_rdma(node, subject, container)
-    return _first_of_each(found)
+        events += _matched(node, subject, _at(begin, [container.error]), START, begin)
+        events += _matched(node, subject, container.log, LOG, begin)
+        events += _end(node, subject, container, events)
+        events += _tcp_instead_of_rdma(node, subject, container)
+    return _first_of_each(events)
 
 
 def of_earlier_run(node: Node, subject: Subject) -> list[Event]:
     """Events of the run before Docker restarted the container."""
-    if node.container is None or not node.container.earlier:
+    lines = node.container.earlier if node.container else ()
+    if not lines:
         return []
-    lines = node.container.earlier
-    found = list(_matched(node, subject, lines, LOG, lines[0].at))
-    reasons = [event for event in found if event.weight != "note"]
-    return _first_of_each(reasons) or unknown_error(node, subject, lines, lines[-1].at)
+    reasons = [symptom for symptom in causes.in_log(subject.log, lines) if symptom.weight != "note"]
+    unknown = None if reasons else causes.unknown_error(subject.log, lines, lines[-1].at, node.rank)
+    return [_event(node, symptom, LOG) for symptom in ([unknown] if unknown else reasons)]
 
 
 def died_at(node: Node, subject: Subject) -> float | None:
@@ -56,68 +53,39 @@ def died_at(node: Node, subject: Subject) -> float | None:
     container = node.container
     if container is None:
         return None
-    dying = subject.log.dying
-    last_words = next((line.at for line in container.log if dying.search(line.text)), None)
-    if container.running or not container.finished_at:
-        return last_words
-    return min(last_words or container.finished_at, container.finished_at)
+    finished_at = None if container.running else container.finished_at or None
+    return causes.died_at(subject.log, container.log, finished_at)
 
 
 def event(
     node: Node, subject: Subject, condition: str, at: float, lines: Sequence[str] = (), **words: object
 ) -> Event:
     """The rule about a state that holds on a node, its words filled in."""
-    rule = conditions()[condition]
-    return Event(
-        at=at,
-        rank=node.rank,
-        host=node.host,
-        rule=rule.id,
-        failures=rule.failures,
-        weight=rule.weight,
-        means=rule.means.format(**words),
-        fix=rule.fix.format(**words) if words else rule.fix,
-        source=STATE,
-        lines=[subject.log.shown(line) for line in lines],
-    )
+    shown = [subject.log.shown(line) for line in lines]
+    return _event(node, causes.state(condition, at, shown, **words), STATE)
 
 
-def unknown_error(node: Node, subject: Subject, log: Sequence[Line], end: float) -> list[Event]:
-    """The first error lines of the crash that ended at `end`, and the line of code above them."""
-    errors = [number for number, line in enumerate(log) if subject.log.any_error.search(line.text)]
-    crash = [number for number in errors if log[number].at >= end - CRASH_S] or errors
-    if not crash:
-        return []
-    first = crash[0]
-    # The line of code that a traceback ends with is right above its exception.
-    code = [log[number].text for number in range(max(0, first - 2), first)]
-    texts = [*code, *(log[number].text for number in crash[:3])]
-    words = {"inventory": "INVENTORY", "rank": node.rank}
-    found = event(node, subject, "unknown-error", log[first].at, list(dict.fromkeys(texts)), **words)
-    return [found.model_copy(update={"source": LOG})]
+def _event(node: Node, symptom: Symptom, source: str) -> Event:
+    return Event(rank=node.rank, host=node.host, source=source, **vars(symptom))
 
 
-def _ends(node: Node, subject: Subject, container: Container, found: list[Event]) -> Iterable[Event]:
+def _end(node: Node, subject: Subject, container: Container, events: Sequence[Event]) -> Iterator[Event]:
     """How the container ended, where no line of its log has the reason."""
-    if container.oom_killed:
-        yield event(node, subject, "container-oom", container.finished_at)
-        return
-    end = died_at(node, subject)
-    told = any(one.weight in ("cause", "general") for one in found if one.source in (LOG, START, KERNEL))
-    if end is None or told:
-        return
-    unknown = unknown_error(node, subject, container.log, end)
-    lost = [one.at for one in found if one.weight == "consequence" and one.source == LOG]
-    if unknown and not (lost and min(lost) <= unknown[0].at):
-        yield unknown[0]
-    elif not lost and not container.running and container.exit_code:
-        signal = _SIGNALS.get(container.exit_code, "")
-        last = [line.text for line in container.log[-3:]]
-        words = {"code": container.exit_code, "signal": signal}
-        yield event(node, subject, "rank-ended", container.finished_at, last, **words)
+    ended = died_at(node, subject)
+    symptom = causes.end_of(
+        subject.log,
+        container.log,
+        [one for one in events if one.source in (LOG, START, KERNEL)],
+        rank=node.rank,
+        ended=container.finished_at if container.oom_killed else ended,
+        exit_code=None if container.running else container.exit_code,
+        oom_killed=container.oom_killed,
+    )
+    if symptom:
+        yield _event(node, symptom, LOG if symptom.rule == "unknown-error" else STATE)
 
 
-def _tcp_instead_of_rdma(node: Node, subject: Subject, container: Container) -> Iterable[Event]:
+def _tcp_instead_of_rdma(node: Node, subject: Subject, container: Container) -> Iterator[Event]:
     lines = [
         line for line in container.log if "via NET/Socket" in line.text or "NET/IB : No device" in line.text
     ]
@@ -133,18 +101,8 @@ def _matched(
         rule = subject.log.match(line.text)
         if rule is None or (source == KERNEL and not _concerns(node, rule, line, begin)):
             continue
-        yield Event(
-            at=begin if rule.standing else line.at,
-            rank=node.rank,
-            host=node.host,
-            rule=rule.id,
-            failures=rule.failures,
-            weight=cast(Weight, rule.weight),
-            means=rule.means,
-            fix=rule.fix,
-            source=source,
-            lines=[subject.log.shown(line.text)],
-        )
+        timed = Line(begin, line.text) if rule.standing else line
+        yield _event(node, causes.of_rule(subject.log, rule, timed), source)
 
 
 def _concerns(node: Node, rule: Rule, line: Line, begin: float) -> bool:

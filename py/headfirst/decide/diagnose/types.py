@@ -5,16 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Weight
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from pydantic import BaseModel, ConfigDict
-
-from headfirst.decide.diagnose.rules import Weight
-
-
-class Line(NamedTuple):
-    """One line of a log; `at` is in seconds since 1970 by the controller's clock."""
-
-    at: float
-    text: str
 
 
 class Answer(NamedTuple):

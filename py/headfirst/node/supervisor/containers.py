@@ -82,8 +82,8 @@ class Containers:
         wanted[0].rename(name)
 
     def log(self, name: str) -> list[str]:
-        """The last lines of its log. Raises EngineDown."""
-        told = self._docker().containers.get(name).logs(tail=LOG_LINES)
+        """The last lines of its log, its time before each. Raises EngineDown."""
+        told = self._docker().containers.get(name).logs(tail=LOG_LINES, timestamps=True)
         return told[-_LOG_BYTES:].decode(errors="replace").splitlines()
 
     def _docker(self) -> docker.DockerClient:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
-    Cause,
-    Profile,
-    profile,
-)
+from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.deployment.engine import engine_of
 from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.live.clock import Clock
 from headfirst.control.live.each import try_each
 from headfirst.control.live.supervision import HostEvent, history
 from headfirst.decide.cluster.types import Cluster, Replica, Service
@@ -64,8 +64,9 @@ def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | Non
         raise NotReadyError(reason, where=host, hint=f"Try: {access[host].ssh_command('true')}")
     logs = {name: profile(engine_of(service).log()) for name, (service, _) in replicas.items()}
     histories = {host: one for host, one in answers.items() if not isinstance(one, HeadfirstError)}
+    clocks = {host: its.clock for host, its in histories.items()}
     found = [
-        _event(host, one, *replicas[one.name], logs[one.name])
+        _event(host, one, *replicas[one.name], logs[one.name], clocks)
         for host, its in histories.items()
         for one in its.events
         if one.name in replicas
@@ -75,29 +76,54 @@ def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | Non
     return History(events=sorted(kept, key=lambda one: one.at), silent=silent, damaged=damaged)
 
 
-def _event(host: str, found: HostEvent, service: Service, replica: Replica, log: Profile) -> Event:
-    rank, cause = _cause(found, log)
-    elsewhere = f"It began on rank {rank} ({_address(replica, rank)}): " if rank != found.rank else ""
+def _event(
+    host: str,
+    event: HostEvent,
+    service: Service,
+    replica: Replica,
+    log: Profile,
+    clocks: Mapping[str, Clock],
+) -> Event:
+    lines = {
+        rank: causes.stamped(text, _clock(replica, rank, host, clocks).offset, event.at)
+        for rank, text in {event.rank: event.log, **event.logs}.items()
+    }
+    rank, cause = _cause(event, log, lines)
+    elsewhere = f"It began on rank {rank} ({_address(replica, rank)}): " if rank != event.rank else ""
     return Event(
-        at=datetime.fromtimestamp(found.at, timezone.utc),
+        at=datetime.fromtimestamp(event.at, timezone.utc),
         host=host,
         service=str(service),
         replica=replica.index,
-        kind=found.kind,
-        text=found.text,
-        cause=elsewhere + cause.reason if cause else "",
-        fix=cause.hint if cause else "",
-        log=found.log if rank == found.rank else found.logs[rank],
+        kind=event.kind,
+        text=event.text,
+        cause=elsewhere + cause.means if cause else "",
+        fix=cause.fix if cause else "",
+        log=[line.text for line in lines[rank]],
     )
 
 
-def _cause(found: HostEvent, log: Profile) -> tuple[int, Cause | None]:
-    """The rank where the failure began, and its cause: not a rank that only lost another one."""
-    own = log.find_cause(found.log)
-    if own is None or not own.echo:
-        return found.rank, own
-    causes = {rank: log.find_cause(lines) for rank, lines in sorted(found.logs.items())}
-    return next(((rank, one) for rank, one in causes.items() if one and not one.echo), (found.rank, own))
+def _cause(event: HostEvent, log: Profile, lines: Mapping[int, Sequence[Line]]) -> tuple[int, Symptom | None]:
+    """The rank where the failure began, and its cause; None where no log has one."""
+    symptoms = {rank: causes.in_log(log, its) for rank, its in lines.items()}
+    own = symptoms[event.rank]
+    only_lost = bool(own) and all(symptom.weight in ("consequence", "note") for symptom in own)
+    for rank, its in symptoms.items():
+        # Of the other ranks no record has whether they ended; where this one lost a peer, one did.
+        ended = event.at if rank == event.rank or only_lost else causes.died_at(log, lines[rank])
+        exit_code = 1 if rank == event.rank and event.kind == "ended" else None
+        end = causes.end_of(log, lines[rank], its, rank=rank, ended=ended, exit_code=exit_code)
+        its += [end] if end else []
+    cause = causes.decisive([symptom for its in symptoms.values() for symptom in its])
+    if cause is None or cause.rule == "rank-ended":  # the text of the event has how it ended
+        return event.rank, None
+    return next(rank for rank, its in symptoms.items() if any(one is cause for one in its)), cause
+
+
+def _clock(replica: Replica, rank: int, host: str, clocks: Mapping[str, Clock]) -> Clock:
+    """The clock of a rank's host, that of the host of the event where the rank's does not answer."""
+    name = replica.hosts[rank].name if rank < len(replica.hosts) else host
+    return clocks.get(name, clocks[host])
 
 
 def _address(replica: Replica, rank: int) -> str:

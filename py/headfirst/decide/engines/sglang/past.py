@@ -6,9 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from pydantic import BaseModel, ConfigDict
-
-from headfirst.decide.diagnose.types import Line
 
 _RANK = re.compile(r"^\[[-\d]+ [:\d]+((?: [A-Z]+\d+)+)\]")
 _REPORT = re.compile(r"Decode batch.*#running-req: (\d+).*?token usage: (\d+(?:\.\d*)?).*#queue-req: (\d+)")

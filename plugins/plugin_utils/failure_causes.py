@@ -1,0 +1,193 @@
+"""Where a failure began: the symptoms in the ranks' logs and states, and the one that the others follow from.
+
+`deploy up` (await_ranks), `deploy events` and `deploy diagnose` name the cause that `decisive` returns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol, TypeVar
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
+    LINE_CHARS,
+    Profile,
+    Rule,
+    Weight,
+    conditions,
+)
+
+# Lines of one crash, and clocks of hosts, are no closer than this; a known cause within it goes first.
+SLACK_S = 5.0
+# An error that no rule matches counts when it came this long before the end.
+CRASH_S = 120.0
+_ORDER: dict[Weight, int] = {
+    "cause": 0,
+    "mismatch": 1,
+    "general": 2,
+    "consequence": 3,
+    "hang": 4,
+    "note": 5,
+}
+_FIRM = ("cause", "general")
+_SIGNALS = {137: ", killed (signal 9)", 139: ", a segmentation fault", 143: ", stopped by a signal (15)"}
+_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) ?")
+
+
+class Line(NamedTuple):
+    """One line of a log; `at` is in seconds since 1970 by the controller's clock."""
+
+    at: float
+    text: str
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """What a line of a log, or a state, shows of a rank. `at` as in Line; the others as in its rule."""
+
+    at: float
+    rule: str
+    failures: list[int]
+    weight: Weight
+    means: str
+    fix: str
+    lines: list[str]
+
+
+class Weighed(Protocol):
+    """What `decisive` reads of a symptom."""
+
+    @property
+    def at(self) -> float:
+        """Seconds since 1970 by the controller's clock."""
+        ...
+
+    @property
+    def weight(self) -> Weight:
+        """As in the rules."""
+        ...
+
+
+AnySymptom = TypeVar("AnySymptom", bound=Weighed)
+
+
+def decisive(symptoms: Collection[AnySymptom]) -> AnySymptom | None:
+    """Return the symptom of any rank that the others follow from; None where there are only notes."""
+    firm = [symptom for symptom in symptoms if symptom.weight in _FIRM]
+    lost = _earliest(symptoms, "consequence")
+    differs = _earliest(symptoms, "mismatch")
+    began = min((symptom.at for symptom in firm), default=0.0)
+    near = [symptom for symptom in firm if symptom.at <= began + SLACK_S]
+    first = min(near, key=lambda symptom: (_ORDER[symptom.weight], symptom.at), default=None)
+    if first and first.weight == "cause":
+        return first
+    if differs:  # what no rule explains, a rank that is unlike the others may
+        return differs
+    if first and lost and lost.at < first.at - SLACK_S:
+        # A rank's own error, this long after it lost the others, is their doing; a known cause is not.
+        return _earliest(firm, "cause") or lost
+    return first or lost or _earliest(symptoms, "hang")
+
+
+def _earliest(symptoms: Iterable[AnySymptom], weight: Weight) -> AnySymptom | None:
+    return min((one for one in symptoms if one.weight == weight), key=lambda one: one.at, default=None)
+
+
+def stamped(log: Iterable[str], ahead_s: float, unstamped_at: float) -> list[Line]:
+    """Return the lines of `docker logs --timestamps` of a node whose clock is `ahead_s` seconds ahead.
+
+    A line without a time has that of the line before; the first one has `unstamped_at`.
+    """
+    lines = []
+    at = unstamped_at
+    for text in log:
+        stamp = _STAMP.match(text)
+        if stamp:
+            at = from_rfc3339(stamp[0].strip()) - ahead_s
+        lines.append(Line(at, text[stamp.end() if stamp else 0 :][:LINE_CHARS]))
+    return lines
+
+
+def from_rfc3339(text: str) -> float:
+    """Seconds since 1970 of Docker's times: `2026-01-31T10:20:30.123456789Z`, or with an offset."""
+    stamp = _STAMP.fullmatch(text)
+    if stamp is None:
+        raise ValueError(f"not a time: {text!r}")
+    whole, fraction, zone = stamp.groups()
+    seconds = datetime.fromisoformat(whole + ("+00:00" if zone == "Z" else zone)).timestamp()
+    return seconds + float(fraction or 0)
+
+
+def of_rule(log: Profile, rule: Rule, line: Line) -> Symptom:
+    """Return the symptom of a line that the rule matches."""
+    shown = [log.shown(line.text)]
+    return Symptom(line.at, rule.id, rule.failures, rule.weight, rule.means, rule.fix, shown)
+
+
+def in_log(log: Profile, lines: Iterable[Line]) -> list[Symptom]:
+    """Return the symptoms in a rank's log by time, the first of each rule."""
+    first: dict[str, Symptom] = {}
+    for line in sorted(lines, key=lambda line: line.at):
+        rule = log.match(line.text)
+        if rule is not None and rule.id not in first:
+            first[rule.id] = of_rule(log, rule, line)
+    return list(first.values())
+
+
+def state(condition: str, at: float, lines: Sequence[str] = (), **words: object) -> Symptom:
+    """Return the symptom of a state in failure_rules/conditions.yml, its words filled in."""
+    rule = conditions()[condition]
+    fix = rule.fix.format(**words) if words else rule.fix
+    return Symptom(at, rule.id, rule.failures, rule.weight, rule.means.format(**words), fix, list(lines))
+
+
+def unknown_error(log: Profile, lines: Sequence[Line], end: float, rank: int) -> Symptom | None:
+    """Return the first error lines of the crash that ended at `end`, with the line of code above them."""
+    errors = [number for number, line in enumerate(lines) if log.any_error.search(line.text)]
+    crash = [number for number in errors if lines[number].at >= end - CRASH_S] or errors
+    if not crash:
+        return None
+    first = crash[0]
+    # The line of code that a traceback ends with is right above its exception.
+    code = [lines[number].text for number in range(max(0, first - 2), first)]
+    texts = dict.fromkeys(log.shown(text) for text in [*code, *(lines[number].text for number in crash[:3])])
+    return state("unknown-error", lines[first].at, list(texts), rank=rank)
+
+
+def died_at(log: Profile, lines: Iterable[Line], finished_at: float | None = None) -> float | None:
+    """Return when a rank logged that it is about to end, or its container ended; None while it lives."""
+    last_words = next((line.at for line in lines if log.dying.search(line.text)), None)
+    if last_words is None or finished_at is None:
+        return finished_at if last_words is None else last_words
+    return min(last_words, finished_at)
+
+
+def end_of(
+    log: Profile,
+    lines: Sequence[Line],
+    symptoms: Collection[Weighed],
+    *,
+    rank: int,
+    ended: float | None,
+    exit_code: int | None,
+    oom_killed: bool = False,
+) -> Symptom | None:
+    """Return how a rank ended where none of its `symptoms` is a reason.
+
+    `ended` is when it ended, or logged its end; None while it lives. `exit_code` is None while its container
+    runs.
+    """
+    if oom_killed:
+        return state("container-oom", ended or 0.0)
+    if ended is None or any(symptom.weight in _FIRM for symptom in symptoms):
+        return None
+    unknown = unknown_error(log, lines, ended, rank)
+    lost = [symptom.at for symptom in symptoms if symptom.weight == "consequence"]
+    if unknown and not (lost and min(lost) <= unknown.at):
+        return unknown
+    if lost or exit_code is None:
+        return None
+    last = [log.shown(line.text) for line in lines[-3:]]
+    return state("rank-ended", ended, last, code=exit_code, signal=_SIGNALS.get(exit_code, ""))
