@@ -72,8 +72,8 @@ current:
   returned: with V(read)
 generations:
   description:
-    - Generation to worked_at (time of the node's clock, 0 for never), rank, ranks, container, start_seconds,
-      versions (version to planned_at, served_at, and returned where a rollback planned it).
+    - Generation to worked_at (time of the node's clock, 0 for never), rank, ranks, container, url,
+      start_seconds, versions (version to planned_at, served_at, and returned where a rollback planned it).
   type: dict
   returned: with V(read)
 names:
@@ -149,6 +149,7 @@ class Generations:
                 "rank": int(container.labels[container_spec.RANK_LABEL]),
                 "ranks": int(container.labels[container_spec.RANKS_LABEL]),
                 "container": container.name,
+                "url": record.get("url", ""),
                 "start_seconds": record.get("start_seconds", 0),
                 "versions": record.get("versions", {}),
             }

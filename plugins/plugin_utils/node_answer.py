@@ -5,16 +5,17 @@ ansible-core obeys keys of an action's result: `add_host` and `add_group` change
 specification names.
 
 A specification maps names to their types, like an argument_spec: `{type, elements, options, choices,
-required, nullable, min, max}`, or a type alone. Types are str, int, float, bool, list and dict; nothing is
-converted. A dict has `options` (its names) or `elements` (the type of each value); a list has `elements`.
-Names are required, but for those with `required: false`. `max` limits characters, items, or names; `min` and
-`max` limit an integer.
+required, nullable, min, max, pattern}`, or a type alone. Types are str, int, float, bool, list and dict;
+nothing is converted. A dict has `options` (its names) or `elements` (the type of each value); a list has
+`elements`. Names are required, but for those with `required: false`. `max` limits characters, items, or
+names; `min` and `max` limit an integer; `pattern` is what the whole text, or each name of a dict, matches.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -108,6 +109,7 @@ def _text(value: Any, rule: Spec, where: str) -> str:
     _require(
         isinstance(value, str) and len(value) <= most, where, f"text of at most {most} characters", value
     )
+    _require_match(value, rule, where)
     return printable(value)
 
 
@@ -145,6 +147,8 @@ def _table(value: Any, rule: Spec, where: str) -> dict[str, Any]:
     )
     long = [name for name in value if len(name) > MAX_NAME]
     _require(not long, where, f"an object with names of at most {MAX_NAME} characters", value)
+    for name in value:
+        _require_match(name, rule, f"a name of {where}")
     return {printable(name): _value(item, _elements(rule), where) for name, item in value.items()}
 
 
@@ -169,6 +173,11 @@ def _elements(rule: Spec) -> Spec:
 def _require(right: bool, where: str, expected: str, value: Any) -> None:
     if not right:
         raise ValueError(f"{where or 'it'} is not {expected}: {quoted(value)}")
+
+
+def _require_match(text: str, rule: Spec, where: str) -> None:
+    pattern = rule.get("pattern", "")
+    _require(not pattern or bool(re.fullmatch(pattern, text)), where, f"text like {pattern}", text)
 
 
 def _inside(where: str) -> str:

@@ -13,7 +13,55 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
+from ansible_collections.headfirst.serving.plugins.plugin_utils.node_answer import Spec
+
 Ranks = Sequence[dict[str, Any]]
+
+# A generation becomes a container's name, a file's name and an argument on all hosts.
+_GENERATION = "(standby-)?[0-9a-f]{12}"
+_TIMES = {
+    **{name: {"type": "float", "required": False} for name in ("planned_at", "served_at")},
+    "returned": {"type": "bool", "required": False},
+}
+_ENTRY: Spec = {
+    "worked_at": "float",
+    "rank": "int",
+    "ranks": "int",
+    **{name: {"type": "str", "required": False} for name in ("container", "url")},
+    "start_seconds": {"type": "float", "required": False},
+    "versions": {
+        "type": "dict",
+        "required": False,
+        "elements": {"type": "dict", "options": _TIMES},
+    },
+}
+_CURRENT: Spec = {
+    "generation": {"type": "str", "pattern": f"({_GENERATION})?"},
+    "running": "bool",
+    "rank": {"type": "int", "required": False},
+}
+SEEN: Spec = {
+    "current": {"type": "dict", "options": _CURRENT},
+    "generations": {
+        "type": "dict",
+        "pattern": _GENERATION,
+        "elements": {"type": "dict", "options": _ENTRY},
+    },
+}
+"""What a decision reads of the module's result, as node_answer.py checks it."""
+
+
+def checked(ranks: Ranks) -> list[dict[str, Any]]:
+    """The ranks; ValueError, which names the host, where one reports what the module does not."""
+    proven = []
+    for rank in ranks:
+        try:
+            seen = node_answer.named({name: rank["seen"].get(name) for name in SEEN}, SEEN)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(f"The generations of {rank['host']} are refused: {error}.") from None
+        proven.append({**rank, "seen": seen})
+    return proven
 
 
 def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dict[str, Any]:

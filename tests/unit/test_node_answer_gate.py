@@ -51,6 +51,7 @@ INTERNAL: dict[str, Any] = {
     "invocation": {},
     **WAY,
 }
+GENERATION = "0" * 12  # all patterns of specifications are those of generations
 SHELL = [
     f"state ended\nexit success exited 0\nresult {json.dumps(INTERNAL)}\n",
     f"state ended\nexit exit-code exited 1\nresult {json.dumps({**INTERNAL, 'msg': 'no'})}\n",
@@ -69,6 +70,10 @@ def sample(rule: Any, folder: Path, hostile: bool = False) -> Any:
         return rule["choices"][0]
     if kind == "dict" and "options" in rule:
         return named(rule["options"], folder, hostile)
+    if kind == "dict" and "pattern" in rule:
+        return {GENERATION: sample(rule["elements"], folder, hostile)}
+    if "pattern" in rule:
+        return GENERATION
     if kind == "dict":
         return {"node1": sample(rule["elements"], folder, hostile) if "elements" in rule else dict(INTERNAL)}
     if kind == "list":
