@@ -58,7 +58,9 @@ class GatedAction(ActionBase):  # type: ignore[misc]
 
     def ask_module(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Run a module on the host; its result by ANSWERS, or its failure."""
-        result = self._execute_module(name, module_args=dict(arguments), task_vars=self._variables)
+        # The host's syslog would get the arguments, which may hold a key.
+        variables = {**self._variables, "ansible_no_target_syslog": True}
+        result = self._execute_module(name, module_args=dict(arguments), task_vars=variables)
         return node_answer.of_module(result, self.ANSWERS[name], host=self._host, what=name)
 
     def ask_shell(self, command: str, data: bytes | None = None) -> dict[str, Any]:

@@ -1,0 +1,196 @@
+"""What container_rollout leaves on a host, wherever a run ends, and what a person reads when it fails.
+
+Real: the action, its decision and the module container_generations. Fixtures: Docker, and the other modules.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import generations_model
+import pytest
+from ansible.errors import AnsibleActionFail
+from ansible_collections.headfirst.serving.plugins.action.container_rollout import (
+    CONTAINER,
+    GENERATIONS,
+    WATCH,
+    ActionModule,
+)
+from ansible_collections.headfirst.serving.plugins.module_utils import container_spec
+from ansible_collections.headfirst.serving.plugins.modules import container_generations
+from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
+from generations_model import Container, Host, Killed, World
+
+NAME = "headfirst-page"
+SPEC = json.dumps({"restart_policy": "unless-stopped"})
+
+
+def generation(fingerprint: str) -> str:
+    seen = {"current": {"generation": "", "running": False}, "generations": {}}
+    rank = {"host": "a", "rank": 0, "fingerprint": fingerprint, "seen": seen}
+    return str(service_change.change([rank])["generation"])
+
+
+class Node:
+    """A host whose containers answer unless they are `broken`; each step may be a run's last."""
+
+    def __init__(self, folder: Path) -> None:
+        self.host: Host = World(folder).hosts["a"]
+        self.broken: set[str] = set()
+        self.refused: set[str] = set()
+        self.steps = 1000
+        self.log: list[str] = []
+
+    def ask(self, module: str, arguments: dict[str, Any], check: bool) -> dict[str, Any]:
+        state = arguments.get("state", "read")
+        self.log.append(f"{module.split('.')[-1]} {state}")
+        if not self.steps:
+            raise Killed
+        self.steps -= 1
+        container = self.host.current(arguments.get("name", NAME))
+        if module == GENERATIONS:
+            given = {"version": "", "restarted": False, "start_seconds": None, **arguments, "state": state}
+            given["record"] = {"files": {}, **arguments.get("record", {})}
+            generations = container_generations.Generations(
+                self.host,
+                container_generations.container_runtime.Docker(self.host),
+                NAME,  # type: ignore[arg-type]
+                check=check,
+                records=str(self.host.root / "records"),
+            )
+            return container_generations._apply(generations, given)
+        if module == WATCH:
+            assert container
+            answers = container.running and container.labels["fingerprint"] not in self.broken
+            return {"ready": answers, "running": False, "probe": "", "log": ["bye"]}
+        if module != CONTAINER:
+            assert container is None or container.running
+            current = self.host.current(NAME)
+            assert current
+            bad = current.labels["fingerprint"] in self.refused
+            return {"failed": True, "msg": "the key is refused"} if bad else {"changed": False}
+        if check:
+            return {"changed": True}
+        if state == "created":
+            labels = {**arguments["labels"], container_spec.SPEC_JSON_LABEL: SPEC, **arguments["spec"]}
+            self.host.found.append(Container(self.host, arguments["name"], labels))
+        changed = container is None or container.running != (state == "started")
+        if container is not None:
+            container.running = state == "started"
+        return {"changed": changed}
+
+
+def roll(node: Node, fingerprint: str, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    """One run of the action to the container with a fingerprint."""
+    given = {
+        "name": NAME,
+        "title": "The page",
+        "spec": {"fingerprint": fingerprint},
+        "fingerprint": fingerprint,
+        "url": "http://h",
+        "path": "/health",
+        "ready_timeout": 1,
+        "stop_timeout": 1,
+        "proofs": [{"module": "ansible.builtin.uri", "args": {}}],
+        **arguments,
+    }
+    action = object.__new__(ActionModule)
+    action._task = SimpleNamespace(check_mode=check)
+    action._host = "a"
+    action.ask_module = lambda module, asked: node.ask(module, dict(asked), check)  # type: ignore[method-assign]
+    return action.act(given)
+
+
+def serves(node: Node) -> str:
+    """The fingerprint of the container that serves; no other one runs."""
+    current = node.host.current(NAME)
+    assert current and [one for one in node.host.found if one.running] == [current]
+    assert current.policy == "unless-stopped"
+    return str(current.labels["fingerprint"])
+
+
+@pytest.fixture
+def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setattr(generations_model.os, "fsync", lambda _: None)
+    return Node(tmp_path)
+
+
+def test_the_second_run_changes_nothing(node: Node) -> None:
+    assert roll(node, "one")["changed"]
+    assert serves(node) == "one"
+    assert not roll(node, "one")["changed"]
+
+
+def test_the_version_before_stays_and_the_one_before_it_goes(node: Node) -> None:
+    for fingerprint in ("one", "two", "three"):
+        assert roll(node, fingerprint)["changed"]
+        assert serves(node) == fingerprint
+    assert {one.labels["fingerprint"] for one in node.host.found} == {"two", "three"}
+
+
+def test_check_mode_changes_nothing_and_waits_for_nothing(node: Node) -> None:
+    roll(node, "one")
+    before = [(one.name, one.running) for one in node.host.found]
+    node.log.clear()
+    assert roll(node, "two", check=True)["changed"]
+    assert [(one.name, one.running) for one in node.host.found] == before
+    assert not [step for step in node.log if step.startswith(("container_watch", "uri"))]
+
+
+def test_what_is_refused_before_the_stop_leaves_what_serves(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    roll(node, "one")
+    ask = node.ask
+
+    def refuse(module: str, arguments: dict[str, Any], check: bool) -> dict[str, Any]:
+        if arguments.get("state") == "created":
+            return {"failed": True, "msg": "Image x is not on this node."}
+        return ask(module, arguments, check)
+
+    monkeypatch.setattr(node, "ask", refuse)
+    with pytest.raises(AnsibleActionFail, match=r"^Image x is not on this node\.$"):
+        roll(node, "two")
+    assert serves(node) == "one"
+
+
+def test_the_first_start_that_fails_has_nothing_to_return_to(node: Node) -> None:
+    node.broken.add("one")
+    with pytest.raises(AnsibleActionFail) as raised:
+        roll(node, "one")
+    assert raised.value.message.splitlines() == [
+        "The page is not ready: it ended.",
+        "  | bye",
+        "Is the port of http://h free?",
+        f"The whole log, on this host: docker logs {NAME}",
+    ]
+    assert not [one for one in node.host.found if one.running]
+    node.broken.clear()
+    assert roll(node, "one")["changed"]
+    assert serves(node) == "one"
+
+
+@pytest.mark.parametrize(("kind", "words"), [("broken", "it ended"), ("refused", "the key is refused")])
+def test_what_served_before_serves_again(node: Node, kind: str, words: str) -> None:
+    roll(node, "one")
+    getattr(node, kind).add("two")
+    with pytest.raises(AnsibleActionFail) as raised:
+        roll(node, "two")
+    assert words in raised.value.message
+    assert raised.value.message.endswith(
+        "The version that served before serves again. The log of the failed start, on this host:\n"
+        f"docker logs {NAME}.{generation('two')}"
+    )
+    assert serves(node) == "one"
+    assert f"{NAME}.{generation('two')}" in [one.name for one in node.host.found]
+
+
+def test_where_none_answers_the_message_names_both(node: Node) -> None:
+    roll(node, "one")
+    node.broken |= {"one", "two"}
+    with pytest.raises(AnsibleActionFail, match="was started again and does not answer either") as raised:
+        roll(node, "two")
+    assert raised.value.message.endswith(f"docker logs {NAME}")
