@@ -6,6 +6,7 @@ Real: the action, its decision and the module container_generations. Fixtures: D
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -194,3 +195,34 @@ def test_where_none_answers_the_message_names_both(node: Node) -> None:
     with pytest.raises(AnsibleActionFail, match="was started again and does not answer either") as raised:
         roll(node, "two")
     assert raised.value.message.endswith(f"docker logs {NAME}")
+
+
+def test_a_proof_that_fails_on_what_runs_already_stops_it(node: Node) -> None:
+    """The next run starts it again, as one that begins with a stop does."""
+    roll(node, "one")
+    node.refused.add("one")
+    with pytest.raises(AnsibleActionFail, match="the key is refused\nThe whole log"):
+        roll(node, "one")
+    assert not [one for one in node.host.found if one.running]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_run_that_was_killed_at_any_step_is_completed_by_the_next(tmp_path: Path, broken: bool) -> None:
+    for steps in range(30):
+        node = Node(tmp_path / str(steps))
+        roll(node, "one")
+        if broken:
+            node.broken.add("two")
+        node.steps = steps
+        try:
+            roll(node, "two")
+        except AnsibleActionFail:
+            break
+        except Killed:
+            node.steps = 1000
+            with pytest.raises(AnsibleActionFail, match="serves again") if broken else nullcontext():
+                roll(node, "two")
+            assert serves(node) == ("one" if broken else "two")
+        else:
+            break
+    assert 8 < steps < 29
