@@ -8,13 +8,12 @@ A specification maps names to their types, like an argument_spec: `{type, elemen
 required, nullable, min, max, pattern}`, or a type alone. Types are str, int, float, bool, list and dict;
 nothing is converted. A dict has `options` (its names) or `elements` (the type of each value); a list has
 `elements`. Names are required, but for those with `required: false`. `max` limits characters, items, or
-names; `min` and `max` limit an integer; `pattern` is what the whole text, or each name of a dict, matches.
+names; `min` and `max` limit a number; `pattern` is what the whole text, or each name of a dict, matches.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -121,8 +120,10 @@ def _integer(value: Any, rule: Spec, where: str) -> int:
 
 
 def _number(value: Any, rule: Spec, where: str) -> float:
-    right = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= MAX_NUMBER
-    _require(right and math.isfinite(value), where, "a number", value)
+    least, most = rule.get("min", -MAX_NUMBER), rule.get("max", MAX_NUMBER)
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    # Not a number is within no limits.
+    _require(number and least <= value <= most, where, f"a number from {least} to {most}", value)
     return float(value)
 
 

@@ -20,12 +20,13 @@ Ranks = Sequence[dict[str, Any]]
 
 # A generation becomes a container's name, a file's name and an argument on all hosts.
 _GENERATION = "(standby-)?[0-9a-f]{12}"
-_TIMES = {
-    **{name: {"type": "float", "required": False} for name in ("planned_at", "served_at")},
+_TIME: Spec = {"type": "float", "min": 0, "max": 1e11}
+_TIMES: Spec = {
+    **{name: {**_TIME, "required": False} for name in ("planned_at", "served_at")},
     "returned": {"type": "bool", "required": False},
 }
 _ENTRY: Spec = {
-    "worked_at": "float",
+    "worked_at": _TIME,
     "rank": "int",
     "ranks": "int",
     **{name: {"type": "str", "required": False} for name in ("container", "url")},
@@ -33,6 +34,8 @@ _ENTRY: Spec = {
     "versions": {
         "type": "dict",
         "required": False,
+        # It becomes a variable of a play, which Ansible reads as a template.
+        "pattern": "[A-Za-z0-9 _.:+-]{1,64}",
         "elements": {"type": "dict", "options": _TIMES},
     },
 }
@@ -50,6 +53,12 @@ SEEN: Spec = {
     },
 }
 """What a decision reads of the module's result, as node_answer.py checks it."""
+_PUBLISHED: Spec = {
+    "replica": "str",
+    "host": "str",
+    "rank": {"type": "int", "min": 0},
+    "seen": {"type": "dict", "options": SEEN},
+}
 
 
 def checked(ranks: Ranks) -> list[dict[str, Any]]:
@@ -62,6 +71,13 @@ def checked(ranks: Ranks) -> list[dict[str, Any]]:
             raise ValueError(f"The generations of {rank['host']} are refused: {error}.") from None
         proven.append({**rank, "seen": seen})
     return proven
+
+
+def published(ranks: Any, host: str) -> list[dict[str, Any]]:
+    """The states of a host's ranks, as `host_ranks` made them; ValueError where the host has sent others."""
+    rule = {"type": "list", "elements": "dict", "options": _PUBLISHED}
+    proven = node_answer.named({"ranks": ranks}, {"ranks": rule})["ranks"]
+    return [{**rank, "host": host} for rank in proven]
 
 
 def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dict[str, Any]:
