@@ -70,6 +70,7 @@ def _service(part: Part, parts: Sequence[Part], *, alone: bool) -> dict[str, Any
     found |= {"labels": dict(container.labels)} if container.labels else {}
     found |= {"deploy": _gpus(container.gpus)} if container.gpus else {}
     found["restart"] = container.restart_policy
+    found |= {"env_file": [container.env_file]} if container.env_file else {}
     found |= _files(part)
     if part.rank and part.rank.number == 0 and part.secret:
         found["healthcheck"] = _healthcheck(part.rank, part.secret.path)

@@ -12,7 +12,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, blanks
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan, Replica, Scheduled, Service
-from headfirst.decide.render import probe, secret_files
+from headfirst.decide.render import probe, scheduled_options, secret_files
 from headfirst.decide.render.files import File, Files, script
 from headfirst.decide.render.shell import (
     CHECK_CACHE,
@@ -28,11 +28,19 @@ from headfirst.decide.render.yaml_text import documents
 Storage = Literal["hostpath", "pvc"]
 
 API_VERSION = "leaderworkerset.x-k8s.io/v1"
+INFINIBAND, CDI_GPU = "/dev/infiniband", "nvidia.com/gpu="
 _FOLDER = "/headfirst"
 _LAUNCH, _PROBE = "launch.sh", "probe.py"
 _INDEX = "leaderworkerset.sigs.k8s.io/worker-index"
 _GIB = 2**30
 _UNITS = {"k": "Ki", "m": "Mi", "g": "Gi"}
+
+# Fields of Container that a pod carries out, those of the launch script too; memory for all is the pod's own.
+_CARRIED = {
+    *("name", "image", "entrypoint", "command", "environment", "volumes", "gpus"),
+    *("cap_add", "cap_drop", "ulimits", "shm_size", "init"),
+}
+_GIVEN = {"network_mode": "host", "ipc_mode": "host"}
 
 # The name of the leader may have no address yet.
 _FIND_HEAD = """\
@@ -82,6 +90,7 @@ def _service(header: Sequence[str], service: Service, options: Options) -> str:
         f"The Secret is not in this file. Make it with {secret_files.SCRIPT}, then:",
         f"  kubectl create secret generic {_api(service)} {sources}",
         *(note for scheduled in service.scheduled for note in scheduled.notes),
+        *_left_out(service),
     ]
     found: list[dict[str, Any]] = []
     if options.storage == "pvc":
@@ -89,6 +98,25 @@ def _service(header: Sequence[str], service: Service, options: Options) -> str:
     for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
         found += [_scripts(service, replica, scheduled), _workers(service, replica, scheduled, options)]
     return documents(about, *found, _endpoint(service))
+
+
+def _left_out(service: Service) -> list[str]:
+    """Options that the pods do not have; of replicas alike, once."""
+    lines: list[str] = []
+    for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
+        planned = replica.nodes[0].container
+        # The device plugins bring these.
+        brought = [CDI_GPU, *([INFINIBAND] if scheduled.rdma else [])]
+        devices = [one for one in planned.devices if not one.startswith(tuple(brought))]
+        user = None if _numeric(planned.user) else planned.user
+        rest = planned.model_copy(update={"devices": devices, "user": user})
+        lines += scheduled_options.stated(rest, _CARRIED, _GIVEN, "Kubernetes")
+    return list(dict.fromkeys(lines))
+
+
+def _numeric(user: str | None) -> bool:
+    """Kubernetes takes ids, not names."""
+    return all(part.isdigit() for part in (user or "").split(":"))
 
 
 def _api(service: Service) -> str:
@@ -133,6 +161,7 @@ def _scripts(service: Service, replica: Replica, scheduled: Scheduled) -> dict[s
         CHECK_MODEL,
         CHECK_CACHE,
         "".join(checks),
+        _limits(replica.nodes[0].container),
         f"{RANK}=$LWS_WORKER_INDEX\n"
         f"{VARIABLES[CONFIG_FILE]}={shlex.quote(secret_files.of_replica(service, replica).path)}\n",
         _FIND_HEAD,
@@ -144,6 +173,13 @@ def _scripts(service: Service, replica: Replica, scheduled: Scheduled) -> dict[s
         "metadata": {"name": f"{_name(replica)}-launch", "labels": _labels(service, replica)},
         "data": {_LAUNCH: launch, _PROBE: probe.PROGRAM},
     }
+
+
+def _limits(planned: Container) -> str:
+    """A pod has no field for them; who has IPC_LOCK may pin memory beyond every limit."""
+    unlocked = {name: value for name, value in planned.ulimits.items() if name != "memlock"}
+    lines = scheduled_options.limits(unlocked if "IPC_LOCK" in planned.cap_add else planned.ulimits, {})
+    return f"{scheduled_options.LIMIT}{lines}" if lines else ""
 
 
 def _workers(service: Service, replica: Replica, scheduled: Scheduled, options: Options) -> dict[str, Any]:
@@ -174,6 +210,8 @@ def _pod(
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,  # its variables resemble settings of the engine
         "terminationGracePeriodSeconds": 60,
+        # The pause container is process 1 then, as the init of the plan's container.
+        **({"shareProcessNamespace": True} if replica.nodes[0].container.init else {}),
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
         "containers": [_container(service, replica, scheduled, options, leader=leader)],
         "volumes": _volumes(service, replica, scheduled, options, leader=leader),
@@ -192,11 +230,9 @@ def _container(
         "image": planned.image,
         "command": ["bash", f"{_FOLDER}/{_LAUNCH}"],
         "env": [{"name": VARIABLES[ADDRESS], "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
-        "securityContext": {"allowPrivilegeEscalation": False},
+        "securityContext": _security(planned),
         "volumeMounts": _mounts(service, replica, scheduled, options, leader=leader),
     }
-    if planned.cap_add:
-        found["securityContext"]["capabilities"] = {"add": list(planned.cap_add)}
     limits = {"nvidia.com/gpu": str(scheduled.gpus)} if scheduled.gpus else {}
     limits |= {options.rdma_resource: "1"} if scheduled.rdma else {}
     if limits:
@@ -205,6 +241,17 @@ def _container(
         found["ports"] = [{"name": "api", "containerPort": replica.engine_port}]
         found |= _probes(service, replica)
     return found
+
+
+def _security(planned: Container) -> dict[str, Any]:
+    capabilities = {"add": list(planned.cap_add), "drop": list(planned.cap_drop)}
+    capabilities = {name: listed for name, listed in capabilities.items() if listed}
+    ids = [int(part) for part in planned.user.split(":")] if planned.user and _numeric(planned.user) else []
+    return {
+        "allowPrivilegeEscalation": False,
+        **({"capabilities": capabilities} if capabilities else {}),
+        **dict(zip(("runAsUser", "runAsGroup"), ids, strict=False)),
+    }
 
 
 def _probes(service: Service, replica: Replica) -> dict[str, Any]:

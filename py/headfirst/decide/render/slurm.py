@@ -8,7 +8,7 @@ from typing import Literal
 
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS
 from headfirst.decide.plan.types import Plan, Replica, Scheduled, Service
-from headfirst.decide.render import secret_files
+from headfirst.decide.render import scheduled_options, secret_files
 from headfirst.decide.render.files import Files, script
 from headfirst.decide.render.header import comment
 from headfirst.decide.render.shell import (
@@ -28,6 +28,14 @@ _ABOUT = {
     "apptainer": "Containers by apptainer; HEADFIRST_IMAGE names another image, or a .sif file.",
     "none": "No containers: HEADFIRST_VENV names a virtual environment with the engine, on every host.",
 }
+
+# Fields of Container that a job carries out; the host's devices are there, its volumes without a container.
+_CARRIED = {
+    *("name", "image", "entrypoint", "command", "environment"),
+    *("volumes", "devices", "gpus", "ulimits"),
+}
+# A job has the host's network and shared memory, and no process 1.
+_GIVEN = {"network_mode": "host", "ipc_mode": "host", "init": True}
 
 _OWN_ADDRESS = """\
 own_address() { # INTERFACE
@@ -74,6 +82,7 @@ def _job(
         f"Submit it in a folder that all hosts see, after {secret_files.SCRIPT} there (HEADFIRST_SECRETS",
         "names another folder of secrets). Options such as --partition and --time: sbatch OPTIONS THIS_FILE",
         *scheduled.notes,
+        *_left_out(replica),
     ]
     return "\n".join(
         [
@@ -153,7 +162,7 @@ def _start(service: Service, replica: Replica, scheduled: Scheduled, container: 
         f"{VARIABLES[HEAD_ADDRESS]}=${{addresses[0]}}\n"
         f"{VARIABLES[ADDRESS]}=${{addresses[$SLURM_PROCID]}}\n"
         f'{VARIABLES[CONFIG_FILE]}="{inside}"\n',
-        _limits(scheduled),
+        _limits(replica, scheduled),
         # A virtual environment's script reads variables that need not be there.
         'set +u\n. "$HEADFIRST_VENV/bin/activate"\nset -u\n' if container == "none" else "",
         ranks(scheduled),
@@ -172,12 +181,18 @@ def _from_input(text: str, end: str, after: str = "") -> str:
     return f"bash -s <<'{end}'{after}\nset -euo pipefail\n{text}{end}\n"
 
 
-def _limits(scheduled: Scheduled) -> str:
-    """RDMA pins memory; Slurm hands on the limits of the host where the job was submitted."""
-    if not scheduled.rdma:
-        return ""
-    warning = "warning: memlock is $(ulimit -l) KiB on $(hostname): RDMA may fail"
-    return f'ulimit -l unlimited || echo "{warning}" >&2\n'
+def _limits(replica: Replica, scheduled: Scheduled) -> str:
+    """Slurm hands on the limits of the host where the job was submitted; RDMA pins memory."""
+    consequences = {"memlock": ": RDMA may fail"} if scheduled.rdma else {}
+    lines = scheduled_options.limits(replica.nodes[0].container.ulimits, consequences)
+    return f"{scheduled_options.LIMIT}{lines}" if lines else ""
+
+
+def _left_out(replica: Replica) -> list[str]:
+    planned = replica.nodes[0].container
+    # The size of the host's shared memory is the host's.
+    carried = _CARRIED | ({"shm_size"} if planned.ipc_mode == "host" else set())
+    return scheduled_options.stated(planned, carried, _GIVEN, "Slurm")
 
 
 def _runner(

@@ -1,0 +1,103 @@
+"""Every option of a planned container is carried out by each target, or stated in its files."""
+
+from __future__ import annotations
+
+import subprocess
+from types import UnionType
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from headfirst.control.deployment.verbs.render import Options, Target, files_of
+from headfirst.decide.containers.spec import Container
+from headfirst.decide.plan.types import Plan
+from headfirst.decide.render import scheduled_options
+from rendering import planned
+
+TARGETS = get_args(Target)
+# Fields whose values a scheduler's files have from other fields of the plan.
+_SCHEDULED = {"entrypoint", "command", "environment", "gpus"}
+ELSEWHERE = {
+    "docker-run": {"name"},
+    "compose": {"name"},
+    "slurm": _SCHEDULED | {"name", "devices", "shm_size"},  # those of the host
+    "kubernetes": _SCHEDULED | {"name"},
+}
+
+
+def sample(field: str) -> Any:
+    """A value of the field's type that no plan has."""
+    kind = Container.model_fields[field].annotation
+    if isinstance(kind, UnionType):
+        kind = next(one for one in get_args(kind) if one is not type(None))
+    if get_origin(kind) is Literal:
+        return get_args(kind)[-1]
+    if get_origin(kind) is dict:
+        return {"nofile": 65_537} if get_args(kind)[1] is int else {"an.option": "a value"}
+    return {bool: False, int: 65_537, str: "17g", list[str]: ["/dev/zz:/dev/zz"]}[kind]
+
+
+def with_container(plan: Plan, container: type[Container] = Container, **changes: Any) -> Plan:
+    """The plan with these options in the container of every rank."""
+    services = []
+    for service in plan.services:
+        replicas = []
+        for replica in service.replicas:
+            nodes = []
+            for node in replica.nodes:
+                fields = {**dict(node.container), **changes}
+                nodes.append(node.model_copy(update={"container": container(**fields)}))
+            replicas.append(replica.model_copy(update={"nodes": nodes}))
+        services.append(service.model_copy(update={"replicas": replicas}))
+    return plan.model_copy(update={"services": services})
+
+
+def text(plan: Plan, target: Target) -> str:
+    """All files without their header's digest, which every change of the plan changes."""
+    files = files_of(plan, target, Options(), "x")
+    return "\n".join(
+        line for file in files.values() for line in file.text.splitlines() if "sha256:" not in line
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("field", sorted(Container.model_fields))
+def test_no_option_is_dropped_without_a_word(field: str, target: Target) -> None:
+    if field in ELSEWHERE[target]:
+        return
+    plan = planned("lab.ini")
+    changed = with_container(plan, **{field: sample(field)})
+    assert text(changed, target) != text(plan, target), f"--to {target} drops the option {field}"
+
+
+@pytest.mark.parametrize("target", ["slurm", "kubernetes"])
+def test_an_option_that_nobody_has_written_yet_is_stated(target: Target) -> None:
+    class Newer(Container):
+        fictitious: int | None = None
+
+    plan = planned("a100x4.ini")
+    assert "fictitious" not in text(with_container(plan, Newer), target)
+    assert "fictitious 7\n" in text(with_container(plan, Newer, fictitious=7), target)
+
+
+@pytest.mark.parametrize("target", ["slurm", "kubernetes"])
+def test_limits_are_set_by_the_shell_of_the_ranks(target: Target) -> None:
+    plan = with_container(planned("lab.ini"), ulimits={"nofile": 65_537, "memlock": -1, "rttime": 5})
+    made = text(plan, target)
+    assert "limit nofile -n 65537 " in made
+    assert "limit memlock -l unlimited " in made
+    assert "ulimits rttime=5" in made
+
+
+def test_a_pod_that_may_pin_memory_needs_no_limit() -> None:
+    assert "memlock" not in text(planned("a100x4.ini"), "kubernetes")
+    assert "RDMA may fail" in text(planned("a100x4.ini"), "slurm")
+
+
+def test_a_limit_that_the_host_refuses_is_a_warning() -> None:
+    lines = scheduled_options.limits({"nofile": 64, "memlock": -1}, {"memlock": ": RDMA may fail"})
+    script = f"set -euo pipefail\nulimit -l 64\n{scheduled_options.LIMIT}{lines}ulimit -n\n"
+    as_nobody = ["setpriv", "--reuid=65534", "--clear-groups"]
+    done = subprocess.run([*as_nobody, "bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "64\n"
+    assert done.stderr.startswith("warning: memlock is 64 KiB on ")
+    assert done.stderr.endswith(", and the plan has unlimited: RDMA may fail\n")
