@@ -11,8 +11,8 @@ from bundles import items, manifest_of
 from headfirst.common.errors import InputError
 from headfirst.control.bundle.manifest import Image, Manifest
 from headfirst.control.bundle.store import Bundle
-from headfirst.control.cli import options
-from headfirst.control.cli.shown.bundle import print_made, print_sources, sources
+from headfirst.control.cli import verb
+from headfirst.control.cli.bundle import print_made, print_sources, sources
 from headfirst.control.deployment.bundled import Bundled
 from headfirst.control.deployment.verbs.bundle import Made
 
@@ -63,9 +63,9 @@ def test_a_plan_lists_its_sources(manifest: Manifest, capsys: pytest.CaptureFixt
 
 
 def test_options_that_contradict_each_other() -> None:
-    assert options.bundle_request(None, None, unsigned=False, older=False) is None
+    assert verb.bundle_request(None, None, unsigned=False, older=False) is None
     for signers, unsigned, older in ((Path("s"), False, False), (None, True, False), (None, False, True)):
         with pytest.raises(InputError, match="need --bundle"):
-            options.bundle_request(None, signers, unsigned=unsigned, older=older)
+            verb.bundle_request(None, signers, unsigned=unsigned, older=older)
     with pytest.raises(InputError, match="exclude each other"):
-        options.bundle_request([Path("b.tar")], Path("s"), unsigned=True, older=False)
+        verb.bundle_request([Path("b.tar")], Path("s"), unsigned=True, older=False)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import InputError
-from headfirst.control.cli import options
+from headfirst.control.cli import verb
 from headfirst.control.cli.app import app
-from headfirst.control.cli.reporting import print_summary
+from headfirst.control.cli.up import print_summary
 from headfirst.control.deployment.running.tags import checked_tags, stage_tags
 from headfirst.control.deployment.verbs.up import Outcome
 from headfirst.control.run.result import RunResult, StageTime
@@ -45,7 +45,7 @@ def test_an_unknown_tag_is_refused_before_any_work(tag: str) -> None:
 def test_tags_are_those_of_the_playbooks() -> None:
     assert {"check", "host", "weights", "serve", "webui"} <= set(stage_tags())
     assert checked_tags(["check, weights", "webui"]) == ("check", "weights", "webui")
-    named = re.findall(r"\w+", str(options.Tags.__metadata__[0].help).partition(":")[2])
+    named = re.findall(r"\w+", str(verb._BEFORE["tags"].__metadata__[0].help).partition(":")[2])
     assert set(named) <= set(stage_tags())
 
 

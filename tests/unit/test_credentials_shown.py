@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from pathlib import Path
 
 import pytest
-from headfirst.control.cli import credentials as verb
+from headfirst.control.cli.access import credentials
+from headfirst.control.cli.verb import Output
 from headfirst.control.credentials import secrets
+from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.inventory.inventory import load
 from host_records import HostRecords
 
@@ -39,7 +40,7 @@ def test_a_key_that_nothing_accepts_is_not_shown(
     kept = secrets.Secrets().with_keys(["chat"])
     secrets.save(load([path]), kept)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    inspect.unwrap(verb.run)(inventory=path, as_json=as_json)
+    credentials(RunOptions([path]), Output(as_json))
     first = capsys.readouterr().out
     assert kept.service_api_keys["chat"] in first
     assert [word for word in first.replace('"', " ").split() if word.startswith("sk-")] == [

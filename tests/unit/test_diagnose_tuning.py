@@ -10,7 +10,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 from diagnosing import ARGV, START, container, node
 from headfirst.common.errors import NotReadyError
 from headfirst.common.metrics import Metrics, Series
-from headfirst.control.cli.shown import diagnose as shown
+from headfirst.control.cli import diagnose as shown
 from headfirst.decide import engines
 from headfirst.decide.diagnose import figures, tuning
 from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning

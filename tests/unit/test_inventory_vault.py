@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import InputError
-from headfirst.control.cli import login_options
+from headfirst.control.cli import passwords
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.asked import ASKED
 
@@ -153,14 +153,13 @@ def test_typed_passwords_are_for_hosts_without_one(tmp_path: Path, monkeypatch: 
     path = tmp_path / "hosts.ini"
     path.write_text(INVENTORY + "[workers]\nn2 ansible_host=192.0.2.12 ansible_password=own\n")
     answers = iter(["typed", ""])
-    monkeypatch.setattr(login_options, "_ask", lambda question: next(answers))
+    monkeypatch.setattr(passwords, "_ask", lambda question: next(answers))
     monkeypatch.setattr(ASKED, "login", None)
     monkeypatch.setattr(ASKED, "become", None)
 
-    @login_options.accepted
-    def verb() -> None:
-        hosts = load([path]).hosts
-        assert [host.login.password for host in hosts] == ["typed", "own"]
-        assert [host.login.become.password for host in hosts if host.login.become] == ["typed", "typed"]
-
-    verb(vault_password_file=None, vault_id=None, ask_vault_pass=False, ask_pass=True, ask_become_pass=True)
+    given = {"vault_password_file": None, "vault_id": None, "ask_vault_pass": False, "json": True}
+    passwords.accept(given := given | {"ask_pass": True, "ask_become_pass": True})
+    assert given == {"json": True}
+    hosts = load([path]).hosts
+    assert [host.login.password for host in hosts] == ["typed", "own"]
+    assert [host.login.become.password for host in hosts if host.login.become] == ["typed", "typed"]

@@ -35,6 +35,10 @@ def verbs(group: Any, words: tuple[str, ...] = ("deploy",)) -> Iterator[tuple[st
             yield " ".join((*words, name)), one
 
 
+def printing(verb: Any) -> bool:
+    return any("--json" in parameter.opts for parameter in verb.params)
+
+
 def test_a_page_that_is_not_up_to_date_is_named(
     reference: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -55,16 +59,37 @@ def test_every_option_of_every_verb_is_listed() -> None:
             assert f"`{option}" in parts[words] or f"`{option}" in passwords, (words, option)
 
 
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md"])
+def test_the_table_of_verbs_has_every_verb(page: str) -> None:
+    text = (ROOT / page).read_text("utf-8")
+    rows = re.findall(r"^\| (`deploy .*?`) \|", text, re.MULTILINE)
+    named = {word for row in rows for word in re.findall(r"`(?:deploy )?(\w+)", row)}
+    assert named == typer.main.get_command(app).commands.keys()  # type: ignore[attr-defined]
+    silent = {
+        words.removeprefix("deploy ")
+        for words, verb in verbs(typer.main.get_command(app))
+        if not printing(verb)
+    }
+    (sentence,) = re.findall(r"^.*(?:take `--json`|都支持 `--json`).*$", text, re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", sentence)) == silent
+
+
+def test_every_module_with_a_verb_is_imported() -> None:
+    folder = ROOT / "py/headfirst/control/cli"
+    declared = {
+        path.stem: len(re.findall(r"^@verb\(", path.read_text("utf-8"), re.MULTILINE))
+        for path in folder.glob("*.py")
+    }
+    imported = {one.callback.__module__.rpartition(".")[2] for _, one in verbs(typer.main.get_command(app))}
+    assert {name for name, count in declared.items() if count} == imported, "import it in app.py"
+
+
 def test_every_verb_with_json_has_its_output(reference: ModuleType) -> None:
     from reference import outputs
 
     described = {" ".join(one.verb.split(" -")[0].split()) for one in outputs.OUTPUTS} | outputs.EVENTS.keys()
-    printing = {
-        words
-        for words, verb in verbs(typer.main.get_command(app))
-        if any("--json" in parameter.opts for parameter in verb.params)
-    }
-    assert printing == described
+    with_json = {words for words, verb in verbs(typer.main.get_command(app)) if printing(verb)}
+    assert with_json == described
 
 
 def test_the_schema_of_the_plan_has_its_fields_and_their_comments() -> None:

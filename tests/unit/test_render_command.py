@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import InputError
-from headfirst.control.cli.render import _command
+from headfirst.control.cli.plan import _command
 from headfirst.control.deployment.verbs.render import write
 from headfirst.decide.render.files import File
 from rendering import ROOT

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.cli.reporting import print_rollback
+from headfirst.control.cli.up import print_rollback
 from headfirst.control.deployment import versions
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase

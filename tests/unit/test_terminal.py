@@ -13,9 +13,10 @@ import headfirst
 import pytest
 from headfirst.common.errors import HeadfirstError
 from headfirst.control.cli import app as commands
-from headfirst.control.cli import main, status
-from headfirst.control.cli.shown.comm import print_comm
-from headfirst.control.cli.shown.diagnose import print_diagnosis
+from headfirst.control.cli import main
+from headfirst.control.cli.check import print_comm
+from headfirst.control.cli.diagnose import print_diagnosis
+from headfirst.control.cli.live import print_status
 from headfirst.control.deployment.verbs.comm import Comm
 from headfirst.control.live.chat import Piece
 from headfirst.control.live.chat_terminal import print_answer
@@ -176,7 +177,7 @@ def test_status() -> None:
     page = WebuiStatus(url="http://x", ready=False, host="node1", state=HOSTILE)
     engine = EngineStatus(url="http://x", ready=True, models=[HOSTILE])
     replica = ReplicaStatus(service=HOSTILE, index=0, ready=False, ranks=[rank], engine=engine)
-    status._print(
+    print_status(
         ClusterStatus(ready=False, replicas=[replica] * 2, webui=page), "x.ini", console, arguments=True
     )
     assert_harmless(out.getvalue())

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import typer.main
-from headfirst.control.cli import login_options
+from headfirst.control.cli import passwords
 from headfirst.control.cli.app import app
 from headfirst.node.supervisor import cli as supervisor
 from headfirst.node.weights import cli as weights
@@ -19,7 +19,7 @@ INTRODUCTION = """\
 A clone runs `./deploy`; a package runs `deploy`. `deploy VERB --help` prints the same. An option in two forms
 can be written in either; one with `…` can be given several times.
 """
-_PASSWORDS = login_options._PANEL
+_PASSWORDS = passwords.PANEL
 _KINDS: dict[type, str] = {Path: "PATH", str: "TEXT", int: "INTEGER", float: "NUMBER"}
 
 

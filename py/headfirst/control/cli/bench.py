@@ -1,99 +1,127 @@
-"""`deploy bench`: how fast the running service answers."""
+"""`deploy bench` and `deploy tune`: how fast the running service answers, and what makes it faster."""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.markup import escape
 
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.cli import bench_load, login_options, options
+from headfirst.control.cli.verb import Output, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.control.bench.result import Result
-    from headfirst.control.deployment.measuring.bench import Outcome
+    from headfirst.control.bench.slo import Promise
+    from headfirst.control.deployment.measuring.bench import Outcome, Wanted, Watcher
 
-EXAMPLE = "Example: deploy bench cluster.ini --shape chat --concurrency 1,8,32 --slo ttft=2s,tpot=50ms"
+_ShapeName = Literal["chat", "long-prompt", "long-answer", "shared-prefix"]
+_Shape = Annotated[_ShapeName, typer.Option("--shape", help="Lengths of prompts and answers.")]
+_Dataset = Annotated[
+    Path | None,
+    typer.Option(
+        "--dataset",
+        metavar="FILE",
+        help="Prompts in place of the shape's: a line is text, a list of messages, or an object with both.",
+    ),
+]
+_Concurrency = Annotated[
+    str | None,
+    typer.Option("--concurrency", metavar="N,…", help="Concurrent requests. Default: 1,4,16."),
+]
+_Rate = Annotated[
+    str | None,
+    typer.Option("--rate", metavar="N,…", help="Requests a second, instead of --concurrency."),
+]
+_Requests = Annotated[
+    int | None,
+    typer.Option("--requests", min=1, help="Requests of each load. Default: 20 or more."),
+]
+_Seconds = Annotated[
+    float | None,
+    typer.Option("--seconds", min=0.1, help="Send requests for this time, instead of --requests."),
+]
+_Warmup = Annotated[
+    int | None,
+    typer.Option(
+        "--warmup", min=0, help="Warm-up requests, not measured. Default: the concurrency.",
+    ),
+]  # fmt: skip
+_Seed = Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same requests.")]
+_DEFAULT = "1,4,16"
 
 
-@login_options.accepted
-def run(
-    inventory: options.InventoryArgument = None,
-    inventory_option: options.InventoryOption = None,
-    extra_vars: options.ExtraVars = None,
-    service: options.Service = None,
-    shape: bench_load.Shape = "chat",
-    dataset: bench_load.Dataset = None,
-    concurrency: bench_load.Concurrency = None,
-    rate: bench_load.Rate = None,
-    requests: bench_load.Requests = None,
-    seconds: bench_load.Seconds = None,
-    warmup: bench_load.Warmup = None,
-    seed: bench_load.Seed = 0,
-    promises: Annotated[
+@verb(
+    "deploy bench cluster.ini --shape chat --concurrency 1,8,32 --slo ttft=2s,tpot=50ms",
+    *("service", "json"),
+)
+def bench(
+    run: RunOptions,
+    output: Output,
+    shape: _Shape = "chat",
+    dataset: _Dataset = None,
+    concurrency: _Concurrency = None,
+    rate: _Rate = None,
+    requests: _Requests = None,
+    seconds: _Seconds = None,
+    warmup: _Warmup = None,
+    seed: _Seed = 0,
+    slo: Annotated[
         str | None,
         typer.Option(
             "--slo",
             metavar="TIMES",
             help="Find the highest load whose p95 keeps these, as ttft=2s,tpot=50ms,e2e=30s.",
-            show_default=False,
         ),
     ] = None,
-    engine_list: Annotated[
+    engines: Annotated[
         str | None,
         typer.Option(
             "--engines",
             metavar="NAME[=VERSION],…",
             help="Measure each of these engines on the same nodes, then restore the inventory's.",
-            show_default=False,
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --engines: restart the service.")] = False,
-    compared: Annotated[
+    compare: Annotated[
         Path | None,
-        typer.Option(
-            "--compare", metavar="RUN", help="An earlier run: its folder or result.json.", show_default=False
-        ),
+        typer.Option("--compare", metavar="RUN", help="An earlier run: its folder or result.json."),
     ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Write the result there.", show_default=False),
+    folder: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Write the result there.")
     ] = None,
-    as_json: options.Json = False,
 ) -> None:
     """Send requests of one shape at rising loads, and print throughput, latencies and errors.
 
     Exit code 0: measured; 1: requests failed, or no load keeps --slo; 3: the service is not ready.
     """
     from headfirst.control.bench.result import read
-    from headfirst.control.bench.slo import promises as read_promises
+    from headfirst.control.bench.slo import promises
     from headfirst.control.cli.shown import bench as shown
     from headfirst.control.deployment.measuring.bench import bench, draw
 
-    wanted = bench_load.wanted(
-        shape, dataset, concurrency, rate, requests, seconds, warmup, seed, read_promises(promises or "")
-    )
-    earlier = read(compared) if compared else None
-    chosen = RunOptions(options.inventories(inventory, inventory_option), extra_vars or [], service=service)
+    wanted = _load(shape, dataset, concurrency, rate, requests, seconds, warmup, seed, promises(slo or ""))
+    earlier = read(compare) if compare else None
     console = Terminal(highlight=False, soft_wrap=True)
-    if engine_list:
-        if earlier or promises:
+    if engines:
+        if earlier or slo:
             raise InputError(
                 "--engines compares engines with each other", hint="Leave --compare and --slo out."
             )
-        _engines(chosen, wanted, engine_list, output, console, yes=yes, as_json=as_json)
+        _engines(run, wanted, engines, folder, console, yes=yes, as_json=output.as_json)
         return
-    with bench_load.watcher(console, wanted, as_json=as_json) as watcher:
-        outcome = bench(chosen, wanted, output, watcher)
+    with _watcher(console, wanted, as_json=output.as_json) as watcher:
+        outcome = bench(run, wanted, folder, watcher)
     if earlier:
         draw(outcome.folder, [earlier, outcome.result])
-    if as_json:
+    if output.as_json:
         typer.echo(json.dumps(_summary(outcome, earlier), indent=2, allow_nan=False))
     else:
         shown.print_result(outcome.result, console)
@@ -106,6 +134,122 @@ def run(
     # A search goes on until requests fail.
     if not kept or (outcome.found is None and any(point.failed for point in outcome.result.points)):
         raise typer.Exit(HeadfirstError.exit_code)
+
+
+@verb("deploy tune cluster.ini --shape chat --concurrency 16 --yes", "json")
+def tune(
+    run: RunOptions,
+    output: Output,
+    goal: Annotated[
+        Literal["throughput", "ttft", "tpot"],
+        typer.Option("--goal", help="What to improve: output tokens/s, or a time's p95."),
+    ] = "throughput",
+    shape: _Shape = "chat",
+    dataset: _Dataset = None,
+    concurrency: Annotated[
+        str | None, typer.Option("--concurrency", metavar="N", help="Concurrent requests. Default: 16.")
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option("--rate", metavar="N", help="Requests a second, instead of --concurrency."),
+    ] = None,
+    requests: _Requests = None,
+    seconds: _Seconds = None,
+    warmup: _Warmup = None,
+    seed: _Seed = 0,
+    repeats: Annotated[
+        int, typer.Option("--repeats", min=2, max=20, help="Measurements of each; their spread is the noise.")
+    ] = 3,
+    most: Annotated[int, typer.Option("--most", min=1, max=50, help="Candidates at most.")] = 12,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the best arguments into the inventory.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Restart the service for each candidate.")] = False,
+) -> None:
+    """Try engine arguments one at a time with the same requests, and report which are better.
+
+    The service is restarted for each candidate, and at the end with the inventory's arguments.
+    """
+    from headfirst.control.cli.shown import tune as shown
+    from headfirst.control.deployment.measuring.tune import Wishes, intended, tune
+    from headfirst.control.deployment.measuring.written import line_of, write_arguments
+    from headfirst.control.run.reporters.plain import PlainReporter
+
+    usual = None if rate else "16"
+    wanted = _load(shape, dataset, concurrency or usual, rate, requests, seconds, warmup, seed)
+    if len(wanted.loads) > 1:
+        raise InputError("arguments are compared at one load", hint="Give one --concurrency or one --rate.")
+    wishes = Wishes(wanted, goal, repeats, most)
+    plan = intended(run, wishes)
+    console = Terminal(highlight=False, soft_wrap=True, stderr=output.as_json)
+    shown.print_intended(plan, wishes, console)
+    if not yes:
+        raise InputError(
+            "the service is restarted for each candidate and does not answer meanwhile",
+            where="deploy tune",
+            hint="Add --yes to start.",
+        )
+    with shown.watcher(console, wishes) as watcher, PlainReporter(sys.stderr) as reporter:
+        found, folder = tune(run, wishes, plan, watcher, reporter)
+    given = plan.service.settings.engine_args
+    best = found.best_arguments(given)
+    if output.as_json:
+        words = {"folder": str(folder), "engine_args": best}
+        typer.echo(json.dumps({**words, **found.model_dump(mode="json")}, indent=2, allow_nan=False))
+    else:
+        shown.print_tuned(found, console)
+        if best is not None:
+            console.print(f"  In the inventory: {escape(line_of(best))}")
+        console.print(f"  Result   {escape(str(folder))}")
+    if write and best is not None:
+        file = write_arguments(run.inventories, best)
+        console.print(f"Written to {escape(str(file))}; `deploy up` applies it.")
+
+
+def _load(
+    shape: _ShapeName,
+    dataset: Path | None,
+    concurrency: str | None,
+    rate: str | None,
+    requests: int | None,
+    seconds: float | None,
+    warmup: int | None,
+    seed: int,
+    promised: Sequence[Promise] = (),
+) -> Wanted:
+    """The options together. InputError where two exclude each other."""
+    from headfirst.control.bench.load import loads
+    from headfirst.control.bench.shapes import SHAPES
+    from headfirst.control.deployment.measuring.bench import Wanted
+
+    for one, other, names in (
+        (concurrency, rate, "--concurrency and --rate"),
+        (requests, seconds, "--requests and --seconds"),
+    ):
+        if one is not None and other is not None:
+            raise InputError(f"{names} exclude each other", hint="Leave one of them out.")
+    return Wanted(
+        shape=SHAPES[shape],
+        loads=loads("rate", rate) if rate else loads("concurrency", concurrency or _DEFAULT),
+        dataset=dataset,
+        promised=promised,
+        number=requests,
+        seconds=seconds,
+        warmup=warmup,
+        seed=seed,
+    )
+
+
+@contextmanager
+def _watcher(console: Terminal, wanted: Wanted, *, as_json: bool) -> Iterator[Watcher]:
+    """What shows the run while it lasts: nothing with `as_json`."""
+    from headfirst.control.cli.shown import bench as shown
+
+    if as_json:
+        yield shown.Silent()
+        return
+    with shown.watcher(console, wanted.loads, wanted.number) as live:
+        yield live
 
 
 def _summary(outcome: Outcome, earlier: Result | None) -> dict[str, Any]:
@@ -124,8 +268,8 @@ def _summary(outcome: Outcome, earlier: Result | None) -> dict[str, Any]:
 
 
 def _engines(
-    chosen: RunOptions,
-    wanted: Any,
+    run: RunOptions,
+    wanted: Wanted,
     names: str,
     output: Path | None,
     console: Terminal,
@@ -145,10 +289,10 @@ def _engines(
             hint="Add --yes to confirm.",
         )
     with (
-        bench_load.watcher(console, wanted, as_json=as_json) as watcher,
+        _watcher(console, wanted, as_json=as_json) as watcher,
         PlainReporter(sys.stderr) as reporter,
     ):
-        outcome = bench_engines(chosen, wanted, listed, output, watcher, reporter)
+        outcome = bench_engines(run, wanted, listed, output, watcher, reporter)
     if as_json:
         found = {
             "folder": str(outcome.folder),

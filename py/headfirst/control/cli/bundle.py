@@ -1,38 +1,47 @@
-"""`deploy bundle`: one file with all that the plan needs from outside."""
+"""`deploy bundle`: one file with all that the plan needs from outside, and what a plan takes from it."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headfirst.control.cli import login_options, options
+from headfirst.common.untrusted import shown
+from headfirst.control.cli.verb import Output, verb
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.run import amounts
 
-EXAMPLE = "Example: deploy bundle cluster.ini -o cluster.tar --sign ~/.ssh/id_ed25519"
+if TYPE_CHECKING:
+    from headfirst.control.bundle.manifest import Manifest
+    from headfirst.control.deployment.bundled import Bundled
+    from headfirst.control.deployment.verbs.bundle import Made
+
+_KINDS = {
+    "images": "images",
+    "apt": "packages",
+    "wheels": "wheels of the node tools",
+    "models": "weights",
+    "controller": "wheels of Headfirst",
+}
 
 
-@login_options.accepted
-def run(
-    inventory: options.InventoryArgument = None,
-    inventory_option: options.InventoryOption = None,
-    extra_vars: options.ExtraVars = None,
-    output: Annotated[
-        Path, typer.Option("-o", "--output", metavar="FILE", help="The bundle to write.")
-    ] = Path("bundle.tar"),
+@verb("deploy bundle cluster.ini -o cluster.tar --sign ~/.ssh/id_ed25519", "json", "plain")
+def bundle(
+    run: RunOptions,
+    output: Output,
+    file: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The bundle to write.")] = Path(
+        "bundle.tar"
+    ),
     sign: Annotated[
-        Path | None,
-        typer.Option("--sign", metavar="KEY", help="SSH key that signs the bundle.", show_default=False),
+        Path | None, typer.Option("--sign", metavar="KEY", help="SSH key that signs the bundle.")
     ] = None,
     weights: Annotated[bool, typer.Option("--weights", help="Add the models' weights.")] = False,
     since: Annotated[
         Path | None,
-        typer.Option(
-            "--since",
-            metavar="OLD.tar",
-            help="Include only what this older bundle does not have.",
-            show_default=False,
-        ),
+        typer.Option("--since", metavar="OLD.tar", help="Include only what this older bundle does not have."),
     ] = None,
     system: Annotated[
         list[str] | None,
@@ -40,7 +49,6 @@ def run(
             "--system",
             metavar="NAME-RELEASE",
             help="System of the hosts, such as debian-12 or ubuntu-24.04. Default: this machine's.",
-            show_default=False,
         ),
     ] = None,
     kernel: Annotated[
@@ -49,25 +57,20 @@ def run(
             "--kernel",
             metavar="RELEASE",
             help="Kernel of hosts on which NVIDIA's driver is built (`uname -r`).",
-            show_default=False,
         ),
     ] = None,
     probe: Annotated[bool, typer.Option("--probe", help="Probe the hosts over SSH for these.")] = False,
-    as_json: options.Json = False,
-    plain: options.Plain = False,
 ) -> None:
     """Collect images, Debian packages and Python wheels of the plan for a closed network.
 
     Run it again after a stop: complete files are kept.
     """
-    from headfirst.control.cli.reporting import choose_reporter
-    from headfirst.control.cli.shown.bundle import print_made
     from headfirst.control.deployment.verbs.bundle import BundleOptions, bundle
 
     wanted = BundleOptions(
-        inventories=options.inventories(inventory, inventory_option),
-        extra_vars=extra_vars or [],
-        output=output,
+        inventories=run.inventories,
+        extra_vars=run.extra_vars,
+        output=file,
         weights=weights,
         sign=sign,
         since=since,
@@ -75,6 +78,78 @@ def run(
         kernels=kernel or [],
         probe=probe,
     )
-    with choose_reporter(as_json=as_json, plain=plain) as reporter:
+    with output.reporter() as reporter:
         made = bundle(wanted, reporter)
-    print_made(made, as_json=as_json)
+    print_made(made, as_json=output.as_json)
+
+
+def print_made(made: Made, *, as_json: bool) -> None:
+    """The result of `deploy bundle`."""
+    manifest = made.manifest
+    if as_json:
+        document: dict[str, Any] = {"event": "bundle", "path": str(made.path), "kept": made.kept}
+        document |= {"signed": made.signed, "notes": made.notes}
+        typer.echo(json.dumps(document | _document(manifest)))
+        return
+    done = "exists already and is complete" if made.kept else "is written"
+    typer.echo(f"{made.path} {done}: bundle {manifest.id}, {amounts.size(_bytes(manifest))}")
+    for line in _lines(manifest):
+        typer.echo(f"  {line}")
+    if manifest.what.since:
+        typer.echo(f"  It contains the difference to bundle {manifest.what.since}, which is required too.")
+    for note in made.notes:
+        typer.echo(f"note: {note}", err=True)
+    if not made.signed:
+        typer.echo("note: The bundle is not signed: --sign ~/.ssh/id_ed25519 signs it.", err=True)
+
+
+def print_sources(bundled: Bundled) -> None:
+    """For `deploy plan --bundle`: what the plan takes from the bundle."""
+    signer = f"signed by {bundled.bundle.signer}" if bundled.bundle.signer else "not signed"
+    typer.echo(f"\nSources: bundle {bundled.manifest.id} alone ({bundled.bundle.path}, {shown(signer)})")
+    for image in bundled.manifest.what.images:
+        typer.echo(f"  image {shown(image.name)} ({shown(image.digest or image.id)})")
+    for line in _lines(bundled.manifest):
+        typer.echo(f"  {line}")
+
+
+def sources(bundled: Bundled) -> dict[str, Any]:
+    """The same for JSON."""
+    own = {"path": str(bundled.bundle.path), "signer": bundled.bundle.signer}
+    return own | _document(bundled.manifest)
+
+
+def _document(manifest: Manifest) -> dict[str, Any]:
+    what = manifest.what
+    return {
+        "id": manifest.id,
+        "since": what.since,
+        "bytes": _bytes(manifest),
+        "files": len(what.carried),
+        "images": {image.name: image.digest or image.id for image in what.images},
+        "systems": [str(system) for system in what.needs.systems],
+        "kinds": {kind: size for kind, (_, size) in _by_kind(manifest).items()},
+    }
+
+
+def _lines(manifest: Manifest) -> list[str]:
+    systems = ", ".join(map(str, manifest.what.needs.systems))
+    more = {"apt": f" for {systems}"}
+    return [
+        f"{_KINDS[kind]}{more.get(kind, '')}: {count} files, {amounts.size(size)}"
+        for kind, (count, size) in _by_kind(manifest).items()
+        if kind in _KINDS
+    ]
+
+
+def _by_kind(manifest: Manifest) -> Mapping[str, tuple[int, int]]:
+    """Files and bytes by kind, also of those in older bundles."""
+    found: dict[str, tuple[int, int]] = {}
+    for path, file in manifest.files.items():
+        count, size = found.get(kind := path.partition("/")[0], (0, 0))
+        found[kind] = (count + 1, size + file.bytes)
+    return found
+
+
+def _bytes(manifest: Manifest) -> int:
+    return sum(file.bytes for file in manifest.carried.values())

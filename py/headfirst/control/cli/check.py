@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
+from rich.table import Table
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.control.cli import login_options, options
+from headfirst.control.cli.verb import Output, verb
 from headfirst.control.deployment.running.options import Backend, RunOptions
 from headfirst.control.terminal import Terminal
 
-EXAMPLE = "Example: deploy check cluster.ini"
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headfirst.control.deployment.verbs.comm import Comm, Run, Way
+    from headfirst.control.run.result import RunResult
+
+GBIT = 1e9 / 8  # bytes a second
 
 
-@login_options.accepted
-def run(
-    inventory: options.InventoryArgument = None,
-    inventory_option: options.InventoryOption = None,
-    extra_vars: options.ExtraVars = None,
-    limit: options.Limit = None,
+@verb("deploy check cluster.ini", "limit", "service", "wait", "json", "plain", "verbose")
+def check(
+    run: RunOptions,
+    output: Output,
     comm: Annotated[
         bool,
         typer.Option(
@@ -29,56 +35,127 @@ def run(
     ] = False,
     backend: Annotated[
         Backend | None,
-        typer.Option(
-            "--backend",
-            help="With --comm: only this. Default: gloo, and nccl where GPUs serve.",
-            show_default=False,
-        ),
+        typer.Option("--backend", help="With --comm: only this. Default: gloo, and nccl where GPUs serve."),
     ] = None,
-    service: options.Service = None,
-    wait: options.Wait = 0.0,
-    as_json: options.Json = False,
-    plain: options.Plain = False,
-    verbose: options.Verbose = 0,
 ) -> None:
     """Check every host before anything is changed; each finding has its fix.
 
     Exit code 0: ready; 1: ready, with warnings; 3: not ready.
     """
-    from headfirst.control.cli.reporting import choose_reporter, print_checked
     from headfirst.control.deployment.verbs.check import check
 
-    run_options = RunOptions(
-        options.inventories(inventory, inventory_option),
-        extra_vars or [],
-        limit,
-        service=service,
-        verbosity=verbose,
-        wait_s=wait,
-    )
-    if service and not comm:
+    if run.service and not comm:
         raise InputError("--service is for --comm", hint="Without it, deploy check reads every host.")
     if backend and not comm:
         raise InputError("--backend is for --comm", hint="deploy check INVENTORY --comm --backend gloo")
     if comm:
-        _comm(run_options, backend, as_json=as_json, plain=plain)
+        _comm(run, output, backend)
         return
-    with choose_reporter(as_json=as_json, plain=plain) as reporter:
-        result = check(run_options, reporter)
-    if print_checked(result, as_json=as_json):
+    with output.reporter() as reporter:
+        result = check(run, reporter)
+    if print_checked(result, as_json=output.as_json):
         raise typer.Exit(HeadfirstError.exit_code)
 
 
-def _comm(run_options: RunOptions, backend: Backend | None, *, as_json: bool, plain: bool) -> None:
-    from headfirst.control.cli.reporting import choose_reporter
-    from headfirst.control.cli.shown.comm import print_comm
+def _comm(run: RunOptions, output: Output, backend: Backend | None) -> None:
     from headfirst.control.deployment.verbs.comm import comm
 
-    with choose_reporter(as_json=as_json, plain=plain) as reporter:
-        found = comm(run_options, reporter, backend)
-    if as_json:
+    with output.reporter() as reporter:
+        found = comm(run, reporter, backend)
+    if output.as_json:
         print(json.dumps({"event": "comm", **found.model_dump()}))
     else:
         print_comm(found, Terminal(highlight=False, soft_wrap=True))
     if found.findings:
         raise typer.Exit((NotReadyError if found.failed else HeadfirstError).exit_code)
+
+
+def print_checked(result: RunResult, *, as_json: bool) -> int:
+    """Findings that do not stop a deployment, and that all is ready; returns how many there are."""
+    warnings = [finding for finding in result.findings if finding.severity == "warning"]
+    if as_json:
+        print(json.dumps({"event": "checked", "ready": True, "warnings": len(warnings)}))
+        return len(warnings)
+    console = Terminal(highlight=False, soft_wrap=True)
+    for finding in warnings:
+        console.print(f"[yellow]warning:[/] {escape(f'{finding.host}: {finding.what}. {finding.why}')}")
+        console.print(f"  {escape(finding.fix)}")
+    console.print("[bold green]Ready.[/] The checks found no errors.")
+    return len(warnings)
+
+
+def print_comm(found: Comm, console: Console) -> None:
+    """The ports, a table for each back-end, NCCL's way, and the findings with what to do about them."""
+    _ports(found, console)
+    for run in found.runs:
+        _run(run, found, console)
+    for host, way in found.nccl.items():
+        console.print(f"  {escape(f'{host}: {_way(way)}')}")
+    for finding in found.findings:
+        colour = "red" if finding.severity == "error" else "yellow"
+        console.print(f"[{colour}]{escape(finding.severity)}:[/] {escape(f'{finding.host}: {finding.what}')}")
+        if finding.why:
+            console.print(f"  {escape(finding.why)}")
+        console.print(f"  → {escape(finding.fix)}")
+    if not found.findings:
+        console.print("[bold green]The ranks reach each other, and their sums are right.[/]")
+
+
+def _ports(found: Comm, console: Console) -> None:
+    met = sum(one.ok for one in found.pairs)
+    ports = sorted({one.port for one in found.pairs if not one.rendezvous})
+    rendezvous = {one.port for one in found.pairs if one.rendezvous}
+    listed = ", ".join([*(f"{port} (rendezvous)" for port in rendezvous), *map(str, ports)])
+    held = "; a service holds the rendezvous port, and answers" if found.rendezvous_held else ""
+    if found.pairs:
+        console.print(
+            f"{met} of {len(found.pairs)} connections made, in both directions, to ports {listed}{held}"
+        )
+
+
+def _run(run: Run, found: Comm, console: Console) -> None:
+    link = f", the slowest link has {run.link_gbit:.0f} Gbit/s" if run.link_gbit else ""
+    console.print(
+        f"[bold]{escape(run.backend)}[/] all-reduce, {run.ranks} ranks, torch {escape(found.torch)}{link}"
+    )
+    table = Table("size", "time", "algorithm Gbit/s", "bus Gbit/s", "sums", box=None)
+    for column in table.columns[:4]:
+        column.justify = "right"
+    for row in run.rows:
+        table.add_row(
+            f"{_size(row.bytes)}{', CUDA graph' if row.graph else ''}",
+            _time(row.seconds),
+            f"{row.algbw / GBIT:.3f}",
+            f"{row.busbw / GBIT:.3f}",
+            f"{row.wrong} wrong" if row.wrong else "right",
+        )
+    console.print(table)
+    if run.stopped:
+        console.print(f"  stopped at this size: {escape(run.stopped)}")
+
+
+def _way(way: Way) -> str:
+    devices = f" ({', '.join(way.devices)})" if way.devices else ""
+    channels = []
+    if way.rdma:
+        channels.append(f"{way.rdma} channels over RDMA, {way.direct} of them from GPU memory (GDRDMA)")
+    if way.socket:
+        channels.append(f"{way.socket} channels over TCP (NET/Socket)")
+    if way.inside:
+        channels.append(f"{way.inside} inside the host")
+    said = "; ".join(channels) or "no channels in its log"
+    return f"NCCL {way.version}, network {way.network or 'not reported'}{devices}: {said}"
+
+
+def _size(size: int) -> str:
+    for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if size >= 2**power:
+            return f"{size >> power} {unit}"
+    return f"{size} B"
+
+
+def _time(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= scale:
+            return f"{seconds / scale:.2f} {unit}"
+    return f"{seconds * 1e6:.0f} µs"

@@ -1,59 +1,168 @@
-"""`deploy diagnose`: what is wrong, where it began, and what to change."""
+"""`deploy diagnose` and `deploy report`: what is wrong, and one page about a cluster to hand over."""
 
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from headfirst.common.errors import HeadfirstError, NotReadyError
-from headfirst.control.cli import login_options, options
+from headfirst.control.cli.verb import Output, Probe, verb, write_file
+from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
-EXAMPLE = "Example: deploy diagnose cluster.ini"
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from headfirst.decide.diagnose.types import Diagnosis, Event, Tuning
+
+# A clock that is off by less explains nothing.
+CLOCK_S = 1.0
 
 
-@login_options.accepted
-def run(
-    inventory: options.InventoryArgument = None,
-    inventory_option: options.InventoryOption = None,
-    extra_vars: options.ExtraVars = None,
-    service: options.Service = None,
+@verb("deploy diagnose cluster.ini", "service", "json")
+def diagnose(
+    run: RunOptions,
+    output: Output,
     tuning: Annotated[
         bool, typer.Option("--tuning", help="Advice for throughput, from the live figures of the engine.")
     ] = False,
-    as_json: options.Json = False,
 ) -> None:
     """Find the first failure on all nodes.
 
     Exit code 0: it serves; 1: a failure was found; 3: hosts do not answer, nothing runs, or it still starts.
     """
-    from headfirst.control.cli.shown import diagnose as shown
     from headfirst.control.deployment.verbs import diagnose
     from headfirst.control.inventory.inventory import load
 
     console = Terminal(highlight=False, soft_wrap=True)
-    inventories = options.inventories(inventory, inventory_option)
-    cluster = load(inventories, extra_vars or [])
+    cluster = load(run.inventories, run.extra_vars)
     if tuning:
-        advised = diagnose.tuning(cluster, service)
-        if as_json:
+        advised = diagnose.tuning(cluster, run.service)
+        if output.as_json:
             typer.echo(advised.model_dump_json(indent=2, ensure_ascii=True))
         else:
-            shown.print_tuning(advised, console)
+            print_tuning(advised, console)
         return
-    replicas = diagnose.diagnose(cluster, service)
+    replicas = diagnose.diagnose(cluster, run.service)
     ready = all(one.found.ready for one in replicas)
-    if as_json:
+    if output.as_json:
         listed = [one.model_dump(mode="json") for one in replicas]
         typer.echo(json.dumps({"ready": ready, "replicas": listed}, indent=2))
     else:
         for one in replicas:
             if len(replicas) > 1:
                 console.print(f"[bold]{escape(one.service)}, replica {one.replica}[/]")
-            shown.print_diagnosis(one.found, str(inventories[0]), console)
+            print_diagnosis(one.found, str(run.inventories[0]), console)
     if not ready:
         failed = any(one.found.decisive for one in replicas)
         raise typer.Exit((HeadfirstError if failed else NotReadyError).exit_code)
+
+
+@verb("deploy report cluster.ini -o report.html", "json")
+def report(
+    run: RunOptions,
+    output: Output,
+    file: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Write the page there.")
+    ] = None,
+    probe: Probe = False,
+) -> None:
+    """Write one HTML page: topology, plan with its reasons, last checks, timings, measurements, versions.
+
+    Its sources are the inventory and the records of runs on this controller; what was not recorded is
+    listed with the command that records it. No secret is in it.
+    """
+    from headfirst.control.deployment.verbs.report import report
+    from headfirst.control.report.page import html
+
+    found = report(run, probe=probe)
+    text = found.model_dump_json(indent=2, ensure_ascii=True) + "\n" if output.as_json else html(found)
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    write_file(file, text)
+    for one in found.missing:
+        typer.echo(f"not recorded: {one.what}; recorded by: {one.command}", err=True)
+    typer.echo(f"Written to {file}", err=True)
+
+
+def print_diagnosis(found: Diagnosis, inventory: str, console: Console) -> None:
+    """The decisive event first; colour where the console has any."""
+    if found.decisive:
+        _decisive(found.decisive, inventory, console)
+        _followed(found.decisive, found.then, console)
+    elif found.ready:
+        console.print("[bold green]Nothing is wrong.[/] All ranks run, and the engine generates.")
+    else:
+        console.print("[bold yellow]Not ready, and no failure found.[/] It may still be starting:")
+        for node in found.nodes:
+            doing = node.doing or "no word"
+            console.print(f"  rank {node.rank} on {node.host}: {escape(f'{node.state}, {doing}')}")
+    for node in found.nodes:
+        if node.problem:
+            console.print(f"[red]not seen:[/] rank {node.rank} on {node.host}: {escape(node.problem)}")
+        if abs(node.clock_offset_s) >= CLOCK_S:
+            way = "ahead of" if node.clock_offset_s > 0 else "behind"
+            off = abs(node.clock_offset_s)
+            console.print(
+                f"[yellow]clock:[/] {node.host} is {off:.1f} s {way} this machine (corrected above)"
+            )
+    for note in found.notes:
+        console.print(f"[yellow]note:[/] {_who(note)}: {escape(note.means)} [dim]({_rule(note)})[/]")
+        _lines(note, console)
+        console.print(f"  → {escape(note.fix)}")
+
+
+def print_tuning(found: Tuning, console: Console) -> None:
+    """The figures, then each change with the figures that led to it."""
+    if live := found.live:
+        rate = "" if live.gen_throughput is None else f", {live.gen_throughput:.1f} tokens/s"
+        usage = f"token usage {live.token_usage:.2f}"
+        console.print(f"running {live.running:.0f}, queued {live.queued:.0f}, {usage}{rate}")
+    if found.seen:
+        console.print(found.seen)
+    if found.advice is None:
+        console.print(f"There are no tuning rules for {found.engine}; {found.load}.")
+        return
+    for advice in found.advice:
+        console.print(f"[bold]{advice.setting}[/]: {escape(advice.change)}\n  because {escape(advice.why)}")
+    if not found.advice:
+        console.print(f"[bold green]Nothing to change[/]; {found.load}.")
+
+
+def _decisive(event: Event, inventory: str, console: Console) -> None:
+    console.print(f"[bold red]{_who(event).capitalize()}: {escape(event.means)}.[/]")
+    console.print(f"  {_time(event.at)} UTC, {event.source} [dim]({_rule(event)})[/]")
+    _lines(event, console)
+    console.print(f"  → {escape(event.fix.replace('INVENTORY', inventory))}")
+
+
+def _followed(first: Event, then: list[Event], console: Console) -> None:
+    if then:
+        console.print("Beside it:")
+    for event in then:
+        apart = f"{event.at - first.at:+.1f} s"
+        console.print(f"  {apart:>10}  {_who(event)}: {escape(event.means)} [dim]({_rule(event)})[/]")
+
+
+def _lines(event: Event, console: Console) -> None:
+    for line in event.lines:
+        console.print(f"  | {escape(line)}")
+
+
+def _who(event: Event) -> str:
+    return f"rank {event.rank} on {event.host}"
+
+
+def _rule(event: Event) -> str:
+    numbers = ", ".join(str(number) for number in event.failures)
+    return f"{event.rule}, failure {numbers}" if numbers else event.rule
+
+
+def _time(at: float) -> str:
+    return datetime.fromtimestamp(at, timezone.utc).isoformat(" ", "milliseconds")[:-6]

@@ -12,57 +12,48 @@ import typer
 from rich.prompt import Prompt
 
 from headfirst.common.errors import InputError
+from headfirst.control.cli.verb import verb
 
 if TYPE_CHECKING:
     from headfirst.decide.cluster.template import Answers, HostAddress
 
-EXAMPLE = (
-    "Example: deploy init cluster.ini --host 192.0.2.11 --host 192.0.2.12 --user ubuntu "
+_EXAMPLE = (
+    "deploy init cluster.ini --host 192.0.2.11 --host 192.0.2.12 --user ubuntu "
     "--gpus 8 --gpu A100-80G --model deepseek-ai/DeepSeek-R1"
 )
 _WORD = re.compile(r"[A-Za-z0-9_./~:@,+-]+")
 _T = TypeVar("_T")
 
 
-def run(
+@verb(_EXAMPLE, inventory="none")
+def init(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="Inventory to write.")] = Path("cluster.ini"),
     host: Annotated[
         list[str] | None,
-        typer.Option(
-            "--host", metavar="[NAME=]ADDRESS", help="A server, the head first. Repeat.", show_default=False
-        ),
+        typer.Option("--host", metavar="[NAME=]ADDRESS", help="A server, the head first. Repeat."),
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", "-u", help="SSH user.", show_default=False)] = None,
+    user: Annotated[str | None, typer.Option("--user", "-u", help="SSH user.")] = None,
     hosts: Annotated[
         str | None,
         typer.Option(
             "--hosts",
             metavar="HOST,HOST,…",
             help="Servers to probe over SSH for GPUs, network and RDMA, the head first.",
-            show_default=False,
         ),
     ] = None,
-    private_key: Annotated[
-        str | None, typer.Option("--private-key", help="SSH key file.", show_default=False)
-    ] = None,
-    gpus: Annotated[
-        int | None, typer.Option(min=1, max=64, help="GPUs per server.", show_default=False)
-    ] = None,
-    gpu: Annotated[str | None, typer.Option(help="GPU model, e.g. A100-80G.", show_default=False)] = None,
-    model: Annotated[str | None, typer.Option(help="Hub id of the model.", show_default=False)] = None,
+    private_key: Annotated[str | None, typer.Option("--private-key", help="SSH key file.")] = None,
+    gpus: Annotated[int | None, typer.Option(min=1, max=64, help="GPUs per server.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="GPU model, e.g. A100-80G.")] = None,
+    model: Annotated[str | None, typer.Option(help="Hub id of the model.")] = None,
     model_source: Annotated[str, typer.Option(help="modelscope, huggingface or path.")] = "modelscope",
     weights_dir: Annotated[
         str, typer.Option(help="Folder for weights on every node.")
     ] = "/var/lib/headfirst/models",
-    nic: Annotated[str | None, typer.Option(help="Interface between the nodes.", show_default=False)] = None,
-    hca: Annotated[
-        str | None, typer.Option(help="RDMA devices, comma-separated.", show_default=False)
-    ] = None,
+    nic: Annotated[str | None, typer.Option(help="Interface between the nodes.")] = None,
+    hca: Annotated[str | None, typer.Option(help="RDMA devices, comma-separated.")] = None,
     example: Annotated[
         str | None,
-        typer.Option(
-            "--example", help="Write a shipped inventory instead: lab, a100x4, …", show_default=False
-        ),
+        typer.Option("--example", help="Write a shipped inventory instead: lab, a100x4, …"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
@@ -155,7 +146,7 @@ def _asked_hosts(text: str) -> list[HostAddress]:
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two servers are called {repeated}", hint="Name them: a=192.0.2.1,b=192.0.2.2")
     if not found:
-        raise InputError("--hosts names no server", hint=EXAMPLE)
+        raise InputError("--hosts names no server", hint=f"Example: {_EXAMPLE}")
     return found
 
 
@@ -178,7 +169,9 @@ def _answer(flag: str, question: str, given: object, default: str | None, check:
     if given is not None:
         return check(str(given))
     if not sys.stdin.isatty():
-        raise InputError(f"{flag} is missing, and there is no terminal for a prompt", hint=EXAMPLE)
+        raise InputError(
+            f"{flag} is missing, and there is no terminal for a prompt", hint=f"Example: {_EXAMPLE}"
+        )
     while True:
         try:
             return check((Prompt.ask(question, default=default) if default else Prompt.ask(question)) or "")

@@ -1,42 +1,37 @@
-"""`deploy plan`: what `deploy up` would do, to the last flag."""
+"""Verbs that change no host: `deploy plan`, `render`, `models` and `variables`."""
 
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from headfirst.common.errors import InputError
-from headfirst.control.cli import login_options, options
+from headfirst.control.cli.verb import Output, Probe, verb, write_file
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.decide.model.task import Task
 
 if TYPE_CHECKING:
+    from headfirst.decide.plan.models import Models
     from headfirst.decide.plan.types import Plan
 
-EXAMPLE = "Example: deploy plan cluster.ini --json"
 
-
-@login_options.accepted
-def run(
-    inventory: options.InventoryArgument = None,
-    inventory_option: options.InventoryOption = None,
-    extra_vars: options.ExtraVars = None,
-    probe: options.Probe = False,
-    as_svg: Annotated[
+@verb("deploy plan cluster.ini --json", "bundle", "json")
+def plan(
+    run: RunOptions,
+    output: Output,
+    probe: Probe = False,
+    svg: Annotated[
         bool, typer.Option("--svg", help="Draw hosts, ranks and their connections as an SVG file.")
     ] = False,
-    output: Annotated[
+    file: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", metavar="FILE", help="With --svg: write the drawing there.", show_default=False
-        ),
+        typer.Option("-o", "--output", metavar="FILE", help="With --svg: write the drawing there."),
     ] = None,
-    bundle: options.Bundle = None,
-    signers: options.Signers = None,
-    unsigned: options.Unsigned = False,
-    older_bundle: options.OlderBundle = False,
-    as_json: options.Json = False,
 ) -> None:
     """Show ranks, memory, environment and the docker run line of every node. Needs no SSH.
 
@@ -45,25 +40,23 @@ def run(
     from headfirst.control.cli.shown.plan import print_plan
     from headfirst.control.deployment.prepare import prepare
 
-    if as_svg and as_json:
+    if svg and output.as_json:
         raise InputError("--svg and --json exclude each other", hint="Leave one of them out.")
-    if output and not as_svg:
+    if file and not svg:
         raise InputError("--output is for --svg", hint="deploy plan INVENTORY --svg -o plan.svg")
-    inventories = options.inventories(inventory, inventory_option)
-    request = options.bundle_request(bundle, signers, unsigned=unsigned, older=older_bundle)
-    prepared = prepare(inventories, extra_vars or [], probe=probe, rates=probe, bundle=request)
+    prepared = prepare(run.inventories, run.extra_vars, probe=probe, rates=probe, bundle=run.bundle)
     if prepared.bundle:
-        from headfirst.control.cli.shown.bundle import print_sources, sources
+        from headfirst.control.cli.bundle import print_sources, sources
 
         prepared.bundle.refuse(prepared.cluster, prepared.plan)
     for note in prepared.cluster.notes:
         typer.echo(f"note: {note}", err=True)
-    if as_svg:
-        _draw(prepared.plan, output)
-    elif as_json and prepared.bundle:
+    if svg:
+        _draw(prepared.plan, file)
+    elif output.as_json and prepared.bundle:
         document = prepared.plan.model_dump(mode="json") | {"bundle": sources(prepared.bundle)}
         typer.echo(json.dumps(document, indent=2))
-    elif as_json:
+    elif output.as_json:
         typer.echo(prepared.plan.model_dump_json(indent=2, ensure_ascii=True))
     else:
         print_plan(prepared.plan)
@@ -73,11 +66,168 @@ def run(
         raise typer.Exit(InputError.exit_code)
 
 
-def _draw(plan: Plan, output: Path | None) -> None:
+def _draw(plan: Plan, file: Path | None) -> None:
     from headfirst.control.report.drawing import svg
 
-    if output is None:
+    if file is None:
         typer.echo(svg(plan), nl=False)
         return
-    options.write_file(output, svg(plan))
-    typer.echo(f"Written to {output}", err=True)
+    write_file(file, svg(plan))
+    typer.echo(f"Written to {file}", err=True)
+
+
+@verb("deploy render cluster.ini --to compose -o out", "json")
+def render(
+    run: RunOptions,
+    output: Output,
+    to: Annotated[
+        Literal["docker-run", "compose", "slurm", "kubernetes"], typer.Option("--to", help="For what.")
+    ],
+    folder: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder of the files.")
+    ] = None,
+    container_program: Annotated[
+        Literal["docker", "nerdctl"] | None,
+        typer.Option("--with", help="docker-run: the program (that of container_runtime)."),
+    ] = None,
+    slurm_container: Annotated[
+        Literal["pyxis", "apptainer", "none"] | None,
+        typer.Option("--container", help="slurm: what runs the image (pyxis); none: a virtual environment."),
+    ] = None,
+    storage: Annotated[
+        Literal["hostpath", "pvc"] | None,
+        typer.Option("--storage", help="kubernetes: where the weights are (hostpath)."),
+    ] = None,
+    rdma_resource: Annotated[
+        str | None,
+        typer.Option(
+            "--rdma-resource",
+            metavar="NAME",
+            help="kubernetes: the RDMA resource of the device plugin (rdma/hca_shared_devices_a).",
+        ),
+    ] = None,
+    probe: Probe = False,
+) -> None:
+    """Print the plan as files for other tools, or write them to a folder. Changes no host.
+
+    The files have no secrets: make-secrets.sh, one of them, creates the secrets where they are used.
+    """
+    from headfirst.control.deployment.verbs.render import Options, render, write
+
+    given = {
+        "container_program": (container_program, "--with", "docker-run"),
+        "slurm_container": (slurm_container, "--container", "slurm"),
+        "storage": (storage, "--storage", "kubernetes"),
+        "rdma_resource": (rdma_resource, "--rdma-resource", "kubernetes"),
+    }
+    for value, option, target in given.values():
+        if value is not None and target != to:
+            raise InputError(f"{option} belongs to --to {target}", hint=f"Remove {option}.")
+    chosen = Options(**{name: value for name, (value, _, _) in given.items() if value is not None})  # type: ignore[arg-type]
+    rendered = render(
+        run.inventories, run.extra_vars, to, chosen, command=_command(sys.argv[1:]), probe=probe
+    )
+    for note in rendered.cluster.notes:
+        typer.echo(f"note: {note}", err=True)
+    older = write(rendered.files, folder) if folder else []
+    if output.as_json:
+        found = [
+            {"path": str((folder or Path()) / name), "mode": f"{file.mode:04o}", "text": file.text}
+            for name, file in rendered.files.items()
+        ]
+        report = {"to": to, "files": found, "left_out": rendered.left_out, "older": older}
+        typer.echo(json.dumps(report, indent=2))
+        return
+    for name, file in rendered.files.items():
+        typer.echo(f"{folder / name}" if folder else f"==> {name} <==\n{file.text}")
+    for name in older:
+        typer.echo(f"note: {folder}/{name} is of an earlier run and no longer used", err=True)
+    for what in rendered.left_out:
+        typer.echo(f"note: not among the files: {what}", err=True)
+
+
+def _command(words: list[str]) -> str:
+    """The command as it was typed. Values of -e are shown where they are settings: others may be secrets."""
+    from headfirst.decide.cluster.names import without_secrets
+
+    shown, follows = ["deploy"], False
+    for word in words:
+        joined = next((option for option in ("--extra-vars=", "-e") if word.startswith(option)), "")
+        if follows:
+            shown.append(without_secrets(word))
+        elif joined and word != "-e":
+            shown.append(joined + without_secrets(word[len(joined) :]))
+        else:
+            shown.append(word)
+        follows = not follows and word in ("-e", "--extra-vars")
+    return shlex.join(shown)
+
+
+@verb("deploy models cluster.ini --task chat", "json")
+def models(
+    run: RunOptions,
+    output: Output,
+    task: Annotated[Task | None, typer.Option("--task", help="Only models for this task.")] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Plan for this engine. Default: the inventory's.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Print the inventory lines of this model only.")
+    ] = None,
+    probe: Probe = False,
+) -> None:
+    """List every model of the catalogue that these GPUs can serve, the largest first. Needs no SSH.
+
+    Each with precision, layout, replicas, tokens of KV cache, time for the weights, and the inventory lines.
+    """
+    from headfirst.control.deployment.verbs.models import models
+
+    found = models(run.inventories, run.extra_vars, task=task, engine=engine, probe=probe)
+    if model is not None:
+        _print_lines(found, model)
+    elif output.as_json:
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
+    else:
+        from headfirst.control.cli.shown.models import print_models
+
+        print_models(found)
+
+
+def _print_lines(found: Models, model: str) -> None:
+    """The lines of one model, to be appended to an inventory; InputError where it cannot be served."""
+    for offer in found.offers:
+        if offer.model.lower() == model.lower():
+            typer.echo("\n".join(offer.lines))
+            return
+    for refusal in found.refused:
+        if refusal.model.lower() == model.lower():
+            raise InputError(f"{refusal.model} cannot be served here. {refusal.reason}")
+    raise InputError(f"the catalogue has no {model}", hint="List its models: deploy models INVENTORY")
+
+
+@verb("deploy variables weights", "json", inventory="none")
+def variables(
+    output: Output,
+    text: Annotated[
+        str | None, typer.Argument(help="Only names with this text, those of the roles too.")
+    ] = None,
+    roles: Annotated[bool, typer.Option("--roles", help="The variables of the roles too.")] = False,
+) -> None:
+    """Show the variables of an inventory with their defaults and meanings."""
+    from rich.table import Table
+
+    from headfirst.control.terminal import Terminal
+    from headfirst.decide.cluster.variables import role_variables, settings_variables
+
+    known = [*settings_variables(), *(role_variables() if roles or text else ())]
+    found = [variable for variable in known if text is None or text in variable.name]
+    if not found:
+        raise InputError(f"no variable has {text!r} in its name", hint="All: deploy variables --roles")
+    if output.as_json:
+        typer.echo(json.dumps([variable._asdict() for variable in found], indent=2))
+        return
+    table = Table("variable", "of", "default", "meaning", box=None)
+    table.columns[0].no_wrap = True
+    for variable in found:
+        table.add_row(*variable)
+    Terminal(highlight=False, markup=False).print(table)

@@ -1,46 +1,185 @@
-"""`deploy up`: bare nodes to a chat answer."""
+"""Verbs that bring the service to a state: `deploy up`, `rollback`, `replace` and `remove`."""
 
 from __future__ import annotations
 
-from headfirst.control.cli import login_options, options
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+
+from headfirst.control.cli.verb import Output, verb
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.terminal import Terminal
 
-EXAMPLE = "Example: deploy up cluster.ini"
+if TYPE_CHECKING:
+    from headfirst.control.deployment.verbs.membership import Change
+    from headfirst.control.deployment.verbs.rollback import Rollback
+    from headfirst.control.deployment.verbs.up import Outcome
+
+_Host = Annotated[str, typer.Argument(metavar="HOST", help="The host to remove.")]
+_ShowOnly = Annotated[bool, typer.Option("--check", help="Show the change of the inventory only.")]
 
 
-@login_options.accepted
-def run(
-    inventory: options.InventoryArgument = None,
-    inventory_option: options.InventoryOption = None,
-    extra_vars: options.ExtraVars = None,
-    limit: options.Limit = None,
-    tags: options.Tags = None,
-    check: options.Check = False,
-    diff: options.Diff = False,
-    wait: options.Wait = 0.0,
-    bundle: options.Bundle = None,
-    signers: options.Signers = None,
-    unsigned: options.Unsigned = False,
-    older_bundle: options.OlderBundle = False,
-    as_json: options.Json = False,
-    plain: options.Plain = False,
-    verbose: options.Verbose = 0,
-) -> None:
+@verb(
+    "deploy up cluster.ini",
+    *("limit", "tags", "check", "diff", "wait", "bundle", "json", "plain", "verbose"),
+)
+def up(run: RunOptions, output: Output) -> None:
     """Start the cluster: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
-    from headfirst.control.cli.reporting import choose_reporter, print_summary
     from headfirst.control.deployment.verbs.up import up
 
-    run_options = RunOptions(
-        inventories=options.inventories(inventory, inventory_option),
-        extra_vars=extra_vars or [],
-        limit=limit,
-        tags=tags or [],
-        check=check,
-        diff=diff,
-        verbosity=verbose,
-        wait_s=wait,
-        bundle=options.bundle_request(bundle, signers, unsigned=unsigned, older=older_bundle),
-    )
-    with choose_reporter(as_json=as_json, plain=plain) as reporter:
-        outcome = up(run_options, reporter)
-    print_summary(outcome, as_json=as_json)
+    with output.reporter() as reporter:
+        outcome = up(run, reporter)
+    print_summary(outcome, as_json=output.as_json)
+
+
+@verb("deploy rollback cluster.ini", "service", "wait", "json", "plain", "verbose")
+def rollback(run: RunOptions, output: Output) -> None:
+    """Start the version that served before, on all replicas. A second rollback undoes the first.
+
+    Exit code 2: there is none, or --service names one of several replicas.
+    The inventory is not changed, and the next `up` follows the inventory.
+    """
+    from headfirst.control.deployment.verbs.rollback import rollback
+
+    with output.reporter() as reporter:
+        found = rollback(run, reporter)
+    print_rollback(found, run.inventories[0], as_json=output.as_json)
+
+
+@verb(
+    "deploy replace cluster.ini node03 --with node05",
+    *("wait", "json", "plain", "verbose"),
+    inventory="alone",
+)
+def replace(
+    run: RunOptions,
+    output: Output,
+    host: _Host,
+    spare: Annotated[str, typer.Option("--with", metavar="SPARE", help="A host of [spares].")],
+    keep: Annotated[
+        bool, typer.Option("--keep", help="HOST becomes a spare; without it HOST is removed.")
+    ] = False,
+    check: _ShowOnly = False,
+) -> None:
+    """Replace a host by a spare: stop its rank, change the inventory, start the replica again."""
+    from headfirst.control.deployment.verbs.membership import replacement
+
+    _carry_out(replacement(run, host, spare, keep=keep), run, output, check=check)
+
+
+@verb(
+    "deploy remove cluster.ini node03",
+    *("wait", "json", "plain", "verbose"),
+    inventory="alone",
+)
+def remove(run: RunOptions, output: Output, host: _Host, check: _ShowOnly = False) -> None:
+    """Remove a host: stop its rank, change the inventory, divide the services among the others."""
+    from headfirst.control.deployment.verbs.membership import removal
+
+    _carry_out(removal(run, host), run, output, check=check)
+
+
+def _carry_out(change: Change, run: RunOptions, output: Output, *, check: bool) -> None:
+    """Print how the inventory changes, and unless `check` carry it out."""
+    from headfirst.control.deployment.verbs.membership import carry_out
+
+    if output.as_json:
+        print(json.dumps({"event": "inventory_changes", "host": change.leaving, "diff": change.diff}))
+    else:
+        console = Terminal(highlight=False, soft_wrap=True)
+        for line in change.diff:
+            console.print(escape(line))
+    if check:
+        return
+    with output.reporter() as reporter:
+        outcome = carry_out(change, run, reporter)
+    print_summary(outcome, as_json=output.as_json)
+
+
+def print_summary(outcome: Outcome, *, as_json: bool) -> None:
+    """Address, model, credentials, how to stop; and where the time went."""
+    from headfirst.control.run.timing import timing_table
+    from headfirst.decide.plan.proxy import service_name
+
+    plan, changed = outcome.plan, outcome.result.changed_total
+    page = (plan.proxy.url if plan.proxy else plan.webui.url) if plan.webui else None
+    paths = {service.name: service.path for service in plan.proxy.services} if plan.proxy else {}
+    services: list[dict[str, Any]] = [
+        {
+            "service": service.name,
+            "api": [f"{plan.proxy.url}{paths[service_name(service.name)]}"]
+            if plan.proxy
+            else [f"{url}/v1" for url in service.urls],
+            "model": service.served_model_name,
+        }
+        for service in plan.services
+    ]
+    served = "engine" in {stage.stage for stage in outcome.result.stages}  # -t may leave it out
+    if as_json:
+        print(
+            json.dumps(
+                {
+                    "event": "summary",
+                    "changed": changed,
+                    "served": served and not outcome.check,
+                    "chat_page": page,
+                    "services": services,
+                    "credentials": str(outcome.credentials),
+                    **({"ca": str(outcome.ca)} if outcome.ca else {}),
+                    "stages": {stage.stage: round(stage.seconds, 1) for stage in outcome.result.stages},
+                }
+            )
+        )
+        return
+    console = Terminal(highlight=False, soft_wrap=True)
+    console.print(timing_table(outcome.result))
+    console.print()
+    if outcome.check:
+        console.print(
+            f"Check mode: {changed} tasks would change something." if changed else "Nothing would change."
+        )
+        return
+    if not served:
+        made = f"{changed} changes made" if changed else "nothing changed"
+        console.print(f"[bold green]Done[/], {made}. These stages do not start or check the service.")
+        return
+    made = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
+    console.print(f"[bold green]The service is up.[/] {made}")
+    if page:
+        console.print(f"  Chat page    {page}")
+    if plan.monitoring:
+        console.print(f"  Prometheus   {plan.monitoring.prometheus_url} on {plan.monitoring.host}")
+    if plan.monitoring and plan.monitoring.grafana_url:
+        console.print(f"  Grafana      {plan.monitoring.grafana_url}   user admin")
+    for service in services:
+        console.print(f"  API          {', '.join(service['api'])}   model {service['model']}")
+    if plan.proxy:
+        console.print(f"  API keys     deploy keys list {outcome.inventory}")
+    if outcome.ca:
+        console.print(f"  Trust        {outcome.ca}")
+    console.print(f"  Credentials  {outcome.credentials}")
+    console.print(f"  Ask it       deploy chat {outcome.inventory} 'Hello'")
+    console.print(f"  Stop it      deploy down {outcome.inventory}")
+
+
+def print_rollback(found: Rollback, inventory: Path, *, as_json: bool) -> None:
+    """Which version of each service serves, and what the next `up` will do."""
+    if as_json:
+        versions = {service: version.name if version else None for service, version in found.versions.items()}
+        print(json.dumps({"event": "rollback", "versions": versions}))
+        return
+    console = Terminal(highlight=False, soft_wrap=True)
+    console.print("[bold green]The previous version serves.[/]")
+    for service, version in found.versions.items():
+        if version is None:
+            console.print(
+                f"  {escape(service)}: unchanged. No other version has served on all of its replicas."
+            )
+        else:
+            at = datetime.fromtimestamp(version.served_at, UTC).isoformat(timespec="seconds")
+            console.print(f"  {escape(service)}: version {escape(version.name)}, which last started at {at}")
+    console.print(f"  The next `deploy up {inventory}` follows the inventory again: correct it first.")

@@ -13,7 +13,6 @@ from textual.widgets import DataTable, Footer, Static
 from textual.worker import get_current_worker
 
 from headfirst.common.untrusted import for_terminal
-from headfirst.control.cli.shown import load as shown
 from headfirst.control.live.load import Load
 from headfirst.control.live.watch import RankRow, ReplicaRow, Snapshot
 
@@ -178,7 +177,7 @@ def _load(found: Load) -> list[Cell]:
         _number(found.requests_per_s, "{:.2f}"),
         _number(found.running, "{}"),
         _number(found.queued, "{}"),
-        Cell(shown.percent(found.cache_usage), found.cache_usage),
+        Cell(f"{found.cache_usage:.0%}", found.cache_usage),
         _number(found.first_token_s, "{:.3f} s"),
     ]
 

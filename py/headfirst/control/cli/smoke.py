@@ -1,24 +1,80 @@
-"""Smoke tests on a terminal: one line a case as it ends, then the counts."""
+"""`deploy test`: smoke tests of the running service; one line a case as it ends, then the counts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
-from rich.status import Status
 from rich.table import Table
 
-from headfirst.control.deployment.verbs.smoke import Watcher
+from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.control.cli.verb import Output, verb
+from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.amounts import duration
-from headfirst.control.smoke.report import Report
-from headfirst.control.smoke.verdict import Case, Result, Verdict
+from headfirst.control.terminal import Terminal
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.status import Status
+
+    from headfirst.control.deployment.verbs.smoke import Watcher
+    from headfirst.control.smoke.report import Report
+    from headfirst.control.smoke.verdict import Case, Result
 
 _MARKS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "not supported": "[yellow]–[/]"}
+
+
+@verb(
+    "deploy test cluster.ini --only 'sampling.*' --junit smoke.xml",
+    *("service", "json"),
+    unless="list_",
+)
+def test(
+    run: RunOptions,
+    output: Output,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="PATTERN", help="Only these cases, as 'chat.*'."),
+    ] = None,
+    list_: Annotated[bool, typer.Option("--list", help="List the cases and send no request.")] = False,
+    timeout: Annotated[
+        float, typer.Option("--timeout", metavar="SECONDS", min=1, help="Time limit of one request.")
+    ] = 300.0,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit's XML.")
+    ] = None,
+) -> None:
+    """Test the running service through the OpenAI client, and print what passed, failed or is not supported.
+
+    Exit code 0: no case failed; 1: a case failed; 3: the service is not ready.
+    """
+    from headfirst.control.smoke import runner
+
+    cases = runner.chosen(only or [])
+    console = Terminal(highlight=False, soft_wrap=True)
+    if list_:
+        print_cases(cases, console, as_json=output.as_json)
+        return
+    from headfirst.control.deployment.verbs import smoke
+    from headfirst.control.smoke.report import write_junit
+
+    if junit and not junit.absolute().parent.is_dir():
+        raise InputError(f"the folder of {junit} does not exist", where="--junit")
+    with watcher(console, cases, as_json=output.as_json) as watching:
+        report = smoke.run(run, cases, watching, timeout_s=timeout)
+    if junit:
+        write_junit(report, junit)
+    if output.as_json:
+        typer.echo(report.model_dump_json(indent=2, ensure_ascii=True))
+    else:
+        print_summary(report, console)
+    if not report.passed:
+        raise typer.Exit(HeadfirstError.exit_code)
 
 
 def print_cases(cases: Sequence[Case], console: Console, *, as_json: bool) -> None:
@@ -86,6 +142,6 @@ def print_summary(report: Report, console: Console) -> None:
     for result in report.results:
         if result.verdict == "failed":
             console.print(f"[red]failed[/] {result.case}: {escape(result.why)}")
-    parts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))
+    parts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _MARKS)
     mark = "[bold green]Passed.[/]" if report.passed else "[bold red]Failed.[/]"
     console.print(f"{mark} {escape(report.service)}: {parts} in {duration(report.seconds)}.")

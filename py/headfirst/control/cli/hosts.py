@@ -1,7 +1,8 @@
-"""`deploy down`: stop the service."""
+"""`deploy down` and `deploy release`: a cluster gives its hosts back."""
 
 from __future__ import annotations
 
+import json
 import sys
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,54 +10,62 @@ import typer
 from rich.markup import escape
 
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.cli import login_options, options
+from headfirst.control.cli.verb import Output, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.down import Target
+    from headfirst.control.run.result import RunResult
 
-EXAMPLE = "Example: deploy down cluster.ini"
 
-
-@login_options.accepted
-def run(
-    inventory: options.InventoryArgument = None,
-    inventory_option: options.InventoryOption = None,
-    extra_vars: options.ExtraVars = None,
-    limit: options.Limit = None,
+@verb("deploy down cluster.ini", "limit", "check", "wait", "json", "plain", "verbose")
+def down(
+    run: RunOptions,
+    output: Output,
     data: Annotated[
         bool, typer.Option("--data", help="Also remove /var/lib/headfirst: weights and chats.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --data: do not prompt.")] = False,
-    check: options.Check = False,
-    wait: options.Wait = 0.0,
-    as_json: options.Json = False,
-    plain: options.Plain = False,
-    verbose: options.Verbose = 0,
 ) -> None:
     """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay."""
-    from headfirst.control.cli.reporting import choose_reporter, print_down
     from headfirst.control.deployment.verbs.down import down, target
 
-    run_options = RunOptions(
-        options.inventories(inventory, inventory_option),
-        extra_vars or [],
-        limit,
-        check=check,
-        verbosity=verbose,
-        wait_s=wait,
-    )
-    found = target(run_options)
+    found = target(run)
     for host, owner in found.left.items():
         Terminal(stderr=True, highlight=False, soft_wrap=True).print(
             f"[yellow]warning:[/] {host} is left alone: it belongs to {escape(str(owner))}"
         )
-    if data and not check:
+    if data and not run.check:
         _confirm(found, yes=yes)
-    with choose_reporter(as_json=as_json, plain=plain) as reporter:
+    with output.reporter() as reporter:
         result = down(found, reporter, data=data)
-    print_down(result, data=data, as_json=as_json)
+    print_down(result, data=data, as_json=output.as_json)
+
+
+@verb("deploy release cluster.ini", "limit", "wait", "json")
+def release(
+    run: RunOptions,
+    output: Output,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", help="Release the hosts that another cluster of this name has."),
+    ] = None,
+) -> None:
+    """Remove the owner record of hosts. Stops nothing: `deploy down` is the way to stop a service."""
+    from headfirst.control.deployment.verbs.release import release
+
+    done = release(run, cluster)
+    if output.as_json:
+        print(json.dumps({"event": "released", "hosts": sorted(done.hosts), "left": sorted(done.left)}))
+        return
+    console = Terminal(highlight=False, soft_wrap=True)
+    for host, owner in done.hosts.items():
+        console.print(f"{host}: released from {escape(str(owner))}")
+    for host, owner in done.left.items():
+        console.print(f"{host}: [yellow]not released[/], it belongs to {escape(str(owner))}")
+    if not done.hosts:
+        console.print("No host was released.")
 
 
 def _confirm(found: Target, *, yes: bool) -> None:
@@ -82,4 +91,17 @@ def _confirm(found: Target, *, yes: bool) -> None:
     ):
         raise HeadfirstError(
             "nothing was changed: the name was not typed", hint="Without --data the files stay."
+        )
+
+
+def print_down(result: RunResult, *, data: bool, as_json: bool) -> None:
+    """What was stopped and what stays."""
+    if as_json:
+        print(json.dumps({"event": "down", "changed": result.changed_total, "data_removed": data}))
+        return
+    console = Terminal(highlight=False, soft_wrap=True)
+    console.print("Stopped." if result.changed_total else "Nothing was running.")
+    if not data:
+        console.print(
+            "Weights and chats stay in /var/lib/headfirst (and in weights_dir); --data removes the folder."
         )

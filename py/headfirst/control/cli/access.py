@@ -1,0 +1,124 @@
+"""`deploy credentials` and `deploy keys`: who may ask the service. The one module that prints secrets."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from headfirst.common.errors import InputError
+from headfirst.control.cli.verb import Output, app, verb
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.terminal import Terminal
+
+keys = typer.Typer(no_args_is_help=True, help="API keys with names, for people and programs.")
+app.add_typer(keys, name="keys")
+_Name = Annotated[str, typer.Argument(help="Name of the key, such as that of its user.")]
+
+
+@verb("deploy credentials cluster.ini", "wait", "json", "plain")
+def credentials(
+    run: RunOptions,
+    output: Output,
+    rotate: Annotated[
+        bool, typer.Option("--rotate", help="Create new ones and apply them: the service restarts once.")
+    ] = False,
+) -> None:
+    """Show the API key and the administrator's password, as every controller of the cluster has them."""
+    from headfirst.control.deployment.certificate import keep_ca
+    from headfirst.control.deployment.engine import known_key
+    from headfirst.control.deployment.verbs.credentials import rotate as rotate_credentials
+    from headfirst.control.deployment.verbs.credentials import show
+
+    if rotate:
+        from headfirst.control.cli.up import print_summary
+
+        with output.reporter() as reporter:
+            outcome = rotate_credentials(run, reporter)
+        print_summary(outcome, as_json=output.as_json)
+        return
+    if not output.as_json and not sys.stdout.isatty():
+        raise InputError(
+            "credentials are printed to a terminal only",
+            hint="For a program: deploy credentials INVENTORY --json",
+        )
+    cluster, found = show(run)
+    if output.as_json:
+        typer.echo(found.applied().model_dump_json(exclude_none=True, exclude={"named_keys", "local_ca"}))
+        return
+    console = Terminal(highlight=False, soft_wrap=True, markup=False)
+    if cluster.has_proxy:
+        console.print(
+            "The proxy accepts the keys of `deploy keys`; the following ones are between the hosts."
+        )
+    for service in cluster.services:
+        key = known_key(found, service)
+        console.print(f"API key    {key or f'none yet, until: deploy up {cluster.inventories[0]}'}")
+        urls = ", ".join(f"{url}/v1" for url in service.urls)
+        console.print(f"API        {urls}   model {service.served_model_name}")
+    if ca := keep_ca(cluster, found):
+        console.print(f"Trust      {ca}")
+    console.print(f"Chat page  {cluster.proxy_url if cluster.has_proxy else cluster.webui_url}")
+    console.print(f"  sign in  {found.webui_admin_email}")
+    console.print(f"  password {found.webui_admin_password}")
+    if cluster.monitoring and found.grafana_admin_password:
+        console.print(f"Grafana    http://{cluster.monitoring.address}:{cluster.settings.grafana_port}")
+        console.print("  sign in  admin")
+        console.print(f"  password {found.grafana_admin_password}")
+
+
+@verb("deploy keys add cluster.ini alice --rate 60/min", "wait", "json", of=keys, inventory="required")
+def add(
+    run: RunOptions,
+    output: Output,
+    name: _Name,
+    service: Annotated[str | None, typer.Option("--service", help="Only for this service.")] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option("--rate", metavar="N/min", help="Requests that are accepted in a minute."),
+    ] = None,
+) -> None:
+    """Create a key and print it once: only a hash of it is stored. It is valid immediately."""
+    from headfirst.control.deployment.verbs import keys
+
+    made = keys.add(run, name, service, keys.requests_per_minute(rate))
+    if output.as_json:
+        typer.echo(json.dumps({"event": "key added", "name": name, "key": made.key, "urls": made.urls}))
+        return
+    console = Terminal(highlight=False, soft_wrap=True, markup=False)
+    console.print(f"Key  {made.key}")
+    for url in made.urls:
+        console.print(f"API  {url}")
+    console.print("The key is not shown again.")
+
+
+@verb("deploy keys list cluster.ini", "json", of=keys)
+def list_(run: RunOptions, output: Output) -> None:
+    """List the keys by name, with date, service and limit."""
+    from headfirst.control.deployment.verbs import keys
+
+    found = keys.names(run)
+    if output.as_json:
+        typer.echo(
+            json.dumps([{"name": name, **key.model_dump(exclude={"sha256"})} for name, key in found.items()])
+        )
+        return
+    table = Table("name", "since", "service", "requests a minute", box=None)
+    for name, key in found.items():
+        table.add_row(name, key.created, key.service or "all", str(key.requests_per_minute or "no limit"))
+    Terminal().print(table)
+
+
+@verb("deploy keys revoke cluster.ini alice", "wait", "json", of=keys, inventory="required")
+def revoke(run: RunOptions, output: Output, name: _Name) -> None:
+    """Refuse a key from now on. Requests that it started are completed."""
+    from headfirst.control.deployment.verbs import keys
+
+    keys.revoke(run, name)
+    if output.as_json:
+        typer.echo(json.dumps({"event": "key revoked", "name": name}))
+        return
+    Terminal(highlight=False, soft_wrap=True, markup=False).print(f"{name} is refused now.")

@@ -1,0 +1,236 @@
+"""Verbs that ask what runs: `deploy status`, `top`, `logs`, `events` and `chat`."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.cli.verb import Output, verb
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.run.amounts import duration
+from headfirst.control.terminal import Terminal
+
+if TYPE_CHECKING:
+    from headfirst.control.deployment.verbs.events import Event
+    from headfirst.control.live.load import Load
+    from headfirst.control.live.status_types import ClusterStatus, ReplicaStatus, Supervision
+
+
+@verb("deploy status cluster.ini --json", "service", "json")
+def status(
+    run: RunOptions,
+    output: Output,
+    arguments: Annotated[
+        bool, typer.Option("--arguments", help="Show the command line of each rank's container.")
+    ] = False,
+) -> None:
+    """Show every rank, engine and router and the chat page. Exit code 3 when something is not ready."""
+    from headfirst.control.deployment.running.recorded import keep_images
+    from headfirst.control.deployment.verbs import service
+    from headfirst.control.inventory.inventory import load
+
+    cluster = load(run.inventories, run.extra_vars)
+    found = service.status(cluster, run.service)
+    keep_images(cluster, found)
+    if output.as_json:
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
+    else:
+        print_status(found, str(run.inventories[0]), Terminal(highlight=False), arguments=arguments)
+    if not found.ready:
+        raise typer.Exit(NotReadyError.exit_code)
+
+
+@verb("deploy top cluster.ini --interval 5", "service")
+def top(
+    run: RunOptions,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="SECONDS", min=0.5, help="Time between two updates.")
+    ] = 2.0,
+) -> None:
+    """Watch all replicas, ranks and requests. Keys: q quit, s sort, r reverse, f next service."""
+    from headfirst.control.deployment.verbs.service import watch
+    from headfirst.control.inventory.inventory import load
+
+    cluster = load(run.inventories, run.extra_vars)
+    if not sys.stdout.isatty():
+        raise InputError("`deploy top` needs a terminal", hint="For a script: deploy status INVENTORY --json")
+    from headfirst.control.cli.shown.top import Top
+
+    with watch(cluster, run.service) as source:
+        Top(source.read, interval, title=cluster.name).run()
+
+
+@verb("deploy logs cluster.ini --rank 1 --follow", "service")
+def logs(
+    run: RunOptions,
+    rank: Annotated[
+        str | None, typer.Option("--rank", metavar="RANK|HOST|router", help="Only this rank, or the routers.")
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Print new lines as they arrive.")] = False,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Last lines per rank.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="10m|TIME", help="Only lines after this.")
+    ] = None,
+    timestamps: Annotated[bool, typer.Option("--timestamps", help="Show the time of each line.")] = False,
+) -> None:
+    """Show the logs of all ranks, or of one."""
+    from headfirst.control.deployment.verbs.service import rank_logs, without_secrets
+    from headfirst.control.inventory.inventory import load
+    from headfirst.control.live.log_printer import print_logs
+    from headfirst.control.live.logs import parse_since, stream_logs
+
+    cluster = load(run.inventories, run.extra_vars)
+    lines = stream_logs(
+        rank_logs(cluster, run.service, rank),
+        follow=follow,
+        tail=tail,
+        since=parse_since(since) if since else None,
+    )
+    print_logs(without_secrets(cluster, lines), Terminal(), timestamps=timestamps)
+
+
+@verb("deploy events cluster.ini --since 1d", "service", "json")
+def events(
+    run: RunOptions,
+    output: Output,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="10m|TIME", help="Only events after this.")
+    ] = None,
+    log: Annotated[bool, typer.Option("--log", help="Show the last lines of each rank that ended.")] = False,
+) -> None:
+    """Show when ranks ended, why, and what the supervisors did: all hosts in one order."""
+    from headfirst.control.deployment.verbs.events import events
+    from headfirst.control.inventory.inventory import load
+    from headfirst.control.live.logs import parse_since
+    from headfirst.control.live.supervision import HISTORY
+
+    cluster = load(run.inventories, run.extra_vars)
+    found = events(cluster, run.service, since=parse_since(since) if since else None)
+    if output.as_json:
+        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
+        return
+    console = Terminal(highlight=False, soft_wrap=True)
+    several = len(cluster.chosen(run.service)) > 1
+    for one in found.events:
+        _event(one, console, named=several, log=log)
+    if not found.events:
+        console.print("No events: no rank has ended since the supervisors started.")
+    for host, count in found.damaged.items():
+        lines = "1 line" if count == 1 else f"{count} lines"
+        console.print(f"[yellow]{escape(host)}: {lines} of its history cannot be read: {HISTORY}[/]")
+    for host, reason in found.silent.items():
+        console.print(f"[yellow]{escape(host)} does not answer: {escape(reason)}[/]")
+
+
+@verb("deploy chat cluster.ini 'What is tensor parallelism?'", "service")
+def chat(
+    run: RunOptions,
+    prompt: Annotated[
+        str | None, typer.Argument(help="One question. Without it, start a conversation.")
+    ] = None,
+    system: Annotated[str | None, typer.Option("--system", help="System prompt.")] = None,
+) -> None:
+    """Send a question to the model, from this machine through SSH."""
+    from headfirst.control.deployment.verbs.service import open_chat
+    from headfirst.control.inventory.inventory import load
+    from headfirst.control.live.chat_terminal import converse, print_answer
+
+    cluster = load(run.inventories, run.extra_vars)
+    console = Terminal()
+    with open_chat(cluster, system, run.service) as chat:
+        if prompt is None:
+            converse(chat, console)
+        else:
+            print_answer(chat, prompt, console)
+
+
+def _event(event: Event, console: Terminal, *, named: bool, log: bool) -> None:
+    name = f"{event.service}/{event.replica}  " if named else ""
+    at = event.at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    console.print(f"{at}  {escape(event.host)}  {escape(name)}{escape(event.text)}")
+    if event.cause:
+        console.print(f"    {escape(event.cause.rstrip('.'))}. {escape(event.fix)}")
+    for line in event.log if log else ():
+        console.print(f"    | {escape(line)}")
+
+
+def print_status(found: ClusterStatus, inventory: str, console: Console, *, arguments: bool) -> None:
+    """A table of each replica's ranks, then a line for each router and the chat page."""
+    for replica in found.replicas:
+        _replica(replica, console, alone=len(found.replicas) == 1)
+        if arguments:
+            _arguments(replica, console)
+    for router in found.routers:
+        seen = ", ".join(f"{one.url} {one.state}, {one.requests} requests" for one in router.replicas)
+        what = f"router of {router.service}"
+        _line(console, what, router.url, router.ready, seen or router.state, router.problem)
+    if found.webui:
+        _line(
+            console, "chat page", found.webui.url, found.webui.ready, found.webui.state, found.webui.problem
+        )
+    if not all(replica.ready for replica in found.replicas):
+        console.print(f"Why: deploy diagnose {escape(inventory)}", soft_wrap=True)
+
+
+def _replica(found: ReplicaStatus, console: Console, *, alone: bool) -> None:
+    if not alone:
+        console.print(f"[bold]{escape(found.service)}, replica {found.index}[/]")
+    table = Table("rank", "host", "container", "since", "image", box=None)
+    for rank in found.ranks:
+        state = f"{rank.state}: {rank.problem}" if rank.problem else rank.state
+        table.add_row(
+            str(rank.rank),
+            rank.host,
+            escape(state),
+            escape((rank.started_at or "")[:19]),
+            escape(rank.image or ""),
+        )
+    console.print(table)
+    _line(
+        console,
+        "engine",
+        found.engine.url,
+        found.engine.ready,
+        ", ".join(found.engine.models),
+        found.engine.problem,
+    )
+    if found.supervisor:
+        console.print(escape(_supervision(found.supervisor)), soft_wrap=True)
+    if found.engine.ready:
+        console.print(f"load    {_load(found.engine.load)}", soft_wrap=True)
+
+
+def _supervision(found: Supervision) -> str:
+    """The phase, since when, and how often and why the replica was started again."""
+    parts = [f"{found.phase.replace('_', ' ')} for {duration(found.for_s)}"]
+    parts += [found.text] if found.text else []
+    parts += [f"{found.restarts} restarts, the last one: {found.last_reason}"] if found.restarts else []
+    return "supervisor  " + "; ".join(parts)
+
+
+def _arguments(found: ReplicaStatus, console: Console) -> None:
+    for rank in found.ranks:
+        if rank.argv:
+            console.print(f"rank {rank.rank}  {escape(shlex.join(rank.argv))}", soft_wrap=True)
+
+
+def _line(console: Console, what: str, url: str, ready: bool, more: str, problem: str | None) -> None:
+    mark = "[green]ready[/]" if ready else "[red]not ready[/]"
+    console.print(f"{what}  {url}  {mark}  {escape(problem or more)}", soft_wrap=True)
+
+
+def _load(found: Load | None) -> str:
+    if found is None:
+        return "unknown: the engine publishes no metrics"
+    return (
+        f"{found.generated_tokens_per_s:.1f} tokens/s generated, "
+        f"{found.prompt_tokens_per_s:.1f} tokens/s read, "
+        f"{found.running} running, {found.queued} queued, KV cache {found.cache_usage:.0%}"
+    )

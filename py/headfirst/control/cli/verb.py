@@ -1,0 +1,244 @@
+"""Declares the verbs of `deploy`: each is a function, an example and the shared options that it takes.
+
+The name of the function is the verb, its docstring the help, its parameters the arguments and options.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from headfirst.common.errors import InputError
+from headfirst.control.cli import passwords
+from headfirst.control.deployment.running.options import BundleRequest, RunOptions
+from headfirst.control.terminal import Terminal
+
+if TYPE_CHECKING:
+    from headfirst.control.run.reporters.reporter import Reporter
+
+app = typer.Typer(
+    name="deploy",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Turn servers with SSH into a multi-node LLM service with a chat page.",
+    epilog="Exit codes: 0 done, 1 failed, 2 wrong input, 3 not ready.",
+)
+Verb = Callable[..., None]
+Probe = Annotated[
+    bool, typer.Option("--probe", help="Probe the hosts over SSH for what the inventory omits.")
+]
+
+
+@dataclass(frozen=True)
+class Output:
+    """How a verb prints: JSON for machines, or for people, then `plain` lines or a live display."""
+
+    as_json: bool = False
+    plain: bool = False
+
+    def reporter(self) -> AbstractContextManager[Reporter]:
+        """Shows a run: as JSON events, a live display on a terminal, plain lines elsewhere."""
+        from headfirst.control.run.reporters.json_events import JsonReporter
+        from headfirst.control.run.reporters.live import LiveReporter
+        from headfirst.control.run.reporters.plain import PlainReporter
+
+        if self.as_json:
+            return JsonReporter(sys.stdout)
+        console = Terminal(highlight=False)
+        if self.plain or not console.is_terminal:
+            return PlainReporter(sys.stdout)
+        return LiveReporter(console)
+
+
+# The short ones keep Ansible's names and meaning.
+_INVENTORY = Annotated[Path | None, typer.Argument(metavar="INVENTORY", help="Inventory file or folder.")]
+_INVENTORY_ALONE = Annotated[Path, typer.Argument(metavar="INVENTORY")]
+_INVENTORIES = Annotated[
+    list[Path] | None, typer.Option("-i", "--inventory", help="More inventories, as in Ansible.")
+]
+_EXTRA_VARS = Annotated[
+    list[str] | None,
+    typer.Option("-e", "--extra-vars", metavar="KEY=VALUE|@FILE", help="Extra variables."),
+]
+# Shared options before those of a verb, and after them.
+_BEFORE: dict[str, Any] = {
+    "limit": Annotated[
+        str | None,
+        typer.Option(
+            "-l",
+            "--limit",
+            help="Only these hosts; for stages that prepare hosts: check, host, webui, monitoring.",
+        ),
+    ],
+    "tags": Annotated[
+        list[str] | None,
+        typer.Option(
+            "-t",
+            "--tags",
+            help="Only these stages: check, host, weights, serve, webui, monitoring.",
+        ),
+    ],
+    "service": Annotated[
+        str | None,
+        typer.Option("--service", metavar="NAME[/REPLICA]", help="Only this service, or this replica of it."),
+    ],
+}
+_AFTER: dict[str, Any] = {
+    "check": Annotated[bool, typer.Option("--check", help="Change nothing; report what would change.")],
+    "diff": Annotated[bool, typer.Option("--diff", help="Show the differences of changed files in the log.")],
+    "wait": Annotated[
+        float,
+        typer.Option(
+            "--wait", metavar="SECONDS", min=0, help="Wait this long for another run on the same hosts."
+        ),
+    ],
+    "bundle": Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--bundle",
+            metavar="FILE",
+            help="Use this bundle as the only source; the older ones first where it contains a difference.",
+        ),
+    ],
+    "signers": Annotated[
+        Path | None,
+        typer.Option("--signers", metavar="FILE", help="Allowed signers of the bundle (ssh-keygen)."),
+    ],
+    "unsigned": Annotated[
+        bool, typer.Option("--unsigned", help="Accept a bundle without a signature of an allowed signer.")
+    ],
+    "older_bundle": Annotated[
+        bool,
+        typer.Option(
+            "--older-bundle", help="Accept a signed bundle that is older than the newest accepted one."
+        ),
+    ],
+    "json": Annotated[bool, typer.Option("--json", help="JSON for machines.")],
+    "plain": Annotated[bool, typer.Option("--plain", help="Plain lines instead of a live display.")],
+    "verbose": Annotated[
+        int, typer.Option("-v", "--verbose", count=True, help="More of Ansible in the log.")
+    ],
+}
+_DEFAULTS = {float: 0.0, bool: False, int: 0}
+_OF_A_BUNDLE = ("bundle", "signers", "unsigned", "older_bundle")
+
+
+def verb(
+    example: str,
+    *shared: str,
+    of: typer.Typer = app,
+    inventory: Literal["optional", "required", "alone", "none"] = "optional",
+    unless: str = "",
+) -> Callable[[Verb], Verb]:
+    """Declare a verb. Its function is called with `run` (RunOptions), `output` (Output) and its own options.
+
+    `shared`: names of _BEFORE and _AFTER; `bundle` brings the three options beside it. `inventory`: whether
+    one must be given as an argument, `alone` without -i. `unless`: an own option that needs no inventory.
+    """
+
+    def declare(function: Verb) -> Verb:
+        parameters = _parameters(function, shared, inventory)
+
+        @functools.wraps(function)
+        def command(**given: Any) -> None:
+            values: dict[str, Any] = {}
+            if inventory != "none":
+                passwords.accept(given)
+                values["run"] = _run_options(given, required=not (unless and given[unless]))
+            values["output"] = Output(given.pop("json", False), given.pop("plain", False))
+            values = {name: value for name, value in values.items() if name in _own(function)}
+            function(**values, **given)
+
+        command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        of.command(function.__name__.rstrip("_"), epilog=f"Example: {example}")(command)
+        return function
+
+    return declare
+
+
+def bundle_request(
+    paths: list[Path] | None, signers: Path | None, *, unsigned: bool, older: bool
+) -> BundleRequest | None:
+    """What --bundle and the options beside it ask for. InputError where they contradict each other."""
+    if not paths:
+        if signers or unsigned or older:
+            raise InputError(
+                "--signers, --unsigned and --older-bundle need --bundle", hint="Name it: --bundle FILE"
+            )
+        return None
+    if signers and unsigned:
+        raise InputError("--signers and --unsigned exclude each other", hint="Keep one of them.")
+    return BundleRequest(paths, signers, unsigned, older)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write what the user asked for with -o. InputError where that is not possible."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"the file cannot be written: {error.strerror}", where=str(path)) from None
+
+
+def _own(function: Verb) -> dict[str, inspect.Parameter]:
+    return dict(inspect.signature(function).parameters)
+
+
+def _parameters(function: Verb, shared: Sequence[str], inventory: str) -> list[inspect.Parameter]:
+    """Those of the command line, in the order of the help: arguments, options, passwords."""
+    known = inspect.get_annotations(function, eval_str=True)
+    own = [
+        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=known[one.name])
+        for one in _own(function).values()
+        if one.name not in ("run", "output")
+    ]
+    arguments = [one for one in own if isinstance(one.annotation.__metadata__[0], typer.models.ArgumentInfo)]
+    options = [one for one in own if one not in arguments]
+    if "bundle" in shared:
+        shared = [*shared, *_OF_A_BUNDLE]
+    before = [_parameter(name, kind) for name, kind in _BEFORE.items() if name in shared]
+    after = [_parameter(name, kind) for name, kind in _AFTER.items() if name in shared]
+    if inventory == "none":
+        return [*arguments, *options, *after]
+    first = _parameter("inventory", _INVENTORY_ALONE if inventory == "alone" else _INVENTORY)
+    if inventory != "optional":
+        first = first.replace(default=inspect.Parameter.empty)
+    more = [] if inventory == "alone" else [_parameter("inventories", _INVENTORIES)]
+    more.append(_parameter("extra_vars", _EXTRA_VARS))
+    secret = [_parameter(name, kind) for name, kind in passwords.OPTIONS.items()]
+    return [first, *arguments, *more, *before, *options, *after, *secret]
+
+
+def _parameter(name: str, kind: Any) -> inspect.Parameter:
+    default = _DEFAULTS.get(kind.__origin__)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+
+
+def _run_options(given: dict[str, Any], *, required: bool) -> RunOptions:
+    """The shared options, taken out of `given`."""
+    argument, more = given.pop("inventory"), given.pop("inventories", None)
+    inventories = [*([argument] if argument else []), *(more or [])]
+    if required and not inventories:
+        raise InputError("no inventory is named", hint="For example: deploy plan cluster.ini")
+    paths, signers, unsigned, older = (given.pop(name, None) for name in _OF_A_BUNDLE)
+    return RunOptions(
+        inventories,
+        given.pop("extra_vars") or [],
+        limit=given.pop("limit", None),
+        tags=given.pop("tags", None) or [],
+        check=given.pop("check", False),
+        diff=given.pop("diff", False),
+        verbosity=given.pop("verbose", 0),
+        service=given.pop("service", None),
+        wait_s=given.pop("wait", 0.0),
+        bundle=bundle_request(paths, signers, unsigned=bool(unsigned), older=bool(older)),
+    )
