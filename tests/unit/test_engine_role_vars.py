@@ -61,6 +61,18 @@ def test_the_role_takes_what_the_engine_gives(tmp_path: Path, engine: str) -> No
     assert (readiness["path"], readiness["probe_body"]) == (expected.path, expected.probe_body)
     assert readiness["answer"] == [str(key) for key in expected.answer]
     assert profile(found["engine_log"]) == profile(engines.get(engine).log())
+    assert checked.validated_parameters["engine_supervision"]["path_generates"] is expected.generates
+
+
+def test_limits_of_time_reach_the_role_as_the_plan_has_them(tmp_path: Path) -> None:
+    made = prepared(tmp_path, "ready_timeout=700", "hang_timeout=70", "drain_timeout=7")
+    (service,) = made.plan.services
+    (found, _) = replica_vars(made.cluster, service, service.replicas[0], Secrets()).values()
+    limits = service.readiness
+    assert (limits.start_seconds, limits.silence_seconds, service.drain_seconds) == (700, 70, 7)
+    assert (found["engine_ready_timeout"], found["engine_drain_timeout"]) == (700, 7)
+    supervision = found["engine_supervision"]
+    assert (supervision["start_seconds"], supervision["hang_seconds"]) == (700, 70)
 
 
 @pytest.mark.parametrize(

@@ -171,6 +171,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         weights=weights,
         cache_dir=settings.engine_cache_dir,
         readiness=_readiness(service, engine, task),
+        drain_seconds=settings.drain_timeout,
         config_file=secret_texts.config_file(engine, service.name),
         replicas=[launching.replica(replica) for replica in service.replicas],
         scheduled=[launching.scheduled(replica) for replica in service.replicas],
@@ -186,8 +187,10 @@ def _readiness(service: Service, engine: Engine, task: Task) -> types.Readiness:
         path=asked.path,
         probe_path=asked.probe_path,
         probe_body={"model": service.served_model_name, **asked.probe_body},
+        answer=list(asked.answer),
         start_seconds=service.settings.ready_timeout,
         hang_seconds=service.settings.hang_timeout if asked.generates else None,
+        silence_seconds=service.settings.hang_timeout,
     )
 
 

@@ -13,7 +13,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 # Every stage is a hop more for every token; nobody is served well by more of them unasked.
 MOST_STAGES = 8
 # A KV cache of less than this many tokens, or than the model's context, needs another layout.
-ENOUGH_TOKENS = 32768
+ENOUGH_TOKENS = 32_768
 
 # Tokens of KV cache that a rank has left with a layout; 0 where the weights alone are too large.
 Tokens = Callable[[Layout], int]
@@ -110,7 +110,7 @@ def fewer_nodes(
     for nodes in range(1, machines.nodes // 2 + 1):
         part = Machines(nodes, machines.ranks_per_node)
         found = _candidates(checkpoint, part, engine, values, dtype=dtype, pipeline=None, rdma=rdma)
-        if any(tokens(layout) >= _enough(checkpoint) for layout in found):
+        if any(tokens(layout) >= enough(checkpoint) for layout in found):
             return nodes
     return None
 
@@ -162,11 +162,12 @@ def _roomy(checkpoint: Checkpoint, machines: Machines, found: list[Layout], toke
     """The first layout with enough KV cache, else the one with the most."""
     room = {layout: tokens(layout) for layout in found}
     # Within a node the fewest stages win, if the model fits at all.
-    enough = _enough(checkpoint) if machines.nodes > 1 else 1
-    return next((layout for layout in found if room[layout] >= enough), max(found, key=lambda one: room[one]))
+    least = enough(checkpoint) if machines.nodes > 1 else 1
+    return next((layout for layout in found if room[layout] >= least), max(found, key=lambda one: room[one]))
 
 
-def _enough(checkpoint: Checkpoint) -> int:
+def enough(checkpoint: Checkpoint) -> int:
+    """Tokens of KV cache with which a copy is large enough: a long request, or the model's longest."""
     return min(ENOUGH_TOKENS, checkpoint.max_context)
 
 

@@ -18,8 +18,6 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import parallel
 from headfirst.decide.plan.fit import kv_tokens
 
-# A copy is large enough when its KV cache holds one request of this length, or the model's longest.
-ENOUGH_TOKENS = 32_768
 # Numbers of nodes that are tried for a model that the given ones cannot hold.
 _MORE_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
@@ -59,7 +57,6 @@ def _count(machines: Machines, fleet: Fleet) -> int:
 def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> Copy | None:
     """The copy whose KV cache is large enough and of which the fleet holds the most, else the one with the
     largest KV cache; None where the fleet holds no copy. `dtype` is what is served."""
-    enough = min(ENOUGH_TOKENS, checkpoint.max_context)
     largest: Copy | None = None
     chosen: Copy | None = None
     for machines in _machines(fleet):  # the more GPUs, the fewer copies
@@ -68,7 +65,7 @@ def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) ->
         copy = _copy(checkpoint, fleet, machines, engine, dtype)
         if copy is None:
             continue
-        if copy.kv_tokens >= enough:
+        if copy.kv_tokens >= parallel.enough(checkpoint):
             chosen = copy
         if largest is None or copy.kv_tokens > largest.kv_tokens:
             largest = copy

@@ -13,6 +13,9 @@ from headfirst.decide.plan.fit import gib
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.types import Standby
 
+# An engine that lost a rank has ended, or was found hanging, before a spare takes over.
+_BEYOND_HANG_S = 60
+
 
 def standbys(
     cluster: Cluster, service: Service, gpu: Gpu | None, launching: Callable[[Service], Launching]
@@ -35,7 +38,15 @@ def standbys(
                 own = replace(service, replicas=(changed,))
                 _refuse_other_gpus(own, spare, gpu)
                 planned = launching(own).replica(changed)
-                found.append(Standby(spare=spare.name, address=spare.address, replaces=rank, replica=planned))
+                found.append(
+                    Standby(
+                        spare=spare.name,
+                        address=spare.address,
+                        replaces=rank,
+                        after_seconds=service.settings.hang_timeout + _BEYOND_HANG_S,
+                        replica=planned,
+                    )
+                )
     return found
 
 

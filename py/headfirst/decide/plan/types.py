@@ -160,8 +160,10 @@ class Readiness(_Frozen):
     path: str
     probe_path: str
     probe_body: dict[str, Any]
+    answer: list[str | int]  # keys and indices of what the probe's answer must have
     start_seconds: int  # until then it must serve
     hang_seconds: int | None  # without an answer at `path` it hangs; None: `path` computes nothing
+    silence_seconds: int  # without a computed token or an answer, until all ranks are started again
 
 
 class ScheduledRank(_Frozen):
@@ -188,6 +190,7 @@ class Standby(_Frozen):
     spare: str
     address: str  # of the spare
     replaces: int
+    after_seconds: int  # that the host stays away
     replica: Replica
 
 
@@ -231,6 +234,7 @@ class Service(_Frozen):
     weights: Weights
     cache_dir: str | None  # for code that the engine compiles; on every host
     readiness: Readiness
+    drain_seconds: int  # for the requests that a replica behind a router has, before its ranks stop
     config_file: dict[str, Text]  # what the file with the API key holds, YAML
     replicas: list[Replica]
     scheduled: list[Scheduled]  # the same replicas, for hosts that are not in the inventory

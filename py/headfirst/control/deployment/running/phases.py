@@ -15,6 +15,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.role_vars.engine import (
     replica_vars,
+    standby_vars,
     stop_vars,
     supervisor_vars,
     version_vars,
@@ -31,7 +32,6 @@ from headfirst.control.deployment.running.role_vars.router import (
     router_stop_vars,
     router_vars,
 )
-from headfirst.control.deployment.running.role_vars.standby import standby_vars
 from headfirst.control.deployment.running.role_vars.webui import webui_stop_vars, webui_vars
 from headfirst.control.deployment.running.role_vars.weights import (
     adapter_vars,

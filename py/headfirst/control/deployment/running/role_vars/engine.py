@@ -1,4 +1,4 @@
-"""Variables of the roles engine and supervisor: the ranks of a replica, and what keeps them."""
+"""Variables of the roles engine and supervisor: ranks, what keeps them, and what waits for a takeover."""
 
 from __future__ import annotations
 
@@ -8,36 +8,36 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import yaml
+
 from headfirst.common import container_names as names
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.role_vars.host_vars import HostVars
 from headfirst.decide import engines
-from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.cluster.types import Replica as ClusterReplica
 from headfirst.decide.cluster.types import Service as ClusterService
-from headfirst.decide.engines.base import Readiness
-from headfirst.decide.plan.types import Node, Replica, Service, Standby
+from headfirst.decide.plan.types import Node, Readiness, Replica, Service, Standby
 
 SUPERVISOR = "/opt/headfirst/venv/bin/headfirst-supervisor"
 
 
 def replica_vars(cluster: Cluster, service: Service, replica: Replica, secrets: Secrets) -> HostVars:
     """Variables per host for `playbooks/serve.yml`: the ranks of one replica."""
-    settings, planned = cluster.service(service.name).settings, _containers(cluster)
+    planned = _containers(cluster)
     waiting = standby_generations(service, replica)
-    supervised = supervision(settings, service, replica, secrets)
+    supervised = supervision(service, replica, secrets)
     version = service_version(service, secrets)
     return {
         node.host: engine_vars(service, replica, node, secrets)
         | {
-            "engine_ready_timeout": settings.ready_timeout,
+            "engine_ready_timeout": service.readiness.start_seconds,
             "engine_planned": planned[node.host],
             "engine_supervisor": SUPERVISOR,
             "engine_supervision": supervised,
             "engine_replicas": len(service.replicas),
             "engine_version": version,
-            "engine_drain_timeout": settings.drain_timeout,
+            "engine_drain_timeout": service.drain_seconds,
             # What waits beside the ranks must outlive their change.
             "engine_standbys": [{"generation": name} for name in waiting],
         }
@@ -109,18 +109,16 @@ def service_version(service: Service, secrets: Secrets) -> str:
     return hashlib.sha256(json.dumps(ranks, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def supervision(
-    settings: ServiceSettings, service: Service, replica: Replica, secrets: Secrets
-) -> dict[str, Any]:
+def supervision(service: Service, replica: Replica, secrets: Secrets) -> dict[str, Any]:
     """What the supervisors need to keep a replica: `engine_supervision`."""
     engine = engines.get(service.engine, service.engine_version)
     return {
         "ranks": [node.address for node in replica.nodes],
-        "path_generates": engine.readiness(service.task).generates,
+        "path_generates": service.readiness.hang_seconds is not None,
         "metrics": dataclasses.asdict(engine.metrics()),
         "routers": [{"url": router.url, "key": secrets.router_key} for router in service.routers],
-        "hang_seconds": settings.hang_timeout,
-        "start_seconds": settings.ready_timeout,
+        "hang_seconds": service.readiness.silence_seconds,
+        "start_seconds": service.readiness.start_seconds,
     }
 
 
@@ -150,8 +148,54 @@ def engine_vars(service: Service, replica: Replica, node: Node, secrets: Secrets
         "engine_warm_argv": _warm(service),
         "engine_model_name": service.served_model_name,
         "engine_api_key": key,
-        "engine_readiness": _readiness(engine.readiness(service.task)),
+        "engine_readiness": _readiness(service.readiness),
         "engine_log": engine.log(),
+    }
+
+
+def standby_vars(cluster: Cluster, service: Service, replica: Replica, secrets: Secrets) -> HostVars:
+    """Variables per host for `playbooks/standby.yml`: one replica's hosts, and the spares."""
+    spares = [host.name for host in cluster.spares]
+    found: HostVars = {
+        host: {
+            "engine_name": replica.nodes[0].container.name,
+            "engine_is_spare": host in spares,
+            "engine_standbys": [],
+        }
+        for host in (*(node.host for node in replica.nodes), *spares)
+    }
+    for generation, one in standby_generations(service, replica).items():
+        for node in one.replica.nodes:
+            waits = _waits(service, replica, one, node, secrets)
+            found[node.host]["engine_standbys"].append({"generation": generation, **waits})
+    return found
+
+
+def _waits(service: Service, replica: Replica, one: Standby, node: Node, secrets: Secrets) -> dict[str, Any]:
+    """One host's part of a generation that waits."""
+    rank = engine_vars(service, one.replica, node, secrets)
+    config = rank["engine_config"]
+    return {
+        "rank": node.rank,
+        "ranks": len(one.replica.nodes),
+        "container": rank["engine_container"],
+        "record": {
+            "url": rank["engine_url"],
+            "model": rank["engine_model_name"],
+            "api_key": rank["engine_api_key"],
+            "readiness": rank["engine_readiness"],
+            "files": {rank["engine_config_path"]: yaml.safe_dump(config)} if config else {},
+            "supervision": supervision(service, one.replica, secrets)
+            | {
+                "standby": {
+                    "spare": one.address,
+                    "replaces": one.replaces,
+                    "instead_of": [other.address for other in replica.nodes],
+                    "instead_of_url": replica.engine_url,
+                    "after_seconds": one.after_seconds,
+                }
+            },
+        },
     }
 
 
@@ -176,9 +220,7 @@ def _warm(service: Service) -> list[str]:
 
 
 def _readiness(readiness: Readiness) -> dict[str, Any]:
-    return {
-        "path": readiness.path,
-        "probe_path": readiness.probe_path,
-        "probe_body": dict(readiness.probe_body),
-        "answer": list(readiness.answer),
-    }
+    body = {
+        name: value for name, value in readiness.probe_body.items() if name != "model"
+    }  # the role adds it
+    return {**readiness.model_dump(include={"path", "probe_path", "answer"}), "probe_body": body}
