@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 from clusters import planned, with_hosts
-from headfirst.control.deployment.hosts import hardware
 from headfirst.control.deployment.hosts.probe import with_facts
 from headfirst.control.deployment.running import inventory
-from headfirst.control.deployment.running.role_vars.hosts import check_vars
+from headfirst.control.deployment.running.role_vars.hosts import check_vars, hardware_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
+from headfirst.decide.plan import devices
 from recorded_hosts import facts
 
 INVENTORY = """
@@ -56,7 +56,7 @@ def without_rdma(made: Cluster) -> Cluster:
 
 def groups(made: Cluster, tmp_path: Path) -> dict[str, list[str]]:
     """Hosts by group, as the playbooks will see them."""
-    inventory.write(tmp_path / "plan.yml", made, {}, None)
+    inventory.write(tmp_path / "plan.yml", made, hardware_vars(made, planned(made, _described())), None)
     children = yaml.safe_load((tmp_path / "plan.yml").read_text())["all"]["children"]
     return {name: list(group["hosts"]) for name, group in children.items()}
 
@@ -64,25 +64,25 @@ def groups(made: Cluster, tmp_path: Path) -> dict[str, list[str]]:
 def test_a_host_without_a_driver_has_gpus_of_an_unknown_kind(tmp_path: Path) -> None:
     made = cluster(tmp_path, NO_GPU_DRIVER)
     assert (made.head.gpus, made.head.gpu, made.head.lacks) == (8, None, {"nvidia_driver"})
-    assert hardware.comes_first(made)
-    assert not hardware.comes_first(cluster(tmp_path, NO_GPU_DRIVER, "drivers=keep\n"))
+    assert devices.comes_first(made)
+    assert not devices.comes_first(cluster(tmp_path, NO_GPU_DRIVER, "drivers=keep\n"))
 
 
 def test_drivers_can_wait_where_the_inventory_says_what_they_would(tmp_path: Path) -> None:
-    assert not hardware.comes_first(cluster(tmp_path, NO_GPU_DRIVER, "gpu=A100-80G\ngpus=8\n"))
+    assert not devices.comes_first(cluster(tmp_path, NO_GPU_DRIVER, "gpu=A100-80G\ngpus=8\n"))
 
 
 def test_rdma_that_no_module_knows_comes_first_too(tmp_path: Path) -> None:
     made = without_rdma(cluster(tmp_path, None))
-    assert hardware.comes_first(made)
-    assert not hardware.comes_first(with_hosts(made, made.ranks[:1]))
-    assert not hardware.comes_first(without_rdma(cluster(tmp_path, None, "hca=none\n")))
+    assert devices.comes_first(made)
+    assert not devices.comes_first(with_hosts(made, made.ranks[:1]))
+    assert not devices.comes_first(without_rdma(cluster(tmp_path, None, "hca=none\n")))
 
 
 def test_a_host_with_its_drivers_lacks_nothing(tmp_path: Path) -> None:
     made = cluster(tmp_path, None)
     assert made.head.lacks == frozenset()
-    assert not hardware.comes_first(made)
+    assert not devices.comes_first(made)
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ class Site:
         monkeypatch.setattr(verb, "_prepare_here", lambda *_, **__: ({}, []))
         monkeypatch.setattr(verb, "recorded", lambda *given: nullcontext(given[3]))
         monkeypatch.setattr(verb.artifacts, "collect", lambda *_: None)
-        monkeypatch.setattr(verb.hardware, "comes_first", lambda *_: False)
+        monkeypatch.setattr(verb.devices, "comes_first", lambda *_: False)
         monkeypatch.setattr(verb, "of_up", lambda cluster, plan, secrets, files: secrets)
         monkeypatch.setattr(verb, "run_phases", self.run_phases)
 

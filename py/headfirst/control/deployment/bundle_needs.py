@@ -9,8 +9,8 @@ from headfirst import __version__
 from headfirst.control.bundle.needs import Model, Needs
 from headfirst.control.bundle.packages import Wanted, sources
 from headfirst.control.deployment.hosts.host_systems import HostSystems
-from headfirst.control.deployment.running.inventory import meets, with_gpus
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan import devices
 from headfirst.decide.plan.types import Plan
 
 
@@ -26,10 +26,8 @@ def images(plan: Plan) -> list[str]:
 
 def wanted(cluster: Cluster, hosts: HostSystems) -> Wanted:
     """What the hosts need of devices' packages, by the inventory alone: both sides of a bundle read it."""
-    gpus = with_gpus(cluster)
-    rdma = any(meets(cluster, host) and host.hca != "none" for host in gpus)
-    kernels = hosts.kernels if gpus else ()
-    return Wanted(bool(gpus), rdma, kernels, cluster.settings.container_runtime)
+    gpus, rdma = bool(devices.hosts_with_driver(cluster)), devices.may_have_rdma(cluster)
+    return Wanted(gpus, rdma, hosts.kernels if gpus else (), cluster.settings.container_runtime)
 
 
 def needs(

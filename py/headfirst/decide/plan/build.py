@@ -16,6 +16,7 @@ from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import (
+    devices,
     hosts,
     monitoring,
     network,
@@ -57,6 +58,7 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
         services=services,
         webui=page,
         rank_ports=rank_ports.plan(cluster, services, front),
+        devices=devices.plan(cluster),
         spares=spares,
         monitoring=watch,
         proxy=front,

@@ -315,6 +315,15 @@ class Proxy(_Frozen):
     docker_run: list[str]
 
 
+class HostDevices(_Frozen):
+    """What is set up for the devices of a host (see plan/devices.py)."""
+
+    host: str
+    driver: bool  # NVIDIA's driver and container toolkit
+    rdma: bool
+    reason: str
+
+
 class RankPorts(_Frozen):
     """How the ports of a host's ranks are closed to strangers (see plan/rank_ports.py)."""
 
@@ -332,6 +341,7 @@ class Plan(_Frozen):
     services: list[Service]
     webui: Webui | None  # None: no service answers chats
     rank_ports: list[RankPorts]
+    devices: list[HostDevices]  # of hosts on whose GPUs a service runs
     # Left out of JSON where they are not there. Spares are hosts that have the weights and the image.
     monitoring: Monitoring | None = Field(default=None, exclude_if=operator.not_)
     spares: list[str] = Field(default_factory=list, exclude_if=operator.not_)

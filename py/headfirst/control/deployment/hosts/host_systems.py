@@ -10,11 +10,11 @@ from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import UntrustedError, device_name, json_document, json_object
 from headfirst.control.bundle.systems import ARCHITECTURES, System
 from headfirst.control.deployment.hosts.access import host_access
-from headfirst.control.deployment.running.inventory import with_gpus
 from headfirst.control.live.each import try_each
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, ssh
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan import devices
 
 _READ = """python3 -c '
 import json, os, shlex
@@ -51,7 +51,7 @@ def ask(cluster: Cluster, names: Sequence[str] | None = None) -> HostSystems:
         if isinstance(answer, HeadfirstError):
             raise answer
     found = {host: _system(answer, host) for host, answer in answers.items()}  # type: ignore[arg-type]
-    gpus = {host.name for host in with_gpus(cluster)}
+    gpus = {host.name for host in devices.hosts_with_driver(cluster)}
     kernels = {
         device_name(answer["kernel"], what="the kernel's release", where=host)
         for host, answer in answers.items()

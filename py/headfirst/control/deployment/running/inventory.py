@@ -14,6 +14,9 @@ from headfirst.control.run.environment import SSH_ARGS
 from headfirst.decide.cluster.asked import ASKED
 from headfirst.decide.cluster.types import Cluster, Host
 
+DEVICE_GROUPS = ("headfirst_gpu", "headfirst_rdma")
+OWN_GROUPS = "headfirst_groups"
+
 
 class _Literal(str):
     """Text that Ansible must never take for a template: interface names and the like come from nodes."""
@@ -37,7 +40,10 @@ _Dumper.add_representer(_Literal, _tagged)
 def write(
     path: Path, cluster: Cluster, role_vars: dict[str, dict[str, Any]], access: LabAccess | None
 ) -> None:
-    """Write the inventory with mode 0600: it carries secrets, for the length of a run."""
+    """Write the inventory with mode 0600: it carries secrets, for the length of a run.
+
+    `role_vars` are the variables of each host; its OWN_GROUPS are groups of DEVICE_GROUPS.
+    """
     hosts = {name: dict(variables) for name, variables in role_vars.items()}
     if access:
         for host in cluster.lab_hosts:
@@ -50,11 +56,13 @@ def write(
         "headfirst_proxy": {"hosts": {cluster.webui.name: {}} if cluster.has_proxy else {}},
         "router": {"hosts": {host.name: {} for host in cluster.router_hosts}},
         # Plays about devices go to these, so that other hosts skip no tasks one by one.
-        "headfirst_gpu": {"hosts": {host.name: {} for host in with_gpus(cluster)}},
-        "headfirst_rdma": {"hosts": {host.name: {} for host in with_rdma(cluster)}},
+        **{name: {"hosts": {}} for name in DEVICE_GROUPS},
     }
     for host in cluster.hosts:
-        hosts.setdefault(host.name, {}).update(_login(host))
+        own = hosts.setdefault(host.name, {})
+        own.update(_login(host))
+        for group in own.pop(OWN_GROUPS, ()):
+            groups[group]["hosts"][host.name] = {}
     literal = {name: {key: _literal(value) for key, value in own.items()} for name, own in hosts.items()}
     inventory = {"all": {"hosts": literal, "children": groups}}
     text = yaml.dump(inventory, Dumper=_Dumper, sort_keys=False, width=4096)
@@ -72,35 +80,6 @@ def _literal(value: Any) -> Any:
     if isinstance(value, dict):
         return {_literal(key): _literal(item) for key, item in value.items()}
     return [_literal(item) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def with_gpus(cluster: Cluster) -> tuple[Host, ...]:
-    """Hosts whose GPU drivers are ours to install."""
-    return on_gpus(cluster) if cluster.settings.drivers == "install" else ()
-
-
-def with_rdma(cluster: Cluster) -> tuple[Host, ...]:
-    """Hosts whose RDMA is ours to set up: ranks on GPUs that exchange data over it."""
-    hosts = [host for host in with_gpus(cluster) if meets(cluster, host)]
-    return tuple(host for host in hosts if host.hca != "none" and (host.hca or _has_hca(host)))
-
-
-def on_gpus(cluster: Cluster) -> tuple[Host, ...]:
-    """Hosts of services that run on GPUs."""
-    own = [service.hosts for service in cluster.services if service.settings.engine_device == "cuda"]
-    spares = cluster.spares if own else ()
-    return tuple({host.name: host for hosts in (*own, spares) for host in hosts}.values())
-
-
-def meets(cluster: Cluster, host: Host) -> bool:
-    """Whether a replica has, or may have, ranks on this host and on others."""
-    replicas = [replica for service in cluster.services for replica in service.replicas]
-    meeting = [replica.hosts for replica in replicas if len(replica.hosts) > 1]
-    return any(host in (*hosts, *cluster.spares) for hosts in meeting)
-
-
-def _has_hca(host: Host) -> bool:
-    return "rdma" in host.lacks or bool(host.network and host.network.hcas)
 
 
 def _login(host: Host) -> dict[str, Any]:

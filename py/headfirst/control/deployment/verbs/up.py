@@ -12,7 +12,6 @@ from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets, credentials_file
 from headfirst.control.deployment.bundled import Closed, proven
 from headfirst.control.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
-from headfirst.control.deployment.hosts import hardware
 from headfirst.control.deployment.hosts.hub_access import hub_token
 from headfirst.control.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
 from headfirst.control.deployment.prepare import Prepared, prepare
@@ -23,6 +22,8 @@ from headfirst.control.deployment.running.local_work import ask_for_root, run_jo
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_up, run_phases
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
+from headfirst.control.deployment.running.role_vars.host_vars import with_sources
+from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.stages import run_stages
 from headfirst.control.deployment.running.tags import checked_tags
 from headfirst.control.lab import packages
@@ -33,6 +34,7 @@ from headfirst.control.run.forks import require_all
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, StageTime
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan import devices
 from headfirst.decide.plan.alternatives import unfit_hint
 from headfirst.decide.plan.types import Plan
 
@@ -127,8 +129,9 @@ def _carry_out(
     if closed:
         brought = run_stages("bundle.yml", options, prepared.cluster, sources, reporter)
         before = [closed.bundle.proving, *brought.stages]
-    if hardware.comes_first(prepared.cluster):
-        before += hardware.make_ready(options, prepared.cluster, prepared.plan, reporter, sources).stages
+    if devices.comes_first(prepared.cluster):  # only drivers report GPUs and RDMA devices
+        variables = with_sources(hardware_vars(prepared.cluster, prepared.plan), sources)
+        before += run_stages("hardware.yml", options, prepared.cluster, variables, reporter).stages
         prepared = _prepared(options)
     cluster = prepared.cluster
     refuse_unfit(prepared.plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headfirst.control.deployment.running.inventory import with_gpus
+from headfirst.control.deployment.running.inventory import DEVICE_GROUPS, OWN_GROUPS
 from headfirst.control.deployment.running.role_vars.host_vars import HostVars, merged
 from headfirst.control.deployment.running.role_vars.proxy import closed_ports
 from headfirst.decide import engines
@@ -80,7 +80,7 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
         "check_is_rank": bool(ranks),
         "check_model_folder": folder,
         "check_model_folder_required": required,
-        **(_check_rank(cluster, ranks, host) if ranks else {}),
+        **(_check_rank(cluster, plan, ranks, host) if ranks else {}),
         "check_ports": [*ports, *_rendezvous_ports(ranks), *routers, *webui, *watching, *proxy],
         "check_disk_path": next(iter(folders), "/var/lib/headfirst"),
         # A tenth more for images and logs.
@@ -90,12 +90,15 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     }
 
 
-def _check_rank(cluster: Cluster, ranks: list[tuple[Service, Replica, Node]], host: Host) -> dict[str, Any]:
+def _check_rank(
+    cluster: Cluster, plan: Plan, ranks: list[tuple[Service, Replica, Node]], host: Host
+) -> dict[str, Any]:
     gpus = any(service.device == "cuda" for service, _, _ in ranks)
     peers = {
         peer.address: None for _, replica, _ in ranks for peer in replica.nodes if peer.host != host.name
     }
     settings = [cluster.service(service.name).settings for service, _, _ in ranks]
+    devices = next((one for one in plan.devices if one.host == host.name), None)
     network = next((node.network for _, _, node in ranks if node.network.nic), ranks[0][2].network)
     if host in cluster.spares:  # its devices have names of their own
         network = NodeNetwork(nic=host.nic, hca=host.hca, host_ip=host.address, reasons=[])
@@ -105,7 +108,7 @@ def _check_rank(cluster: Cluster, ranks: list[tuple[Service, Replica, Node]], ho
         "check_min_cuda": max((service.engine_cuda for service, _, _ in ranks), key=_version),
         # The containers have the host's IPC, hence its /dev/shm and not one of this size.
         "check_min_shm_gb": round(sum(_gigabytes(own.shm_size) for own in settings), 1) if gpus else 0,
-        "check_roles_to_come": ["host_tuning", *(GPU_ROLES if host in with_gpus(cluster) else [])],
+        "check_roles_to_come": ["host_tuning", *(GPU_ROLES if devices and devices.driver else [])],
         "check_may_reboot": cluster.settings.allow_reboot,
         "check_open_peers": list(peers),
         "check_open_ports": list({replica.dist_port: None for _, replica, _ in ranks}),
@@ -150,7 +153,13 @@ def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
 
 def _drivers(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     hcas = {device: None for _, _, node in _on(plan, host) for device in rdma.devices(node.network.hca or "")}
-    return {"nvidia_driver_allow_reboot": cluster.settings.allow_reboot, "rdma_devices": list(hcas)}
+    devices = next((one for one in plan.devices if one.host == host.name), None)
+    has = (devices.driver, devices.rdma) if devices else (False, False)
+    return {
+        OWN_GROUPS: [name for name, is_member in zip(DEVICE_GROUPS, has, strict=True) if is_member],
+        "nvidia_driver_allow_reboot": cluster.settings.allow_reboot,
+        "rdma_devices": list(hcas),
+    }
 
 
 def _gigabytes(size: str) -> float:
