@@ -16,9 +16,14 @@ from headfirst.control.inventory import reading
 # As the program itself would, a request and an answer a line; fork keeps Ansible's globals apart.
 _SERVER = """
 import importlib.util, json, os, sys
+from ansible.parsing.vault import VaultSecretsContext
 spec = importlib.util.spec_from_file_location("ansible_reader", sys.argv[1])
 reader = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(reader)
+# What Ansible loads at its first inventory is loaded before the first fork.
+reader.read(json.loads(sys.argv[2]))
+reader.init_plugin_loader = lambda: None
+VaultSecretsContext._current = None
 for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
@@ -70,7 +75,11 @@ class InventoryServer:
             self._process.communicate()
 
     def _start(self) -> subprocess.Popen[str]:
-        command = [sys.executable, "-P", "-c", _SERVER, str(reading.READER)]
+        example = Path(self._environment["ANSIBLE_LOCAL_TEMP"]) / "hosts.ini"
+        example.write_text("[head]\nn1 ansible_host=192.0.2.1\n\n[all:vars]\nmodel='{{ 1 }}'\n")
+        request = {"inventories": [str(example)], "extra_vars": [], "wanted": ["model"], "limit": None}
+        request |= {"service_names": ["model"], "role_options": {}}
+        command = [sys.executable, "-P", "-c", _SERVER, str(reading.READER), json.dumps(request)]
         pipe = subprocess.PIPE
         return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=self._environment)
 
