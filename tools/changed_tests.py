@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""Chooses the unit tests of what the working tree changed since it left its upstream branch.
+
+Usage: python tools/changed_tests.py [--seconds N]
+Prints a test file a line; what is left out goes to stderr. A test file is near to a changed file when it
+imports it, directly or through others, or has its path. Nearest come first, until N seconds on all cores are
+full: times of the last `./test unit` here, which tests/unit/conftest.py keeps in pytest's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = ROOT / ".pytest_cache/v/headfirst/seconds"
+UNKNOWN_S = 3.0  # a test file that has not run here
+# Folder → the package that its files are imported from.
+PACKAGES = {
+    "py/headfirst": "headfirst",
+    "plugins": "ansible_collections.headfirst.serving.plugins",
+    "tests/unit": "",
+    "tests": "",
+    "tools": "",
+}
+
+
+def changed(root: Path) -> list[str]:
+    """Paths that differ from the merge base with the upstream branch, or from HEAD where there is none."""
+
+    def git(*words: str) -> str:
+        done = subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
+
+    upstream = git("rev-parse", "--verify", "--quiet", "@{upstream}") or git(
+        "rev-parse", "--verify", "origin/HEAD"
+    )
+    base = (upstream and git("merge-base", "HEAD", upstream)) or "HEAD"
+    names = [*git("diff", "--name-only", base).splitlines()]
+    return sorted({*names, *git("ls-files", "--others", "--exclude-standard").splitlines()})
+
+
+def modules(root: Path) -> dict[str, str]:
+    """Dotted name → path of each Python file that tests may import."""
+    found: dict[str, str] = {}
+    for folder, package in PACKAGES.items():
+        pattern = "*.py" if folder == "tests" else "**/*.py"
+        for path in sorted((root / folder).glob(pattern)):
+            parts = [package, *path.relative_to(root / folder).with_suffix("").parts]
+            name = ".".join(part for part in parts if part and part != "__init__")
+            found.setdefault(name, str(path.relative_to(root)))
+    return found
+
+
+def imported(text: str, known: Mapping[str, str]) -> Iterator[str]:
+    """Paths of the modules that a Python file imports; for `from package import name`, the module `name`."""
+    for node in ast.walk(ast.parse(text)):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for name in names:
+            for full in (name, name.rpartition(".")[0]):
+                if full in known:
+                    yield known[full]
+                    break
+
+
+def mentioned(path: str, text: str) -> int | None:
+    """How many folders above `path` the longest part of it is that a test has as text; None: has none."""
+    names = path.split("/")
+    for up in range(len(names)):
+        part = "/".join(names[: len(names) - up])
+        if re.search(rf'[/"\s]{re.escape(part)}[/"\s]', text):
+            return up
+    return None
+
+
+def distances(changes: Iterable[str], root: Path) -> dict[str, int]:
+    """Unit test file → how many imports or folders it is away from a changed file."""
+    known = modules(root)
+    texts = {path: (root / path).read_text("utf-8") for path in known.values()}
+    users: dict[str, set[str]] = {}
+    for path, text in texts.items():
+        for target in imported(text, known):
+            users.setdefault(target, set()).add(path)
+    tests = {path: text.replace('" / "', "/") for path, text in texts.items() if path.startswith("tests/")}
+    away: dict[str, int] = {}
+    for change in changes:
+        if change in texts:
+            away[change] = 0
+            continue
+        change = change.removeprefix("tests/unit/")  # tests name their data from there
+        if change.startswith("py/"):  # data of a package: its modules read it
+            near = {path: 1 for path in texts if Path(path).parent == Path(change).parent}
+        else:
+            near = {
+                path: up + 1 for path, text in tests.items() if (up := mentioned(change, text)) is not None
+            }
+        for path, distance in near.items():
+            away[path] = min(distance, away.get(path, distance))
+    # Breadth first, from the nearest.
+    queue = sorted(away, key=lambda path: away[path])
+    while queue:
+        path = queue.pop(0)
+        for user in sorted(users.get(path, ())):
+            if away[path] + 1 < away.get(user, sys.maxsize):
+                away[user] = away[path] + 1
+                queue.append(user)
+    return {path: distance for path, distance in away.items() if re.match(r"tests/unit/test_\w+\.py$", path)}
+
+
+def chosen(away: Mapping[str, int], taken: Mapping[str, float], limit: float) -> list[str]:
+    """The test files to run, nearest first: those that changed, and others that fit into `limit` seconds."""
+    found: list[str] = []
+    for path in sorted(away, key=lambda path: (away[path], taken.get(path, UNKNOWN_S), path)):
+        seconds = taken.get(path, UNKNOWN_S)
+        if away[path] == 0 or seconds <= limit:
+            found.append(path)
+            limit -= seconds
+    return found
+
+
+def main() -> int:
+    """Print the choice; return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=40.0)
+    limit = parser.parse_args().seconds * (os.cpu_count() or 1)
+    taken = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
+    away = distances(changed(ROOT), ROOT)
+    run = chosen(away, taken, limit)
+    for path in run:
+        print(path)
+    left_out = [Path(path).stem for path in away if path not in run]
+    print(f"Unit tests near to what changed, which run: {len(run)} files.", file=sys.stderr)
+    print(f"Left out, further away: {len(left_out)} files. {' '.join(sorted(left_out))}", file=sys.stderr)
+    if unknown := len(away.keys() - taken.keys()):
+        print(
+            f"{unknown} of them count {UNKNOWN_S:.0f} s each: `./test unit` has not run here.",
+            file=sys.stderr,
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
