@@ -35,7 +35,7 @@ class Format:
     `endings`: pairs of endings of a weight's name and of the name of its scale, which differ in no more.
     `block`: (rows, columns) of a scale whose layout is "block". `dropped`: endings of the names of tensors
     that a BF16 checkpoint has no use for: scales of activations and of the KV cache. `marked`: the weight's
-    ending tells a weight from other tensors of its type, and the result's name is without it.
+    ending distinguishes a weight from other tensors of its type, and the result's name is without it.
     """
 
     kernel: Literal["fp8", "mxfp4"]
