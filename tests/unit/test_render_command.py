@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import Ended, deploy
 from headfirst.common.errors import InputError
 from headfirst.control.cli.plan import _command
 from headfirst.control.deployment.verbs.render import write
@@ -88,14 +87,12 @@ def test_the_command_in_the_header_has_no_secret(words: list[str], shown: str) -
     assert _command(words) == shown
 
 
-def deploy(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    inventory = str(ROOT / "inventories" / "lab.ini")
-    argv = [sys.executable, "-m", "headfirst.control.cli.main", "render", inventory, *words]
-    return subprocess.run(argv, capture_output=True, text=True, cwd=cwd, check=False)
+def render(*words: str, cwd: Path) -> Ended:
+    return deploy("render", str(ROOT / "inventories" / "lab.ini"), *words, cwd=cwd)
 
 
 def test_without_a_folder_the_files_are_printed(tmp_path: Path) -> None:
-    done = deploy("--to", "slurm", cwd=tmp_path)
+    done = render("--to", "slurm", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "==> headfirst-engine.sbatch <==\n#!/bin/bash\n# Made by Headfirst" in done.stdout
     assert "not among the files: the chat page" in done.stderr
@@ -103,7 +100,7 @@ def test_without_a_folder_the_files_are_printed(tmp_path: Path) -> None:
 
 
 def test_json_lists_the_files(tmp_path: Path) -> None:
-    done = deploy("--to", "compose", "-o", "out", "--json", cwd=tmp_path)
+    done = render("--to", "compose", "-o", "out", "--json", cwd=tmp_path)
     report = json.loads(done.stdout)
     assert report["to"] == "compose"
     assert {tmp_path / file["path"] for file in report["files"]} == set((tmp_path / "out").iterdir())
@@ -123,6 +120,6 @@ def test_json_lists_the_files(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_are_refused(tmp_path: Path, words: list[str], message: str) -> None:
-    done = deploy(*words, cwd=tmp_path)
+    done = render(*words, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr

@@ -1,0 +1,40 @@
+"""`deploy` from its entry point on, in this process: arguments to exit code, outputs and messages."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+from headfirst.control.cli.main import main
+
+
+class Ended(NamedTuple):
+    """As subprocess.CompletedProcess."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def deploy(*words: str, cwd: Path | None = None, **environment: str) -> Ended:
+    """Run the command with no terminal; what Python reads before it starts, such as LC_ALL, has no effect."""
+    out, error = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    code = 0
+    with (
+        redirect_stdout(out),
+        redirect_stderr(error),
+        chdir(cwd or Path.cwd()),
+        mock.patch.dict(os.environ, environment),
+        mock.patch.object(sys, "argv", ["deploy", *words]),
+        mock.patch.object(sys, "stdin", io.StringIO()),
+    ):
+        try:
+            main()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else int(end.code is not None)
+    return Ended(code, *(stream.buffer.getvalue().decode() for stream in (out, error)))  # type: ignore[attr-defined]
