@@ -12,6 +12,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import 
 CONTAINER = "headfirst.serving.container"
 GENERATIONS = "headfirst.serving.container_generations"
 WATCH = "headfirst.serving.container_watch"
+BACKUP = "headfirst.serving.webui_backup"
 PROOFS = ("ansible.builtin.uri", "headfirst.serving.webui_check")
 _CHANGED = {"changed": {"type": "bool", "required": False}}
 
@@ -40,6 +41,7 @@ class ActionModule(GatedAction):
                 "args": {"type": "dict", "required": True},
             },
         },
+        "backup": {"type": "dict", "default": {}},
     }
     ANSWERS: ClassVar[dict[str, Any]] = {
         CONTAINER: _CHANGED,
@@ -52,6 +54,7 @@ class ActionModule(GatedAction):
             "probe": "str",
             "log": {"type": "list", "elements": "str"},
         },
+        BACKUP: {**_CHANGED, "backup": "str"},
         **dict.fromkeys(PROOFS, _CHANGED),
     }
     RETURNS = ("generation",)
@@ -65,14 +68,16 @@ class ActionModule(GatedAction):
         self._do(GENERATIONS, state="recorded", generation=planned, record={"url": args["url"]})
         if planned not in seen["generations"]:
             self._create(planned)
+        backup = ""
         try:
             if change["restart"]:
+                backup = self._back_up()
                 self._switch(planned)
             self._wait(args["url"])
             self._prove()
             self._keep(planned, change["keep"], restarted=change["restart"])
         except AnsibleActionFail as error:
-            self._fall_back(error.message, change, seen["generations"])
+            self._fall_back(error.message, change, seen["generations"], backup)
         return {"changed": self._changed, "generation": planned}
 
     def _change(self, seen: dict[str, Any]) -> dict[str, Any]:
@@ -84,6 +89,13 @@ class ActionModule(GatedAction):
         labels = {"headfirst.generation": generation, "headfirst.rank": "0", "headfirst.ranks": "1"}
         name = f"{self._name}.{generation}"
         self._do(CONTAINER, name=name, state="created", spec=self._args["spec"], labels=labels)
+
+    def _back_up(self) -> str:
+        """Back up what another image may migrate; the name of the backup, "" where there is none."""
+        if not self._args["backup"]:
+            return ""
+        self._stop()  # nothing is written after the backup
+        return str(self._do(BACKUP, **{**self._args["backup"], "state": "taken"})["backup"])
 
     def _stop(self) -> None:
         self._do(CONTAINER, state="stopped", stop_timeout=self._args["stop_timeout"])
@@ -115,13 +127,18 @@ class ActionModule(GatedAction):
     def _keep(self, generation: str, keep: list[str], *, restarted: bool) -> None:
         self._do(GENERATIONS, state="kept", generation=generation, keep=keep, restarted=restarted)
 
-    def _fall_back(self, why: str, change: dict[str, Any], generations: dict[str, Any]) -> NoReturn:
-        """Start the generation that served before, and fail."""
+    def _fall_back(
+        self, why: str, change: dict[str, Any], generations: dict[str, Any], backup: str
+    ) -> NoReturn:
+        """Start the generation that served before, with the data it had, and fail."""
         self._stop()  # so that the next run starts it again
         fallback = change["fallback"]
         if not fallback:
             raise AnsibleActionFail(f"{why}\nThe whole log, on this host: docker logs {self._name}")
         try:
+            if backup:
+                restored = {"state": "restored", "backup": backup, "present": False}
+                self._do(BACKUP, **{**self._args["backup"], **restored})
             self._switch(fallback)
             self._wait(generations[fallback]["url"])
             self._keep(fallback, [*change["keep"], fallback], restarted=True)

@@ -42,6 +42,12 @@ options:
         required: true
         choices: [ansible.builtin.uri, headfirst.serving.webui_check]
       args: {description: Its arguments., type: dict, required: true}
+  backup:
+    description:
+      - Arguments of M(headfirst.serving.webui_backup). The data is backed up when the container that serves
+        has stopped, and restored before it is started again. Without them the data is left alone.
+    type: dict
+    default: {}
 attributes:
   check_mode: {support: full, description: Reports what would change; waits for nothing.}
   diff_mode: {support: none, description: The task that compares shows the difference.}

@@ -15,6 +15,7 @@ import generations_model
 import pytest
 from ansible.errors import AnsibleActionFail
 from ansible_collections.headfirst.serving.plugins.action.container_rollout import (
+    BACKUP,
     CONTAINER,
     GENERATIONS,
     WATCH,
@@ -42,6 +43,7 @@ class Node:
         self.host: Host = World(folder).hosts["a"]
         self.broken: set[str] = set()
         self.refused: set[str] = set()
+        self.data = "first"
         self.steps = 1000
         self.log: list[str] = []
 
@@ -67,6 +69,10 @@ class Node:
             assert container
             answers = container.running and container.labels["fingerprint"] not in self.broken
             return {"ready": answers, "running": False, "probe": "", "log": ["bye"]}
+        if module == BACKUP:
+            if state == "restored":
+                self.data = arguments["backup"]
+            return {"changed": True, "backup": self.data}
         if module != CONTAINER:
             assert container is None or container.running
             current = self.host.current(NAME)
@@ -81,6 +87,8 @@ class Node:
         changed = container is None or container.running != (state == "started")
         if container is not None:
             container.running = state == "started"
+            if container.running and container.labels["fingerprint"] in self.broken:
+                self.data = "spoiled"
         return {"changed": changed}
 
 
@@ -96,6 +104,7 @@ def roll(node: Node, fingerprint: str, *, check: bool = False, **arguments: Any)
         "ready_timeout": 1,
         "stop_timeout": 1,
         "proofs": [{"module": "ansible.builtin.uri", "args": {}}],
+        "backup": {},
         **arguments,
     }
     action = object.__new__(ActionModule)
@@ -204,6 +213,19 @@ def test_a_proof_that_fails_on_what_runs_already_stops_it(node: Node) -> None:
     with pytest.raises(AnsibleActionFail, match="the key is refused\nThe whole log"):
         roll(node, "one")
     assert not [one for one in node.host.found if one.running]
+
+
+def test_data_are_backed_up_after_the_stop_and_restored_before_the_return(node: Node) -> None:
+    roll(node, "one")
+    node.broken.add("two")
+    node.log.clear()
+    with pytest.raises(AnsibleActionFail, match="serves again"):
+        roll(node, "two", backup={"folder": "/b"})
+    assert node.data == "first"
+    assert node.log.index("container stopped") < node.log.index("webui_backup taken")
+    node.log.clear()
+    roll(node, "one", backup={"folder": "/b"})
+    assert "webui_backup taken" not in node.log
 
 
 @pytest.mark.parametrize("broken", [False, True])
