@@ -11,8 +11,7 @@ import pytest
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.smoke import runner
 from headfirst.control.smoke.api import Api, Target
-from headfirst.control.smoke.report import Report, write_junit
-from headfirst.control.smoke.verdict import CASES, Case, Result
+from headfirst.control.smoke.verdict import CASES, Case, Report, Result, write_junit
 from headfirst.decide.engines.base import Readiness, RequestDialect, ScoreRequest, Task
 from openai_server import KEY, MODEL, State, serving
 

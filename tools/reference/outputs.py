@@ -17,7 +17,7 @@ from headfirst.control.deployment.verbs.webui_backups import Backup
 from headfirst.control.lab.types import NodeStatus
 from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.report.types import ClusterReport
-from headfirst.control.smoke.report import Report
+from headfirst.control.smoke.verdict import Report
 from headfirst.decide.diagnose.types import ReplicaDiagnosis, Tuning
 from headfirst.decide.plan.models import Models
 from headfirst.decide.plan.types import Plan

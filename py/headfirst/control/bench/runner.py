@@ -17,8 +17,8 @@ from headfirst.control.bench.requests import Batch, Scale
 from headfirst.control.bench.result import Point, point
 from headfirst.control.bench.shapes import Shape
 from headfirst.control.bench.tool import Job, Tool
+from headfirst.control.smoke.answers import FailedCase, RefusedRequest
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import FailedCase, RefusedRequest
 
 TIMEOUT_S = 600.0  # of one request
 # With a time limit the number of requests is open: at most so many for each open one.

@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from rich.status import Status
 
     from headfirst.control.deployment.verbs.smoke import Watcher
-    from headfirst.control.smoke.report import Report
-    from headfirst.control.smoke.verdict import Case, Result
+    from headfirst.control.smoke.verdict import Case, Report, Result
 
 _MARKS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "not supported": "[yellow]–[/]"}
 
@@ -61,7 +60,7 @@ def test(
         print_cases(cases, console, as_json=output.as_json)
         return
     from headfirst.control.deployment.verbs import smoke
-    from headfirst.control.smoke.report import write_junit
+    from headfirst.control.smoke.verdict import write_junit
 
     if junit and not junit.absolute().parent.is_dir():
         raise InputError(f"the folder of {junit} does not exist", where="--junit")

@@ -9,11 +9,30 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
+from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import shown
-from headfirst.control.smoke.verdict import FailedCase
 
+# Statuses of a server that refuses a request.
+REFUSALS = frozenset({400, 404, 405, 422, 501})
 Count = Annotated[int, Field(ge=0, le=2**53)]
 _LONGEST_TEXT = 4 << 20
+
+
+class FailedCase(HeadfirstError):
+    """The service does not do what the case is for."""
+
+
+class NotSupportedCase(HeadfirstError):
+    """The engine or the model lacks what the case is for."""
+
+
+class RefusedRequest(FailedCase):
+    """An answer with an error's status; `message` is the server's own text."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(f"the service answers {status}: {message}")
+        self.status = status
+        self.message = message
 
 
 class _Answer(BaseModel):

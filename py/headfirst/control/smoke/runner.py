@@ -11,8 +11,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.untrusted import shown
 from headfirst.control.smoke import cases as _cases  # noqa: F401 - registers them
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.report import Report
-from headfirst.control.smoke.verdict import CASES, Case, Result
+from headfirst.control.smoke.verdict import CASES, Case, Report, Result
 
 _LONGEST_LINE = 240
 

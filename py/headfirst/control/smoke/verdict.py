@@ -1,4 +1,4 @@
-"""A case and its result: passed, failed, or not supported, each with one line why.
+"""Cases, their results (passed, failed, or not supported, each with one line why), and the report of a run.
 
 Rules for "not supported", which is a decision and never a failure that is passed over:
 1. the engine has no such request, or ignores the parameter (`RequestDialect`);
@@ -11,38 +11,21 @@ Rules for "not supported", which is a decision and never a failure that is passe
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, get_args
+from pathlib import Path
+from typing import Literal, get_args
+from xml.etree import ElementTree
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, computed_field
 
-from headfirst.common.errors import HeadfirstError
+from headfirst.control.smoke.answers import REFUSALS, FailedCase, NotSupportedCase, RefusedRequest
+from headfirst.control.smoke.api import Api
 from headfirst.decide.engines.base import Task
 
-if TYPE_CHECKING:
-    from headfirst.control.smoke.api import Api
-
 Verdict = Literal["passed", "failed", "not supported"]
-REFUSALS = frozenset({400, 404, 405, 422, 501})
 GENERATES: frozenset[Task] = frozenset({"chat", "vision"})
 ANY_TASK: frozenset[Task] = frozenset(get_args(Task))
-
-
-class FailedCase(HeadfirstError):
-    """The service does not do what the case is for."""
-
-
-class NotSupportedCase(HeadfirstError):
-    """The engine or the model lacks what the case is for."""
-
-
-class RefusedRequest(FailedCase):
-    """An answer with an error's status; `message` is the server's own text."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(f"the service answers {status}: {message}")
-        self.status = status
-        self.message = message
 
 
 class Result(BaseModel):
@@ -54,6 +37,55 @@ class Result(BaseModel):
     verdict: Verdict
     why: str
     seconds: float
+
+
+class Report(BaseModel):
+    """One run on one service; it has passed when no case failed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    service: str
+    engine: str
+    task: str
+    seconds: float
+    results: list[Result]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def passed(self) -> bool:
+        """Whether no case failed."""
+        return not self.counts["failed"]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Cases by verdict."""
+        return Counter(result.verdict for result in self.results)
+
+
+def write_junit(report: Report, path: Path) -> None:
+    """Write the XML that CI systems read; a case that is not supported is a skipped one."""
+    counts = report.counts
+    suite = ElementTree.Element(
+        "testsuite",
+        name=f"deploy test {report.service}",
+        tests=str(len(report.results)),
+        failures=str(counts["failed"]),
+        errors="0",
+        skipped=str(counts["not supported"]),
+        time=f"{report.seconds:.3f}",
+    )
+    for result in report.results:
+        group, _, name = result.case.partition(".")
+        entry = ElementTree.SubElement(
+            suite, "testcase", classname=group, name=name, time=f"{result.seconds:.3f}"
+        )
+        if result.verdict == "failed":
+            ElementTree.SubElement(entry, "failure", message=result.why)
+        elif result.verdict == "not supported":
+            ElementTree.SubElement(entry, "skipped", message=result.why)
+        else:
+            ElementTree.SubElement(entry, "system-out").text = result.why
+    ElementTree.ElementTree(suite).write(path, encoding="utf-8", xml_declaration=True)
 
 
 class Case:

@@ -13,8 +13,7 @@ from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.run.reporters.recording import Recording
 from headfirst.control.smoke import runner
 from headfirst.control.smoke.api import Api, Target
-from headfirst.control.smoke.report import Report
-from headfirst.control.smoke.verdict import Case, Result
+from headfirst.control.smoke.verdict import Case, Report, Result
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.engines.base import Readiness

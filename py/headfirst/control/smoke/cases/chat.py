@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headfirst.common.untrusted import shown
-from headfirst.control.smoke.answers import Completion, read
+from headfirst.control.smoke.answers import Completion, FailedCase, read
 from headfirst.control.smoke.api import PROMPT, Api
-from headfirst.control.smoke.verdict import ANY_TASK, FailedCase, case
+from headfirst.control.smoke.verdict import ANY_TASK, case
 
 _HISTORY = [
     {"role": "user", "content": "Tell me about ancient Rome."},

@@ -7,14 +7,9 @@ from typing import Any
 
 import openai
 
+from headfirst.control.smoke.answers import FailedCase, NotSupportedCase, RefusedRequest
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import (
-    ANY_TASK,
-    FailedCase,
-    NotSupportedCase,
-    RefusedRequest,
-    case,
-)
+from headfirst.control.smoke.verdict import ANY_TASK, case
 
 
 @case("errors.wrong-key", ANY_TASK)

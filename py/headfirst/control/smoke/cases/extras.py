@@ -7,8 +7,9 @@ import struct
 import zlib
 
 from headfirst.common.untrusted import shown
+from headfirst.control.smoke.answers import FailedCase, NotSupportedCase
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import FailedCase, NotSupportedCase, case
+from headfirst.control.smoke.verdict import case
 
 _SIDE = 64  # pixels; vision encoders refuse images smaller than one of their patches
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 from concurrent.futures import ThreadPoolExecutor
 
+from headfirst.control.smoke.answers import FailedCase, NotSupportedCase, RefusedRequest
 from headfirst.control.smoke.api import AT_ONCE, PROMPT, Api
-from headfirst.control.smoke.verdict import FailedCase, NotSupportedCase, RefusedRequest, case
+from headfirst.control.smoke.verdict import case
 
 _WORD = " one"
 _SAMPLE = 100  # words that show how many tokens a word has

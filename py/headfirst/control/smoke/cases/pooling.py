@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headfirst.common.untrusted import shown
-from headfirst.control.smoke.answers import Embeddings, Labels, read
+from headfirst.control.smoke.answers import Embeddings, FailedCase, Labels, NotSupportedCase, read
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import FailedCase, NotSupportedCase, case
+from headfirst.control.smoke.verdict import case
 from headfirst.decide.engines.base import ScoreRequest
 
 _TEXTS = ["The capital of France is Paris.", "Rome is in Italy.", "A cat purrs."]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from headfirst.common.untrusted import shown
-from headfirst.control.smoke.answers import Chat
+from headfirst.control.smoke.answers import Chat, FailedCase, NotSupportedCase, RefusedRequest
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import FailedCase, NotSupportedCase, RefusedRequest, case
+from headfirst.control.smoke.verdict import case
 
 _WRONG_VALUE = (400, 422)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 
+from headfirst.control.smoke.answers import FailedCase
 from headfirst.control.smoke.api import PROMPT, Api
-from headfirst.control.smoke.verdict import FailedCase, case
+from headfirst.control.smoke.verdict import case
 
 
 @case("stream.usage")

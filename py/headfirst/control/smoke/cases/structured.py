@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headfirst.common.untrusted import UntrustedError, json_document, shown
-from headfirst.control.smoke.answers import Chat
+from headfirst.control.smoke.answers import Chat, FailedCase, NotSupportedCase
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import FailedCase, NotSupportedCase, case
+from headfirst.control.smoke.verdict import case
 from headfirst.decide.engines.base import PATTERN
 
 # A service that was started without a grammar backend.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from headfirst.common.untrusted import UntrustedError, json_document, shown
+from headfirst.control.smoke.answers import FailedCase, NotSupportedCase
 from headfirst.control.smoke.api import Api
-from headfirst.control.smoke.verdict import FailedCase, NotSupportedCase, case
+from headfirst.control.smoke.verdict import case
 
 _CITIES = ["Paris", "Rome"]
 _TOOL = {
