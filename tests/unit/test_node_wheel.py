@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import importlib.metadata
 import os
 import re
 import subprocess
@@ -120,12 +122,44 @@ def test_pip_refuses_files_with_other_content(tmp_path: Path, monkeypatch: pytes
     assert done.returncode != 0 and "DO NOT MATCH THE HASHES" in done.stderr
 
 
-def test_it_holds_only_what_a_node_needs(tmp_path: Path) -> None:
+def imported(source: bytes) -> set[str]:
+    """Dotted names that a module imports, also inside functions; of `from a import b` both `a` and `a.b`."""
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def test_its_modules_import_the_wheel_and_its_requirements_alone(tmp_path: Path) -> None:
+    """The folders common and node, and of the collection's modules those that they import."""
     with zipfile.ZipFile(build_node_wheel(tmp_path)) as archive:
-        folders = {name.split("/")[1] for name in archive.namelist() if name.startswith("headfirst/")}
-        plugins = {name for name in archive.namelist() if name.startswith("ansible_collections/")}
+        sources = {name: archive.read(name) for name in archive.namelist() if name.endswith(".py")}
+    folders = {name.split("/")[1] for name in sources if name.startswith("headfirst/")}
     assert folders == {"__init__.py", "common", "node"}
-    assert {name.rpartition("/")[2] for name in plugins} == {"container_spec.py", "http_probe.py"}
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in sources}
+    locked = {
+        canonicalize_name(name)
+        for lock in node_wheel.LOCKS.values()
+        for name in re.findall(r"(?m)^([A-Za-z0-9._-]+)==", lock.read_text())
+    }
+    distributions = importlib.metadata.packages_distributions()
+    used = set()
+    for name, source in sources.items():
+        for dotted in imported(source):
+            top = dotted.split(".")[0]
+            if top in ("headfirst", "ansible_collections"):
+                inside = next((m for m in (dotted, dotted.rpartition(".")[0]) if m in modules), None)
+                is_folder = any(module.startswith(f"{dotted}.") for module in modules)
+                assert inside or is_folder, f"{name} imports {dotted}"
+                used.add(inside)
+            elif top not in sys.stdlib_module_names:
+                owners = map(canonicalize_name, distributions[top])
+                assert locked & {*owners}, f"{name} imports {dotted}"
+    shipped = {module for module in modules if module.startswith("ansible_collections.")}
+    assert shipped and shipped <= used, "nothing imports these"
 
 
 def test_it_installs_and_its_command_says_its_version(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ _REQUIREMENTS = (
     'modelscope_hub>=0.4.6,<1; extra == "modelscope"',
     'ibverbs>=2026.10,<2027; extra == "rdma"',
 )
-# What the supervisor shares with the collection's modules; they need the standard library alone.
+# The module_utils of the collection that common/ and node/ import.
 _PLUGINS = ("container_spec.py", "http_probe.py")
 _WHEEL = b"""Wheel-Version: 1.0
 Generator: headfirst
