@@ -13,7 +13,7 @@ from typing import Any
 from unittest import mock
 
 import histories
-from headfirst.node.supervisor import clock
+from headfirst.node.supervisor import host_state
 from headfirst.node.supervisor.keeper import Keeper
 from headfirst.node.supervisor.memory import MOST_FAILED_STARTS, Memory
 from headfirst.node.supervisor.messages import Seen
@@ -267,7 +267,7 @@ class SupervisorModel(RuleBasedStateMachine):
         self.attempts: list[float] = []  # when whole gangs were started that have not served
         self.tries: list[float] = []  # when rank 0 was started, in the last minute
         self.dead_since: float | None = None
-        self._clock = mock.patch.object(clock, "uptime", lambda: self.world.now)
+        self._clock = mock.patch.object(host_state, "uptime", lambda: self.world.now)
         self._clock.start()
         if serves:
             self._start_by_hand()

@@ -21,18 +21,16 @@ from ansible_collections.headfirst.serving.plugins.module_utils.container_spec i
     RANK_LABEL,
 )
 from headfirst.decide.plan import standby as plan
-from headfirst.node.supervisor import agreement, clock, messages, node, records
-from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor import host_state, messages, node, records, takeover
 from headfirst.node.supervisor.containers import Containers
-from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.host_state import Holds
 from headfirst.node.supervisor.keeper import Keeper
 from headfirst.node.supervisor.memory import Memories
 from headfirst.node.supervisor.messages import Request, Seen
 from headfirst.node.supervisor.node import Node
-from headfirst.node.supervisor.nodes import Nodes
-from headfirst.node.supervisor.ranks import Ranks
+from headfirst.node.supervisor.nodes import Nodes, Ranks
 from headfirst.node.supervisor.records import Record
-from headfirst.node.supervisor.standby import TURN_S, Standbys
+from headfirst.node.supervisor.takeover import TURN_S, Agreement, Standbys
 
 NAME, INVENTORY = "headfirst-engine", f"{1:012x}"
 HANG_S, START_S, LOAD_S = 10.0, 20.0, 3.0
@@ -138,7 +136,7 @@ class Host:
         self.answers, self.keeper = True, None
         self.node = _Node(self.containers, self.holds, Agreement(self.own, client, self.containers))
         self.node.net = self.net
-        self.nodes = Nodes(self.own, self.node, client)
+        self.nodes = Nodes(self.own, self.node.answer, client)
         self.standbys = Standbys(self.nodes, self.net)  # type: ignore[arg-type]
         self.keeper: Keeper | None
 
@@ -248,8 +246,8 @@ class Network:
                     )
                 )
             uptime = lambda: self.now - self.here.booted_at  # noqa: E731
-            stack.enter_context(mock.patch.object(clock, "uptime", uptime))
-            stack.enter_context(mock.patch.object(agreement, "_answers", self._accepts))
+            stack.enter_context(mock.patch.object(host_state, "uptime", uptime))
+            stack.enter_context(mock.patch.object(takeover, "_answers", self._accepts))
             stack.enter_context(mock.patch.object(node, "weights_come", lambda: False))
             stack.enter_context(mock.patch.object(os, "fsync", lambda _: None))
             yield

@@ -163,7 +163,7 @@ def test_a_turn_of_the_spares_that_raises_is_not_the_last(
         raise TypeError("a record has no such field")
 
     monkeypatch.setattr(host._standbys, "turn", raising)
-    monkeypatch.setattr(daemon.standby, "TURN_S", 0.01)
+    monkeypatch.setattr(daemon.takeover, "TURN_S", 0.01)
     thread = threading.Thread(target=host._watch_standbys, daemon=True)
     thread.start()
     wait(lambda: len(turns) > 3)
@@ -185,7 +185,7 @@ def test_a_host_that_has_left_stops_its_ranks_with_pauses(
     containers.refuses_to_stop = True
     host._has_left = True
     now = [1000.0]
-    monkeypatch.setattr(daemon.clock, "uptime", lambda: now[0])
+    monkeypatch.setattr(daemon.host_state, "uptime", lambda: now[0])
     for _ in range(60):
         now[0] += 1
         host.turn()

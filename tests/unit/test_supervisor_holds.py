@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from headfirst.node.supervisor import cli, holds
-from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor import cli, host_state
+from headfirst.node.supervisor.host_state import Holds
 
 NAME = "headfirst-engine"
 
@@ -58,7 +58,7 @@ def test_a_hold_of_an_earlier_release_is_a_runs_where_it_has_a_lock(
 def test_the_role_gets_the_command_that_ends_the_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(holds.Holds.__init__, "__defaults__", (tmp_path,))
+    monkeypatch.setattr(host_state.Holds.__init__, "__defaults__", (tmp_path,))
     program = "/opt/headfirst/venv/bin/headfirst-supervisor"
     monkeypatch.setattr(sys, "argv", [program, "hold", NAME])
     assert cli.main() == 0

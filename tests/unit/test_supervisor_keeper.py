@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.node.supervisor import clock, memory
+from headfirst.node.supervisor import host_state, memory
 from headfirst.node.supervisor.decision import (
     HealthReading,
     Observation,
@@ -57,7 +57,6 @@ class World:
         self.refuses = ""  # why Docker refuses to start rank 1
         self.exits = False  # rank 1 ends before its node answers that it was started
         self.calls: list[str] = []
-        self.addresses = RECORD.ranks
 
     def _running(self, rank: int, start: int = 0) -> Seen:
         return Seen(generation="g1", running=True, start=f"{rank}@{start}")
@@ -122,7 +121,7 @@ class Engine:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     world = World()
-    monkeypatch.setattr(clock, "uptime", lambda: world.now)
+    monkeypatch.setattr(host_state, "uptime", lambda: world.now)
     return world
 
 

@@ -14,13 +14,13 @@ import pytest
 from headfirst.node.peers.bounded_server import PER_PEER
 from headfirst.node.peers.client import PeerClient
 from headfirst.node.peers.membership import PROOF, Caller
-from headfirst.node.supervisor import membership, messages
-from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor import messages, nodes
 from headfirst.node.supervisor.containers import Containers
-from headfirst.node.supervisor.holds import Holds
-from headfirst.node.supervisor.membership import has_left
+from headfirst.node.supervisor.host_state import Holds
 from headfirst.node.supervisor.messages import Request
 from headfirst.node.supervisor.node import Listener, Node
+from headfirst.node.supervisor.nodes import has_left
+from headfirst.node.supervisor.takeover import Agreement
 from wire_tap import tapped
 
 OWN, B, C, D = (f"127.0.0.{number}" for number in (41, 42, 43, 44))
@@ -77,7 +77,7 @@ class Network:
 
 @pytest.fixture
 def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Network]:
-    monkeypatch.setattr(membership, "_ANSWER_S", 1.0)
+    monkeypatch.setattr(nodes, "_MEMBER_S", 1.0)
     with ExitStack() as stack:
         yield Network(tmp_path, stack)
 

@@ -15,12 +15,12 @@ import docker
 import pytest
 from headfirst.common.untrusted import UntrustedError
 from headfirst.node.peers.client import NotAMember, PeerClient, Unreachable
-from headfirst.node.supervisor import clock, messages, node, records
-from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor import host_state, messages, node, records
 from headfirst.node.supervisor.containers import Containers, Rank
-from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.host_state import Holds
 from headfirst.node.supervisor.messages import Request, Seen
 from headfirst.node.supervisor.node import Listener, Node
+from headfirst.node.supervisor.takeover import Agreement
 
 NAME, HEAD, WORKER, STRANGER = "headfirst-engine", "127.0.0.21", "127.0.0.22", "127.0.0.23"
 TOKEN, KEY = "a token of the test", "the key of head and worker"
@@ -217,7 +217,7 @@ def test_a_request_that_is_none_is_refused(worker: Worker, body: bytes) -> None:
 
 def test_a_hold_ends_with_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     holds, now = Holds(tmp_path), 100.0
-    monkeypatch.setattr(clock, "uptime", lambda: now)
+    monkeypatch.setattr(host_state, "uptime", lambda: now)
     holds.hold(NAME, 60)
     assert holds.is_held(NAME) and not holds.is_held("headfirst-engine-1")
     now = 161.0
@@ -230,7 +230,7 @@ def test_a_hold_of_a_run_ends_with_the_lock_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holds = Holds(tmp_path)
-    monkeypatch.setattr(clock, "uptime", lambda: 100.0)
+    monkeypatch.setattr(host_state, "uptime", lambda: 100.0)
     lock = {"token": "t1", "lease_s": 600, "ends": 700}
     (tmp_path / "lock.json").write_text(json.dumps(lock))
     holds.hold(NAME, 3600)

@@ -21,7 +21,7 @@ import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.plan.router import command, fixed_replicas
-from headfirst.node.supervisor.routers import Router
+from headfirst.node.supervisor.registration import Router
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"

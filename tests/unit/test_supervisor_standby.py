@@ -6,9 +6,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from headfirst.node.supervisor import clock, records
+from headfirst.node.supervisor import host_state, records
 from headfirst.node.supervisor.messages import Request, Seen
-from headfirst.node.supervisor.standby import Standbys
+from headfirst.node.supervisor.takeover import Standbys
 
 HEAD, WORKER, SPARE, AFTER_S = "10.0.0.1", "10.0.0.2", "10.0.0.3", 60.0
 NAME, GENERATION = "headfirst-engine", "standby-0123456789ab"
@@ -45,7 +45,7 @@ class Hosts:
 @pytest.fixture
 def hosts(monkeypatch: pytest.MonkeyPatch) -> Hosts:
     hosts = Hosts()
-    monkeypatch.setattr(clock, "uptime", lambda: hosts.now)
+    monkeypatch.setattr(host_state, "uptime", lambda: hosts.now)
     monkeypatch.setattr(records, "standbys", lambda _: [WAITS])
     return hosts
 

@@ -19,12 +19,12 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.node.peers.client import PeerClient, Unreachable
 from headfirst.node.peers.membership import DIGEST, Caller, digest
-from headfirst.node.supervisor import agreement, clock, messages, records
-from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor import host_state, messages, records, takeover
 from headfirst.node.supervisor.containers import Containers
-from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.host_state import Holds
 from headfirst.node.supervisor.messages import Request, Seen
 from headfirst.node.supervisor.node import Listener, Node
+from headfirst.node.supervisor.takeover import Agreement
 
 NAME, GENERATION, STANDBY = "headfirst-engine", "0123456789ab", "standby-0123456789ab"
 HEAD, WORKER, SPARE, VICTIM = "127.0.0.21", "127.0.0.22", "127.0.0.23", "127.0.0.24"
@@ -110,7 +110,7 @@ def victim(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Victim]:
             lambda name, generation, function=function: function(name, generation, victim.config),
         )
     # A busy machine is slow, and no host here is silent: connections are refused at once.
-    monkeypatch.setattr(agreement, "_CONNECT_S", 30.0)
+    monkeypatch.setattr(takeover, "_CONNECT_S", 30.0)
     with listening(VICTIM, victim.port, victim.node):
         yield victim
 
@@ -338,8 +338,8 @@ def test_a_host_that_came_back_after_it_was_prepared_is_not_replaced(replica: Re
 def test_an_agreement_ends(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     replica.engine.close()
     assert replica.asked("prepare") == ""
-    later = clock.uptime() + agreement._LASTS_S + 1
-    monkeypatch.setattr(clock, "uptime", lambda: later)
+    later = host_state.uptime() + takeover._LASTS_S + 1
+    monkeypatch.setattr(host_state, "uptime", lambda: later)
     assert replica.asked("activate") == "it has not agreed to it"
 
 
@@ -352,8 +352,8 @@ def test_a_host_whose_disk_was_full_completes_what_it_activated(
     with monkeypatch.context() as patch:
         patch.setattr(records, "replace_file", Mock(side_effect=OSError(28, "No space left on device")))
         assert "No space left" in replica.asked("activate")
-    later = clock.uptime() + agreement._LASTS_S + 1
-    monkeypatch.setattr(clock, "uptime", lambda: later)
+    later = host_state.uptime() + takeover._LASTS_S + 1
+    monkeypatch.setattr(host_state, "uptime", lambda: later)
     replica.answers(WORKER, GENERATION)
     assert replica.asked("activate") == "" and records.standby(NAME, STANDBY) is None
     assert replica.victim.docker.names() == [NAME, f"{NAME}.{GENERATION}"]

@@ -6,8 +6,12 @@ import argparse
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import headfirst
+
+if TYPE_CHECKING:
+    from headfirst.node.supervisor.records import Record
 
 CONFIG = Path("/etc/headfirst/supervisor.json")
 
@@ -20,7 +24,7 @@ def main() -> int:
 
         Daemon(Settings.read(given.config)).run()
         return 0
-    from headfirst.node.supervisor.holds import Holds
+    from headfirst.node.supervisor.host_state import Holds
 
     by_run = "HEADFIRST_RUN" in os.environ  # the role engine; node tools of an earlier release ignore it
     if given.command == "hold":
@@ -42,11 +46,11 @@ def main() -> int:
 
 
 def _resume(name: str) -> None:
-    from headfirst.node.supervisor import documents
+    from headfirst.node.supervisor import host_state
     from headfirst.node.supervisor.daemon import STATE
     from headfirst.node.supervisor.memory import Memories
 
-    phase = documents.read(STATE).get("replicas", {}).get(name, {}).get("phase")
+    phase = host_state.read_object(STATE).get("replicas", {}).get(name, {}).get("phase")
     if phase in ("watching", "starting", "serving", "down"):
         print(f"{name}: the supervisor still tries to start it. Nothing was changed.", file=sys.stderr)
     else:
@@ -55,14 +59,13 @@ def _resume(name: str) -> None:
 
 def _drain(name: str, seconds: float) -> int:
     """Exit code 3 where the replica is not held: its supervisor would register it again."""
-    from headfirst.node.supervisor.current import current
-    from headfirst.node.supervisor.holds import Holds
+    from headfirst.node.supervisor.host_state import Holds
     from headfirst.node.supervisor.registration import drain, routers_of
 
     if not Holds().is_held(name):
         print(f"{name} is not held. First: headfirst-supervisor hold {name}", file=sys.stderr)
         return 3
-    record = current(name)
+    record = _current(name)
     left = drain(record.url, routers_of(record), seconds) if record else 0
     if left:
         print(f"{name}: {left} requests still run after {seconds:.0f} s", file=sys.stderr)
@@ -71,14 +74,22 @@ def _drain(name: str, seconds: float) -> int:
 
 def _wait(name: str, seconds: float) -> int:
     """Exit code 3 where a router does not send requests to the replica in time."""
-    from headfirst.node.supervisor.current import current
     from headfirst.node.supervisor.registration import routers_of, without
 
-    record = current(name)
+    record = _current(name)
     missing = without(record.url, routers_of(record), seconds) if record else []
     for url in missing:
         print(f"{name}: the router {url} sends it no requests after {seconds:.0f} s", file=sys.stderr)
     return 3 if missing else 0
+
+
+def _current(name: str) -> Record | None:
+    """The record of the generation that has the name and runs, if there is one. Raises EngineDown."""
+    from headfirst.node.supervisor import records
+    from headfirst.node.supervisor.containers import Containers
+
+    rank = Containers().rank(name)
+    return records.read(name, rank.generation) if rank and rank.running else None
 
 
 def _parser() -> argparse.ArgumentParser:

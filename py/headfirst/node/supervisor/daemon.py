@@ -19,21 +19,18 @@ from typing import TypeVar
 
 import headfirst
 from headfirst.node.peers.client import PeerClient
-from headfirst.node.supervisor import clock, records, registration, standby
-from headfirst.node.supervisor.agreement import Agreement
+from headfirst.node.supervisor import host_state, records, registration, takeover
 from headfirst.node.supervisor.containers import Containers, EngineDown, Rank
 from headfirst.node.supervisor.events import Events
 from headfirst.node.supervisor.health import Health
-from headfirst.node.supervisor.holds import RUN, Holds
+from headfirst.node.supervisor.host_state import RUN, Holds
 from headfirst.node.supervisor.keeper import Keeper
-from headfirst.node.supervisor.membership import has_left
 from headfirst.node.supervisor.memory import Memories
 from headfirst.node.supervisor.node import Listener, Node
-from headfirst.node.supervisor.nodes import Nodes
-from headfirst.node.supervisor.ranks import Ranks
+from headfirst.node.supervisor.nodes import Nodes, Ranks, has_left
 from headfirst.node.supervisor.records import Record
 from headfirst.node.supervisor.registration import Registration
-from headfirst.node.supervisor.standby import Standbys
+from headfirst.node.supervisor.takeover import Agreement, Standbys
 from headfirst.node.weights.files import write_whole
 
 T = TypeVar("T")
@@ -75,7 +72,7 @@ class Daemon:
         self._node = Node(self._containers, self._holds, agreement)
         self._events, self._memories = Events(), Memories()
         self._kept: dict[str, _Kept] = {}
-        self._nodes = Nodes(settings.address, self._node, self._client)
+        self._nodes = Nodes(settings.address, self._node.answer, self._client)
         self._standbys = Standbys(self._nodes, self._events)
         self._ended = threading.Event()
         self._has_left = False
@@ -146,13 +143,13 @@ class Daemon:
         self._has_left = self._has_left if answer is None else answer
 
     def _watch_standbys(self) -> None:
-        while not self._ended.wait(standby.TURN_S):
+        while not self._ended.wait(takeover.TURN_S):
             if not self._has_left:
                 self._turns["spares"].run("supervisor", "the spares", self._standbys.turn)
 
     def _stop_all(self, names: Sequence[str]) -> None:
         """What runs on a host that has left the cluster is another host's to run."""
-        now = clock.uptime()
+        now = host_state.uptime()
         self._stopped_at = {name: at for name, at in self._stopped_at.items() if name in names}
         for name in names:
             if name not in self._stopped_at:
@@ -182,7 +179,7 @@ class Daemon:
             for name, kept in self._kept.items()
         }
         started = {"settings": self._settings.sha1, "version": headfirst.__version__}
-        document = json.dumps({"uptime": clock.uptime(), "replicas": replicas, **started})
+        document = json.dumps({"uptime": host_state.uptime(), "replicas": replicas, **started})
         with contextlib.suppress(OSError):  # /run is full: the next second, again
             write_whole(STATE, document.encode())
 

@@ -9,9 +9,8 @@ same generation, so that a node that is cut off cannot start a part of a replica
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
-from headfirst.node.supervisor import clock
+from headfirst.node.supervisor import host_state
 from headfirst.node.supervisor.decision import (
     Action,
     Emit,
@@ -25,46 +24,14 @@ from headfirst.node.supervisor.decision import (
     decide,
 )
 from headfirst.node.supervisor.events import Events
+from headfirst.node.supervisor.health import Health
 from headfirst.node.supervisor.memory import Memories, Memory
 from headfirst.node.supervisor.messages import Seen
+from headfirst.node.supervisor.nodes import Ranks
 from headfirst.node.supervisor.records import Record
 
 # Decisions that follow each other at once: logs, two stops and two starts are five.
 _MOST_DECISIONS = 8
-
-
-class Health(Protocol):
-    """Whether the engine of one start computes."""
-
-    @property
-    def serves(self) -> bool:
-        """Whether it has answered since its start."""
-
-    @property
-    def silent_s(self) -> float:
-        """Seconds since it computed last, or since its start."""
-
-    def close(self) -> None:
-        """Ask no more."""
-
-
-class Ranks(Protocol):
-    """The ranks of a replica; None stands for one whose node does not answer."""
-
-    def look(self) -> list[Seen | None]:
-        """Every rank."""
-
-    def stop(self, ranks: Sequence[int]) -> list[Seen | None]:
-        """Stop these ranks; answers in their order."""
-
-    def start(self, ranks: Sequence[int]) -> list[Seen | None]:
-        """Start these ranks; answers in their order."""
-
-    def logs(self) -> list[list[str]]:
-        """The last lines of every rank's log."""
-
-    def close(self) -> None:
-        """Ask no more."""
 
 
 class Keeper:
@@ -81,7 +48,7 @@ class Keeper:
         self._ranks, self._new_health = ranks, health
         self._events, self._memories = events, memories
         self._saved = memories.load(record.name, record.generation)
-        self._state = begin(record, self._saved, clock.uptime())
+        self._state = begin(record, self._saved, host_state.uptime())
         self._health: Health | None = None
         self._watched_since: float | None = None
         self._answers: Mapping[int, Seen | None] = {}
@@ -111,7 +78,7 @@ class Keeper:
         """Read all ranks and do what is due."""
         for _ in range(_MOST_DECISIONS):
             observed, self._answers, self._logs = self._observe(), {}, {}
-            self._state, actions = decide(self._state, observed, clock.uptime())
+            self._state, actions = decide(self._state, observed, host_state.uptime())
             self._save()
             self._watch_engine()
             for action in actions:

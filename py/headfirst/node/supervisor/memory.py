@@ -9,8 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from headfirst.common.state_files import replace_file
-from headfirst.node.supervisor import documents
-from headfirst.node.supervisor.holds import RUN
+from headfirst.node.supervisor import host_state
+from headfirst.node.supervisor.host_state import RUN
 
 FOLDER = Path("/var/lib/headfirst/supervisor")
 MOST_FAILED_STARTS = 6
@@ -52,7 +52,7 @@ class Memories:
 
     def load(self, name: str, generation: str) -> Memory:
         """What is remembered of the generation; nothing of another one but the length of its start."""
-        found = documents.read(self._path(name))
+        found = host_state.read_object(self._path(name))
         known = {key: found[key] for key, is_valid in _VALID.items() if key in found and is_valid(found[key])}
         if known.get("generation") != generation:
             return Memory(generation, start_s=known.get("start_s"))

@@ -12,10 +12,10 @@ from headfirst.common.untrusted import UntrustedError
 from headfirst.node.peers.handler import PeerHandler, PeerServer
 from headfirst.node.peers.membership import Admission
 from headfirst.node.supervisor import messages, records
-from headfirst.node.supervisor.agreement import Agreement
 from headfirst.node.supervisor.containers import Containers, EngineDown, Rank
-from headfirst.node.supervisor.holds import Holds
+from headfirst.node.supervisor.host_state import Holds
 from headfirst.node.supervisor.messages import Request, Seen
+from headfirst.node.supervisor.takeover import Agreement
 
 _WEIGHTS_JOB = "headfirst-job-weights.service"
 

@@ -1,16 +1,25 @@
-"""The supervisors of a cluster as one of them reaches them: itself directly, the others over HTTP."""
+"""Requests of this host's supervisor to the others: one host, all ranks of a replica, or the membership.
+
+None stands for a host that does not answer.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.peers.client import PeerClient, Unreachable
+from headfirst.node.peers.client import NotAMember, PeerClient, Unreachable
 from headfirst.node.supervisor import messages
-from headfirst.node.supervisor.messages import Request, Seen
+from headfirst.node.supervisor.messages import Do, Request, Seen
+from headfirst.node.supervisor.records import Record
 
-if TYPE_CHECKING:
-    from headfirst.node.supervisor.node import Node
+_LOOK_S = 5.0
+# Docker kills a rank that does not stop, which takes its time on a busy node.
+_CHANGE_S = 60.0
+_MEMBER_S = 5.0
+_AT_ONCE = 32
 
 
 def ask(client: PeerClient, address: str, request: Request, limit_s: float) -> Seen | None:
@@ -23,13 +32,73 @@ def ask(client: PeerClient, address: str, request: Request, limit_s: float) -> S
 
 
 class Nodes:
-    """Sends requests from the address `own`. Safe to use from threads."""
+    """Sends requests from the address `own`. Safe to use from threads.
 
-    def __init__(self, own: str, node: Node, client: PeerClient) -> None:
-        self.own, self._node, self._client = own, node, client
+    `answer` carries out a request to this host itself (Node.answer).
+    """
+
+    def __init__(self, own: str, answer: Callable[[Request, str], Seen], client: PeerClient) -> None:
+        self.own, self._answer, self._client = own, answer, client
 
     def ask(self, address: str, request: Request, limit_s: float) -> Seen | None:
         """The answer; None where there is none within the limit."""
         if address == self.own:
-            return self._node.answer(request, self.own)
+            return self._answer(request, self.own)
         return ask(self._client, address, request, limit_s)
+
+
+class Ranks:
+    """The ranks of one generation, as the supervisor of rank 0 reads them, stops and starts them."""
+
+    def __init__(self, record: Record, nodes: Nodes) -> None:
+        self._record, self._nodes = record, nodes
+        self._all = range(len(record.ranks))
+        self._pool = ThreadPoolExecutor(max_workers=min(len(record.ranks), _AT_ONCE))
+
+    def look(self) -> list[Seen | None]:
+        """Every rank."""
+        return self._ask("look", self._all, _LOOK_S)
+
+    def stop(self, ranks: Sequence[int]) -> list[Seen | None]:
+        """Stop these ranks; answers in their order."""
+        return self._ask("stop", ranks, _CHANGE_S)
+
+    def start(self, ranks: Sequence[int]) -> list[Seen | None]:
+        """Start these ranks; answers in their order."""
+        return self._ask("start", ranks, _CHANGE_S)
+
+    def logs(self) -> list[list[str]]:
+        """The last lines of every rank's log, [] where its node does not answer."""
+        return [list(answer.log) if answer else [] for answer in self._ask("log", self._all, _LOOK_S)]
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _ask(self, do: Do, ranks: Sequence[int], limit_s: float) -> list[Seen | None]:
+        request = Request(do, self._record.name, self._record.generation)
+        addresses = [self._record.ranks[rank] for rank in ranks]
+        return list(self._pool.map(lambda address: self._nodes.ask(address, request, limit_s), addresses))
+
+
+def has_left(own: str, members: Sequence[str], client: PeerClient) -> bool | None:
+    """Whether this host has left the cluster: more than half of the others refuse it, and none accepts it.
+
+    A host that was replaced while it was away must not serve. The others refuse addresses that are not in
+    their list, which `deploy up` writes, and prove it with the cluster's secret. None: too few prove that
+    they refuse, and none accepts; silence, and whatever is not proven, do not count.
+    """
+    others = [member for member in members if member != own]
+    request = messages.encode(Request("member", "", ""))
+    refusals = 0
+    # The first that accepts decides; another one each time, so that no node answers all of many.
+    for address in random.sample(others, len(others)):
+        try:
+            client.ask(address, request, limit_s=_MEMBER_S, longest=messages.LONGEST)
+        except NotAMember:
+            refusals += 1
+        except Unreachable:
+            continue
+        else:
+            return False
+    return True if 2 * refusals > len(others) else None

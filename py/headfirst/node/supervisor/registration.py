@@ -1,26 +1,159 @@
-"""Keeps a replica in the lists of its routers while it serves, and out of them while it does not.
+"""Keeps a replica in the lists of its routers (smg) while it serves, and out of them while it does not.
 
-Each turn reads the lists again, so a router that was started again, or whose list somebody has changed, has
-the replica after a moment.
+A replica that is drained stays in a router's list, without new requests, until it is removed or registered
+again, so that the requests that it still answers can be counted. Removing it does not end them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast, get_args
 
+import requests
+
+from headfirst.common import untrusted
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.node.supervisor.records import Record
-from headfirst.node.supervisor.routers import Router
+
+Status = Literal["pending", "ready", "not_ready", "failed", "draining"]
+_TIMEOUT_S = 3.0
+# How long smg keeps a drained replica in its list.
+_DRAIN_S = 86_400
+# The router carries out a request after it has answered it.
+_DONE_S = 2.0
+_LONGEST = 1 << 20
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+@dataclass(frozen=True)
+class Worker:
+    """A replica in the list of a router; `requests` are those that it answers now."""
+
+    id: str
+    url: str
+    status: Status
+    requests: int
+
+
+class Router:
+    """The control API of a router. Methods raise NotReadyError where it does not answer, or refuses."""
+
+    def __init__(self, url: str, key: str, timeout_s: float = _TIMEOUT_S) -> None:
+        self.url, self._timeout_s = url, timeout_s
+        self._session = requests.Session()
+        self._session.trust_env = False  # a proxy must not be between a node and its router
+        self._session.headers["Authorization"] = f"Bearer {key}"
+
+    def workers(self) -> list[Worker]:
+        """The replicas in its list. Raises UntrustedError for an answer that no router gives."""
+        found = untrusted.json_object(
+            self._ask("GET", "/workers", expected=(200,)), what="the list of replicas", where=self.url
+        )
+        listed = found.get("workers")
+        if not isinstance(listed, list):
+            raise UntrustedError("the list of replicas is not a list", where=self.url)
+        return [self._worker(one) for one in listed]
+
+    def worker(self, url: str) -> Worker | None:
+        """The replica at this address; None where it is not in the list."""
+        return next((one for one in self.workers() if one.url == url), None)
+
+    def register(self, url: str, api_key: str) -> None:
+        """Send requests to the replica at `url`, which must answer now; nothing where that is so."""
+        body = {"url": url, "api_key": api_key, "health": {"drain_settle_secs": _DRAIN_S}}
+        found = self.worker(url)
+        if found is None:
+            self._ask("POST", "/workers", body, expected=(202, 409))  # 409: another supervisor was first
+        elif found.status == "draining":
+            self._ask("PUT", f"/workers/{found.id}", body, expected=(202,))
+
+    def drain(self, url: str) -> int:
+        """Send no new requests to the replica; the number of those that it still answers."""
+        found = self.worker(url)
+        if found is not None and found.status != "draining":
+            self._delete(found)
+            found = self._after(url, lambda one: one.status == "draining")
+        return found.requests if found else 0
+
+    def remove(self, url: str) -> None:
+        """Take the replica out of the list; its requests go on."""
+        self.drain(url)
+        found = self.worker(url)
+        if found is not None:
+            self._delete(found)
+            self._after(url, lambda one: False)
+
+    def _delete(self, worker: Worker) -> None:
+        """smg drains a replica that is ready, and removes one that is not."""
+        self._ask("DELETE", f"/workers/{worker.id}", expected=(202, 404))
+
+    def _after(self, url: str, is_done: Callable[[Worker], bool]) -> Worker | None:
+        ends = time.monotonic() + _DONE_S
+        while (found := self.worker(url)) is not None and not is_done(found):
+            if time.monotonic() > ends:
+                raise NotReadyError(f"{url} is still {found.status}", where=self.url)
+            time.sleep(0.02)
+        return found
+
+    def _worker(self, found: Any) -> Worker:
+        one = untrusted.json_object(found, what="a replica in the list", where=self.url)
+        status = one.get("status")
+        if status not in get_args(Status):
+            raise UntrustedError("a replica in the list has an unknown status", where=self.url)
+        id = untrusted.line(one.get("id"), what="the id of a replica", where=self.url)
+        if not _ID.fullmatch(id):
+            raise UntrustedError("the id of a replica is not a UUID", where=self.url)
+        return Worker(
+            id=id,
+            url=untrusted.line(one.get("url"), what="the address of a replica", where=self.url),
+            status=cast(Status, status),
+            requests=untrusted.integer(
+                one.get("load"), what="the requests of a replica", where=self.url, high=10**6
+            ),
+        )
+
+    def _ask(self, method: str, path: str, body: Any = None, *, expected: tuple[int, ...]) -> Any:
+        ends = time.monotonic() + self._timeout_s
+        told = bytearray()
+        try:
+            with self._session.request(
+                method,
+                self.url + path,
+                json=body,
+                headers={"Accept-Encoding": "identity"},
+                timeout=self._timeout_s,
+                allow_redirects=False,
+                stream=True,
+            ) as answer:
+                for chunk in answer.iter_content(65_536):
+                    told += chunk
+                    if len(told) > _LONGEST or time.monotonic() > ends:
+                        raise UntrustedError("the answer of the router does not end", where=self.url)
+                status = answer.status_code
+        except (requests.RequestException, OSError) as error:
+            raise NotReadyError(
+                f"the router does not answer: {type(error).__name__}", where=self.url
+            ) from None
+        if status not in expected:
+            raise NotReadyError(f"the router answers {status} to {method} {path}", where=self.url)
+        return untrusted.json_document(bytes(told), what="the answer of the router", where=self.url)
+
 
 TURN_S = 2.0
 _Failed = (NotReadyError, UntrustedError)
 
 
 class Registration:
-    """One replica at its routers. While `serves` is None, somebody changes the replica: nothing is done."""
+    """One replica at its routers. While `serves` is None, somebody changes the replica: nothing is done.
+
+    Each turn reads the lists again, so a router that was started again, or whose list somebody has changed,
+    has the replica after a moment.
+    """
 
     def __init__(self, record: Record, serves: Callable[[], bool | None]) -> None:
         self._record, self._serves = record, serves

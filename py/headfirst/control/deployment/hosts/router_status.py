@@ -18,7 +18,7 @@ from headfirst.control.live.ssh_access.tunnel import forward
 from headfirst.control.live.status import container_fields
 from headfirst.control.live.status_types import RoutedReplica, RouterStatus
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.node.supervisor.routers import Router
+from headfirst.node.supervisor.registration import Router
 
 
 class _Target(NamedTuple):

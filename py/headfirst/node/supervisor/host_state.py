@@ -1,23 +1,37 @@
-"""A hold: somebody else works on a replica of this node, and the supervisor leaves it alone.
-
-It is in memory, so a reboot ends it. A hold that a run of `deploy` made ends with the run's lock of the host;
-any hold ends after its time. A run neither replaces nor ends a hold that a person set.
-"""
+"""State of this host that the supervisor and its commands share: time since boot, JSON files, holds."""
 
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
 from headfirst.common.state_files import replace_file
-from headfirst.node.supervisor import clock, documents
 
 RUN = Path("/run/headfirst")
 
 
+def uptime() -> float:
+    """Seconds since boot, which no change of the clock moves and which go on while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file; {} where there is none, as where a node lost power while it was written."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 class Holds:
-    """The holds of this node, a file each."""
+    """The holds of this node, a file each. The supervisor leaves a replica that is held to somebody else.
+
+    A hold is in memory, so a reboot ends it. One that a run of `deploy` made ends with the run's lock of the
+    host; any hold ends after its time. A run neither replaces nor ends a hold that a person set.
+    """
 
     def __init__(self, run: Path = RUN) -> None:
         self._run = run
@@ -29,7 +43,7 @@ class Holds:
         lock = self._lock()
         path = self._path(name)
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-        document = {"ends": clock.uptime() + seconds, "seconds": seconds, "lock": lock.get("token", "")}
+        document = {"ends": uptime() + seconds, "seconds": seconds, "lock": lock.get("token", "")}
         replace_file(path, json.dumps({**document, "by_run": by_run}))
         return True
 
@@ -40,13 +54,13 @@ class Holds:
 
     def is_held(self, name: str) -> bool:
         """Whether the replica is held now."""
-        found = documents.read(self._path(name))
+        found = read_object(self._path(name))
         if not _lasts(found, "seconds"):
             return False
         return not found.get("lock") or self._lock().get("token") == found["lock"]
 
     def _is_by_hand(self, name: str) -> bool:
-        found = documents.read(self._path(name))
+        found = read_object(self._path(name))
         # Earlier releases did not write who made a hold.
         return self.is_held(name) and not found.get("by_run", bool(found.get("lock")))
 
@@ -55,7 +69,7 @@ class Holds:
 
     def _lock(self) -> dict[str, Any]:
         """The lock of a run of `deploy` on this host (ownership/node_script.py), {} where there is none."""
-        lock = documents.read(self._run / "lock.json")
+        lock = read_object(self._run / "lock.json")
         return lock if _lasts(lock, "lease_s") else {}
 
 
@@ -64,4 +78,4 @@ def _lasts(found: dict[str, Any], length: str) -> bool:
     ends, seconds = found.get("ends"), found.get(length)
     if not isinstance(ends, (int, float)) or not isinstance(seconds, (int, float)):
         return False
-    return 0 < ends - clock.uptime() <= seconds
+    return 0 < ends - uptime() <= seconds
