@@ -282,8 +282,11 @@ def test_a_replica_that_is_held_is_not_taken_over(replica: Replica) -> None:
 
 
 def test_nothing_is_activated_that_was_not_prepared(replica: Replica) -> None:
-    replica.engine.close()
+    """Nor is the replica asked then."""
     assert replica.asked("activate") == "it has not agreed to it"
+    replica.engine.setblocking(False)
+    with pytest.raises(BlockingIOError):
+        replica.engine.accept()
     assert replica.is_untouched
 
 

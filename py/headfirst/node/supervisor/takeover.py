@@ -54,17 +54,18 @@ class Agreement:
         Once a host of the replica has activated it nothing does: half of a replica serves nobody. But where a
         later takeover has put another one in its place, that one may serve while all its hosts have it.
         """
-        name, why = standby.record.name, self._objection(standby)
-        agreed_at = self._agreed_at.get((name, standby.record.generation))
-        is_agreed = agreed_at is not None and host_state.uptime() - agreed_at <= _LASTS_S
-        if is_agreed and not why:
-            return ""
+        name, generation = standby.record.name, standby.record.generation
+        agreed_at, why = self._agreed_at.get((name, generation)), ""
+        if agreed_at is not None and host_state.uptime() - agreed_at <= _LASTS_S:
+            why = self._objection(standby)
+            if not why:
+                return ""
         if not self._is_activated(standby):
             return why or "it has not agreed to it"
         current = self._current(name)
-        if current is None or current.generation == standby.record.generation or self._has_changed(current):
+        if current is None or current.generation == generation or self._has_changed(current):
             return ""
-        return why
+        return why or self._objection(standby)
 
     def _objection(self, standby: Standby) -> str:
         away = standby.instead_of[standby.replaces]
