@@ -89,7 +89,7 @@ class World:
         self.starts += 1
         node.gang, node.start, self.gang_began = gang, f"{rank}@{self.starts}", self.now
 
-    # -- the ranks, as the keeper reaches them: `Ranks` of keeper.py -------------------------------
+    # -- the ranks, as the keeper reaches them: `Ranks` of nodes.py --------------------------------
 
     def look(self) -> list[Seen | None]:
         return [self._answer(rank) for rank in range(len(self.nodes))]

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.node.weights.files import gigabytes, list_files
+from headfirst.node.weights.files import disk_bytes, gigabytes, list_files
 from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.proof.verify import verify
-from headfirst.node.weights.space import disk_bytes
 from lan_members import HEADERS, MB, SHARD, LanMembers, counted, fetching, fill, small_disk
 
 pytestmark = pytest.mark.lab

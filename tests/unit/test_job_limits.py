@@ -9,7 +9,7 @@ import pytest
 from ansible_collections.headfirst.serving.plugins.action import job as job_action
 from ansible_collections.headfirst.serving.plugins.action.job import ActionModule
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report, stop
-from headfirst.node.weights.stages import Stages
+from headfirst.node.weights.outlook import Stages
 from headfirst.node.weights.transfer.board import Board, Member, Overview
 from transfer_hosts import KEY
 
@@ -78,7 +78,7 @@ def test_who_waits_for_others_is_alive_as_long_as_these_move() -> None:
     stages = Stages(board, converts=False)
     seen = []
     for received in (1, 2, 2):
-        board.hear({0: Member(beat=board.member(0).beat + 1, received=received)})
+        board.merge_members({0: Member(beat=board.member(0).beat + 1, received=received)})
         stages.update({"a": 10}, 0, 0, received)
         seen.append(stages._progress.alive)
     assert seen == [1, 2, 2]

@@ -162,7 +162,7 @@ def test_the_roles_list_what_the_programs_leave(tmp_path: Path, monkeypatch: pyt
     main(["warm", str(tmp_path)])
     warmed = json.loads((tmp_path / "result.json").read_text())
     assert [node_answer.named(warmed, spec) for spec in returned("engine", "warm.yml")] == [warmed]
-    result = commands._say(Manifest({}, {}), True, tmp_path)
+    result = commands._result(Manifest({}, {}), True, tmp_path)
     for file in ("in_place.yml", "verify.yml"):
         assert [node_answer.named(result, spec) for spec in returned("weights", file)] == [result]
     result |= asdict(Traffic())

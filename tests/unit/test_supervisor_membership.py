@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from headfirst.node.peers.bounded_server import PER_PEER
+from headfirst.node.peers.authentication import PROOF, Caller
 from headfirst.node.peers.client import PeerClient
-from headfirst.node.peers.membership import PROOF, Caller
+from headfirst.node.peers.server import PER_PEER
 from headfirst.node.supervisor import messages, nodes
 from headfirst.node.supervisor.containers import Containers
 from headfirst.node.supervisor.host_state import Holds

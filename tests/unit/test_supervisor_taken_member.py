@@ -17,8 +17,8 @@ import pytest
 from docker_names import DockerNames
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.credentials.secrets import Secrets
+from headfirst.node.peers.authentication import DIGEST, Caller, digest
 from headfirst.node.peers.client import PeerClient, Unreachable
-from headfirst.node.peers.membership import DIGEST, Caller, digest
 from headfirst.node.supervisor import host_state, messages, records, takeover
 from headfirst.node.supervisor.containers import Containers
 from headfirst.node.supervisor.host_state import Holds

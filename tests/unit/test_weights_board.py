@@ -8,7 +8,7 @@ import os
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.peers.membership import Admission
+from headfirst.node.peers.authentication import Admission
 from headfirst.node.weights.proof.hashing import Hasher
 from headfirst.node.weights.proof.manifest import check_names
 from headfirst.node.weights.transfer.board import Board, Member, Overview, mask, unmask
@@ -45,14 +45,14 @@ def test_news_pass_from_board_to_board() -> None:
     told(middle, last)
     assert last.overview == first.overview
     assert last.proofs() == {"a": proof(b"abc")}
-    last.say(have=frozenset("a"), ready=True)
+    last.report(have=frozenset("a"), ready=True)
     told(last, middle)
     told(middle, first)
     assert first.member(2).have == {"a"}
     assert first.member(2).ready
     assert not first.everybody_has("a")
-    first.say(have=frozenset("a"))
-    middle.say(done=True)
+    first.report(have=frozenset("a"))
+    middle.report(done=True)
     told(middle, first)
     assert first.everybody_has("a")
 
@@ -62,7 +62,7 @@ def test_what_was_heard_late_does_not_undo_what_was_heard_first() -> None:
     board.describe(overview(1, a=1))
     told(board, other)
     old = compose(other, None)
-    other.say(have=frozenset("a"))
+    other.report(have=frozenset("a"))
     absorb(board, compose(other, None))
     absorb(board, old)
     assert board.member(1).have == {"a"}
@@ -74,7 +74,7 @@ def test_an_origin_that_starts_again_is_believed_and_older_news_are_not() -> Non
     origin.announce({"a": proof(b"abc"), "b": proof(b"b")})
     told(origin, member)
     told(origin, member)
-    member.say(have=frozenset({"a", "b"}))
+    member.report(have=frozenset({"a", "b"}))
     stale = compose(member, None)
     again = Board(0, 2, KEY)
     again.describe(overview(2, a=4, c=1))
@@ -187,11 +187,11 @@ def test_a_member_whose_clock_went_back_is_believed(monkeypatch: pytest.MonkeyPa
     for _ in range(2):
         told(origin, relay)
         told(relay, last)
-        last.say(have=frozenset("a"), done=True)
+        last.report(have=frozenset("a"), done=True)
     monkeypatch.setattr("time.time_ns", lambda: 1)
     again = Board(2, 3, KEY)
     told(relay, again)
-    again.say(ready=True)
+    again.report(ready=True)
     told(relay, again)
     told(origin, relay)
     assert not origin.member(2).done

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.peers.membership import Admission
+from headfirst.node.peers.authentication import Admission
 from headfirst.node.weights import cli
 from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.transfer import carrier

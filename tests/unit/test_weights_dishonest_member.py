@@ -179,23 +179,23 @@ def shared() -> Iterator[Board]:
     """A member's board; the head has given `b` to member 1."""
     head, member = Board(0, 3, KEY), Board(2, 3, KEY)
     head.describe(OVERVIEW)
-    head.say(given=(frozenset(), frozenset("b"), frozenset()))
+    head.report(given=(frozenset(), frozenset("b"), frozenset()))
     absorb(member, parse(speak(head, compose(member, None)), member))
     yield member
 
 
 def test_of_a_file_that_a_member_fetched_the_head_has_the_last_word(shared: Board) -> None:
     stated, other = (FileHash(1, digit * 32, "2" * 64, bytes(32)) for digit in "45")
-    shared.hear_claims({"b": Claim(stated)})
-    shared.hear_claims({"b": Claim(other)})
+    shared.merge_claims({"b": Claim(stated)})
+    shared.merge_claims({"b": Claim(other)})
     assert shared.claims() == {"b": Claim(stated)}, "the first counts until it is rejected"
     assert not shared.is_signed("b", stated)
     shared.reject("b", stated)
-    shared.hear_claims({"b": Claim(stated)})
+    shared.merge_claims({"b": Claim(stated)})
     assert shared.claims() == {}
-    shared.hear_claims({"b": Claim(other)})
-    shared.hear_claims({"b": Claim(stated, "signed")})
-    shared.hear_claims({"b": Claim(other)})
+    shared.merge_claims({"b": Claim(other)})
+    shared.merge_claims({"b": Claim(stated, "signed")})
+    shared.merge_claims({"b": Claim(other)})
     assert shared.claims() == {"b": Claim(stated, "signed")}
 
 
@@ -205,7 +205,7 @@ def test_of_a_file_that_a_member_fetched_the_head_has_the_last_word(shared: Boar
 def test_a_member_states_nothing_without_the_sha256_that_the_head_signed(
     shared: Board, name: str, sha256: str | None
 ) -> None:
-    shared.hear_claims({name: Claim(FileHash(1, "4" * 32, sha256, bytes(32)))})
+    shared.merge_claims({name: Claim(FileHash(1, "4" * 32, sha256, bytes(32)))})
     assert shared.claims() == {}
 
 
@@ -226,7 +226,7 @@ def test_a_member_uses_up_no_numbers_of_others(liar_of: int) -> None:
     for teller, hearer in 2 * [(HEAD, ATTACKER), (HEAD, VICTIM), (VICTIM, HEAD), (VICTIM, ATTACKER)]:
         news = parse(speak(boards[teller], compose(boards[hearer], None)), boards[hearer])
         absorb(boards[hearer], news)
-        boards[liar_of].say(have=frozenset("a"))
+        boards[liar_of].report(have=frozenset("a"))
     for board in boards:
         assert board.overview == replace(OVERVIEW, epoch=6)
         assert board.member(liar_of).have == {"a"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.node.weights.intake import Intake
-from headfirst.node.weights.needs import Needs
+from headfirst.node.weights.layers import Needs
 from headfirst.node.weights.proof.hashing import FileHash, hash_file
 from headfirst.node.weights.store import Store
 from headfirst.node.weights.transfer.board import Board, Claim, Member, Overview
@@ -67,13 +67,13 @@ def test_a_file_that_is_being_named_is_not_written_to(
     store = Store(tmp_path / "got")
     intake = Intake(board, store, transport, Needs(1, 2), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}))
-    board.hear_claims({"a": Claim(proofs[0], "signed")})
+    board.merge_claims({"a": Claim(proofs[0], "signed")})
     intake.step(0)
     (tmp_path / "old").replace(intake._store.parts / "a")
     transport.happened.append(Finished("a"))
     intake.step(0)
     board.describe(Overview(2, {}, {"a": 1000}))
-    board.hear_claims({"a": Claim(proofs[1], "signed")})
+    board.merge_claims({"a": Claim(proofs[1], "signed")})
     intake.step(0)
     assert transport.received == proofs[:1]
     go_on.set()
@@ -96,7 +96,7 @@ def test_the_head_takes_what_it_fetched_itself_after_a_member_stated_the_same(tm
     intake = Intake(board, store, transport, Needs(0, 3), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}, sha256={"a": proof.sha256 or ""}))
     board.give([[], ["a"], []])
-    board.hear_claims({"a": Claim(proof)})
+    board.merge_claims({"a": Claim(proof)})
     intake.step(0)
     assert transport.received == [proof]
     board.give([["a"], [], []])
@@ -126,8 +126,8 @@ def test_what_a_member_states_moves_and_writes_to_no_file_that_is_here(
     board, transport = Board(2, 3, KEY), FakeTransport()
     intake = Intake(board, store, transport, Needs(2, 3), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}, {"a": proof.xxh3} if known else {}, {"a": sha256}))
-    board.hear({0: Member(beat=1 << 61, given=(frozenset(), frozenset("a")))})
-    board.hear_claims({"a": Claim(FileHash(1000, proof.xxh3, sha256, bytes(32)))})
+    board.merge_members({0: Member(beat=1 << 61, given=(frozenset(), frozenset("a")))})
+    board.merge_claims({"a": Claim(FileHash(1000, proof.xxh3, sha256, bytes(32)))})
     intake.step(0)
     assert bool(transport.received) != known
     if transport.received:
@@ -135,7 +135,7 @@ def test_what_a_member_states_moves_and_writes_to_no_file_that_is_here(
     assert hash_file(tmp_path / "a") == proof
     if known:
         assert "a" in intake.here and not board.claims()
-        board.hear_claims({"a": Claim(FileHash(1000, proof.xxh3, sha256, proof.pieces))})
+        board.merge_claims({"a": Claim(FileHash(1000, proof.xxh3, sha256, proof.pieces))})
         intake.step(0)
         assert transport.offered == ["a"], "what is here, with the sha256 that the source lists"
     intake.close()
@@ -151,7 +151,7 @@ def test_another_file_with_the_xxh3_of_the_signed_one_is_received_again(tmp_path
     board, transport = Board(1, 2, KEY), FakeTransport()
     intake = Intake(board, store, transport, Needs(1, 2), lambda _name: False)  # type: ignore[arg-type]
     board.describe(Overview(1, {}, {"a": 1000}))
-    board.hear_claims({"a": Claim(proof, "signed")})
+    board.merge_claims({"a": Claim(proof, "signed")})
     intake.step(0)
     assert transport.received == [proof] and not transport.offered
     intake.close()

@@ -20,7 +20,7 @@ def board(**origin: object) -> Board:
     board = Board(1, 3, KEY)
     board.describe(Overview(1, {}, {"a": 1, "b": 1}))
     if origin:
-        board.hear({0: Member(beat=1, **origin)})  # type: ignore[arg-type]
+        board.merge_members({0: Member(beat=1, **origin)})  # type: ignore[arg-type]
     return board
 
 
@@ -35,9 +35,9 @@ def test_a_failed_origin_ends_the_wait_at_once() -> None:
 
 def test_what_another_member_has_is_waited_for_without_the_origin() -> None:
     with_copy = board(error="disk full")
-    with_copy.hear({2: Member(beat=1, have=frozenset({"a", "b"}))})
+    with_copy.merge_members({2: Member(beat=1, have=frozenset({"a", "b"}))})
     Outlook(with_copy, LONG).check({"a"}, 1, GONE)
-    with_copy.hear({2: Member(beat=2, have=frozenset({"a", "b"}), error="disk full")})
+    with_copy.merge_members({2: Member(beat=2, have=frozenset({"a", "b"}), error="disk full")})
     with pytest.raises(NotReadyError):
         Outlook(with_copy, LONG).check({"a"}, 1, None)
 
@@ -70,7 +70,7 @@ def test_an_origin_that_still_brings_is_waited_for() -> None:
     outlook = Outlook(heard, 0.1)
     outlook.check({"a"}, 1, None)
     time.sleep(0.2)
-    heard.hear({0: Member(beat=2)})
+    heard.merge_members({0: Member(beat=2)})
     outlook.check({"a"}, 1, None)
 
 

@@ -10,7 +10,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
-from headfirst.node.peers import bounded_server, handler, membership
+from headfirst.node.peers import authentication, server
 from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.transfer import chain, link, listener, messages, rdma, receiver
 from headfirst.node.weights.transfer.board import Member, Overview
@@ -58,8 +58,8 @@ def test_the_example_gets_the_bytes_with_the_token(hosts: list[str], tmp_path: P
         f"after {link.SILENCE_LIMIT_S:.0f} s without a byte",
         f"{link.PIECE_LIMIT_S:.0f} s for one piece",
         f"and {link.ANSWER_LIMIT_S:.0f} s for news",
-        f"authentic request for {bounded_server._UNPROVEN_LIMIT_S:.0f} s at first",
-        f"for {bounded_server._IDLE_LIMIT_S:.0f} s later",
+        f"authentic request for {server._UNPROVEN_LIMIT_S:.0f} s at first",
+        f"for {server._IDLE_LIMIT_S:.0f} s later",
         f"takes nothing for {listener._SEND_LIMIT_S} s",
         f"a message of more than {messages.LONGEST >> 20} MiB",
         f"up to {receiver._SPAN} pieces in one request",
@@ -89,7 +89,7 @@ def test_it_names_each_field_of_the_news() -> None:
 
 
 def test_it_lists_each_status_that_a_listener_sends() -> None:
-    code = "".join(Path(str(module.__file__)).read_text() for module in (listener, handler, membership))
+    code = "".join(Path(str(module.__file__)).read_text() for module in (listener, server, authentication))
     sent = {HTTPStatus[name] for name in re.findall(r"HTTPStatus\.([A-Z_]+)", code)} | {HTTPStatus.FORBIDDEN}
     listed = {int(number) for number in re.findall(r"^\| (\d{3}) \|", TEXT, re.MULTILINE)}
     assert listed == sent - {HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT}

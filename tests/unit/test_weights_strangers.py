@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.peers import bounded_server, membership
-from headfirst.node.peers.bounded_server import PER_PEER
+from headfirst.node.peers import authentication, server
+from headfirst.node.peers.server import PER_PEER
 from headfirst.node.weights.proof.hashing import PIECE, FileHash, hash_file
 from headfirst.node.weights.transfer import link
 from headfirst.node.weights.transfer.board import Board, Overview
@@ -117,7 +117,7 @@ def test_300_silent_connections_hold_few_threads_and_nobody_up(head: Board, own:
 
 
 def test_who_sends_slowly_is_cut_off(head: Board, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_server, "_UNPROVEN_LIMIT_S", 0.5)
+    monkeypatch.setattr(server, "_UNPROVEN_LIMIT_S", 0.5)
     with connect(MEMBER) as connection:
         connection.sendall(b"POST / HTTP/1.1\r\n")
         with pytest.raises(OSError):
@@ -177,7 +177,7 @@ def _answer_once(server: socket.socket, answer: bytes) -> None:
 def test_when_many_callers_were_heard_what_was_recorded_stays_void(
     head: Board, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership, "_MOST_CALLERS", 2)
+    monkeypatch.setattr(authentication, "_MOST_CALLERS", 2)
     with tapped(TAP, HEAD, PORT) as tap:
         exchange_news(Board(1, 3, KEY), MEMBER, TAP, port=PORT)
         good = bytes(tap.asked[1])

@@ -13,7 +13,7 @@ from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.proof.hashing import PIECE, hash_file
 from headfirst.node.weights.transfer import listener
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.exchange import Exchange
+from headfirst.node.weights.transfer.chain import Exchange
 from headfirst.node.weights.transfer.link import Body, Link, NotThere, Refused
 from headfirst.node.weights.transfer.listener import Listener
 from headfirst.node.weights.transfer.shelf import Shelf

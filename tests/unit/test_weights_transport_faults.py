@@ -14,7 +14,7 @@ from pathlib import Path
 import headfirst
 import pytest
 from headfirst.node.weights.proof.hashing import PIECE
-from headfirst.node.weights.transfer import chain, exchange, link
+from headfirst.node.weights.transfer import chain, link
 from headfirst.node.weights.transfer.receiver import Failed
 from transfer_hosts import (
     PORT,
@@ -34,8 +34,8 @@ __all__ = ["hosts", "rate", "start"]  # fixtures
 _NODE = """
 import json, sys, time
 from pathlib import Path
-from headfirst.node.weights.transfer import exchange
-exchange.NEWS_WAIT_S = 0.5
+from headfirst.node.weights.transfer import chain
+chain.NEWS_WAIT_S = 0.5
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.transfer.board import Board
 from headfirst.node.weights.transfer.signing import Key
@@ -141,7 +141,7 @@ def test_a_relay_that_comes_back_is_asked_again(
 ) -> None:
     monkeypatch.setattr(chain, "_GRACE_S", 0.5)
     monkeypatch.setattr(chain, "_TRY_NEARER_EVERY_S", 0.5)
-    monkeypatch.setattr(exchange, "NEWS_WAIT_S", 0.2)
+    monkeypatch.setattr(chain, "NEWS_WAIT_S", 0.2)
     source = Source(tmp_path / "head", file=4 * PIECE)
     head, last = start(0), start(2)
     source.offer(head)
@@ -253,14 +253,14 @@ def test_a_relay_that_is_started_again_at_once_is_kept(start: Start, monkeypatch
     """However long it had been silent, as there was no news."""
     monkeypatch.setattr(chain, "_GRACE_S", 1.5)
     linked_to: list[int | None] = []
-    take = chain.Chain._take
+    take = chain.Chain._link_to
 
     def noted(self: chain.Chain, upstream: int | None) -> None:
         if self._board.index == 2:
             linked_to.append(upstream)
         take(self, upstream)
 
-    monkeypatch.setattr(chain.Chain, "_take", noted)
+    monkeypatch.setattr(chain.Chain, "_link_to", noted)
     _head, relay, last = (start(index) for index in range(3))
     await_that(lambda: last._chain.upstream == 1)
     time.sleep(1.7)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from headfirst.node.peers.membership import Caller
+from headfirst.node.peers.authentication import Caller
 from headfirst.node.weights.proof.hashing import PIECE
 from headfirst.node.weights.transfer import link as links
 from headfirst.node.weights.transfer import listener

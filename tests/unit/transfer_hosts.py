@@ -10,13 +10,13 @@ from itertools import count
 from pathlib import Path
 
 import pytest
-from headfirst.node.peers.membership import Caller
+from headfirst.node.peers.authentication import Caller
 from headfirst.node.weights.proof.hashing import PIECE, FileHash, hash_file
-from headfirst.node.weights.transfer import exchange, listener
+from headfirst.node.weights.transfer import chain, listener
 from headfirst.node.weights.transfer.board import Board
 from headfirst.node.weights.transfer.carrier import Carrier, Debts
+from headfirst.node.weights.transfer.chain import Exchange
 from headfirst.node.weights.transfer.encryption import contexts
-from headfirst.node.weights.transfer.exchange import Exchange
 from headfirst.node.weights.transfer.link import Body, Link
 from headfirst.node.weights.transfer.listener import Listener
 from headfirst.node.weights.transfer.receiver import Failed, Finished
@@ -151,7 +151,7 @@ def serving(
         PORT,
         peers,
         token,
-        lambda data, wait: exchange.answer(board, data, wait),
+        lambda data, wait: chain.answer(board, data, wait),
         shelf,
         side,
         carrier,
@@ -176,7 +176,7 @@ def listening(
 ) -> Listener:
     """Only news are exchanged."""
     return Listener(
-        [address], port, peers, token, lambda data, wait: exchange.answer(board, data, wait), Shelf()
+        [address], port, peers, token, lambda data, wait: chain.answer(board, data, wait), Shelf()
     )
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 from http import HTTPStatus
 
-from headfirst.node.peers.membership import DIGEST, SESSION, Caller, digest
+from headfirst.node.peers.authentication import DIGEST, SESSION, Caller, digest
 
 _CHUNK = 64 * 1024
 # Of three tries to connect, one second and then two apart, one comes through where some packets are lost.

@@ -9,8 +9,8 @@ from http import HTTPStatus
 from weakref import WeakValueDictionary
 
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.peers.handler import PeerHandler, PeerServer
-from headfirst.node.peers.membership import Admission
+from headfirst.node.peers.authentication import Admission
+from headfirst.node.peers.server import PeerHandler, PeerServer
 from headfirst.node.supervisor import messages, records
 from headfirst.node.supervisor.containers import Containers, EngineDown, Rank
 from headfirst.node.supervisor.host_state import Holds

@@ -16,8 +16,7 @@ from headfirst.node.weights.fetch.fetching import Request, fetch
 from headfirst.node.weights.fetch_origin import FetchOrigin
 from headfirst.node.weights.files import STATE_FOLDER, gigabytes, list_files
 from headfirst.node.weights.in_place import use_in_place
-from headfirst.node.weights.layers import read_layers
-from headfirst.node.weights.needs import Needs
+from headfirst.node.weights.layers import Needs, read_layers
 from headfirst.node.weights.origin import FolderOrigin, Origin
 from headfirst.node.weights.pipeline import Pipeline
 from headfirst.node.weights.progress import Progress
@@ -44,7 +43,7 @@ def run_fetch(arguments: Namespace) -> Result:
         os.environ[_HUB_TOKENS[arguments.source]] = _secret(arguments.token_file)
     request = Request(arguments.source, arguments.model, arguments.revision)
     manifest, changed = fetch(request, arguments.directory)
-    return _say(manifest, changed, arguments.directory)
+    return _result(manifest, changed, arguments.directory)
 
 
 def run_convert(arguments: Namespace) -> Result:
@@ -52,7 +51,7 @@ def run_convert(arguments: Namespace) -> Result:
     manifest, changed = convert(
         arguments.source, arguments.target, arguments.threads, keep_source=not arguments.drop_source
     )
-    return _say(manifest, changed, arguments.target)
+    return _result(manifest, changed, arguments.target)
 
 
 def run_manifest(arguments: Namespace) -> Result:
@@ -66,12 +65,12 @@ def run_manifest(arguments: Namespace) -> Result:
         Proofs(folder).prove(names, progress.add)
     manifest = manifests.build(folder, names, before.origin if before else {})
     manifests.save(folder, manifest)
-    return _say(manifest, manifest != before, folder)
+    return _result(manifest, manifest != before, folder)
 
 
 def run_verify(arguments: Namespace) -> Result:
     """Prove a folder against its manifest."""
-    return _say(verify(arguments.directory, deep=arguments.deep), False, arguments.directory)
+    return _result(verify(arguments.directory, deep=arguments.deep), False, arguments.directory)
 
 
 def run_in_place(arguments: Namespace) -> Result:
@@ -84,7 +83,7 @@ def run_in_place(arguments: Namespace) -> Result:
         {**request.origin, "pinned": arguments.pinned or pinned_now(request)},
         manifests.parse(seen.read_bytes(), str(seen)) if seen else None,
     )
-    return _say(manifest, changed, arguments.link)
+    return _result(manifest, changed, arguments.link)
 
 
 def run_warm(arguments: Namespace) -> Result:
@@ -148,7 +147,7 @@ def run_pipeline(arguments: Namespace) -> Result:
         keep_source=arguments.keep_fp8,
     )
     outcome = pipeline.run()
-    return _say(outcome.manifest, outcome.changed, target or folder) | asdict(outcome.traffic)
+    return _result(outcome.manifest, outcome.changed, target or folder) | asdict(outcome.traffic)
 
 
 def run_status(arguments: Namespace) -> Result:
@@ -167,7 +166,7 @@ def run_status(arguments: Namespace) -> Result:
     return result
 
 
-def _say(manifest: Manifest, changed: bool, folder: Path) -> Result:
+def _result(manifest: Manifest, changed: bool, folder: Path) -> Result:
     print(f"{folder}: {len(manifest.files)} files, {gigabytes(manifest.size)}, digest {manifest.digest[:16]}")
     return {"changed": changed, "digest": manifest.digest, "whole": manifest.whole}
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from headfirst.common.errors import HeadfirstError
 from headfirst.node.weights.fetch.fetch_run import FetchRun
 from headfirst.node.weights.fetch.fetching import MOST_AT_ONCE, Fetching, Request
-from headfirst.node.weights.needs import Needs
+from headfirst.node.weights.files import SHARDS_IN_FLIGHT, require_transfer_space
+from headfirst.node.weights.layers import Needs
 from headfirst.node.weights.origin import lacking
 from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.sharing import Sharing
-from headfirst.node.weights.space import SHARDS_IN_FLIGHT, require_origin_space
 from headfirst.node.weights.store import Store
 from headfirst.node.weights.transfer.board import Board, Overview
 
@@ -62,7 +62,7 @@ class FetchOrigin:
         def seen(count: int) -> None:
             with self._lock:
                 self.brought += count
-                board.say(quietly=True, fetched=self.brought)
+                board.report(notify=False, fetched=self.brought)
 
         run = fetching.begin(
             store.proofs,
@@ -89,11 +89,11 @@ class FetchOrigin:
         self, fetching: Fetching, sizes: Mapping[str, int], spare: AbstractSet[str], folder: Path
     ) -> None:
         """NotReadyError where the disk is too small; what only others need is here for a moment."""
-        own = self._needs.own(sizes)
+        own = self._needs.needed(sizes)
         missing = fetching.missing_bytes(spare | (sizes.keys() - own.keys()))
         if len(own) < len(sizes):
             missing += SHARDS_IN_FLIGHT * max(sizes.values())
-        require_origin_space(own, missing, folder, self._target, self._keep_source)
+        require_transfer_space("fetch", own, missing, folder, self._target, self._keep_source)
 
     def _borrow(
         self, board: Board, store: Store, known: Mapping[str, FileRecord], names: Iterable[str]
@@ -131,14 +131,14 @@ class FetchOrigin:
         sharing = Sharing(shared, len(board.members), self._mode, self._needs.members)
         sharing.given[0].update(alone)
         board.give(sharing.given)
-        own = set(filter(self._needs.here, files))
+        own = set(filter(self._needs.is_needed, files))
         noted: set[str] = set()
         with _Given(run, board, stopped) as given:
             while not stopped.is_set() and not (noted >= set(files) and board.member(0).have >= own):
                 proofs = board.proofs()
                 for name, proof in proofs.items():
                     # A file that this one does not receive is proven by those that need it.
-                    elsewhere = not self._needs.here(name) and board.everybody_has(name)
+                    elsewhere = not self._needs.is_needed(name) and board.everybody_has(name)
                     if name not in noted and (board.is_signed(name, proof) or elsewhere):
                         noted.add(name)
                         if board.is_given_away(name):
@@ -193,7 +193,7 @@ class FetchHelper:
         except (HeadfirstError, OSError) as error:
             self.note = f"does not fetch: {error}"
         finally:
-            self._board.say(fetches=False)
+            self._board.report(fetches=False)
 
     def _is_same(self, fetching: Fetching, overview: Overview) -> bool:
         return (
@@ -217,14 +217,14 @@ class FetchHelper:
                 if overview is None or not self._is_same(fetching, overview):
                     return
                 if not self._board.member(self._board.index).fetches:  # also after the head was started again
-                    self._board.say(fetches=True)
+                    self._board.report(fetches=True)
                 given.step()
                 self._board.wait(self._board.version, _TICK_S)
 
     def _see(self, count: int) -> None:
         with self._board.changed:
             own = self._board.member(self._board.index)
-            self._board.say(quietly=True, fetched=max(0, own.fetched + count))
+            self._board.report(notify=False, fetched=max(0, own.fetched + count))
 
 
 class _Given:

@@ -1,10 +1,11 @@
-"""Files of a checkpoint folder: which ones count, writing them whole or not at all, free space."""
+"""Files of a checkpoint folder: which ones count, writing them whole or not at all, the disk they need."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import stat
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +19,8 @@ _IN_PLACE = ".headfirst-in-place"
 
 CHUNK = 4 * 1024 * 1024
 _HEADROOM = 64 * 1024 * 1024
+SHARDS_IN_FLIGHT = 8
+"""FP8 shards on a disk at a time where each is deleted once converted; plan/weights/transfer.py agrees."""
 
 
 def notes_beside(link: Path) -> Path:
@@ -155,3 +158,43 @@ def require_space(folder: Path, needed: int, purpose: str) -> None:
 def gigabytes(count: int) -> str:
     """A byte count for people, in GB (10⁹) or, below one, MB."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def require_transfer_space(
+    verb: str, sizes: Mapping[str, int], missing: int, folder: Path, target: Path | None, keep_source: bool
+) -> None:
+    """NotReadyError unless the disk of `folder` has room to bring files, and convert them into `target`.
+
+    `sizes` are bytes of these files, `missing` those that still come. `verb`: how they come, for the message.
+    """
+    if target is None:
+        require_space(folder, missing, f"{verb} the model")
+        return
+    if not keep_source:
+        missing = min(missing, SHARDS_IN_FLIGHT * max(sizes.values(), default=0))
+    needed = missing + bf16_missing(sizes, target)
+    require_space(folder, needed, f"{verb} the model and convert it to BF16")
+
+
+def bf16_missing(sizes: Mapping[str, int], target: Path, growth: float = 2) -> int:
+    """Bytes that `target` still needs, where each byte of the source becomes `growth` bytes.
+
+    A BF16 value has two for each one of FP8. What a format takes beyond that is known, and asked for, when
+    config.json is here (Conversion.plan).
+    """
+    return max(0, int(growth * sum(sizes.values())) - disk_bytes(target, sizes))
+
+
+def disk_bytes(folder: Path, names: Container[str]) -> int:
+    """Bytes on disk of `names` below `folder`, and of what is hidden: hard links once, holes not."""
+    seen = {}
+    for path in folder.rglob("*"):
+        try:
+            stat = path.lstat()
+        except FileNotFoundError:  # renamed between listing and looking
+            continue
+        name = path.relative_to(folder).as_posix()
+        if name not in names and not name.startswith("."):
+            continue
+        seen[stat.st_ino] = min(stat.st_size, stat.st_blocks * 512)
+    return sum(seen.values())

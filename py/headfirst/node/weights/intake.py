@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from headfirst.common.errors import NotReadyError
-from headfirst.node.weights.needs import Needs
+from headfirst.node.weights.layers import Needs
 from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.store import Store
@@ -66,20 +66,20 @@ class Intake:
         for name, proof in proofs.items():
             if name in settling:  # what is being named must not be written to
                 continue
-            if not self._needs.can_come(name):
+            if not self._needs.is_decided(name):
                 continue
-            if not self._needs.here(name):
+            if not self._needs.is_needed(name):
                 self._pass_on(name, proof)
             elif (
                 self._taken.get(name) != proof
                 or (name in self._spent_here and self._board.is_wanted_after_us(name))
                 or (name not in self.here and self._is_ours(name))
             ):
-                self._take(name, proof)
+                self._begin(name, proof)
         if self._transport:
             for event in self._transport.events(timeout):
                 if isinstance(event, Failed):
-                    self._take_again(event)
+                    self._retry(event)
                 else:
                     self._settle(event)
         else:
@@ -98,7 +98,7 @@ class Intake:
         self._drop_passed_on()
         self._learn()
         if (self.here, set(self._taken)) != before:
-            self._board.say(have=frozenset(self.here), wants=frozenset(self._taken.keys() - self.here))
+            self._board.report(have=frozenset(self.here), wants=frozenset(self._taken.keys() - self.here))
 
     def hashes(self) -> dict[str, str]:
         """The xxh3 of all files of which it is known."""
@@ -116,7 +116,7 @@ class Intake:
     def record(self, name: str) -> FileRecord:
         """What the manifest of the whole checkpoint is to record of a file."""
         overview = self._board.overview
-        if overview and not self._needs.here(name):
+        if overview and not self._needs.is_needed(name):
             return FileRecord(overview.sizes[name], self.hashes()[name])
         proof = self._taken.get(name) or self._store.proofs.remembered(name)
         record = proof.record if proof else self._store.proofs.record(name)
@@ -127,7 +127,7 @@ class Intake:
     def bytes_here(self) -> int:
         """Bytes of whole files and of proven pieces, of what this node needs."""
         overview = self._board.overview
-        sizes = self._needs.own(overview.sizes) if overview else {}
+        sizes = self._needs.needed(overview.sizes) if overview else {}
         parts = self._transport.progress() if self._transport else {}
         parts |= {name: sizes.get(name, 0) for name in self.here}
         return sum(size for name, size in parts.items() if name in sizes)
@@ -156,8 +156,8 @@ class Intake:
         }
         # What is spent can only be known with the index at hand.
         self._learn()
-        self.here |= {name for name in overview.known if self._needs.here(name) and self._spent(name)}
-        self._board.say(have=frozenset(self.here), ready=True)
+        self.here |= {name for name in overview.known if self._needs.is_needed(name) and self._spent(name)}
+        self._board.report(have=frozenset(self.here), ready=True)
 
     def _learn(self) -> None:
         if overview := self._board.overview:
@@ -179,7 +179,7 @@ class Intake:
             self.forget(name)
             self._store.drop(name)
 
-    def _take(self, name: str, proof: FileHash) -> None:
+    def _begin(self, name: str, proof: FileHash) -> None:
         signed = self._board.is_signed(name, proof)
         if name in self.here and not signed and self._store.proofs.get(name) and not self._holds(name, proof):
             self._board.reject(name, proof)  # the head knows what is here, and a member states something else
@@ -228,7 +228,7 @@ class Intake:
         if proof and name not in self.here and (name, proof) not in self._settling.values():
             self._settling[self._settlers.submit(self._name, event, proof)] = name, proof
 
-    def _take_again(self, event: Failed) -> None:
+    def _retry(self, event: Failed) -> None:
         """Take a file from whoever has it next, where only a member that is asked no more sent it wrongly."""
         proof = self._taken.get(event.name)
         if not event.wrong or proof is None or self._transport is None:

@@ -14,19 +14,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst.node.weights.convert.conversion import Conversion
-from headfirst.node.weights.convert.conversion_queue import ConversionQueue
+from headfirst.node.weights.convert.conversion import Conversion, ConversionQueue
 from headfirst.node.weights.fetch.fetching import Request
 from headfirst.node.weights.fetch_origin import FetchHelper
-from headfirst.node.weights.files import claim
+from headfirst.node.weights.files import SHARDS_IN_FLIGHT, claim, disk_bytes, require_transfer_space
 from headfirst.node.weights.intake import Intake
-from headfirst.node.weights.needs import Needs
+from headfirst.node.weights.layers import Needs
 from headfirst.node.weights.origin import Bringing, Origin
-from headfirst.node.weights.outlook import Outlook
+from headfirst.node.weights.outlook import Outlook, Stages
 from headfirst.node.weights.proof.checkpoint_check import INDEX, check_checkpoint
 from headfirst.node.weights.proof.manifest import LAYERS, Manifest
-from headfirst.node.weights.space import SHARDS_IN_FLIGHT, require_node_space
-from headfirst.node.weights.stages import Stages
 from headfirst.node.weights.store import Store
 from headfirst.node.weights.transfer.board import Board, Overview
 from headfirst.node.weights.transfer.transport import Traffic, Transfer, Transport
@@ -48,11 +45,12 @@ class Outcome:
 
 
 class Pipeline:
-    """Brings a checkpoint into `folder`, and its BF16 form into the target of `conversion`, if one is given.
+    """Brings a checkpoint into `folder` and, with `conversion`, its BF16 form into the target of that.
 
-    `needs` answers which files come to which member, by default all to all. `helps` is what a member that is
-    not the origin fetches its share of. Without `keep_source` each shard that is converted here and whole on
-    all members is removed.
+    `origin`: brings the files; member 0 has one, the others have None. `needs`: which files come to which
+    member, by default all to all. `helps`: the model of which a member that is not the origin fetches its
+    share, None for no share. Without `keep_source`, a shard is removed once it is converted here and whole on
+    all members. Raises InputError and NotReadyError as `files.claim` does.
     """
 
     def __init__(
@@ -111,7 +109,7 @@ class Pipeline:
                     changed |= news
                 traffic = self._transport.traffic if self._transport else Traffic()
             except Exception as error:
-                self._say_why(error)
+                self._report_failure(error)
                 raise
         self._store.tidy(self._kept_names)
         return Outcome(manifest, changed, traffic)
@@ -120,10 +118,10 @@ class Pipeline:
         """Do all that there is to do; the manifest of what is to be served, and whether that is news."""
         while not self._has_all(bringing):
             self._step(bringing)
-        self._say_how_far()
+        self._report_progress()
         manifest, changed = self._complete()
         with self._board.changed:
-            self._board.say(done=self._is_current)
+            self._board.report(done=self._is_current)
         return manifest, changed
 
     @property
@@ -138,7 +136,7 @@ class Pipeline:
     @property
     def _own(self) -> Mapping[str, int]:
         """The files that this node needs, with their sizes in bytes."""
-        return self._needs.own(self._overview.sizes)
+        return self._needs.needed(self._overview.sizes)
 
     @property
     def _kept_names(self) -> Collection[str] | None:
@@ -146,7 +144,7 @@ class Pipeline:
         if self._origin and (self._needs.keeps_all or not self._needs.divided):
             return None
         sizes = self._overview.sizes
-        return {name for name in sizes if self._needs.here(name) or not self._board.everybody_has(name)}
+        return {name for name in sizes if self._needs.is_needed(name) or not self._board.everybody_has(name)}
 
     def _holders(self, name: str) -> Container[int]:
         """The members that will have a file."""
@@ -165,9 +163,9 @@ class Pipeline:
         if self._queue and self._plan_conversion():
             self._queue.step(self._intake.here, self._intake.hashes())
             self._drop_spent()
-        self._say_how_far()
+        self._report_progress()
 
-    def _say_how_far(self) -> None:
+    def _report_progress(self) -> None:
         sizes, converted, here = self._own, 0, self._intake.bytes_here()
         if self._conversion and self._queue:
             as_it_is = self._intake.here - self._conversion.outputs
@@ -204,10 +202,12 @@ class Pipeline:
             self._store.restore_index()
 
     def _require_room(self) -> None:
-        """NotReadyError where the disk is too small for what this node needs; the origin asks for its own."""
+        """NotReadyError where the disk is too small for what this node needs; the origin checks its own."""
         if self._origin is None and self._needs.known and not self._has_room:
             target = self._conversion.target if self._conversion else None
-            require_node_space(self._own, self._store.folder, target, self._keep_source)
+            own, folder = self._own, self._store.folder
+            missing = max(0, sum(own.values()) - disk_bytes(folder, own))
+            require_transfer_space("receive", own, missing, folder, target, self._keep_source)
             self._has_room = True
 
     @property
@@ -274,7 +274,7 @@ class Pipeline:
                 return False
             self._intake.step(_TICK_S)
             self._drop_spent()
-            self._say_how_far()  # it is alive
+            self._report_progress()  # it is alive
         if self._others:
             time.sleep(_FAREWELL_S)
         return True
@@ -288,9 +288,9 @@ class Pipeline:
         silent = self._board.silent_for(index)
         return not (member.done or member.error or (waited if silent is None else silent) > _SILENCE_S)
 
-    def _say_why(self, error: Exception) -> None:
+    def _report_failure(self, error: Exception) -> None:
         if self._origin and self._board.overview is None:  # news are taken only together with an overview
             self._board.describe(Overview(time.time_ns(), {}, {}))
-        self._board.say(error=str(error))
+        self._board.report(error=str(error))
         if self._others:
             time.sleep(_FAREWELL_S)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from threading import Event, Lock
 
 from headfirst.common.convertible import Format
 from headfirst.common.errors import InputError, NotReadyError
@@ -16,12 +18,11 @@ from headfirst.node.weights.convert.convert_others import copy_others
 from headfirst.node.weights.convert.convert_shard import convert_shard
 from headfirst.node.weights.convert.finished import Finished
 from headfirst.node.weights.convert.recipe import format_of, make_recipe, outputs, scale_homes
-from headfirst.node.weights.files import claim, list_files, require_space
+from headfirst.node.weights.files import bf16_missing, claim, list_files, require_space
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
 from headfirst.node.weights.proof.hash_cache import HashCache
 from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
-from headfirst.node.weights.space import bf16_missing
 
 
 class Conversion:
@@ -118,3 +119,55 @@ class Conversion:
         if after != before:
             manifests.save(self.target, after)
         return after, after != before
+
+
+class ConversionQueue:
+    """Converts shards in threads of its own, each as soon as it and the shards of its scales are here.
+
+    `done` are the shards whose BF16 form is whole; `threads` are converted at a time.
+    """
+
+    def __init__(self, conversion: Conversion, threads: int) -> None:
+        self.done: set[str] = set()
+        self._conversion = conversion
+        self._threads = threads
+        self._running: dict[Future[None], str] = {}
+        self._pool = ThreadPoolExecutor(threads, "convert")
+        self._stopped = Event()
+        self._lock = Lock()
+        self._read: dict[str, int] = {}
+
+    def step(self, here: AbstractSet[str], hashes: Mapping[str, str]) -> None:
+        """Start what can be started; raises what a conversion raised. `hashes` are the xxh3 of the files."""
+        for future in [future for future in self._running if future.done()]:
+            name = self._running.pop(future)
+            future.result()
+            self.done.add(name)
+            with self._lock:
+                del self._read[name]
+        running = set(self._running.values())
+        for name in sorted((self._conversion.outputs & here) - self.done - running):
+            if self._conversion.is_done(name, hashes):
+                self.done.add(name)
+            elif len(self._running) < self._threads and self._conversion.needs(name) <= here:
+                self._running[self._pool.submit(self._convert, name, hashes)] = name
+
+    def bytes_converted(self, sizes: Mapping[str, int]) -> int:
+        """Bytes of source files (`sizes` by name) that are converted, with what was read of those in work."""
+        with self._lock:
+            in_work = sum(self._read.values())
+        return in_work + sum(sizes.get(name, 0) for name in self.done)
+
+    def close(self) -> None:
+        """End the conversions in work; they are begun again another time."""
+        self._stopped.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _convert(self, name: str, hashes: Mapping[str, str]) -> None:
+        def seen(count: int) -> None:
+            with self._lock:
+                self._read[name] += count
+
+        with self._lock:
+            self._read[name] = 0
+        self._conversion.convert(name, hashes, seen, self._stopped.is_set)

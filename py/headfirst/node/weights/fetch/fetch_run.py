@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+import threading
+from collections.abc import Callable, Container, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from threading import Event
 
 from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.fetch.fetch_file import bring_file
-from headfirst.node.weights.fetch.fetched import Fetched
 from headfirst.node.weights.fetch.partial_file import StoppedError
 from headfirst.node.weights.fetch.source import Listing, RemoteFile, Source
+from headfirst.node.weights.files import STATE_FOLDER, write_whole
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
 from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash, hash_file
+from headfirst.node.weights.proof.manifest import Manifest
 from headfirst.node.weights.proof.proofs import Proofs
+
+
+class Fetched:
+    """What was proven of one listing, also by earlier runs, and of files that were removed since.
+
+    Records by relative path in a manifest that grows, `.headfirst/fetched.json`. `made_from` is its origin
+    part; records of another one are discarded. Safe to use from threads.
+    """
+
+    def __init__(self, folder: Path, made_from: Mapping[str, str]) -> None:
+        self._file = folder / STATE_FOLDER / "fetched.json"
+        self._made_from = made_from
+        self._lock = threading.Lock()
+        self.records: dict[str, FileRecord] = {}
+        if self._file.is_file():
+            noted = manifests.parse(self._file.read_bytes(), str(self._file))
+            self.records = dict(noted.files) if noted.origin == made_from else {}
+
+    def put(self, name: str, record: FileRecord) -> None:
+        """Record that `name` matches the source, on disk too."""
+        with self._lock:
+            if self.records.get(name) != record:
+                self.records[name] = record
+                write_whole(self._file, Manifest(self.records, self._made_from).dumps())
 
 
 class FetchRun:

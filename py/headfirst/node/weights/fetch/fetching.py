@@ -9,8 +9,7 @@ from threading import Event
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.node.weights.fetch.fetch_file import part_path, when_it_answers
-from headfirst.node.weights.fetch.fetch_run import FetchRun
-from headfirst.node.weights.fetch.fetched import Fetched
+from headfirst.node.weights.fetch.fetch_run import Fetched, FetchRun
 from headfirst.node.weights.fetch.path_source import PathSource
 from headfirst.node.weights.fetch.source import Listing, Source
 from headfirst.node.weights.files import (

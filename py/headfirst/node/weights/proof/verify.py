@@ -15,11 +15,6 @@ from headfirst.node.weights.proof.hashing import fingerprint
 from headfirst.node.weights.proof.manifest import HASH_THREADS, Manifest, load
 
 
-def unchanged(folder: Path, manifest: Manifest) -> bool:
-    """Whether every file is as when it was last hashed, and that hash is the manifest's. Reads no file."""
-    return not changed_files(folder, manifest)
-
-
 def changed_files(folder: Path, manifest: Manifest) -> list[str]:
     """The files that are not known to be the manifest's. Reads no file."""
     cache = HashCache(folder)

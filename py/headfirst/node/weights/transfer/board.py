@@ -1,10 +1,9 @@
-"""What a node has recorded of a transfer: the files there are, how to prove them, and how far each member is.
+"""The state of a transfer as one member records it: the files, their proofs, and the report of each member.
 
-Boards of neighbours are merged in any order and as often as one likes; in the end all are equal. What a
-later start of the origin reports replaces what an earlier one reported; of a member, what it reported last.
-
-Later is who has the higher number, which begins as the time of day. Whose clock went back since its last
-start hears its own old number from the others, and goes on from that one.
+Boards of neighbours are merged in any order, any number of times, and become equal. Of two overviews the one
+with the higher epoch counts, of two reports of a member the one with the higher beat. Both numbers begin as
+the time of day, in nanoseconds. A member whose clock went back since its last start receives its own earlier
+number from the others, and continues above it.
 """
 
 from __future__ import annotations
@@ -92,10 +91,10 @@ class _Seen:
 
 
 class Board:
-    """Safe to use from threads. `changed` is notified whenever there may be news.
+    """The board of member `index` of `count`. Safe to use from threads.
 
-    `key` is the transfer's; the origin's signs. `needs` returns the members that need a file; by default all
-    do.
+    `changed` is notified whenever there may be news. `key`: of the transfer; the origin's has the private
+    half. `needs` returns the members that need a file, by default all.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Board:
         self._seen[index].member = Member(beat=time.time_ns())
 
     def describe(self, overview: Overview) -> None:
-        """Take the newer overview, verified. What members reported of an older one counts no more."""
+        """Replace an older overview, and discard what members reported of it. The origin signs its own."""
         with self.changed:
             before = self.overview
             if self.index == 0:
@@ -132,17 +131,17 @@ class Board:
                 if same and overview.sizes.get(name) == claim.proof.size
             }
             self._rejected = set()
-            self._tell()
+            self._notify()
 
-    def outdo(self, epoch: int) -> None:
-        """The origin's own overview is the newest, whatever an earlier start of it reported."""
+    def supersede(self, epoch: int) -> None:
+        """Give the origin's own overview an epoch above `epoch`, which an earlier start of it used."""
         with self.changed:
             self._epoch_heard = max(self._epoch_heard, epoch)
             if self.overview and self.overview.epoch < epoch:
                 self.describe(self.overview)
 
     def announce(self, proofs: Mapping[str, FileHash]) -> None:
-        """Report how files of the overview are proven by this node; the last call counts.
+        """Add the proofs of files by this node; the last call counts.
 
         The origin signs; another member states only what it fetched of the files with a listed sha256.
         """
@@ -155,23 +154,23 @@ class Board:
                     name: Claim(proof, self.key.sign(file_statement(made_from, name, proof)))
                     for name, proof in proofs.items()
                 }
-                self._take(signed, gives_way=lambda _known: True)
+                self._add(signed, gives_way=lambda _known: True)
             else:
                 stated = {
                     name: Claim(proof) for name, proof in proofs.items() if self._is_listed(name, proof)
                 }
-                self._take(stated, gives_way=lambda known: not known.signature)
+                self._add(stated, gives_way=lambda known: not known.signature)
 
-    def hear_claims(self, claims: Mapping[str, Claim]) -> None:
-        """Take what others state of files; signatures are verified before.
+    def merge_claims(self, claims: Mapping[str, Claim]) -> None:
+        """Add what other members state of files; their signatures were verified before.
 
-        What a member states without one counts until it is rejected, or until the origin signs, and only of a
-        file that the origin has given to a member, and whose sha256 the origin lists.
+        A claim without a signature counts until it is rejected, or until the origin signs one, and only of a
+        file that the origin has given to a member and whose sha256 it lists.
         """
         with self.changed:
             if self.index > 0:
                 signed = {name: claim for name, claim in claims.items() if claim.signature}
-                self._take(signed, gives_way=lambda _known: True)
+                self._add(signed, gives_way=lambda _known: True)
             stated = {
                 name: claim
                 for name, claim in claims.items()
@@ -180,13 +179,13 @@ class Board:
                 and self._is_listed(name, claim.proof)
                 and self.is_given_away(name)
             }
-            self._take(stated, gives_way=lambda _known: False)
+            self._add(stated, gives_way=lambda _known: False)
 
     def _is_listed(self, name: str, proof: FileHash) -> bool:
         listed = self.overview.sha256.get(name) if self.overview else None
         return listed is not None and proof.sha256 == listed
 
-    def _take(self, claims: Mapping[str, Claim], gives_way: Callable[[Claim], bool]) -> None:
+    def _add(self, claims: Mapping[str, Claim], gives_way: Callable[[Claim], bool]) -> None:
         """`gives_way`: whether a known claim is replaced by one of these."""
         sizes = self.overview.sizes if self.overview else {}
         fresh = {}
@@ -196,16 +195,16 @@ class Board:
                 fresh[name] = claim
         if fresh:
             self._claims |= fresh
-            self._tell()
+            self._notify()
 
     def reject(self, name: str, proof: FileHash) -> None:
         """Take note that a file is not what a member stated of it."""
         with self.changed:
             self._rejected.add((name, proof))
-            self.say(doubts=True)
+            self.report(doubts=True)
             if self._claims.get(name) == Claim(proof):
                 del self._claims[name]
-                self._tell()
+                self._notify()
 
     def is_signed(self, name: str, proof: FileHash) -> bool:
         """Whether the origin states that `name` is proven by `proof`."""
@@ -239,26 +238,26 @@ class Board:
             at = self._seen[index].at
             return None if at < 0 else time.monotonic() - at
 
-    def say(self, *, quietly: bool = False, **changes: object) -> None:
-        """Change what is known of this node itself; `quietly` where nobody needs to hear it at once."""
+    def report(self, *, notify: bool = True, **changes: object) -> None:
+        """Change the report of this node itself; with `notify` the other members get it at once."""
         with self.changed:
             mine = self._seen[self.index]
             mine.member = replace(mine.member, beat=mine.member.beat + 1, **changes)  # type: ignore[arg-type]
-            if not quietly:
-                self._tell()
+            if notify:
+                self._notify()
 
     def give(self, given: Iterable[Iterable[str]]) -> None:
         """Have each member fetch files; for the head. What is stated of other files is dropped."""
         with self.changed:
-            self.say(given=tuple(map(frozenset, given)))
+            self.report(given=tuple(map(frozenset, given)))
             self._claims = {
                 name: claim
                 for name, claim in self._claims.items()
                 if claim.signature or self.is_given_away(name)
             }
 
-    def hear(self, members: Mapping[int, Member]) -> None:
-        """Take what others reported of members; its own entry is kept."""
+    def merge_members(self, members: Mapping[int, Member]) -> None:
+        """Add the reports of other members; the entry of this node itself is kept."""
         with self.changed:
             news = False
             last = time.time_ns() + _FARTHEST
@@ -273,7 +272,7 @@ class Board:
                 news |= _news(seen.member) != _news(member)
                 seen.member, seen.at = member, time.monotonic()
             if news:
-                self._tell()
+                self._notify()
 
     def everybody_has(self, name: str) -> bool:
         """Whether no member will ask for `name` any more."""
@@ -307,7 +306,7 @@ class Board:
             self.changed.wait_for(lambda: self.version != version, timeout)
             return self.version
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.version += 1
         self.changed.notify_all()
 

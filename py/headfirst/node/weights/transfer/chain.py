@@ -1,8 +1,8 @@
-"""Keeps a node linked to the nearest member before it that answers, and the two boards equal.
+"""Keeps a node linked to the nearest member before it that answers, and the boards of the two equal.
 
-The members form a ring in their order: each hears from the one before it, the first from the last. Where that
-one is gone, its predecessor takes its place until it is back. One that sends what is wrong is passed over for
-good.
+Each exchange of news, a request and its answer, brings two boards closer to being equal. The members form a
+ring in their order: each hears from the one before it, the first from the last. Where that one is gone, its
+predecessor takes its place until it is back. One that sends what is wrong is passed over for good.
 """
 
 from __future__ import annotations
@@ -12,14 +12,79 @@ import time
 from collections.abc import Callable
 
 from headfirst.common.errors import NotReadyError
+from headfirst.common.untrusted import UntrustedError
 from headfirst.node.weights.transfer.board import Board
-from headfirst.node.weights.transfer.exchange import Exchange
 from headfirst.node.weights.transfer.link import Link, Refused, Unreachable, Untrue
+from headfirst.node.weights.transfer.listener import NEWS_WAIT_S
+from headfirst.node.weights.transfer.messages import Message, absorb, compose, parse, speak
 
 PATIENCE_S = 180.0
 _GRACE_S = 3.0  # a process that is started again answers within this time
 _TRY_NEARER_EVERY_S = 5.0
 _PAUSE_S = 0.25
+
+
+def answer(board: Board, data: bytes, wait: bool) -> bytes:
+    """The listener's side: take what a member sends, and return what it lacks.
+
+    Where there is nothing new and `wait` allows it, the answer waits for news. UntrustedError for nonsense.
+    """
+    version = board.version
+    heard = _absorbed(board, data)
+    reply = compose(board, heard)
+    if wait and not reply.files and reply.epoch == heard.epoch:
+        board.wait(version, NEWS_WAIT_S)
+    return speak(board, heard)
+
+
+class Exchange:
+    """The caller's side. Not safe to use from several threads."""
+
+    def __init__(self, board: Board, link: Callable[[int], Link]) -> None:
+        self._board = board
+        self._link = link
+        self._links: dict[int, Link] = {}
+        self._heard: dict[int, Message] = {}
+        self._over = False
+
+    def cut(self) -> None:
+        """End what goes on, from any thread; nothing can be asked after that."""
+        self._over = True
+        for link in list(self._links.values()):
+            link.cut()
+
+    def close(self) -> None:
+        """Close the connections."""
+        for link in self._links.values():
+            link.close()
+
+    def with_member(self, index: int, *, wait: bool) -> None:
+        """Send a member what it lacks and take what it answers; `wait` lets it wait for news.
+
+        Raises Unreachable where it does not answer, Refused where it does not accept this node, Untrue where
+        what it sends must not be taken.
+        """
+        link = self._links[index] = self._links.get(index) or self._link(index)
+        try:
+            if self._over:
+                raise ConnectionError("the transfer has ended")
+            data = link.exchange(speak(self._board, self._heard.get(index)), wait=wait)
+            self._heard[index] = _absorbed(self._board, data)
+        except UntrustedError as error:
+            link.close()
+            raise Untrue(
+                f"a node of the transfer sends an invalid message: {error.what}", where=link.address
+            ) from error
+        except BaseException:
+            link.close()
+            raise
+
+
+def _absorbed(board: Board, data: bytes) -> Message:
+    with board.changed:  # it is read by the overview that is there now
+        message = parse(data, board)
+        absorb(board, message)
+    return message
 
 
 class Chain:
@@ -79,7 +144,7 @@ class Chain:
     def pass_over(self, index: int, why: str) -> None:
         """Ask a member for nothing any more: it sends what is wrong. From any thread."""
         self._passed_over.setdefault(index, why)
-        self._board.say(doubts=True)
+        self._board.report(doubts=True)
         self._linked()
 
     def is_reachable(self, index: int) -> bool:
@@ -109,7 +174,7 @@ class Chain:
             if not before:
                 raise Refused("; ".join(self.passed_over), hint="Check that node, then run again.")
             if self.upstream is not None and (silent > _GRACE_S or self.upstream not in before):
-                self._take(None)
+                self._link_to(None)
             if self.upstream is not None:
                 nearer = before[: before.index(self.upstream)] if now >= nearer_at else []
                 nearer_at = now + _TRY_NEARER_EVERY_S if nearer else nearer_at
@@ -144,10 +209,10 @@ class Chain:
                 raise
             return False
         if member != self.upstream and not self._over.is_set():
-            self._take(member)
+            self._link_to(member)
         return True
 
-    def _take(self, upstream: int | None) -> None:
+    def _link_to(self, upstream: int | None) -> None:
         self.upstream = upstream
         self._linked()
 

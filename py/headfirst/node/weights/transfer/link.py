@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import quote
 
 from headfirst.common.errors import NotReadyError
-from headfirst.node.peers.membership import DIGEST, Caller, digest
+from headfirst.node.peers.authentication import DIGEST, Caller, digest
 from headfirst.node.weights.transfer.carrier import OFFER, Debts, Loan
 from headfirst.node.weights.transfer.listener import WAIT
 from headfirst.node.weights.transfer.messages import LONGEST

@@ -1,6 +1,6 @@
 """Answers the members of a transfer over HTTP: their news, and ranges of the files that this node has.
 
-`POST /` exchanges news (exchange.py). `GET /VERSION/NAME` with a Range sends bytes of a file, or lends them
+`POST /` exchanges news (chain.py). `GET /VERSION/NAME` with a Range sends bytes of a file, or lends them
 over RDMA (carrier.py); those that are not here yet are waited for, so that a neighbour reads a file while it
 still grows. docs/weights-protocol.md describes both for other programs.
 """
@@ -21,8 +21,8 @@ from urllib.parse import unquote
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.node.peers.handler import PeerHandler, PeerServer
-from headfirst.node.peers.membership import Admission
+from headfirst.node.peers.authentication import Admission
+from headfirst.node.peers.server import PeerHandler, PeerServer
 from headfirst.node.weights.transfer.carrier import OFFER, Carrier, Loans, is_over
 from headfirst.node.weights.transfer.messages import LONGEST
 from headfirst.node.weights.transfer.rdma import LOAN, Lender

@@ -80,12 +80,12 @@ def absorb(board: Board, message: Message) -> None:
     """
     with board.changed:
         if message.overview and board.index == 0:
-            board.outdo(message.overview.epoch)  # it is signed, the message's is not
+            board.supersede(message.overview.epoch)  # it is signed, the message's is not
         elif message.overview:
             board.describe(message.overview)
         if board.overview and message.epoch == board.overview.epoch:
-            board.hear(message.members)
-            board.hear_claims(message.files)
+            board.merge_members(message.members)
+            board.merge_claims(message.files)
 
 
 def speak(board: Board, other: Message | None) -> bytes:

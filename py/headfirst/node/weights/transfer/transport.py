@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst.node.peers.membership import Caller
+from headfirst.node.peers.authentication import Caller
 from headfirst.node.weights.proof.hashing import FileHash
-from headfirst.node.weights.transfer import exchange
+from headfirst.node.weights.transfer import chain
 from headfirst.node.weights.transfer.board import Board
 from headfirst.node.weights.transfer.carrier import Carrier, Debts
 from headfirst.node.weights.transfer.chain import PATIENCE_S, Chain
@@ -76,7 +76,7 @@ class Transport:
             transfer.port,
             {address for member in others for address in member},
             transfer.token,
-            lambda data, wait: exchange.answer(board, data, wait),
+            lambda data, wait: chain.answer(board, data, wait),
             self._shelf,
             server_side,
             self._carrier,
