@@ -57,28 +57,6 @@ LAUNCHES: list[tuple[LaunchRequest, Mapping[str, Any]]] = [
         replace(ONE, cache_dir="/data/cache", extra_args=("--enable-torch-compile",)),
         {"enable_torch_compile": True},
     ),
-    (
-        replace(TWO, disaggregation="prefill"),
-        {
-            "disaggregation_mode": "prefill",
-            "disaggregation_bootstrap_port": 8998,
-            "disaggregation_transfer_backend": "mooncake",
-            "disaggregation_ib_device": "mlx5_0,mlx5_1",
-        },
-    ),
-    (
-        replace(ONE, disaggregation="decode", bootstrap_port=9000),
-        {
-            "disaggregation_mode": "decode",
-            "disaggregation_bootstrap_port": 9000,
-            "disaggregation_transfer_backend": "mooncake_tcp",
-            "disaggregation_ib_device": None,
-        },
-    ),
-    (
-        replace(TWO, disaggregation="decode", transfer_backend="nixl"),
-        {"disaggregation_transfer_backend": "nixl", "disaggregation_ib_device": None},
-    ),
     (CPU, {"device": "cpu", "attention_backend": "torch_native", "max_total_tokens": 4096}),
     (replace(CPU, rank=1, task="embedding"), {"device": "cpu", "is_embedding": True}),
 ]

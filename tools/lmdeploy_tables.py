@@ -44,7 +44,7 @@ METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq", "mxfp4", 
 
 
 def describe(action: argparse.Action) -> dict[str, Any]:
-    """One option as headfirst.decide.engines.argument_check reads it: its spellings and what it takes."""
+    """One option as headfirst.decide.engines.arguments reads it: its spellings and what it takes."""
     option: dict[str, Any] = {"flags": list(action.option_strings), "dest": action.dest}
     if action.nargs == 0:
         option["type"] = "flag"

@@ -28,7 +28,7 @@ TYPES = {
 
 
 def describe(action: argparse.Action) -> dict[str, Any]:
-    """One option as headfirst.decide.engines.argument_check reads it: its spellings and what it takes."""
+    """One option as headfirst.decide.engines.arguments reads it: its spellings and what it takes."""
     name = getattr(action.type, "__name__", None) if action.type else "str"
     option: dict[str, Any] = {"flags": list(action.option_strings), "dest": action.dest}
     if action.nargs == 0 or isinstance(action, argparse.BooleanOptionalAction):

@@ -21,7 +21,7 @@ from typing import Any
 
 import vllm
 
-# Parsers of a value, by function name -> `type` in the specification (engines/argument_check.py).
+# Parsers of a value, by function name -> `type` in the specification (decide/engines/arguments.py).
 TYPES = {
     "int": "int",
     "float": "float",

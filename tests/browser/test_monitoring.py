@@ -22,7 +22,7 @@ from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixe
 
 pytestmark = pytest.mark.browser
 
-ENGINE = engines.get("sglang").metrics()
+ENGINE = engines.get("sglang").metrics
 MONITORING = """
 [monitoring]
 node1

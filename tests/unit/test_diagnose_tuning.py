@@ -14,9 +14,8 @@ from headfirst.control.cli import diagnose as shown
 from headfirst.decide import engines
 from headfirst.decide.diagnose import figures, tuning
 from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning
-from headfirst.decide.engines.diagnostics import Diagnostics
-from headfirst.decide.engines.sglang.past import Past, read_past
-from headfirst.decide.engines.sglang.tuning import advise
+from headfirst.decide.engines.base import Diagnostics
+from headfirst.decide.engines.sglang.tuning import Past, advise, read_past
 from rich.console import Console
 
 # What an engine on CPUs gave, abridged: 150 requests at once, nine of them let in.
@@ -46,7 +45,7 @@ def tune(nodes: list[Node]) -> Tuning:
 
 
 def read_live(text: str) -> Live | None:
-    return figures.read_live(text, SGLANG.metrics())
+    return figures.read_live(text, SGLANG.metrics)
 
 
 def report(usage: str = "0.20", queued: int = 141, running: int = 9) -> str:
@@ -308,22 +307,18 @@ class Untuned:
     """An engine with figures of its own names and without tuning rules."""
 
     title = "Other"
-
-    def diagnostics(self) -> Diagnostics:
-        return Diagnostics()
-
-    def metrics(self) -> Metrics:
-        return Metrics(
-            running=Series("x:running"),
-            queued=Series("x:waiting"),
-            cache_usage=Series("x:usage"),
-            generated_tokens=Series("x:generated"),
-            prompt_tokens=Series("x:read"),
-            progress=(),
-            first_token=Series("x:first"),
-            output_token=Series("x:next"),
-            request=Series("x:request"),
-        )
+    diagnostics = Diagnostics()
+    metrics = Metrics(
+        running=Series("x:running"),
+        queued=Series("x:waiting"),
+        cache_usage=Series("x:usage"),
+        generated_tokens=Series("x:generated"),
+        prompt_tokens=Series("x:read"),
+        progress=(),
+        first_token=Series("x:first"),
+        output_token=Series("x:next"),
+        request=Series("x:request"),
+    )
 
 
 @pytest.mark.parametrize(("waiting", "says"), [("0", "more load would be served"), ("3", "requests wait")])

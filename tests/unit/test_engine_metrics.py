@@ -12,8 +12,8 @@ from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout
 
 TEXT = (Path(__file__).parent / "data" / "sglang-0.5.23-metrics.txt").read_text()
-SGLANG = engines.get("sglang").metrics()
-VLLM = engines.get("vllm").metrics()
+SGLANG = engines.get("sglang").metrics
+VLLM = engines.get("vllm").metrics
 
 
 def test_the_figures_of_a_running_engine() -> None:
@@ -82,7 +82,7 @@ VERSIONS = [(name, version) for name in engines.names() for version in engines.v
 def test_every_name_is_one_of_that_version(name: str, version: str) -> None:
     lines = (Path(__file__).parent / "data" / "metrics" / f"{name}-{version}.txt").read_text().splitlines()
     kinds = dict(line.split() for line in lines[1:])
-    of = engines.get(name, version).metrics()
+    of = engines.get(name, version).metrics
     gauges = {of.running.name, of.queued.name, of.cache_usage.name, *filter(None, [of.throughput])}
     counters = {one.name for one in (of.generated_tokens, of.prompt_tokens, *of.progress)}
     histograms = {of.first_token.name, of.output_token.name, of.request.name}

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
-from headfirst.decide.engines import argument_check
-from headfirst.decide.engines.sglang import specification
+from headfirst.decide.engines import arguments as engine_arguments
 
 ENGINE = engines.get("sglang")
 VERSION = ENGINE.version
@@ -19,14 +18,14 @@ VERSION = ENGINE.version
 
 @pytest.mark.parametrize("version", engines.versions("sglang"))
 def test_the_specification_is_that_of_the_version(version: str) -> None:
-    spec = specification.load(version)
+    spec = engines.get("sglang", version).specification
     assert spec.engine == f"SGLang {version}"
     assert len({option["dest"] for option in spec.options.values()}) > 500
     assert spec.options["--tp-size"] is spec.options["--tensor-parallel-size"]
 
 
 def test_removed_flags_are_gone_and_their_successors_exist() -> None:
-    spec = specification.load(VERSION)
+    spec = engines.get("sglang", VERSION).specification
     assert len(spec.removed) > 75
     for flag, advice in spec.removed.items():
         assert flag not in spec.options
@@ -43,17 +42,17 @@ OLD_TABLES = (Path(__file__).parent / "data" / "sglang-old-flags.txt").read_text
 
 @pytest.mark.parametrize("flag", OLD_TABLES)
 def test_a_flag_of_old_tables_is_accepted_or_refused_with_its_reason(flag: str) -> None:
-    spec = specification.load(VERSION)
+    spec = engines.get("sglang", VERSION).specification
     if flag in spec.options and spec.options[flag]["dest"] not in spec.owned:
         return
-    problem = argument_check.check(spec, [flag, "1"]).problems[0]
+    problem = engine_arguments.check(spec, [flag, "1"]).problems[0]
     assert any(words in problem.what for words in ("was removed", "is set by the plan", "is cut short"))
     assert problem.hint
 
 
 def test_what_the_plan_owns_are_real_options() -> None:
-    dests = {option["dest"] for option in specification.load(VERSION).options.values()}
-    assert specification.load(VERSION).owned.keys() <= dests
+    dests = {option["dest"] for option in engines.get("sglang", VERSION).specification.options.values()}
+    assert engines.get("sglang", VERSION).specification.owned.keys() <= dests
 
 
 def test_values_are_typed_by_destination() -> None:
@@ -193,5 +192,5 @@ def test_unknown_engine() -> None:
     ],
 )
 def test_one_dash_instead_of_two(word: str, hint: str) -> None:
-    problem = argument_check.check(specification.load(VERSION), [word]).problems[0]
+    problem = engine_arguments.check(engines.get("sglang", VERSION).specification, [word]).problems[0]
     assert problem.hint == hint

@@ -18,7 +18,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.lmdeploy import backend, specification
+from headfirst.decide.engines.lmdeploy import backend
 from headfirst.decide.engines.lmdeploy.engine import ENGINES
 from headfirst.decide.engines.lmdeploy.launch import PROGRAM
 from headfirst.decide.hardware import gpus
@@ -185,7 +185,7 @@ def test_images() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.version)
 def test_each_version_has_its_own_options(engine: Any) -> None:
-    spec = specification.load(engine.version)
+    spec = engine.specification
     assert ("--num-gpu-blocks" in spec.options) == (engine.version == "0.18.0")
     assert spec.owned.keys() <= {option["dest"] for option in spec.options.values()}
     for flag, advice in spec.removed.items():
@@ -391,7 +391,7 @@ def test_what_diagnose_reads() -> None:
         assert rule.pattern.search(rule.sample)
         assert found.match(rule.sample) is rule
     assert "sekrit" not in found.shown("Namespace(tp=4, api_keys=['sekrit'])")
-    assert ENGINE.metrics().running.name == "lmdeploy:num_requests_running"
+    assert ENGINE.metrics.running.name == "lmdeploy:num_requests_running"
 
 
 def test_the_dialect() -> None:

@@ -6,10 +6,9 @@ import shlex
 
 import pytest
 from headfirst.decide import engines
-from headfirst.decide.engines.vllm import specification
 
 ENGINE = engines.get("vllm")
-VERSIONS = specification.VERSIONS
+VERSIONS = engines.versions("vllm")
 
 
 def problems(line: str, version: str | None = None) -> list[str]:
@@ -20,20 +19,20 @@ def problems(line: str, version: str | None = None) -> list[str]:
 
 @pytest.mark.parametrize(("version", "options"), [("0.33.0", 320), ("0.32.0", 316)])
 def test_the_specification_is_that_of_the_version(version: str, options: int) -> None:
-    spec = specification.load(version)
+    spec = engines.get("vllm", version).specification
     assert len({option["dest"] for option in spec.options.values()}) == options
     assert spec.options["-tp"] is spec.options["--tensor-parallel-size"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_the_plan_owns_are_real_options(version: str) -> None:
-    spec = specification.load(version)
+    spec = engines.get("vllm", version).specification
     assert spec.owned.keys() <= {option["dest"] for option in spec.options.values()}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_removed_flags_are_gone_and_their_successors_exist(version: str) -> None:
-    spec = specification.load(version)
+    spec = engines.get("vllm", version).specification
     assert len(spec.removed) == 68
     for flag, advice in spec.removed.items():
         assert flag not in spec.options
@@ -148,7 +147,7 @@ _SEEDS_REFUSED = {
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_seeds_flags_that_vllm_has(version: str) -> None:
-    spec = specification.load(version)
+    spec = engines.get("vllm", version).specification
     flags = _SEEDS_ACCEPTED.split()
     assert len(flags) == 61
     assert [flag for flag in flags if flag not in spec.options] == []

@@ -76,7 +76,7 @@ def test_the_cause_is_named_before_its_consequences() -> None:
 
 
 def test_the_metrics_have_vllms_names() -> None:
-    metrics = ENGINE.metrics()
+    metrics = ENGINE.metrics
     assert {metrics.running.name, metrics.queued.name, metrics.cache_usage.name} == {
         "vllm:num_requests_running",
         "vllm:num_requests_waiting",

@@ -95,7 +95,7 @@ def test_what_is_missing(monkeypatch: pytest.MonkeyPatch, path: str, answer: Any
     assert (found.ready, found.problem) == (False, problem)
 
 
-VLLM = engines.get("vllm").metrics()
+VLLM = engines.get("vllm").metrics
 
 
 def test_the_load_is_of_two_readings(monkeypatch: pytest.MonkeyPatch) -> None:

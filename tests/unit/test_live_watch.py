@@ -19,7 +19,7 @@ from headfirst.control.live.status_types import Supervision
 from headfirst.decide import engines
 from headfirst.decide.engines.base import Readiness
 
-METRICS = engines.get("vllm").metrics()
+METRICS = engines.get("vllm").metrics
 READINESS = Readiness("/health", "/v1/chat/completions", {}, ("usage",))
 TARGET = ReplicaTarget(
     "chat", 0, [HostAccess("node1", "node1")], "http://engine", READINESS, container="engine", metrics=METRICS

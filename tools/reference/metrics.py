@@ -45,7 +45,7 @@ def page() -> str:
 
 def _published(engine: Engine) -> dict[str, str]:
     """Figure → how it is published; "" for what this version does not have."""
-    metrics = engine.metrics()
+    metrics = engine.metrics
     values = {field.name: getattr(metrics, field.name) for field in fields(Metrics)}
     return {name: _value(value) if value else "" for name, value in values.items()}
 

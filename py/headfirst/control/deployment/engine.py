@@ -25,7 +25,7 @@ def metrics_of(service: Service) -> Metrics | None:
     """The figures that a replica of the service publishes; None where the user has switched them off."""
     engine = engine_of(service)
     values = engine.check_arguments(service.settings.engine_args).values
-    return engine.metrics() if engine.publishes(values) else None
+    return engine.metrics if engine.publishes(values) else None
 
 
 def known_key(secrets: Secrets | None, service: Service) -> str | None:

@@ -34,7 +34,7 @@ from headfirst.control.live.status_types import (
     WebuiStatus,
 )
 from headfirst.control.live.supervision import supervision
-from headfirst.decide.engines.readiness import Readiness
+from headfirst.decide.engines.base import Readiness
 
 # Between two readings of an engine's counters.
 RATE_S = 1.0

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 
-from headfirst.decide.engines.base import Engine, Metrics, Readiness
-from headfirst.decide.engines.diagnostics import Diagnostics
+from headfirst.decide.engines.base import Diagnostics, Engine, Metrics, Readiness
 
 
 @dataclass(frozen=True)
@@ -24,4 +23,4 @@ class Subject:
 
 def subject(engine: Engine, readiness: Readiness, model: str = "", api_key: str = "") -> Subject:
     """What a diagnosis needs of an engine."""
-    return Subject(profile(engine.log()), engine.diagnostics(), engine.metrics(), readiness, model, api_key)
+    return Subject(profile(engine.log()), engine.diagnostics, engine.metrics, readiness, model, api_key)

@@ -13,7 +13,7 @@ from headfirst.decide.engines.base import Engine, Metrics
 
 def tune(nodes: Sequence[Node], engine: Engine) -> Tuning:
     """Advice for a service. NotReadyError where neither the engine nor its log has figures."""
-    about, metrics = engine.diagnostics(), engine.metrics()
+    about, metrics = engine.diagnostics, engine.metrics
     head = nodes[0]
     answer = head.metrics or Answer(0, head.problem or "the host was not probed")
     live = read_live(answer.text, metrics) if answer.status == 200 else None

@@ -6,21 +6,25 @@ docs/new-engine.md describes how to add one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Protocol
 
 from headfirst.common.errors import InputError
 from headfirst.common.metrics import Metrics as Metrics
+from headfirst.decide.containers.image import ImageRecipe
+from headfirst.decide.engines import arguments
+from headfirst.decide.engines.arguments import Arguments, Specification
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.readiness import Readiness as Readiness
-from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task as Task
 
 if TYPE_CHECKING:
-    from headfirst.decide.containers.image import ImageRecipe
-    from headfirst.decide.engines.diagnostics import Diagnostics
+    from headfirst.decide.diagnose.types import Live, Node, Tuning
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,6 @@ class LaunchRequest:
     config_file: str | None = None  # holds the API key, which must not be in an argv
     adapters: Mapping[str, str] = field(default_factory=dict)  # LoRA: name in the API -> folder
     cache_dir: str | None = None  # for code that the engine compiles; kept between starts
-    # A replica that only reads prompts, or only generates: the other kind is a replica of its own.
-    disaggregation: Literal["prefill", "decode"] | None = None
-    bootstrap_port: int = 8998  # on the head of the prefill replica, where decode ranks find it
-    transfer_backend: str | None = None  # what carries the KV cache; None: the engine chooses
     checkpoint: Checkpoint | None = None  # what is served, where the command depends on it
     runtime: str | None = None  # another launcher than the engine's own, such as ray
     extra_args: tuple[str, ...] = ()
@@ -71,36 +71,6 @@ class Launch:
     command: list[str]
     environment: dict[str, str]
     entrypoint: str | None = None
-
-
-@dataclass(frozen=True)
-class Problem:
-    """One thing wrong with an argument: what, and the nearest thing that would be right."""
-
-    argument: str
-    what: str
-    hint: str | None = None
-
-    def __str__(self) -> str:
-        return f"{self.what} {self.hint}" if self.hint else self.what
-
-
-@dataclass(frozen=True)
-class Arguments:
-    """The user's engine arguments, understood: destination name -> typed value, and what is wrong."""
-
-    values: Mapping[str, Any]
-    problems: tuple[Problem, ...]
-
-    def require(self, *, where: str | None = None) -> Mapping[str, Any]:
-        """The values; InputError listing every problem when there is one."""
-        if self.problems:
-            raise InputError(
-                " ".join(problem.what for problem in self.problems),
-                where=where,
-                hint=" ".join(problem.hint for problem in self.problems if problem.hint) or None,
-            )
-        return self.values
 
 
 @dataclass(frozen=True)
@@ -134,6 +104,18 @@ class MemoryUse:
     outside: int = 0
     pool_fraction: float = 1.0
     more: MoreMemory | None = None  # where the user has not set the fraction
+
+
+# In use before the weights are loaded: CUDA's context, NCCL's buffers, what the driver keeps of the memory
+# that nvidia-smi reports. One GPU: 23.99 − 3.64 − 18.82 GiB on an RTX 4090 (sglang #4895). Several GPUs:
+# 140.4 − 12.25 − 125.65 GiB on H200 (InferenceX #2128), 80 − 36.5 − 41.2 GiB on A100 (sglang #4161, #3784).
+_ONE_GPU = 1536 * MIB
+_SEVERAL_GPUS = 2560 * MIB
+
+
+def cuda_overhead(layout: Layout) -> int:
+    """Bytes of each GPU that CUDA's context, NCCL's buffers and the driver take."""
+    return _ONE_GPU if layout.world == 1 else _SEVERAL_GPUS
 
 
 # Stands for the pattern in `RequestDialect.regex` and `grammar`.
@@ -173,89 +155,152 @@ class RequestDialect:
     ignored: Mapping[str, str] = field(default_factory=dict)
 
 
-class Engine(Protocol):
-    """One serving engine of one version."""
+@dataclass(frozen=True)
+class Readiness:
+    """When a replica counts as ready; only rank 0 is asked.
 
-    name: str  # `engine=` in an inventory
+    GET `path` answers 200, and POST `probe_path` with `probe_body` answers with something at `answer`: keys
+    and indices of the JSON document, as `("usage", "completion_tokens")`. Both carry the API key, and the
+    body the served name as `model`. `generates`: 200 at `path` alone proves that the model computes, so that
+    a running service need not be probed.
+    """
+
+    path: str
+    probe_path: str
+    probe_body: Mapping[str, Any]
+    answer: tuple[str | int, ...]
+    generates: bool = False
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """What `deploy diagnose` reads of an engine beside its log.
+
+    Flags are those of the command line, as `--node-rank`; "" where the engine has none.
+    `tune` gives advice from the nodes (rank 0 first), the live figures (None: the engine gives none) and the
+    flags that have a value; it returns None where these report nothing. No `tune`: there are no tuning rules.
+    """
+
+    rank_flag: str = ""  # two ranks with one value are a mistake
+    head_flag: str = ""  # the same on all ranks
+    own_flags: frozenset[str] = frozenset()  # what one rank has and another does not
+    secret_flags: frozenset[str] = frozenset()  # their values are never shown
+    slow_start_flags: frozenset[str] = frozenset()  # with one the start of a large model takes 20 minutes
+    tune: Callable[[Sequence[Node], Live | None, Mapping[str, str]], Tuning | None] | None = None
+
+
+def _all_layers(stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:
+    return range(layers)
+
+
+def _always(values: Mapping[str, Any]) -> bool:
+    return True
+
+
+Values = Mapping[str, Any]
+"""The values of `Engine.check_arguments`: destination name -> typed value."""
+
+
+class LayoutProblems(Protocol):
+    """What the engine would refuse about a layout, a clause each; empty when nothing."""
+
+    def __call__(
+        self, checkpoint: Checkpoint, machines: Machines, layout: Layout, *, dtype: str, values: Values
+    ) -> list[str]:
+        """`dtype` is what is served."""
+
+
+@dataclass(frozen=True, eq=False)
+class Engine:
+    """One serving engine of one version: data, and pure functions."""
+
+    name: str  # `engine=` in an inventory, and the name of the engine's folder
     title: str  # as its own project writes it
     version: str
+    images: Mapping[str, str]  # with their tags, by device: cuda, cpu
+    # Options that the plan sets, by destination: the sentence that states where a person sets them.
+    owned: Mapping[str, str]
+    metrics: Metrics  # the figures that rank 0 publishes, by the names of this version
+    probes: Mapping[Task, Readiness]  # a task that is not there is asked as chat is
+    # Why this version cannot serve the checkpoint on the GPU, a clause each: architecture, quantisation,
+    # compute capability, task. Empty: it can.
+    support_problems: Callable[[Checkpoint, Gpu | None, Task, Values], list[str]]
+    # The lowest compute capability on which this FP8 checkpoint is served as it is; None: on none.
+    fp8_capability: Callable[[Checkpoint], tuple[int, int] | None]
+    # The layout that results from the tensor and the pipeline size and the user's arguments.
+    layout: Callable[[int, int, Values], Layout]
+    layout_problems: LayoutProblems
+    memory_use: Callable[[Checkpoint, Gpu, Layout, Values], MemoryUse]
+    # The container's command and environment for a rank. InputError for a served name or a runtime that this
+    # version cannot have.
+    launch: Callable[[LaunchRequest], Launch]
+    # Ports of the head that every rank connects to; a message to one of them may run code there.
+    rendezvous_ports: Callable[[LaunchRequest], Sequence[int]]
+    # How clients write what OpenAI's API lacks.
+    request_dialect: Callable[[Values], RequestDialect]
+    # The hidden layers that a pipeline stage loads, of the stage, the number of stages and of layers, and the
+    # user's environment. InputError for what the engine refuses there. By default all: it has no such stages.
+    pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = _all_layers
+    publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics
+    parse: Callable[[Specification, Sequence[str]], Arguments] = arguments.check
+    key_name: str = "api-key"  # of the API key in the file named by LaunchRequest.config_file
+    diagnostics: Diagnostics = Diagnostics()
+    recipes: Sequence[ImageRecipe] = ()  # of images that are built here instead of pulled
+    image_cuda: Mapping[str, str] = field(default_factory=dict)  # end of an image -> its CUDA version
+    no_device: str = ""  # what to do where `images` lacks a device
+
+    @property
+    def package(self) -> str:
+        """The engine's folder, as a Python package."""
+        return f"{__package__}.{self.name}"
+
+    @cached_property
+    def specification(self) -> Specification:
+        """The options of this version."""
+        return arguments.load(self.package, self.title, self.version, self.owned)
 
     def default_image(self, device: str) -> str:
-        """The image, with its tag, that serves this version on `device` (cuda or cpu).
-
-        Raises InputError where the engine has no such device.
-        """
+        """The image, with its tag, that serves this version on `device`; InputError where it has none."""
+        if device not in self.images:
+            raise InputError(f"{self.title} has no back end for {device.upper()}s.", hint=self.no_device)
+        return self.images[device]
 
     def image_version(self, image: str) -> str | None:
-        """The version that the image's tag names; None where it names none."""
+        """The version in tags like v0.5.23, v0.33.0-cu129, 0.32.1rc2 and v0.5.23.post1-rocm700; else None."""
+        tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
+        found = re.match(r"v?(\d+\.\d+\.\d+(?:\.post\d+|rc\d+)?)(?![\w.])", tag)
+        return found[1] if found else None
 
     def image_recipe(self, device: str) -> ImageRecipe | None:
         """How the image for `device` is built on this machine; None where it can only be pulled."""
+        return next((recipe for recipe in self.recipes if recipe.tag == self.images.get(device)), None)
 
     def cuda(self, image: str) -> str:
-        """The CUDA version inside the image, as its tag states or as the project ships it; "" if unknown."""
+        """The CUDA version in an image, by -cu129 or -cu12.8 in its tag or as published; "" if unknown."""
+        if found := re.search(r"-cu(\d\d)\.?(\d)\b", image):
+            return f"{found[1]}.{found[2]}"
+        return next((version for end, version in self.image_cuda.items() if image.endswith(end)), "")
 
-    def check_arguments(self, arguments: Sequence[str]) -> Arguments:
+    def check_arguments(self, words: Sequence[str]) -> Arguments:
         """Read the user's extra arguments as this version's own parser would."""
-
-    def support_problems(
-        self, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
-    ) -> list[str]:
-        """Why this version cannot serve the checkpoint on the GPU, a clause each: architecture, quantisation,
-        compute capability, task. `values` are those of `check_arguments`. Empty: it can."""
-
-    def fp8_capability(self, checkpoint: Checkpoint) -> tuple[int, int] | None:
-        """The lowest compute capability on which this FP8 checkpoint is served as it is; None: on none."""
-
-    def layout(self, tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
-        """The layout that results from these sizes and the user's arguments."""
-
-    def layout_problems(
-        self,
-        checkpoint: Checkpoint,
-        machines: Machines,
-        layout: Layout,
-        *,
-        dtype: str,
-        values: Mapping[str, Any],
-    ) -> list[str]:
-        """What this version would refuse about the layout, a clause each; empty when nothing."""
-
-    def pipeline_layers(self, stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:
-        """The hidden layers that pipeline stage `stage` of `stages` loads, of `layers`. All of them where the
-        engine has no such stages. `environment` is the user's. InputError for what it refuses there."""
-
-    def memory_use(
-        self, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]
-    ) -> MemoryUse:
-        """The memory this engine sets aside, given the values of `check_arguments`."""
-
-    def launch(self, request: LaunchRequest) -> Launch:
-        """The container's command and environment for this rank.
-
-        Raises InputError for a served name that this version cannot have.
-        """
-
-    def rendezvous_ports(self, request: LaunchRequest) -> Sequence[int]:
-        """Ports of the head that every rank connects to; a message to one of them may run code there."""
-
-    def config_file(self, *, api_key: str) -> dict[str, str]:
-        """What the file named by LaunchRequest.config_file must hold."""
+        return self.parse(self.specification, words)
 
     def readiness(self, task: Task) -> Readiness:
         """How to find out that a replica serves `task`."""
+        return self.probes.get(task, self.probes["chat"])
+
+    def config_file(self, *, api_key: str) -> dict[str, str]:
+        """What the file named by LaunchRequest.config_file must hold."""
+        return {self.key_name: api_key}
 
     def log(self) -> Mapping[str, Any]:
         """The data of the engine's log.yml: what its log reports. Keys: plugin_utils/engine_log_rules.py."""
+        return _log(self.package)
 
-    def metrics(self) -> Metrics:
-        """The figures that rank 0 publishes, by the names of this version."""
 
-    def publishes(self, values: Mapping[str, Any]) -> bool:
-        """Whether rank 0 publishes them; `values` are those of `check_arguments`."""
+@cache
+def _log(package: str) -> dict[str, Any]:
+    import yaml
 
-    def diagnostics(self) -> Diagnostics:
-        """What `deploy diagnose` reads of the engine beside its log."""
-
-    def request_dialect(self, values: Mapping[str, Any]) -> RequestDialect:
-        """How clients write what OpenAI's API lacks. `values` are those of `check_arguments`."""
+    data: dict[str, Any] = yaml.safe_load(files(package).joinpath("log.yml").read_text(encoding="utf-8"))
+    return data

@@ -90,7 +90,7 @@ def monitoring_ports(cluster: Cluster, host: Host) -> list[int]:
 
 def metrics_of(service: Service) -> Metrics:
     """The figures of a service's engine."""
-    return engines.get(service.engine, service.engine_version).metrics()
+    return engines.get(service.engine, service.engine_version).metrics
 
 
 def targets(

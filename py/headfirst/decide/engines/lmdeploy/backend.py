@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines import argument_files
+from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import Task
-from headfirst.decide.engines.lmdeploy.specification import PACKAGE
+from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
 TURBOMIND, PYTORCH = "turbomind", "pytorch"
@@ -53,7 +53,9 @@ def serving(version: str, checkpoint: Checkpoint) -> list[str]:
     return [name for name in TITLES if not _missing(version, checkpoint, name)]
 
 
-def problems(version: str, checkpoint: Checkpoint, task: Task, values: Mapping[str, Any]) -> list[str]:
+def problems(
+    version: str, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
+) -> list[str]:
     """Why the checkpoint cannot be served for `task`, a clause each."""
     chosen = choose(version, checkpoint, values)
     found = _missing(version, checkpoint, chosen)
@@ -64,7 +66,7 @@ def problems(version: str, checkpoint: Checkpoint, task: Task, values: Mapping[s
 
 
 def _models(version: str) -> dict[str, Any]:
-    return argument_files.read(PACKAGE, f"models-{version}.json")
+    return arguments.read(__package__, f"models-{version}.json")
 
 
 def _missing(version: str, checkpoint: Checkpoint, name: str) -> list[str]:

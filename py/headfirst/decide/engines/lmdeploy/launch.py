@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines import ray
-from headfirst.decide.engines.base import LaunchRequest
-from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND
+from headfirst.common.errors import InputError
+from headfirst.decide.engines import arguments, nccl, ray
+from headfirst.decide.engines.base import Launch, LaunchRequest
+from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND, choose
+
+NO_CPU = "Remove engine_device=cpu, or take an engine that has one: engine=sglang or engine=vllm."
+"""What to do where LMDeploy is to run on CPUs."""
 
 # LMDeploy takes the API key from --api-keys alone, where everybody who lists processes could read it. This
 # program reads it from the file and hands it to the command in memory. The PyTorch engine starts Ray for
@@ -52,7 +56,30 @@ exit 1
 """
 
 
-def argv(request: LaunchRequest, backend: str, values: Mapping[str, Any]) -> list[str]:
+def launch(version: str, request: LaunchRequest) -> Launch:
+    """`lmdeploy serve api_server …`, over several nodes in a script that starts Ray or the proxy."""
+    if request.device == "cpu":
+        raise InputError("LMDeploy has no back end for CPUs.", hint=NO_CPU)
+    specification = arguments.load(__package__, "LMDeploy", version, {})
+    values = arguments.check(specification, request.extra_args).values
+    backend = choose(
+        version,
+        request.checkpoint,
+        values,
+        nodes=request.nodes,
+        runtime=request.runtime,
+        adapters=bool(request.adapters),
+    )
+    if request.runtime == "ray" and backend == TURBOMIND:
+        raise InputError(
+            "TurboMind does not run in Ray.",
+            hint="Remove engine_runtime, or write --backend pytorch in engine_args.",
+        )
+    environment = nccl.environment(request) | _environment(request, backend, values)
+    return Launch(_argv(request, backend, values), environment | dict(request.extra_env))
+
+
+def _argv(request: LaunchRequest, backend: str, values: Mapping[str, Any]) -> list[str]:
     """The container's command. `values` are those of the request's extra arguments."""
     if values.get("dp", 1) > 1:
         return _data_parallel(request, backend, values)
@@ -75,7 +102,7 @@ def _turbomind_nodes(request: LaunchRequest, server: list[str]) -> list[str]:
     return _with_key(request, server) if request.rank == 0 else ["lmdeploy", *server]
 
 
-def environment(request: LaunchRequest, backend: str, values: Mapping[str, Any]) -> dict[str, str]:
+def _environment(request: LaunchRequest, backend: str, values: Mapping[str, Any]) -> dict[str, str]:
     """Where the PyTorch engine's ranks meet: torch's store beside Ray's head, or that of the DP ranks."""
     if values.get("dp", 1) > 1:
         return {

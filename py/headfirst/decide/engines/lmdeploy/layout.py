@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND
+from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND, choose
 from headfirst.decide.model.checkpoint import Checkpoint
 
 
@@ -25,9 +25,16 @@ def attention_tensor(wanted: Layout, values: Mapping[str, Any]) -> int:
 
 
 def problems(
-    checkpoint: Checkpoint, machines: Machines, wanted: Layout, backend: str, values: Mapping[str, Any]
+    version: str,
+    checkpoint: Checkpoint,
+    machines: Machines,
+    wanted: Layout,
+    *,
+    dtype: str,
+    values: Mapping[str, Any],
 ) -> list[str]:
     """Why the layout is refused, one clause each."""
+    backend = choose(version, checkpoint, values, nodes=machines.nodes)
     if wanted.pipeline > 1:
         return ["LMDeploy has no pipeline parallelism"]
     found = _turbomind(wanted, values) if backend == TURBOMIND else _pytorch(machines, wanted, values)

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines import cuda_memory
-from headfirst.decide.engines.base import MemoryUse
+from headfirst.decide.engines.base import MemoryUse, cuda_overhead
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lmdeploy.layout import attention_tensor
 from headfirst.decide.hardware.gpus import Gpu
@@ -38,7 +37,7 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
     if layout.expert > 1 and layout.attention_data > 1:
         terms["copied_dense_layers"] = _copied_bytes(checkpoint, layout)
     attention = attention_tensor(layout, values)
-    outside, blocks = cuda_memory.outside(layout), values.get("num_gpu_blocks")
+    outside, blocks = cuda_overhead(layout), values.get("num_gpu_blocks")
     return MemoryUse(
         terms=terms,
         static_fraction=1 - sum(terms.values()) / (gpu.memory_bytes - outside),

@@ -1,154 +1,159 @@
-"""SGLang as one of the engines."""
+"""SGLang as one of the engines: what is data; sources are files of sglang/srt, of 0.5.22 and 0.5.23."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from headfirst.decide.engines import argument_check, image_tags, log_file
+from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.engines.base import (
-    Arguments,
-    Launch,
+    PATTERN,
+    Diagnostics,
+    Engine,
     LaunchRequest,
-    MemoryUse,
-    Metrics,
     Readiness,
     RequestDialect,
+    ScoreRequest,
     Task,
 )
-from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.sglang import (
-    dialect,
-    environment,
-    launch,
-    memory,
-    specification,
-    support,
-)
-from headfirst.decide.engines.sglang import layout as sglang_layout
-from headfirst.decide.engines.sglang.metrics import METRICS
-from headfirst.decide.engines.sglang.readiness import READINESS
-from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu
+from headfirst.decide.engines.sglang import cpu_image, launch, layout, memory, support
+from headfirst.decide.engines.sglang.launch import METRICS_FLAG
+from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from headfirst.decide.containers.image import ImageRecipe
-    from headfirst.decide.engines.diagnostics import Diagnostics
+    from headfirst.decide.diagnose.types import Live, Node, Tuning
+
+# The newest first; each has an arguments-VERSION.json (tools/sglang_arguments.py) and a support-VERSION.json.
+VERSIONS = ("0.5.23", "0.5.22")
+_OWNED = {
+    "model_path": "Set model in the inventory.",
+    "served_model_name": "Set served_model_name in the inventory.",
+    "tp_size": "Set tensor_parallel in the inventory.",
+    "pp_size": "Set pipeline_parallel in the inventory.",
+    "nnodes": "It follows from the hosts in [head] and [workers].",
+    "node_rank": "The head is rank 0, then the workers in the order of the inventory.",
+    "dist_init_addr": "It is the head's address; set dist_port in the inventory for another port.",
+    "host": "The plan chooses the address that the engine listens on.",
+    "port": "Set engine_port in the inventory.",
+    "lora_paths": "Set adapters in the inventory: their folders are then copied and mounted too.",
+    "device": "Set engine_device in the inventory.",
+    "config": "The plan mounts its own file there, with the API key.",
+    "api_key": "A key is made and passed in a file, so that no process list shows it; leave it out.",
+    "admin_api_key": "Everyone who lists processes could read it; leave it out.",
+    "ssl_keyfile_password": "Everyone who lists processes could read it; use a key file without password.",
+}
+# observability/metrics_collector.py. realtime_tokens_total rises with every step of the scheduler,
+# generation_tokens_total only when a request ends. The first token of a request belongs to its prefill. Only
+# the schedulers of rank 0's node publish: those of other nodes answer on their own loopback address.
+_TOKENS = "sglang:realtime_tokens_total"
+
+_METRICS = Metrics(
+    running=Series("sglang:num_running_reqs"),
+    queued=Series("sglang:num_queue_reqs"),
+    cache_usage=Series("sglang:token_usage"),
+    generated_tokens=Series(_TOKENS, {"mode": "decode"}),
+    prompt_tokens=Series(_TOKENS, {"mode": "prefill_.*"}),
+    progress=(Series(_TOKENS),),
+    first_token=Series("sglang:time_to_first_token_seconds"),
+    output_token=Series("sglang:inter_token_latency_seconds"),
+    request=Series("sglang:e2e_request_latency_seconds"),
+    # Each pipeline stage counts every request; by priority there is a total, and its parts.
+    copies=("pp_rank", "priority"),
+    flag=METRICS_FLAG,
+    throughput="sglang:gen_throughput",
+    delay_s=30.0,  # with decode_log_interval steps between two reports, or 30 s where nothing runs
+)
+_CHAT_BODY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
 
 
-class Sglang:
-    """SGLang of one version; see headfirst.decide.engines.base.Engine for what each method answers."""
-
-    name = "sglang"
-    title = "SGLang"
-
-    def __init__(self, version: str) -> None:
-        self.version = version
-
-    def default_image(self, device: str) -> str:
-        """The project's own image for GPUs; for CPUs the one of `image_recipe`."""
-        return (
-            f"headfirst/sglang-cpu:{self.version}" if device == "cpu" else f"lmsysorg/sglang:v{self.version}"
-        )
-
-    def image_version(self, image: str) -> str | None:
-        """Tags are v0.5.23, v0.5.23-cu129, v0.5.23.post1-rocm700 and the like."""
-        return image_tags.release(image)
-
-    def image_recipe(self, device: str) -> ImageRecipe | None:
-        """The published packages of the newest version for CPUs; images for GPUs come from the registry."""
-        if device != "cpu" or self.version != specification.VERSIONS[0]:
-            return None
-        from headfirst.decide.engines.sglang.cpu_image import RECIPE
-
-        return RECIPE
-
-    def cuda(self, image: str) -> str:
-        """Tags end in -cu129 or -cu130; the plain one has CUDA 13 since 0.5.11."""
-        return image_tags.cuda(image) or ("13.0" if image == self.default_image("cuda") else "")
-
-    def check_arguments(self, arguments: Sequence[str]) -> Arguments:
-        """Check against the parser of this SGLang version."""
-        return argument_check.check(specification.load(self.version), arguments)
-
-    def support_problems(
-        self, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
-    ) -> list[str]:
-        """By the tables of this version, and what its code asserts."""
-        return support.problems(self.version, checkpoint, gpu, task, values)
-
-    def fp8_capability(self, checkpoint: Checkpoint) -> tuple[int, int] | None:
-        """Mixtures of experts need FP8 units; the layers of dense models run as weight-only FP8 from 8.0 on
-        (layers/quantization/fp8_utils.py, can_auto_enable_marlin_fp8)."""
-        return (8, 0) if checkpoint.moe is None else FP8_CAPABILITY
-
-    def layout(self, tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
-        """Data-parallel attention and expert parallelism come from the user's arguments."""
-        return sglang_layout.layout(tensor, pipeline, values)
-
-    def layout_problems(
-        self,
-        checkpoint: Checkpoint,
-        machines: Machines,
-        layout: Layout,
-        *,
-        dtype: str,
-        values: Mapping[str, Any],
-    ) -> list[str]:
-        """What SGLang asserts when it loads the model."""
-        return sglang_layout.problems(self.version, checkpoint, machines, layout, dtype=dtype, values=values)
-
-    def pipeline_layers(self, stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:
-        """As get_pp_indices of sglang/srt/distributed/utils.py."""
-        return sglang_layout.pipeline_layers(stage, stages, layers, environment)
-
-    def memory_use(
-        self, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]
-    ) -> MemoryUse:
-        """Reserved memory by SGLang's own formula."""
-        return memory.memory_use(checkpoint, gpu, layout, values)
-
-    def launch(self, request: LaunchRequest) -> Launch:
-        """`python3 -m sglang.launch_server …` with NCCL, gloo and SGLang variables."""
-        return Launch(launch.argv(request), environment.environment(request))
-
-    def rendezvous_ports(self, request: LaunchRequest) -> Sequence[int]:
-        """With data parallelism SGLang takes the six ports after the rendezvous too (PortArgs)."""
-        more = 6 if max(request.layout.data, request.layout.attention_data) > 1 else 0
-        return range(request.dist_port, request.dist_port + more + 1)
-
-    def config_file(self, *, api_key: str) -> dict[str, str]:
-        """Merged by SGLang before its arguments; the file's name must end in .yaml, and a key must
-        not begin with '-', which its parser would take for a flag."""
-        return {"api-key": api_key}
-
-    def readiness(self, task: Task) -> Readiness:
-        """The health paths need no key, whatever the task; 200 means that a token or an embedding was
-        computed, 503 that warm-up still runs (entrypoints/http_server.py, health_generate)."""
-        return READINESS[task]
-
-    def log(self) -> Mapping[str, Any]:
-        """Lines of 0.5.22 and 0.5.23."""
-        return log_file.read(Path(__file__).parent)
-
-    def metrics(self) -> Metrics:
-        """The same names in all supported versions."""
-        return METRICS
-
-    def publishes(self, values: Mapping[str, Any]) -> bool:
-        """The plan adds the flag, and no argument takes it back."""
-        return True
-
-    def diagnostics(self) -> Diagnostics:
-        """SGLang's flags, and the rules of its tuning guide."""
-        from headfirst.decide.engines.sglang.diagnosis import DIAGNOSTICS
-
-        return DIAGNOSTICS
-
-    def request_dialect(self, values: Mapping[str, Any]) -> RequestDialect:
-        """As sglang/srt/entrypoints defines its requests."""
-        return dialect.dialect(values)
+def _probe(path: str, body: Mapping[str, Any], *answer: str | int) -> Readiness:
+    """The health path needs no key; 200: a token or an embedding was computed, 503: warm-up still
+    runs (entrypoints/http_server.py, health_generate)."""
+    return Readiness("/health_generate", path, body, answer, generates=True)
 
 
-ENGINES = tuple(Sglang(version) for version in specification.VERSIONS)
+# Paths: entrypoints/http_server.py; bodies: openai/protocol.py; of a reranker: openai/serving_rerank.py.
+_PROBES: dict[Task, Readiness] = {
+    "chat": _probe("/v1/chat/completions", _CHAT_BODY, "usage", "completion_tokens"),
+    "embedding": _probe("/v1/embeddings", {"input": "Hello"}, "data", 0, "embedding"),
+    "rerank": _probe("/v1/rerank", {"query": "Hello", "documents": ["Hello"]}, 0, "score"),
+    "reward": _probe("/classify", {"text": "Hello"}, "embedding", 0),  # answers as for an embedding
+}
+
+
+def _tune(nodes: Sequence[Node], live: Live | None, given: Mapping[str, str]) -> Tuning | None:
+    """The rules of SGLang's tuning guide; imported here, as reading logs takes a while to import."""
+    from headfirst.decide.engines.sglang.tuning import tune
+
+    return tune(nodes, live, given)
+
+
+_DIAGNOSTICS = Diagnostics(
+    rank_flag="--node-rank",
+    head_flag="--dist-init-addr",
+    # Only rank 0 listens for clients and has the key.
+    own_flags=frozenset({"--node-rank", "--host", "--config"}),
+    secret_flags=frozenset({"--api-key", "--admin-api-key", "--hf-token"}),
+    slow_start_flags=frozenset({"--enable-torch-compile"}),
+    tune=_tune,
+)
+
+
+def _dialect(values: Mapping[str, Any]) -> RequestDialect:
+    """The requests of a server with these arguments (entrypoints/http_server.py, openai/protocol.py)."""
+    ignored = {"model": "SGLang answers with the model it serves, whatever name the request has"}
+    # sampling_batch_info.py: sampling_seed is None otherwise.
+    if not values.get("enable_deterministic_inference"):
+        ignored["seed"] = "SGLang uses it with --enable-deterministic-inference only"
+    return RequestDialect(
+        tool_parser=values.get("tool_call_parser"),
+        reasoning_parser=values.get("reasoning_parser"),
+        regex={"regex": PATTERN},
+        grammar={"ebnf": PATTERN},
+        rerank=ScoreRequest("/v1/rerank", texts="documents", rows=(), score=("score",)),
+        reward=ScoreRequest("/classify", texts="text", rows=(), score=("embedding",)),
+        classify="/v1/classify",
+        adapter="{model}:{adapter}",
+        ignored=ignored,
+    )
+
+
+def _fp8_capability(checkpoint: Checkpoint) -> tuple[int, int]:
+    """Mixtures of experts need FP8 units; the layers of dense models run as weight-only FP8 from 8.0 on
+    (layers/quantization/fp8_utils.py, can_auto_enable_marlin_fp8)."""
+    return (8, 0) if checkpoint.moe is None else FP8_CAPABILITY
+
+
+def _rendezvous_ports(request: LaunchRequest) -> Sequence[int]:
+    """With data parallelism SGLang takes the six ports after the rendezvous too (PortArgs)."""
+    more = 6 if max(request.layout.data, request.layout.attention_data) > 1 else 0
+    return range(request.dist_port, request.dist_port + more + 1)
+
+
+def _engine(version: str) -> Engine:
+    return Engine(
+        name="sglang",
+        title="SGLang",
+        version=version,
+        images={"cuda": f"lmsysorg/sglang:v{version}", "cpu": f"headfirst/sglang-cpu:{version}"},
+        image_cuda={f"lmsysorg/sglang:v{version}": "13.0"},  # without -cu129 or -cu130, since 0.5.11
+        recipes=(cpu_image.RECIPE,),
+        owned=_OWNED,
+        metrics=_METRICS,
+        probes=_PROBES,
+        diagnostics=_DIAGNOSTICS,
+        support_problems=partial(support.problems, version),
+        fp8_capability=_fp8_capability,
+        layout=layout.layout,
+        layout_problems=partial(layout.problems, version),
+        pipeline_layers=layout.pipeline_layers,
+        memory_use=memory.memory_use,
+        launch=launch.launch,
+        rendezvous_ports=_rendezvous_ports,
+        request_dialect=_dialect,
+    )
+
+
+ENGINES = tuple(map(_engine, VERSIONS))

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from headfirst.common.errors import InputError
-from headfirst.decide.engines.base import LaunchRequest
-from headfirst.decide.engines.sglang.metrics import METRICS
+from headfirst.decide.engines import nccl
+from headfirst.decide.engines.base import Launch, LaunchRequest
+
+METRICS_FLAG = "--enable-metrics"
 
 # Without a GPU: torch's own attention kernels and a small KV pool; measured on two cores.
 _CPU_DEFAULTS = {
@@ -22,7 +22,12 @@ _CPU_DEFAULTS = {
 _EMBEDDING_TASKS = {"embedding", "reward"}
 
 
-def argv(request: LaunchRequest) -> list[str]:
+def launch(request: LaunchRequest) -> Launch:
+    """`python3 -m sglang.launch_server …` with NCCL, gloo and SGLang variables."""
+    return Launch(_argv(request), _environment(request))
+
+
+def _argv(request: LaunchRequest) -> list[str]:
     """The container's command. Rank 0 listens for clients; the API key comes from the config file."""
     if request.runtime is not None:
         raise InputError(
@@ -45,13 +50,12 @@ def argv(request: LaunchRequest) -> list[str]:
     if request.adapters:
         folders = [f"{name}={folder}" for name, folder in request.adapters.items()]
         command += ["--enable-lora", "--lora-paths", *folders]
-    command += _disaggregation(request)
     if request.nodes > 1:
         command += ["--dist-init-addr", f"{request.head_address}:{request.dist_port}"]
         command += ["--nnodes", str(request.nodes), "--node-rank", str(request.rank)]
     # On every rank, though only rank 0 is asked: the ranks' schedulers must be configured alike.
-    if METRICS.flag not in request.extra_args:
-        command += [METRICS.flag]
+    if METRICS_FLAG not in request.extra_args:
+        command += [METRICS_FLAG]
     if request.trust_remote_code and "--trust-remote-code" not in request.extra_args:
         command += ["--trust-remote-code"]
     # Ranks above 0 only answer health probes, on 127.0.0.1 by SGLang's default.
@@ -66,21 +70,36 @@ def argv(request: LaunchRequest) -> list[str]:
     return [*command, *request.extra_args]
 
 
-def _disaggregation(request: LaunchRequest) -> list[str]:
-    """Flags of a replica that only reads prompts or only generates (arg_groups/pd_disaggregation_hook.py)."""
-    if request.disaggregation is None:
-        return []
-    backend = request.transfer_backend or ("mooncake" if request.hca else "mooncake_tcp")
-    flags = ["--disaggregation-mode", request.disaggregation]
-    flags += ["--disaggregation-bootstrap-port", str(request.bootstrap_port)]
-    flags += ["--disaggregation-transfer-backend", backend]
-    if request.hca and backend == "mooncake":
-        # NCCL's form has a leading "=" and ports, as in "=mlx5_0:1,mlx5_1:1".
-        flags += ["--disaggregation-ib-device", re.sub(r":\d+|^=", "", request.hca)]
-    return flags
-
-
 def _cpu_defaults(extra: tuple[str, ...]) -> list[str]:
     """The CPU defaults that the user did not set."""
     given = {word.partition("=")[0] for word in extra}
     return [word for flag, value in _CPU_DEFAULTS.items() if flag not in given for word in (flag, value)]
+
+
+def _environment(request: LaunchRequest) -> dict[str, str]:
+    """Variables of the container, without secrets; the user's `extra_env` wins over all of them."""
+    env = {"SGLANG_HOST_IP": request.address} if request.nodes > 1 else {}
+    env |= nccl.environment(request, nvls="--enable-nccl-nvls" in request.extra_args)
+    env |= _cpu(request) if request.device == "cpu" else {}
+    return env | _caches(request.cache_dir) | dict(request.extra_env)
+
+
+def _caches(folder: str | None) -> dict[str, str]:
+    """Where torch.compile, Triton, DeepGEMM and FlashInfer keep what they compile; else in the container."""
+    if folder is None:
+        return {}
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+        "SGLANG_CACHE_DIR": f"{folder}/sglang",  # DeepGEMM's and autotuning's caches are below it
+        "FLASHINFER_WORKSPACE_BASE": f"{folder}/flashinfer",
+    }
+
+
+def _cpu(request: LaunchRequest) -> dict[str, str]:
+    return {
+        "SGLANG_USE_CPU_ENGINE": "1",
+        "TORCHDYNAMO_DISABLE": "1",  # otherwise the first request compiles, and needs a g++
+        # Left out, SGLang demands one NUMA node for every rank of the whole cluster.
+        "SGLANG_CPU_OMP_THREADS_BIND": "|".join(request.cpu_cores),
+    }

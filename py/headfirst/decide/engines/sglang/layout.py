@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines import pipeline
-from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.layout import Layout, Machines, given_stages, stage_layers
 from headfirst.decide.engines.sglang import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -55,11 +54,11 @@ def pipeline_layers(stage: int, stages: int, layers: int, environment: Mapping[s
 
     The last stages have one more where `layers` is not divisible.
     """
-    counts = pipeline.given("SGLANG_PP_LAYER_PARTITION", environment, stages, layers) if stages > 1 else None
+    counts = given_stages("SGLANG_PP_LAYER_PARTITION", environment, stages, layers) if stages > 1 else None
     if counts is None:
         least, more = divmod(layers, stages)
         counts = [least + (at >= stages - more) for at in range(stages)]
-    return pipeline.span(counts, stage)
+    return stage_layers(counts, stage)
 
 
 def problems(

@@ -12,8 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headfirst.decide.engines import cuda_memory
-from headfirst.decide.engines.base import MemoryUse, MoreMemory
+from headfirst.decide.engines.base import MemoryUse, MoreMemory, cuda_overhead
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -64,7 +63,7 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
         draft_layers=settings.draft_layers,
         max_tokens=values.get("max_total_tokens"),
         max_context=values.get("context_length"),
-        outside=cuda_memory.outside(layout),
+        outside=cuda_overhead(layout),
         more=more,
     )
 

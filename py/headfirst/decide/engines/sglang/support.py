@@ -8,15 +8,15 @@ model_executor/model_runner_components/load_model_utils.py (sm75), arg_groups/sp
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from headfirst.decide.engines import support_table
+from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import Task
-from headfirst.decide.engines.support_table import SupportTable
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
-_PACKAGE = "headfirst.decide.engines.sglang"
 LOWEST_CAPABILITY = 75
 # DeepSeek Sparse Attention has kernels from Hopper on (sglang #35420, layers/attention/dsa_backend.py).
 _SPARSE_ATTENTION = {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
@@ -44,9 +44,52 @@ _OWN_DRAFT_ALGORITHMS = {"EAGLE", "NEXTN"}
 _WITHOUT_DRAFT_MODEL = {"NGRAM"}
 
 
+@dataclass(frozen=True)
+class Quantization:
+    """One method: the lowest compute capability (7.5 is 75), and whether the checkpoint must be quantised."""
+
+    min_capability: int
+    checkpoint_only: bool = False
+
+
+@dataclass(frozen=True)
+class SupportTable:
+    """Architectures by what they can do, as `architectures` of config.json names them, and quantisations."""
+
+    architectures: frozenset[str]
+    quantizations: Mapping[str, Quantization]
+    embedding: frozenset[str]
+    reward: frozenset[str]
+    rerank: frozenset[str]
+    multimodal: frozenset[str]
+    pooling_only: frozenset[str]  # cannot generate text
+    pipeline: frozenset[str]  # can be divided into pipeline stages
+
+
+@cache
 def table(version: str) -> SupportTable:
-    """What SGLang `version` has."""
-    return support_table.load(_PACKAGE, version)
+    """What SGLang `version` has: support-VERSION.json, by tools/sglang_support.py."""
+    table = arguments.read(__package__, f"support-{version}.json")
+    return SupportTable(
+        quantizations={name: Quantization(**entry) for name, entry in table["quantizations"].items()},
+        **{
+            key: frozenset(table[key])
+            for key in (
+                "architectures",
+                "embedding",
+                "reward",
+                "rerank",
+                "multimodal",
+                "pooling_only",
+                "pipeline",
+            )
+        },
+    )
+
+
+def _lacks(gpu: Gpu, capability: int) -> bool:
+    """Whether the GPU's compute capability is known and lower than this number: 89 is 8.9."""
+    return gpu.lacks((capability // 10, capability % 10))
 
 
 def problems(
@@ -76,9 +119,9 @@ def _architecture(
 def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
     if gpu is None:
         return []
-    if support_table.lacks(gpu, LOWEST_CAPABILITY):
+    if _lacks(gpu, LOWEST_CAPABILITY):
         return [f"SGLang needs compute capability {LOWEST_CAPABILITY / 10}, unlike {gpu}"]
-    if checkpoint.architecture in _SPARSE_ATTENTION and support_table.lacks(gpu, _SPARSE_CAPABILITY):
+    if checkpoint.architecture in _SPARSE_ATTENTION and _lacks(gpu, _SPARSE_CAPABILITY):
         return [
             f"its sparse attention needs compute capability {_SPARSE_CAPABILITY / 10}, unlike {gpu} "
             "(sglang issue 35420)"
@@ -111,7 +154,7 @@ def _quantization(
     if method not in has.quantizations:
         return [f"SGLang {version} does not load checkpoints quantised with {method} on NVIDIA GPUs"]
     lowest = has.quantizations[method].min_capability
-    if gpu is None or not support_table.lacks(gpu, lowest):
+    if gpu is None or not _lacks(gpu, lowest):
         return []
     return [f"{method} needs compute capability {lowest / 10}, unlike {gpu}"]
 

@@ -1,18 +1,22 @@
 """The user's arguments by vLLM's parser, then by what its server checks before it loads a model.
 
-Source: entrypoints/common/cli_args.py (validate_parsed_serve_args, validate_api_server_args),
-config/parallel.py (_validate_parallel_config).
+Source: utils/argparse_utils.py (parse_args: spellings that are rewritten before argparse sees them),
+entrypoints/common/cli_args.py (validate_parsed_serve_args, validate_api_server_args), config/parallel.py
+(_validate_parallel_config).
 """
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from headfirst.decide.engines import argument_check
-from headfirst.decide.engines.argument_check import Specification
-from headfirst.decide.engines.base import Arguments, Problem
-from headfirst.decide.engines.vllm import words
+from headfirst.decide.engines import arguments
+from headfirst.decide.engines.arguments import Arguments, Problem, Specification, size
+
+_LEVEL = re.compile(r"-O(=?)(.+)")
+_DOTTED = re.compile(r"(-{1,2}[^.=\s]+)\.([^=\s]+?)(\+)?(?:=(.*))?", re.DOTALL)
 
 # flag given -> (its destination, the destination it needs, the flag to write)
 _NEEDS = (
@@ -29,9 +33,9 @@ _REGISTERED = (
 )
 
 
-def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
+def check(spec: Specification, words: Sequence[str]) -> Arguments:
     """Read the arguments, in any of vLLM's spellings."""
-    found = argument_check.check(spec, words.plain(arguments))
+    found = arguments.check(spec, plain(words))
     more = [*_missing(found.values), *_unregistered(spec, found.values)]
     return Arguments(found.values, (*found.problems, *more))
 
@@ -50,3 +54,61 @@ def _unregistered(spec: Specification, values: Mapping[str, Any]) -> Iterator[Pr
         if name and name.lower() != "none" and not values.get(plugin) and name not in option["registered"]:
             listed = ", ".join(option["registered"])
             yield Problem(flag, f"{flag} cannot be {name!r}.", f"Its values are {listed}.")
+
+
+def plain(arguments: Sequence[str]) -> list[str]:
+    """The arguments with one spelling for each option.
+
+    `--max_model_len` becomes `--max-model-len`, `-O3` becomes `--optimization-level 3`, and
+    `--eplb-config.window_size 1k --eplb-config.policy default` becomes one JSON object, at the end.
+    """
+    words: list[str] = []
+    objects: dict[str, dict[str, Any]] = {}
+    rest = list(arguments)
+    while rest:
+        word = rest.pop(0)
+        if word == "-O" and rest and rest[0] in {"0", "1", "2", "3"}:
+            words.append("--optimization-level")
+        elif match := _LEVEL.fullmatch(word):
+            words += ["--optimization-level", match[2]]
+        elif (match := _DOTTED.fullmatch(word)) and (match[4] is not None or rest):
+            flag, path, several, text = match.groups()
+            value = rest.pop(0) if text is None else text
+            _put(objects.setdefault(_dashes(flag), {}), path.split("."), _value(value, bool(several)))
+        else:
+            words.append(_dashes(word))
+    for flag, value in objects.items():
+        words += [flag, json.dumps(value)]
+    return words
+
+
+def _dashes(word: str) -> str:
+    """A flag with dashes for underscores; its value is left alone."""
+    if not word.startswith("--"):
+        return word
+    flag, equals, value = word.partition("=")
+    return flag.replace("_", "-") + equals + value
+
+
+def _value(text: str, several: bool) -> Any:
+    if several:
+        return text.split(",")
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError:
+        try:
+            return size(text)
+        except ValueError:
+            return text
+
+
+def _put(target: dict[str, Any], path: list[str], value: Any) -> None:
+    """Set `value` at `path`; lists given in several words are joined."""
+    for key in path[:-1]:
+        below = target.setdefault(key, {})
+        target = below if isinstance(below, dict) else target.setdefault(key, {})
+    last = path[-1]
+    if isinstance(value, list) and isinstance(target.get(last), list):
+        target[last] += value
+    else:
+        target[last] = value

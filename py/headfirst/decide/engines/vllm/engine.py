@@ -1,149 +1,142 @@
-"""vLLM as one of the engines."""
+"""vLLM as one of the engines: what is data; sources are files of vllm, of 0.32.0 and 0.33.0."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
-from headfirst.decide.engines import image_tags, log_file
+from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.engines.base import (
-    Arguments,
-    Launch,
-    LaunchRequest,
-    MemoryUse,
-    Metrics,
+    PATTERN,
+    Diagnostics,
+    Engine,
     Readiness,
     RequestDialect,
+    ScoreRequest,
     Task,
 )
-from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.vllm import (
-    arguments,
-    dialect,
-    launch,
-    memory,
-    readiness,
-    specification,
-    support,
-)
-from headfirst.decide.engines.vllm import layout as vllm_layout
-from headfirst.decide.engines.vllm.metrics import METRICS
-from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.engines.vllm import arguments, cpu_image, launch, layout, memory, support
 from headfirst.decide.model.checkpoint import Checkpoint
 
-if TYPE_CHECKING:
-    from headfirst.decide.containers.image import ImageRecipe
-    from headfirst.decide.engines.diagnostics import Diagnostics
+# The newest first; each has an arguments-VERSION.json (tools/vllm_arguments.py) and a support-VERSION.json.
+VERSIONS = ("0.33.0", "0.32.0")
+
+_RANKS = "It follows from the hosts in [head] and [workers]."
+_BALANCE = "The head answers for all data-parallel ranks; for separate servers set replicas."
+_OWNED = {
+    "model": "Set model in the inventory.",
+    "served_model_name": "Set served_model_name in the inventory.",
+    "tensor_parallel_size": "Set tensor_parallel in the inventory.",
+    "pipeline_parallel_size": "Set pipeline_parallel in the inventory.",
+    "nnodes": _RANKS,
+    "node_rank": "The head is rank 0, then the workers in the order of the inventory.",
+    "master_addr": "It is the head's address.",
+    "master_port": "Set dist_port in the inventory.",
+    "headless": "All ranks but the head's are headless.",
+    "distributed_executor_backend": "Set engine_runtime=ray in the inventory for Ray; without it vLLM's own "
+    "processes are used.",
+    "data_parallel_size_local": _RANKS,
+    "data_parallel_start_rank": _RANKS,
+    "data_parallel_rank": _BALANCE,
+    "data_parallel_address": "It is the head's address.",
+    "data_parallel_rpc_port": "It follows dist_port in the inventory.",
+    "data_parallel_backend": _RANKS,
+    "data_parallel_external_lb": _BALANCE,
+    "data_parallel_hybrid_lb": _BALANCE,
+    "data_parallel_multi_port_external_lb": _BALANCE,
+    "host": "The plan chooses the address that the engine listens on.",
+    "port": "Set engine_port in the inventory.",
+    "uds": "Clients come from other hosts; leave it out.",
+    "grpc": "Clients and the checks use HTTP; leave it out.",
+    "config": "The plan mounts its own file there, with the API key.",
+    "api_key": "A key is made and passed in a file, so that no process list shows it; leave it out.",
+}
+
+# v1/metrics/loggers.py.
+_GENERATED = Series("vllm:generation_tokens_total")
+_PROMPT = Series("vllm:prompt_tokens_total")
+
+_METRICS = Metrics(
+    running=Series("vllm:num_requests_running"),
+    queued=Series("vllm:num_requests_waiting"),
+    cache_usage=Series("vllm:kv_cache_usage_perc"),
+    generated_tokens=_GENERATED,
+    prompt_tokens=_PROMPT,
+    progress=(_GENERATED, _PROMPT),
+    first_token=Series("vllm:time_to_first_token_seconds"),
+    output_token=Series("vllm:inter_token_latency_seconds"),
+    request=Series("vllm:e2e_request_latency_seconds"),
+)
+
+_CHAT_BODY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
+_RERANK_BODY = {"query": "Hello", "documents": ["Hello"]}
+# The health path needs no key and answers 200 while the engine's processes live, 503 when they are gone.
+_PROBES: dict[Task, Readiness] = {
+    "chat": Readiness("/health", "/v1/chat/completions", _CHAT_BODY, ("usage", "completion_tokens")),
+    "embedding": Readiness("/health", "/v1/embeddings", {"input": "Hello"}, ("data", 0, "embedding", 0)),
+    "rerank": Readiness("/health", "/v1/rerank", _RERANK_BODY, ("results", 0, "relevance_score")),
+    "reward": Readiness("/health", "/pooling", {"input": "Hello"}, ("data", 0, "data")),
+}
+_DIAGNOSTICS = Diagnostics(
+    rank_flag="--node-rank",
+    head_flag="--master-addr",
+    # Only rank 0 listens for clients and has the key.
+    own_flags=frozenset(
+        {"--node-rank", "--headless", "--host", "--port", "--config", "--data-parallel-start-rank"}
+    ),
+    secret_flags=frozenset({"--api-key", "--hf-token"}),
+)
 
 
-class Vllm:
-    """vLLM of one version; see headfirst.decide.engines.base.Engine for what each method answers."""
+def _dialect(values: Mapping[str, Any]) -> RequestDialect:
+    """The requests of a server with these arguments (entrypoints/openai, entrypoints/pooling)."""
+    parser = values.get("reasoning_parser")
+    return RequestDialect(
+        tool_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice") else None,
+        reasoning_parser=None if not parser or parser.lower() == "none" else parser,
+        regex={"structured_outputs": {"regex": PATTERN}},
+        grammar={"structured_outputs": {"grammar": PATTERN}},
+        rerank=ScoreRequest("/v1/rerank", texts="documents", rows=("results",), score=("relevance_score",)),
+        reward=ScoreRequest("/pooling", texts="input", rows=("data",), score=("data",)),
+        classify="/classify",
+    )
 
-    name = "vllm"
-    title = "vLLM"
 
-    def __init__(self, version: str) -> None:
-        self.version = version
+def _publishes(values: Mapping[str, Any]) -> bool:
+    """Without statistics /metrics has none of the engine's figures."""
+    return not values.get("disable_log_stats", False)
 
-    def default_image(self, device: str) -> str:
-        """The project's own image for GPUs; for CPUs the one of `image_recipe`."""
-        if device == "cpu":
-            return f"headfirst/vllm-cpu:{self.version}"
-        return f"vllm/vllm-openai:v{self.version}"
 
-    def image_version(self, image: str) -> str | None:
-        """Tags are v0.33.0, v0.33.0-cu129, v0.32.1rc2 and the like."""
-        return image_tags.release(image)
-
-    def image_recipe(self, device: str) -> ImageRecipe | None:
-        """The published packages of 0.32.0 for CPUs; images for GPUs come from the project's registry."""
-        from headfirst.decide.engines.vllm.cpu_image import RECIPE
-
-        return RECIPE if RECIPE.tag == self.default_image(device) else None
-
-    def cuda(self, image: str) -> str:
-        """Tags end in -cu129 or -cu130; the plain one has CUDA 13 (METADATA: nvidia-cutlass-dsl[cu13])."""
-        return image_tags.cuda(image) or ("13.0" if image == self.default_image("cuda") else "")
-
-    def check_arguments(self, words: Sequence[str]) -> Arguments:
-        """Check against the parser of this vLLM version, and what its server checks after it."""
-        return arguments.check(specification.load(self.version), words)
-
-    def support_problems(
-        self, checkpoint: Checkpoint, gpu: Gpu | None, task: Task, values: Mapping[str, Any]
-    ) -> list[str]:
-        """What the registries of this version do not have."""
-        return support.problems(self.version, checkpoint, gpu, task, values)
-
-    def fp8_capability(self, checkpoint: Checkpoint) -> tuple[int, int] | None:
+def _engine(version: str) -> Engine:
+    def fp8_capability(_: Checkpoint) -> tuple[int, int] | None:
         """Below Ada, FP8 weights are unpacked by Marlin's kernels."""
-        return support.capability(self.version, "fp8")
+        return support.capability(version, "fp8")
 
-    def layout(self, tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
-        """Data and expert parallelism come from the user's arguments."""
-        return vllm_layout.layout(tensor, pipeline, values)
-
-    def layout_problems(
-        self,
-        checkpoint: Checkpoint,
-        machines: Machines,
-        layout: Layout,
-        *,
-        dtype: str,
-        values: Mapping[str, Any],
-    ) -> list[str]:
-        """What vLLM raises when it makes its configuration or loads the model."""
-        return vllm_layout.problems(self.version, checkpoint, machines, layout, dtype=dtype, values=values)
-
-    def pipeline_layers(self, stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:
-        """As get_pp_indices of vllm/distributed/utils.py."""
-        return vllm_layout.pipeline_layers(stage, stages, layers, environment)
-
-    def memory_use(
-        self, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]
-    ) -> MemoryUse:
-        """Memory by gpu_memory_utilization and vLLM's profiling."""
-        return memory.memory_use(self.version, checkpoint, gpu, layout, values)
-
-    def launch(self, request: LaunchRequest) -> Launch:
-        """`vllm serve …`, by vLLM's own launcher or on Ray."""
-        return launch.launch(request)
-
-    def rendezvous_ports(self, request: LaunchRequest) -> Sequence[int]:
-        """torch's rendezvous, or Ray's, and the handshake of data-parallel ranks."""
-        return launch.rendezvous_ports(request)
-
-    def config_file(self, *, api_key: str) -> dict[str, str]:
-        """Put before its arguments by vLLM; the file's name must end in .yaml, and a key must not begin
-        with '-', which its parser would take for a flag."""
-        return {"api-key": api_key}
-
-    def readiness(self, task: Task) -> Readiness:
-        """/health needs no key and answers 200 while the engine's processes live."""
-        return readiness.readiness(task)
-
-    def log(self) -> Mapping[str, Any]:
-        """Lines of 0.32 and 0.33."""
-        return log_file.read(Path(__file__).parent)
-
-    def metrics(self) -> Metrics:
-        """The same names in all supported versions."""
-        return METRICS
-
-    def publishes(self, values: Mapping[str, Any]) -> bool:
-        """Without statistics /metrics has none of the engine's figures."""
-        return not values.get("disable_log_stats", False)
-
-    def diagnostics(self) -> Diagnostics:
-        """vLLM's flags."""
-        from headfirst.decide.engines.vllm.diagnosis import DIAGNOSTICS
-
-        return DIAGNOSTICS
-
-    def request_dialect(self, values: Mapping[str, Any]) -> RequestDialect:
-        """As vllm/entrypoints defines its requests."""
-        return dialect.dialect(values)
+    return Engine(
+        name="vllm",
+        title="vLLM",
+        version=version,
+        images={"cuda": f"vllm/vllm-openai:v{version}", "cpu": f"headfirst/vllm-cpu:{version}"},
+        # Without -cu129 or -cu130 (METADATA: nvidia-cutlass-dsl[cu13]).
+        image_cuda={f"vllm/vllm-openai:v{version}": "13.0"},
+        recipes=(cpu_image.RECIPE,),
+        owned=_OWNED,
+        metrics=_METRICS,
+        probes=_PROBES,
+        diagnostics=_DIAGNOSTICS,
+        parse=arguments.check,
+        support_problems=partial(support.problems, version),
+        fp8_capability=fp8_capability,
+        layout=layout.layout,
+        layout_problems=partial(layout.problems, version),
+        pipeline_layers=layout.pipeline_layers,
+        memory_use=partial(memory.memory_use, version),
+        launch=launch.launch,
+        rendezvous_ports=launch.rendezvous_ports,
+        publishes=_publishes,
+        request_dialect=_dialect,
+    )
 
 
-ENGINES = tuple(Vllm(version) for version in specification.VERSIONS)
+ENGINES = tuple(map(_engine, VERSIONS))

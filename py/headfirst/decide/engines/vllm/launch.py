@@ -7,10 +7,9 @@ engine/arg_utils.py (create_engine_config) and entrypoints/cli/serve.py (run_hea
 from __future__ import annotations
 
 from headfirst.common.errors import InputError
-from headfirst.decide.engines import ray
+from headfirst.decide.engines import nccl, ray
 from headfirst.decide.engines.base import Launch, LaunchRequest
-from headfirst.decide.engines.vllm import words
-from headfirst.decide.engines.vllm.environment import environment
+from headfirst.decide.engines.vllm.arguments import plain
 
 # Without a GPU: no compiling at start, and a context that fits into the small KV cache.
 _CPU_DEFAULTS = {"--enforce-eager": None, "--max-model-len": "2048", "--distributed-timeout-seconds": "120"}
@@ -20,19 +19,21 @@ _TASKS: dict[str, dict[str, str | None]] = {
     "rerank": {"--runner": "pooling", "--convert": "classify"},
     "reward": {"--runner": "pooling"},
 }
+# From dist_port on; data-parallel and tensor ranks count further from there.
+_SIDE_CHANNEL = 20
 
 
 def launch(request: LaunchRequest) -> Launch:
     """The program, its arguments and its environment. InputError for a runtime that vLLM does not have."""
     if request.runtime is None:
-        return Launch(_serve(request, _nodes(request)), environment(request), entrypoint="vllm")
+        return Launch(_serve(request, _nodes(request)), _environment(request), entrypoint="vllm")
     if request.runtime != "ray":
         raise InputError(f"vLLM has no runtime {request.runtime!r}.", hint="Write ray, or leave it out.")
     if request.device == "cpu":
         raise InputError("vLLM does not run on CPUs with Ray.", hint="Remove engine_runtime.")
     serve = ["vllm", *_serve(request, ["--distributed-executor-backend", "ray"])]
     bash, *script = ray.command(request, serve, gpus=request.layout.world // request.nodes)
-    return Launch(script, environment(request), entrypoint=bash)
+    return Launch(script, _environment(request), entrypoint=bash)
 
 
 def rendezvous_ports(request: LaunchRequest) -> range:
@@ -43,7 +44,7 @@ def rendezvous_ports(request: LaunchRequest) -> range:
 
 def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
     """The arguments of `vllm`. The API key comes from the config file; headless ranks have no HTTP."""
-    given = {word.partition("=")[0] for word in words.plain(request.extra_args)}
+    given = {word.partition("=")[0] for word in plain(request.extra_args)}
     command = ["serve", request.model_dir, "--served-model-name", request.served_name]
     command += ["--tensor-parallel-size", str(request.layout.tensor)]
     if request.layout.pipeline > 1:
@@ -104,3 +105,46 @@ def _defaults(flags: dict[str, str | None], given: set[str]) -> list[str]:
     """The flags that the user did not set."""
     missing = {flag: value for flag, value in flags.items() if flag not in given}
     return [word for flag, value in missing.items() for word in ((flag,) if value is None else (flag, value))]
+
+
+def _environment(request: LaunchRequest) -> dict[str, str]:
+    """Variables of the container, without secrets; the user's `extra_env` wins over all of them."""
+    env = {"VLLM_NO_USAGE_STATS": "1"}  # otherwise it reports to the project's server
+    if request.nodes > 1:
+        env["VLLM_HOST_IP"] = request.address
+    env |= nccl.environment(request, nvls=True)
+    env |= _cpu(request) if request.device == "cpu" else {}
+    env |= _transfer(request) | _caches(request.cache_dir)
+    return env | dict(request.extra_env)
+
+
+def _caches(folder: str | None) -> dict[str, str]:
+    """Where vLLM, Triton and FlashInfer keep what they compile; else in the container."""
+    if folder is None:
+        return {}
+    return {
+        "VLLM_CACHE_ROOT": f"{folder}/vllm",  # torch.compile's and DeepGEMM's caches are below it
+        "TRITON_CACHE_DIR": f"{folder}/triton",
+        "FLASHINFER_WORKSPACE_BASE": f"{folder}/flashinfer",
+    }
+
+
+def _transfer(request: LaunchRequest) -> dict[str, str]:
+    """NIXL: where the other side of a prefill and decode pair asks for the KV cache; by default localhost."""
+    rest = iter(plain(request.extra_args))
+    config = next((next(rest, "") for word in rest if word == "--kv-transfer-config"), "")
+    if "Nixl" not in config:
+        return {}
+    return {
+        "VLLM_NIXL_SIDE_CHANNEL_HOST": request.address,
+        "VLLM_NIXL_SIDE_CHANNEL_PORT": str(request.dist_port + _SIDE_CHANNEL),
+    }
+
+
+def _cpu(request: LaunchRequest) -> dict[str, str]:
+    env = {"VLLM_CPU_KVCACHE_SPACE": "1"}  # GiB of each rank; the default is half of the node's memory
+    if request.cpu_cores:
+        env["VLLM_CPU_OMP_THREADS_BIND"] = "|".join(request.cpu_cores)
+    if request.layout.pipeline > 1:
+        env["VLLM_USE_AOT_COMPILE"] = "0"  # fails where TORCHDYNAMO_DISABLE is set
+    return env

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headfirst.decide.engines import pipeline
-from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.layout import Layout, Machines, given_stages, stage_layers
 from headfirst.decide.engines.vllm import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -41,11 +40,11 @@ def pipeline_layers(stage: int, stages: int, layers: int, environment: Mapping[s
 
     What cannot be divided goes to the stages before the last, from there towards the first.
     """
-    counts = pipeline.given("VLLM_PP_LAYER_PARTITION", environment, stages, layers)
+    counts = given_stages("VLLM_PP_LAYER_PARTITION", environment, stages, layers)
     if counts is None:
         least, more = divmod(layers, stages)
         counts = [least + (stages - 1 - more <= at < stages - 1) for at in range(stages)]
-    return pipeline.span(counts, stage)
+    return stage_layers(counts, stage)
 
 
 def problems(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headfirst.decide.engines import argument_files
+from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import Task
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -27,7 +27,7 @@ _TEXT_TASKS = frozenset({"chat", "vision"})
 
 def tables(version: str) -> dict[str, Any]:
     """The tables of one version, as tools/vllm_tables.py writes them."""
-    return argument_files.read("headfirst.decide.engines.vllm", f"support-{version}.json")
+    return arguments.read(__package__, f"support-{version}.json")
 
 
 def abilities(version: str, architecture: str) -> frozenset[str] | None:

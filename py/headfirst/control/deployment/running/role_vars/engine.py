@@ -115,7 +115,7 @@ def supervision(service: Service, replica: Replica, secrets: Secrets) -> dict[st
     return {
         "ranks": [node.address for node in replica.nodes],
         "path_generates": service.readiness.hang_seconds is not None,
-        "metrics": dataclasses.asdict(engine.metrics()),
+        "metrics": dataclasses.asdict(engine.metrics),
         "routers": [{"url": router.url, "key": secrets.router_key} for router in service.routers],
         "hang_seconds": service.readiness.silence_seconds,
         "start_seconds": service.readiness.start_seconds,

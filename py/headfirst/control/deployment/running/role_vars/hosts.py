@@ -120,7 +120,7 @@ def _check_rank(
 
 
 def _slow_start(settings: ServiceSettings) -> list[str]:
-    slow = engines.get(settings.engine, settings.engine_version).diagnostics().slow_start_flags
+    slow = engines.get(settings.engine, settings.engine_version).diagnostics.slow_start_flags
     return [word for word in settings.engine_args if word.partition("=")[0] in slow]
 
 

@@ -1,8 +1,11 @@
-"""Check engine arguments against the engine's own parser, kept as data, without the engine.
+"""An engine's command line as data: what its own parser has, and a check of arguments without the engine.
 
-The specification is JSON with one object an option: flags, dest, type, and where they apply nargs, choices,
-default, deprecated, required, help, none (the text "None" is a value), repeat (may be given again), keys (of
-a JSON object), negative (the flags that store False). Types are flag and those of _CONVERTERS.
+arguments-VERSION.json in an engine's package is written by a tool from the engine's own parser. It has one
+object an option: flags, dest, type, and where they apply nargs, choices, default, deprecated, required, help,
+none (the text "None" is a value), repeat (may be given again), keys (of a JSON object), negative (the flags
+that store False). Types are flag and those of _CONVERTERS. removed.json maps a flag of older versions to
+`between`, the two versions between which it went, and `instead`: its successor (flag, with its value where
+that is fixed), or null. `why` replaces the sentence where a successor alone would mislead.
 """
 
 from __future__ import annotations
@@ -10,17 +13,49 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
-from headfirst.decide.engines.base import Arguments, Problem
+from headfirst.common.errors import InputError
 
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with an argument: what, and the nearest thing that would be right."""
+
+    argument: str
+    what: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.hint}" if self.hint else self.what
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """The user's engine arguments, understood: destination name -> typed value, and what is wrong."""
+
+    values: Mapping[str, Any]
+    problems: tuple[Problem, ...]
+
+    def require(self, *, where: str | None = None) -> Mapping[str, Any]:
+        """The values; InputError listing every problem when there is one."""
+        if self.problems:
+            raise InputError(
+                " ".join(problem.what for problem in self.problems),
+                where=where,
+                hint=" ".join(problem.hint for problem in self.problems if problem.hint) or None,
+            )
+        return self.values
 
 
 @dataclass(frozen=True)
@@ -37,12 +72,32 @@ class Specification:
     owned: Mapping[str, str]
 
 
-def specification(
-    engine: str, options: Iterable[Mapping[str, Any]], removed: Mapping[str, str], owned: Mapping[str, str]
-) -> Specification:
-    """Index `options` by every spelling."""
-    by_flag = {flag: option for option in options for flag in option["flags"]}
-    return Specification(engine=engine, options=by_flag, removed=removed, owned=owned)
+def load(package: str, title: str, version: str, owned: Mapping[str, str]) -> Specification:
+    """The specification of `version` of the engine in `package`; `title` is its name in messages."""
+    options = read(package, f"arguments-{version}.json")["options"]
+    removed = read(package, "removed.json")["flags"]
+    return Specification(
+        engine=f"{title} {version}",
+        options={flag: option for option in options for flag in option["flags"]},
+        removed={flag: _advice(entry) for flag, entry in removed.items()},
+        owned=owned,
+    )
+
+
+@cache
+def read(package: str, name: str) -> dict[str, Any]:
+    """The JSON object in file `name` of `package`."""
+    content: dict[str, Any] = json.loads(files(package).joinpath(name).read_text(encoding="utf-8"))
+    return content
+
+
+def _advice(entry: Mapping[str, Any]) -> str:
+    older, newer = entry["between"]
+    gone = f"It was removed between {older} and {newer}"
+    if why := entry.get("why"):
+        return f"{gone}: {why}"
+    instead = entry["instead"]
+    return f"{gone}; write {instead}." if instead else f"{gone} without a successor; leave it out."
 
 
 def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
