@@ -1,4 +1,4 @@
-"""A filter about what hosts report of their weights."""
+"""Filters about what hosts report of their weights."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
+from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer, weights_choice
 
 _STATUS = {
     **dict.fromkeys(("address", "digest", "whole", "pinned"), "str"),
@@ -40,4 +40,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name → filter."""
-        return {"weights_status": weights_status}
+        return {"weights_status": weights_status, "weights_choice": weights_choice.choose}

@@ -9,13 +9,15 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_choice import choose
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "weights"
 ADDRESSES = {"a": "10.0.0.1", "b": "10.0.0.2"}
 LAYERS = {"10.0.0.1": "0-2", "10.0.0.2": "3-5"}
 NOTHING = {"digest": "", "whole": "", "answers": False, "is_whole": False, "pinned": "", "files": {}}
-FIRST = {"digest": "da", "whole": "w", "answers": True, "pinned": "p", "files": {"1": "11", "both": "00"}}
-SECOND = {"digest": "db", "whole": "w", "answers": True, "pinned": "p", "files": {"2": "22", "both": "00"}}
+HOLDS = {"whole": "w", "answers": True, "is_whole": False, "pinned": "p", "in_place": False}
+FIRST = {**HOLDS, "digest": "da", "files": {"1": "11", "both": "00"}}
+SECOND = {**HOLDS, "digest": "db", "files": {"2": "22", "both": "00"}}
 WHOLE = {**SECOND, "is_whole": True, "files": {"1": "11", "2": "22", "both": "00"}}
 
 
@@ -73,9 +75,9 @@ def words_after(argv: list[str], option: str) -> list[str]:
 
 
 def test_hosts_with_their_own_layers_of_one_checkpoint_are_done() -> None:
-    assert value("__weights_holders", {"a": FIRST, "b": SECOND}) == list(ADDRESSES.values())
-    assert value("__weights_holders", {"a": FIRST, "b": {**SECOND, "whole": "other"}}) == ["10.0.0.1"]
-    assert value("__weights_holders", {"a": FIRST, "b": SECOND}, weights_layers={}) == ["10.0.0.1"]
+    assert value("__weights_choice.holders", {"a": FIRST, "b": SECOND}) == list(ADDRESSES.values())
+    assert value("__weights_choice.holders", {"a": FIRST, "b": {**SECOND, "whole": "other"}}) == ["10.0.0.1"]
+    assert value("__weights_choice.holders", {"a": FIRST, "b": SECOND}, weights_layers={}) == ["10.0.0.1"]
 
 
 def test_a_part_is_brought_from_the_source() -> None:
@@ -133,6 +135,41 @@ def test_what_two_hosts_share_is_compared(both: str, same: bool) -> None:
     )
     looks = {"a": {**FIRST, "files": {"1": "11", "both": both}}, "b": SECOND}
     assert all(value(that, looks, host) for that in proof for host in looks) == same
+
+
+def chosen(*reports: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+    """The choice for hosts n1, n2, … with the addresses 1, 2, …; every host has a folder of its own."""
+    states = {f"n{number}": report and {**report, "address": str(number)}
+              for number, report in enumerate(reports, 1)}  # fmt: skip
+    given = {"members": ["1", "2", "3"], "writers": {name: name for name in states}, "parts": {}}
+    return choose(states, **{**given, **arguments})
+
+
+def test_hosts_take_part_in_the_order_of_the_members() -> None:
+    missing = {**NOTHING, "in_place": False}
+    assert chosen(missing, missing, missing, members=["2", "3", "1"])["order"] == ["2", "3", "1"]
+    assert chosen(missing, {}, missing)["order"] == ["1", "3"]
+    shared = {"n1": "n1", "n2": "n1", "n3": "n3"}
+    assert chosen(missing, missing, missing, writers=shared)["order"] == ["1", "3"]
+
+
+def test_a_folder_that_is_served_in_place_takes_part_at_the_head_alone() -> None:
+    served, missing = {**WHOLE, "in_place": True}, {**NOTHING, "in_place": False}
+    assert chosen(missing, served, missing)["order"] == ["1", "3"]
+    found = chosen(served, served, missing)
+    assert (found["order"], found["head_gives"], found["holders"]) == (["1", "3"], True, ["1", "2"])
+
+
+def test_a_copy_of_another_revision_than_the_head_is_asked_for_counts_as_none() -> None:
+    head = {**NOTHING, "in_place": False, "asked": "p"}
+    assert chosen(head, {**WHOLE, "pinned": "p"}, {**WHOLE, "pinned": "old"})["holders"] == ["2"]
+    assert chosen({}, WHOLE, {**WHOLE, "digest": "other"})["holders"] == ["2"]
+    assert chosen({}, WHOLE, WHOLE, members=["1", "2"])["holders"] == ["2"]
+
+
+def test_in_check_mode_on_clean_hosts_nobody_reports() -> None:
+    found = chosen({}, {}, {})
+    assert (found["holders"], found["order"], found["digest"], found["files"]) == ([], [], "", {})
 
 
 def test_the_number_of_layers_is_needed() -> None:

@@ -27,10 +27,8 @@ def value(name: str, **variables: Any) -> Any:
         "weights_token": "t0ken",
         "ansible_check_mode": True,
         "ansible_play_hosts": [],
-        "__weights_holders": [],
-        "__weights_head_gives": False,
+        "__weights_choice": {"holders": [], "head_gives": False, "order": ["10.0.0.1", "10.0.0.2"]},
         "__weights_parts": {},
-        "__weights_order": ["10.0.0.1", "10.0.0.2"],
         "__weights_state": {},
         "__weights_folders": {"model": {}, "place": {"id": "1"}, "error": ""},
     }
