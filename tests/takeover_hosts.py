@@ -75,7 +75,7 @@ class Container:
         self._host.net.acted(self._host, "rename", self)
         self.name = name
 
-    def logs(self, tail: int) -> bytes:
+    def logs(self, tail: int, timestamps: bool) -> bytes:
         return b"a line"
 
 
