@@ -7,7 +7,6 @@ Run it with the Python of an environment that has the wanted LMDeploy; no GPU is
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import runpy
@@ -17,6 +16,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import lmdeploy
+from engine_options import describe, write
 from lmdeploy.cli.serve import SubCliServe
 from lmdeploy.messages import QuantPolicy
 from lmdeploy.pytorch.config import QuantizationConfig
@@ -43,21 +43,6 @@ TYPES = {"int": "int", "float": "float", "loads": "json"}
 METHODS = ("awq", "bitsandbytes", "compressed-tensors", "fp8", "gptq", "mxfp4", "smooth_quant")
 
 
-def describe(action: argparse.Action) -> dict[str, Any]:
-    """One option as headfirst.decide.engines.arguments reads it: its spellings and what it takes."""
-    option: dict[str, Any] = {"flags": list(action.option_strings), "dest": action.dest}
-    if action.nargs == 0:
-        option["type"] = "flag"
-        return option
-    option["type"] = TYPES.get(getattr(action.type, "__name__", "str"), "str")
-    if action.nargs is not None:
-        option["nargs"] = action.nargs
-    choices = CHOICES.get(action.dest) or action.choices
-    if choices is not None:
-        option["choices"] = sorted((choice for choice in choices if choice is not None), key=str)
-    return option
-
-
 def pytorch_methods() -> list[str]:
     """The quantisation methods that the PyTorch engine reads from config.json."""
     return [method for method in METHODS if _pytorch_reads(method)]
@@ -81,24 +66,14 @@ def constant(file: str, name: str) -> Any:
     raise SystemExit(f"{file} has no {name}")
 
 
-def write(path: Path, text: str) -> None:
-    """Write and report."""
-    path.write_text(text, encoding="utf-8")
-    print(path)
-
-
 def main() -> int:
     """Write arguments-<version>.json and models-<version>.json into the folder on the command line."""
     SubCliServe.add_parsers()
     parser = SubCliServe.subparsers.choices["api_server"]
     actions = [action for action in parser._actions if action.option_strings and action.dest != "help"]
     folder, version = Path(sys.argv[1]), lmdeploy.__version__
-    lines = ",\n".join(f"  {json.dumps(describe(action), ensure_ascii=False)}" for action in actions)
-    source = "parser of `lmdeploy serve api_server`, by tools/lmdeploy_tables.py"
-    write(
-        folder / f"arguments-{version}.json",
-        f'{{\n "source": "{source}",\n "options": [\n{lines}\n ]\n}}\n',
-    )
+    options = [describe(action, TYPES, CHOICES) for action in actions]
+    write(folder, version, "parser of `lmdeploy serve api_server`, by tools/lmdeploy_tables.py", options)
     modules = runpy.run_path(str(HOME / "pytorch/models/module_map.py"))
     turbomind = runpy.run_path(str(HOME / "turbomind/supported_models.py"))
     models = {
@@ -114,7 +89,9 @@ def main() -> int:
         },
         "vision": sorted(constant("archs.py", "supported_archs")),
     }
-    write(folder / f"models-{version}.json", json.dumps(models, indent=1) + "\n")
+    path = folder / f"models-{version}.json"
+    path.write_text(json.dumps(models, indent=1) + "\n", encoding="utf-8")
+    print(path)
     return 0
 
 

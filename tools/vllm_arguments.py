@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import inspect
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import vllm
+from engine_options import write
 
 # Parsers of a value, by function name -> `type` in the specification (decide/engines/arguments.py).
 TYPES = {
@@ -120,12 +120,7 @@ def main() -> int:
         if action.option_strings and action.dest != "help"
     ]
     version = vllm.__version__.partition("+")[0]
-    target = Path(sys.argv[1]) / f"arguments-{version}.json"
-    lines = ",\n".join(f"  {json.dumps(option, ensure_ascii=False)}" for option in options)
-    source = "make_arg_parser, by tools/vllm_arguments.py"
-    header = f'"version": "{version}",\n "source": "{source}",\n'
-    target.write_text(f'{{\n {header} "options": [\n{lines}\n ]\n}}\n', encoding="utf-8")
-    print(f"{target}: {len(options)} options")
+    write(Path(sys.argv[1]), version, "make_arg_parser, by tools/vllm_arguments.py", options)
     return 0
 
 

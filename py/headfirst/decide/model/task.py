@@ -1,4 +1,7 @@
-"""What a model is served for: decides the API that must answer, and which presets apply."""
+"""What a model is served for: decides the API that must answer, and which presets apply.
+
+A file of its own: the command line reads it at each start, and checkpoint.py takes long to import.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,16 @@
-"""tools/sglang_support.py reads what an SGLang has from its source: here a small one, made for the test."""
+"""The tools that read an engine: SGLang's tables from source made for the test, and options of any parser."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import engine_options
+import pytest
+from headfirst.decide import engines
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "sglang_support.py"
 FILES = {
@@ -61,3 +66,32 @@ def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
         "multimodal": ["VModel", "WModel"],
         "pipeline": ["AForCausalLM"],
     }
+
+
+def test_an_option_is_described_as_the_check_reads_it() -> None:
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--model", "-m", type=str)
+    parser.add_argument("--sizes", type=int, nargs="+", choices=[8, 16, None])
+    parser.add_argument("--parser")
+    parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--graphs", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--config", type=json.loads)
+    types = {"int": "int", "loads": "json"}
+    assert [engine_options.describe(action, types, {"parser": ["b", "a"]}) for action in parser._actions] == [
+        {"flags": ["--model", "-m"], "dest": "model", "type": "str"},
+        {"flags": ["--sizes"], "dest": "sizes", "type": "int", "nargs": "+", "choices": [16, 8]},
+        {"flags": ["--parser"], "dest": "parser", "type": "str", "choices": ["a", "b"]},
+        {"flags": ["--eager"], "dest": "eager", "type": "flag"},
+        {"flags": ["--graphs", "--no-graphs"], "dest": "graphs", "type": "flag"},
+        {"flags": ["--config"], "dest": "config", "type": "json"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "version"), [(name, version) for name in engines.names() for version in engines.versions(name)]
+)
+def test_the_files_of_options_are_as_the_tools_write_them(name: str, version: str, tmp_path: Path) -> None:
+    committed = Path(engines.__path__[0], name, f"arguments-{version}.json")
+    document = json.loads(committed.read_text(encoding="utf-8"))
+    engine_options.write(tmp_path, version, document["source"], document["options"])
+    assert (tmp_path / committed.name).read_text(encoding="utf-8") == committed.read_text(encoding="utf-8")
