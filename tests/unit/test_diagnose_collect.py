@@ -17,6 +17,7 @@ from diagnosing import SGLANG
 from headfirst.common.errors import NotReadyError
 from headfirst.control.evidence import collect
 from headfirst.control.evidence.collect import Target
+from headfirst.control.live import clock
 from headfirst.control.live.clock import Clock
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.decide.diagnose.types import Node
@@ -80,6 +81,13 @@ class Input:
     def flush(self) -> None:
         self._stream.flush()
 
+    @property
+    def channel(self) -> Input:
+        return self
+
+    def shutdown_write(self) -> None:
+        self._stream.close()
+
 
 class Connection:
     """Runs a command in a shell of this machine; a host's own commands come first."""
@@ -114,7 +122,7 @@ def hosts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             raise NotReadyError("it does not answer", where=access.host)
         yield Connection(tmp_path / access.host)
 
-    monkeypatch.setattr(collect, "ssh", ssh)
+    monkeypatch.setattr(clock, "ssh", ssh)
     return tmp_path
 
 

@@ -18,11 +18,9 @@ from headfirst.common.scrub import Scrubber
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.evidence import node_answer
 from headfirst.control.evidence.node_answer import Engine, NodeAnswer, Problem, Reply
-from headfirst.control.live.clock import Clock, measure
-from headfirst.control.live.ssh_access import explain
+from headfirst.control.live.clock import Clock, run_script
 from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.live.ssh_access.privilege import privileged
-from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
+from headfirst.control.live.ssh_access.ssh import AT_ONCE
 from headfirst.decide.diagnose.argv import masked
 from headfirst.decide.diagnose.subject import Subject
 from headfirst.decide.diagnose.types import Answer, Container, Node
@@ -31,7 +29,6 @@ from headfirst.decide.engines.base import Readiness
 _SCRIPT = Path(__file__).with_name("node_script.py")
 # The slowest are nvidia-smi on a sick driver and the health of a busy engine; each has a limit of its own.
 TIMEOUT_S = 90.0
-_MAX_ERRORS = 1 << 16
 
 
 class Target(NamedTuple):
@@ -76,34 +73,19 @@ def _requests(url: str, subject: Subject) -> dict[str, Any]:
 
 def _node(rank: int, target: Target, wanted: dict[str, Any], subject: Subject, scrubber: Scrubber) -> Node:
     try:
-        clock, facts = _gather(target.access, wanted, subject.api_key)
+        clock, sent = run_script(
+            target.access,
+            _SCRIPT.read_text(),
+            json.dumps(wanted),
+            what="its state",
+            timeout_s=TIMEOUT_S,
+            limit=node_answer.MAX_SENT,
+            last=f"go {subject.api_key}" if wanted["health"] else "go",
+        )
+        facts = node_answer.decode(sent, where=target.access.host)
         return parse(rank, target, clock, scrubber.value(facts), subject)
     except (NotReadyError, UntrustedError) as error:
         return Node(rank, target.access.host, target.address, now=time.time(), problem=error.what)
-
-
-def _gather(access: HostAccess, wanted: dict[str, Any], api_key: str) -> tuple[Clock, Any]:
-    line, first = privileged(access, "python3", "-c", _SCRIPT.read_text(), json.dumps(wanted))
-    with ssh(access) as connection:
-        try:
-            to, out, err = connection.exec_command(line, timeout=TIMEOUT_S)
-            to.write(first)
-            clock = measure(to, out)
-            to.write(f"go {api_key}\n" if wanted["health"] else "go\n")
-            to.flush()
-            return clock, node_answer.decode(out.read(node_answer.MAX_SENT + 1), where=access.host)
-        except TimeoutError as error:
-            what = f"it did not answer within {TIMEOUT_S:.0f} s"
-            raise NotReadyError(what, where=access.host, hint=access.ssh_command("true")) from error
-        except UntrustedError:
-            out.channel.close()
-            raise
-        except (OSError, EOFError, ValueError) as error:
-            out.channel.close()  # a script that still waits for us would keep its errors open
-            said = for_terminal(err.read(_MAX_ERRORS).decode(errors="replace").strip())
-            known = explain.not_ready(access, said)
-            last = (said.splitlines() or [str(error)])[-1]
-            raise known or NotReadyError(f"its state cannot be read: {last}", where=access.host) from error
 
 
 def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject) -> Node:

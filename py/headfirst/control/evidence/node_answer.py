@@ -109,14 +109,12 @@ def _kernel_line(pair: Any) -> Any:
 
 
 def decode(sent: bytes, *, where: str) -> Any:
-    """The JSON in what a node has sent; ValueError where it is not base64, UntrustedError for the rest."""
+    """The JSON in what a node has sent, at most MAX_SENT bytes; UntrustedError where it is none."""
     what = "the answer of the node"
-    if len(sent) > MAX_SENT:
-        raise UntrustedError(f"{what} is larger than {MAX_SENT} bytes", where=where)
     try:
         packed = base64.b64decode(sent)
     except binascii.Error as error:
-        raise ValueError(f"{what} is not base64: {error}") from None
+        raise UntrustedError(f"{what} is not base64: {error}", where=where) from None
     text = inflate(packed, what=what, where=where, limit=MAX_ANSWER)
     return json_document(text, what=what, where=where, limit=MAX_ANSWER, depth=8)
 

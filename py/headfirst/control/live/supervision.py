@@ -11,12 +11,10 @@ from typing import Any
 import paramiko
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from headfirst.common.errors import NotReadyError
-from headfirst.common.untrusted import UntrustedError, for_terminal, joined, json_document
-from headfirst.control.live.clock import LATEST, Clock, measure
+from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
+from headfirst.control.live.clock import LATEST, Clock, run_script
 from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.live.ssh_access.privilege import privileged
-from headfirst.control.live.ssh_access.ssh import run, ssh
+from headfirst.control.live.ssh_access.ssh import run
 from headfirst.control.live.status_types import Supervision
 
 STATE = "/run/headfirst/supervisor.json"
@@ -85,17 +83,7 @@ def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
 
 def history(access: HostAccess) -> HostHistory:
     """The events of a host. Raises NotReadyError where it does not answer."""
-    line, first = privileged(access, "python3", "-c", _SCRIPT)
-    with ssh(access) as client:
-        try:
-            to, out, _ = client.exec_command(line, timeout=_TIMEOUT_S)
-            to.write(first)
-            clock = measure(to, out)
-            to.write("go\n")
-            to.channel.shutdown_write()
-            content = joined(iter(lambda: out.read(65_536), b""), what="the history", limit=_LONGEST)
-        except (OSError, EOFError, ValueError) as error:
-            raise NotReadyError("its history cannot be read", where=access.host) from error
+    clock, content = run_script(access, _SCRIPT, what="its history", timeout_s=_TIMEOUT_S, limit=_LONGEST)
     return parsed(content, clock, access.host)
 
 

@@ -15,7 +15,7 @@ from headfirst.control.live.each import try_each
 from headfirst.control.live.ssh_access import explain
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.privilege import privileged
-from headfirst.control.live.ssh_access.ssh import exit_status, ssh
+from headfirst.control.live.ssh_access.ssh import run, ssh
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
 _ANSWER_BYTES = 512 * 1024
@@ -28,12 +28,9 @@ def ask(access: HostAccess, do: str, *, timeout_s: float = TIMEOUT_S, **fields: 
     line, first = privileged(access, "python3", "-c", _SCRIPT.read_text())
     with ssh(access) as connection:
         try:
-            to, out, err = connection.exec_command(line, timeout=timeout_s)
             # On stdin, because an argument is visible to every user of the host.
-            to.write(first + json.dumps({"do": do, **fields}).encode())
-            to.channel.shutdown_write()
-            text, said = out.read(_ANSWER_BYTES), err.read(_ANSWER_BYTES).decode(errors="replace")
-            code = exit_status(out.channel, timeout_s)
+            request = json.dumps({"do": do, **fields}).encode()
+            code, text, said = run(connection, line, timeout_s, first + request, _ANSWER_BYTES)
         except (OSError, EOFError, paramiko.SSHException) as error:
             reason = f"no answer within {timeout_s:.0f} s" if isinstance(error, TimeoutError) else str(error)
             raise explain.unreachable(access, reason) from error

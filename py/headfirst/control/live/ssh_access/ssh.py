@@ -102,15 +102,10 @@ def run(
     errors = err.read(ERROR_BYTES)
     if len(errors) == ERROR_BYTES:
         out.channel.close()  # it would wait for us to read the rest
-    code = exit_status(out.channel, timeout)
-    return Answer(code, text.decode(errors="replace"), errors.decode(errors="replace"))
-
-
-def exit_status(channel: paramiko.Channel, timeout: float) -> int:
-    """The exit status of a command whose output has ended; TimeoutError where the host sends none."""
-    if not channel.status_event.wait(timeout):
+    if not out.channel.status_event.wait(timeout):
         raise TimeoutError(f"no exit status within {timeout:.0f} s")
-    return int(channel.recv_exit_status())
+    code = int(out.channel.recv_exit_status())
+    return Answer(code, text.decode(errors="replace"), errors.decode(errors="replace"))
 
 
 def run_privileged(
