@@ -106,7 +106,6 @@ def test_a_package_imports_from_its_own_floor_or_below(storey: str) -> None:
     assert not [pair for pair in inside if floors[pair[1][1]] < floors[pair[0][1]]]
 
 
-@pytest.mark.xfail(reason="a circle in node.supervisor", strict=True)
 def test_no_modules_import_each_other_in_a_circle() -> None:
     try:
         graphlib.TopologicalSorter(modules()).prepare()
