@@ -360,7 +360,7 @@ class Run:
                 for host in change["fallback_hosts"]:
                     yield
                     self.world.hosts[host].generations(replica).keep(
-                        change["fallback"], change["fallback_keep"], restarted=True
+                        change["fallback"], change["keep"], restarted=True
                     )
         raise HeadfirstError("it does not serve")
 

@@ -141,7 +141,7 @@ class ActionModule(GatedAction):
                 self._do(BACKUP, **{**self._args["backup"], **restored})
             self._switch(fallback)
             self._wait(generations[fallback]["url"])
-            self._keep(fallback, [*change["keep"], fallback], restarted=True)
+            self._keep(fallback, change["keep"], restarted=True)
         except AnsibleActionFail:
             raise AnsibleActionFail(
                 f"{why}\nThe version that served before was started again and does not answer either.\n"

@@ -84,9 +84,9 @@ def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dic
     """Return what `up` must do with a replica, of so many that the service has.
 
     Keys: `generation` (wanted) and `hosts` that run it; `restart` (false: every rank runs it); `fallback`
-    (the generation that is started again when the wanted one fails, or "") and `fallback_hosts`; `keep` and
-    `fallback_keep` (generations whose containers stay when the one or the other serves). `standbys` are
-    generations that wait for a spare: they stay.
+    (the generation that is started again when the wanted one fails, or "") and `fallback_hosts`; `keep`
+    (generations whose containers stay when the one or the other serves). `standbys` are generations that wait
+    for a spare: they stay.
     """
     wanted = _generation(ranks)
     worked = _worked(ranks)
@@ -105,7 +105,6 @@ def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dic
         "restart": not _runs(ranks, wanted),
         **_fallback(ranks, fallback),
         "keep": keep,
-        "fallback_keep": [*keep, fallback],
     }
 
 
@@ -127,7 +126,6 @@ def rollback(ranks: Ranks, target: str = "", replicas: int = 1) -> dict[str, Any
         "restart": not _runs(ranks, target),
         **_fallback(ranks, fallback),
         "keep": keep,
-        "fallback_keep": keep,
     }
 
 

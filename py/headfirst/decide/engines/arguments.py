@@ -110,12 +110,12 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
     rest = list(arguments)
     while rest:
         word = rest.pop(0)
-        if not _is_flag(word):
+        if not is_flag(word):
             problems.append(Problem(word, f"{word!r} is in the place of a flag.", "Flags start with '--'."))
             continue
         flag, has_value, attached = word.partition("=")
         given = [attached] if has_value else []
-        while not has_value and rest and not _is_flag(rest[0]):
+        while not has_value and rest and not is_flag(rest[0]):
             if _full(spec.options.get(flag), given):
                 break
             given.append(rest.pop(0))
@@ -128,7 +128,8 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
     return Arguments(values=values, problems=tuple(problems))
 
 
-def _is_flag(word: str) -> bool:
+def is_flag(word: str) -> bool:
+    """Whether `word` begins an option: argparse takes a number with a minus, and "-" alone, as values."""
     return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word)
 
 

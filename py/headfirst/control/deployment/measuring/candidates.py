@@ -14,6 +14,7 @@ from headfirst.control.deployment.prepare import Prepared
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.diagnose.types import Advice
+from headfirst.decide.engines.arguments import is_flag
 from headfirst.decide.engines.presets import Preset, words
 from headfirst.decide.plan import types as plan
 
@@ -78,7 +79,7 @@ def merged(given: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
     found: list[str] = []
     is_value_of_dropped = False
     for word in given:
-        if word.startswith("-") and not _is_number(word):
+        if is_flag(word):
             is_value_of_dropped = _option(word) in replaced
         if not is_value_of_dropped:
             found.append(word)
@@ -89,15 +90,6 @@ def _option(word: str) -> str:
     """One name for the spellings of an option: vLLM takes --a_b for --a-b, and --no-a is the other --a."""
     name = word.partition("=")[0].replace("_", "-")
     return f"--{name[5:]}" if name.startswith("--no-") else name
-
-
-def _is_number(word: str) -> bool:
-    """Whether `word` is a value although it begins with a minus."""
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def refusal(own: Prepared, service: Service, candidate: Candidate) -> str | None:
