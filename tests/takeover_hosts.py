@@ -224,7 +224,7 @@ class Network:
                 self._plan(spare, replaces)
 
     def _plan(self, spare: str, replaces: int) -> None:
-        """As role_vars/standby.py."""
+        """As role_vars/engine.py."""
         generation = f"standby-{len(self.generations):012x}"
         ranks = [spare if rank == replaces else own for rank, own in enumerate(self.replica)]
         waits = {"spare": spare, "replaces": replaces, "instead_of": self.replica, "after_seconds": AFTER_S}

@@ -14,8 +14,8 @@ from headfirst.collection import collection_root
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import inventory
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.deployment.running.role_vars.engine import replica_vars
-from headfirst.control.deployment.running.role_vars.host_vars import HostVars
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster

@@ -9,8 +9,8 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.decide.cluster.settings import ServiceSettings
-from headfirst.decide.plan.adapters import adapters
 from headfirst.decide.plan.types import Plan
+from headfirst.decide.plan.weights.decide import adapters
 from pydantic import ValidationError
 from typer.testing import CliRunner
 

@@ -9,7 +9,7 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Host
-from headfirst.decide.plan.cores import share
+from headfirst.decide.plan.hosts import core_lists
 
 
 def host(folder: Path, cores: int | None, *settings: str) -> Host:
@@ -30,20 +30,20 @@ def host(folder: Path, cores: int | None, *settings: str) -> Host:
     ],
 )
 def test_from_the_facts(tmp_path: Path, cores: int, ranks: int, expected: tuple[str, ...]) -> None:
-    assert share(host(tmp_path, cores), ranks) == expected
+    assert core_lists(host(tmp_path, cores), ranks) == expected
 
 
 def test_the_setting_wins(tmp_path: Path) -> None:
-    assert share(host(tmp_path, 64, "cpu_cores=0-3,8-11"), 2) == ("0-3", "8-11")
-    assert share(host(tmp_path, 64, "cpu_cores=5"), 1) == ("5",)
+    assert core_lists(host(tmp_path, 64, "cpu_cores=0-3,8-11"), 2) == ("0-3", "8-11")
+    assert core_lists(host(tmp_path, 64, "cpu_cores=5"), 1) == ("5",)
 
 
 def test_unknown_cores_are_asked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="node1 is not known") as caught:
-        share(host(tmp_path, None), 1)
+        core_lists(host(tmp_path, None), 1)
     assert "cpu_cores" in str(caught.value.hint)
 
 
 def test_an_empty_range_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no core"):
-        share(host(tmp_path, 8, "cpu_cores=7-3"), 1)
+        core_lists(host(tmp_path, 8, "cpu_cores=7-3"), 1)

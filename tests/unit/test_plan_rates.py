@@ -24,7 +24,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Plan, Rate
-from headfirst.decide.plan.weights.rates import GBIT, connections, rates
+from headfirst.decide.plan.weights.duration import GBIT, connections, rates
 
 ROOT = Path(__file__).resolve().parents[2]
 GB = 10**9

@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import pytest
 from headfirst.decide.plan.types import Rate, WeightsTime
-from headfirst.decide.plan.weights.rates import GBIT
-from headfirst.decide.plan.weights.transfer import (
+from headfirst.decide.plan.weights.duration import (
+    GBIT,
     HOP_SECONDS,
     LINE_PAYLOAD,
     Job,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from fake_hub import MODEL, FakeHub, running
-from headfirst.decide.plan.weights import transfer
+from headfirst.decide.plan.weights import duration
 from headfirst.node.weights import sharing
 from headfirst.node.weights.fetch.fetching import MOST_AT_ONCE
 from headfirst.node.weights.files import list_files
@@ -146,11 +146,11 @@ def test_a_file_goes_to_a_member_that_needs_it() -> None:
 
 def test_files_in_flight_are_a_part_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is fetched at the very end must still be passed on. The plan counts with the same figures."""
-    assert (transfer.SHARDS_AT_ONCE, transfer.ROUNDS) == (MOST_AT_ONCE, sharing._ROUNDS)
+    assert (duration.SHARDS_AT_ONCE, duration.ROUNDS) == (MOST_AT_ONCE, sharing._ROUNDS)
     for shards, count in ((32, 4), (163, 4), (163, 2)):
         found = Sharing([str(number) for number in range(shards)], count, "all", everybody)
         found.step(able(count), heard, set(), set(), 0.0)
-        at_once = transfer.Job(shards, 0, 1, count, False, True, fetchers=count).at_once_bytes
+        at_once = duration.Job(shards, 0, 1, count, False, True, fetchers=count).at_once_bytes
         assert sum(len(names) for names in found.given) == at_once + count * sharing._AHEAD
 
 

@@ -23,7 +23,7 @@ from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
 from headfirst.control.deployment.running.options import BundleRequest
-from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.paths import cache_dir, state_dir
 from headfirst.control.run.node_wheel import build_node_wheel

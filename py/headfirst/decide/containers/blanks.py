@@ -39,6 +39,11 @@ def secret(name: str) -> str:
     return f"secret:{name}"
 
 
+def api_key(service: str | None) -> str:
+    """The mark of the key of a service's API."""
+    return mark(secret(f"api-key-{service}" if service else "api-key"))
+
+
 def secret_of(name: str) -> str | None:
     """The secret of the blank with this name; None where it is no secret's."""
     kind, found, rest = name.partition(":")
@@ -52,6 +57,11 @@ def parse(text: str) -> Text:
         return text
     found = [Blank(blank=piece) if index % 2 else piece for index, piece in enumerate(pieces)]
     return [piece for piece in found if piece != ""]
+
+
+def parsed(texts: Mapping[str, str]) -> dict[str, Text]:
+    """`parse` of each text, by its name."""
+    return {name: parse(text) for name, text in texts.items()}
 
 
 def joined(text: Text, *, plain: Callable[[str], str], blank: Callable[[str], str]) -> str:

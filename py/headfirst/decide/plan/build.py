@@ -9,6 +9,7 @@ from typing import Any
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.containers import blanks
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.hardware.gpus import Gpu
@@ -25,20 +26,18 @@ from headfirst.decide.plan import (
     proxy,
     rank_ports,
     router,
-    secret_texts,
     standby,
     trust,
     types,
     webui,
 )
-from headfirst.decide.plan.adapters import adapters
 from headfirst.decide.plan.alternatives import alternatives
 from headfirst.decide.plan.fit import fit, kv_tokens
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.sizes import Fleet
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import layers, precision
-from headfirst.decide.plan.weights.decide import decide
+from headfirst.decide.plan.weights.decide import adapters, decide
 
 
 def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:
@@ -48,7 +47,7 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
     """
     services = [_service(cluster, service, checkpoints[service.name]) for service in cluster.services]
     chats = [(url, service.name) for service in webui.chats(services) for url in service.urls]
-    keys = [secret_texts.api_key(name) for _, name in chats]
+    keys = [blanks.api_key(name) for _, name in chats]
     page = webui.plan(cluster, [url for url, _ in chats], keys) if chats else None
     front = proxy.plan(cluster, services, page) if cluster.has_proxy else None
     spares = [host.name for host in cluster.spares]
@@ -174,7 +173,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         cache_dir=settings.engine_cache_dir,
         readiness=_readiness(service, engine, task),
         drain_seconds=settings.drain_timeout,
-        config_file=secret_texts.config_file(engine, service.name),
+        config_file=blanks.parsed(engine.config_file(api_key=blanks.api_key(service.name))),
         replicas=[launching.replica(replica) for replica in service.replicas],
         scheduled=[launching.scheduled(replica) for replica in service.replicas],
         standbys=standby.standbys(cluster, service, gpu, launch),

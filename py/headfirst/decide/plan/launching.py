@@ -15,7 +15,7 @@ from headfirst.decide.engines.base import Engine, Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import cores, network, rank_ports, types
+from headfirst.decide.plan import hosts, network, rank_ports, types
 from headfirst.decide.plan.types import NodeNetwork
 
 _T = TypeVar("_T")
@@ -144,7 +144,7 @@ class Launching:
         name, here = place.host.name, max(1, self._layout.world // nodes)
         first = self._cores_given.get(name, 0)
         self._cores_given[name] = first + here
-        return cores.share(place.host, self._ranks_on[name])[first : first + here]
+        return hosts.core_lists(place.host, self._ranks_on[name])[first : first + here]
 
     def _node(self, replica: Replica, rank: _Rank) -> types.Node:
         container = self._container(replica, rank)
@@ -203,5 +203,5 @@ def _scheduled(launch: Launch) -> types.ScheduledRank:
     return types.ScheduledRank(
         entrypoint=launch.entrypoint,
         command=[blanks.parse(word) for word in launch.command],
-        environment={name: blanks.parse(text) for name, text in launch.environment.items()},
+        environment=blanks.parsed(launch.environment),
     )

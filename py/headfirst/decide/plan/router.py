@@ -9,10 +9,9 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import service_c
 from headfirst.common import container_names as names
 from headfirst.decide.cluster import types as cluster_types
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.decide.containers.blanks import Text, mark, secret
+from headfirst.decide.containers.blanks import Text, api_key, mark, parsed, secret
 from headfirst.decide.containers.docker_run import docker_run
 from headfirst.decide.containers.spec import Container
-from headfirst.decide.plan import secret_texts
 from headfirst.decide.plan.types import Router
 
 VERSION = "1.13.0"
@@ -86,5 +85,5 @@ def _router(cluster: Cluster, service: Service, router: cluster_types.Router) ->
 
 
 def _env_file(service: str | None) -> dict[str, Text]:
-    api_key, admin_key = secret_texts.api_key(service), mark(secret(secret_texts.ROUTER_KEY))
-    return secret_texts.env_file(service_containers.router_secrets(api_key, admin_key))
+    admin_key = mark(secret("router-key"))
+    return parsed(service_containers.router_secrets(api_key(service), admin_key))

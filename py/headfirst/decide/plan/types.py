@@ -46,7 +46,7 @@ class Rate(_Frozen):
 
 
 class WeightsTime(_Frozen):
-    """How long the weights take until every node has proven its copy (see plan/weights/transfer.py)."""
+    """How long the weights take until every node has proven its copy (see plan/weights/duration.py)."""
 
     seconds: float
     stages: dict[str, float]  # seconds of each stage alone: fetch, broadcast, convert or verify, disk

@@ -8,10 +8,9 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import service_c
 
 from headfirst.common import container_names as names
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.containers.blanks import mark, secret
+from headfirst.decide.containers.blanks import mark, parsed, secret
 from headfirst.decide.containers.docker_run import docker_run
 from headfirst.decide.containers.spec import Container
-from headfirst.decide.plan import secret_texts
 from headfirst.decide.plan.types import Service, Webui
 
 OFFICIAL_IMAGE = "ghcr.io/open-webui/open-webui:v0.12.4-slim"
@@ -56,7 +55,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
         url=cluster.webui_url,
         container=container,
         docker_run=docker_run(container, settings.container_runtime),
-        env_file=secret_texts.env_file(_secrets(engine_keys)),
+        env_file=parsed(_secrets(engine_keys)),
     )
 
 
@@ -90,6 +89,6 @@ def _secrets(engine_keys: Sequence[str]) -> dict[str, str]:
     return service_containers.open_webui_secrets(
         engine_api_key=";".join(engine_keys),
         admin_email=ADMIN_EMAIL,
-        admin_password=mark(secret(secret_texts.WEBUI_PASSWORD)),
-        secret_key=mark(secret(secret_texts.WEBUI_SECRET_KEY)),
+        admin_password=mark(secret("webui-admin-password")),
+        secret_key=mark(secret("webui-secret-key")),
     )

@@ -20,7 +20,7 @@ _IN_PLACE = ".headfirst-in-place"
 CHUNK = 4 * 1024 * 1024
 _HEADROOM = 64 * 1024 * 1024
 SHARDS_IN_FLIGHT = 8
-"""FP8 shards on a disk at a time where each is deleted once converted; plan/weights/transfer.py agrees."""
+"""FP8 shards on a disk at a time where each is deleted once converted; plan/weights/duration.py agrees."""
 
 
 def notes_beside(link: Path) -> Path:

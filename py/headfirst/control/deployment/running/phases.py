@@ -13,6 +13,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.role_vars import HostVars, merged, with_sources
 from headfirst.control.deployment.running.role_vars.engine import (
     replica_vars,
     standby_vars,
@@ -20,19 +21,20 @@ from headfirst.control.deployment.running.role_vars.engine import (
     supervisor_vars,
     version_vars,
 )
-from headfirst.control.deployment.running.role_vars.host_vars import HostVars, merged, with_sources
+from headfirst.control.deployment.running.role_vars.front import (
+    deregister_vars,
+    proxy_stop_vars,
+    proxy_vars,
+    router_stop_vars,
+    router_vars,
+    webui_stop_vars,
+    webui_vars,
+)
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.role_vars.monitoring import (
     monitoring_stop_vars,
     monitoring_vars,
 )
-from headfirst.control.deployment.running.role_vars.proxy import proxy_stop_vars, proxy_vars
-from headfirst.control.deployment.running.role_vars.router import (
-    deregister_vars,
-    router_stop_vars,
-    router_vars,
-)
-from headfirst.control.deployment.running.role_vars.webui import webui_stop_vars, webui_vars
 from headfirst.control.deployment.running.role_vars.weights import (
     adapter_vars,
     service_vars,

@@ -14,7 +14,7 @@ from headfirst.control.deployment.hosts.access import (
 from headfirst.control.deployment.lab_nodes import lab_access, lab_of
 from headfirst.control.deployment.running import inventory
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.log import new_log_file
 from headfirst.control.run.private_dir import private_folder

@@ -18,8 +18,7 @@ from headfirst.decide.model.task import Task
 from headfirst.decide.plan import network
 from headfirst.decide.plan.models import Models, survey
 from headfirst.decide.plan.sizes import Fleet
-from headfirst.decide.plan.weights.rates import rates
-from headfirst.decide.plan.weights.transfer import Job, estimate
+from headfirst.decide.plan.weights.duration import Job, estimate, rates
 
 # The inventory of a user who searches for a model has none yet.
 _ANY_MODEL = "model=/any"

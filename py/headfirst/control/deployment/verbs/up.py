@@ -22,7 +22,7 @@ from headfirst.control.deployment.running.local_work import ask_for_root, run_jo
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_up, run_phases
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
-from headfirst.control.deployment.running.role_vars.host_vars import with_sources
+from headfirst.control.deployment.running.role_vars import with_sources
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.stages import run_stages
 from headfirst.control.deployment.running.tags import checked_tags

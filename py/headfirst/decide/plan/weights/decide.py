@@ -1,18 +1,18 @@
-"""Decides about the weights of a service: where they are stored, what carries them, the time needed. Pure."""
+"""Decides about the weights of a service and of its adapters: where they are, what carries them, the time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from headfirst.decide.cluster.settings import HUBS
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.settings import HUBS, ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
-from headfirst.decide.plan.types import Carrier, Fit, Weights, WeightsShare
-from headfirst.decide.plan.weights import carrier, layers, placement, warming
+from headfirst.decide.plan.types import Adapter, Carrier, Fit, Weights, WeightsShare
+from headfirst.decide.plan.weights import carrier, layers, placement
+from headfirst.decide.plan.weights.duration import Job, connections, estimate, rates
 from headfirst.decide.plan.weights.placement import Placement
-from headfirst.decide.plan.weights.rates import connections, rates
-from headfirst.decide.plan.weights.transfer import Job, estimate
 
 
 def decide(
@@ -32,7 +32,7 @@ def decide(
     if place.how == "in_place" or _has_one_folder(service):  # what all hosts read has all layers
         spans = dict.fromkeys(spans, range(checkpoint.layers))
     job = _weights_job(service, checkpoint, place, spans, convert=convert)
-    cache = warming.choose(
+    cache = placement.warming(
         settings,
         service.hosts,
         job.served_bytes,
@@ -119,3 +119,28 @@ def _carrier(cluster: Cluster, service: Service, *, in_place: bool) -> Carrier:
         return Carrier(kind="tcp")
     where = service.given.get("weights_carrier") or str(cluster.inventories[0])
     return carrier.choose(service, where=where)
+
+
+def adapters(settings: ServiceSettings, *, served_name: str, where: str | None) -> list[Adapter]:
+    """One entry an adapter, in the order of the inventory. A hub id comes from the model's own hub; beside a
+    model that comes from none, from ModelScope.
+
+    Raises InputError at `where` for an adapter that has the model's own name in the API.
+    """
+    if served_name in settings.adapters:
+        raise InputError(
+            f"the adapter {served_name} has the name of the model itself",
+            where=where,
+            hint="Requests name the model or an adapter: choose another name in adapters=.",
+        )
+    hub = settings.model_source if settings.model_source == "huggingface" else "modelscope"
+    folder = f"{settings.weights_dir.rstrip('/')}/adapters"
+    return [
+        Adapter(
+            name=name,
+            source="path" if id.startswith("/") else hub,
+            id=id,
+            directory=f"{folder}/{name}",
+        )
+        for name, id in settings.adapters.items()
+    ]

@@ -1,0 +1,21 @@
+"""Variables of roles by host: the form in which each part of the plan reaches Ansible."""
+
+from __future__ import annotations
+
+from typing import Any
+
+HostVars = dict[str, dict[str, Any]]
+
+
+def with_sources(variables: HostVars, sources: HostVars) -> HostVars:
+    """The variables of each host, with those of `sources` for it."""
+    return {host: own | sources.get(host, {}) for host, own in variables.items()}
+
+
+def merged(*parts: HostVars) -> HostVars:
+    """The variables of each host from all parts together."""
+    found: HostVars = {}
+    for part in parts:
+        for host, own in part.items():
+            found[host] = found.get(host, {}) | own
+    return found

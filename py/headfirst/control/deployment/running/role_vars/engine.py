@@ -12,7 +12,7 @@ import yaml
 
 from headfirst.common import container_names as names
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.cluster.types import Replica as ClusterReplica

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from headfirst.control.deployment.running.inventory import DEVICE_GROUPS, OWN_GROUPS
-from headfirst.control.deployment.running.role_vars.host_vars import HostVars, merged
-from headfirst.control.deployment.running.role_vars.proxy import closed_ports
+from headfirst.control.deployment.running.role_vars import HostVars, merged
+from headfirst.control.deployment.running.role_vars.front import closed_ports
 from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Host

@@ -14,7 +14,7 @@ import yaml
 from headfirst.collection import data_dir
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan import metric_rules, monitoring
 from headfirst.decide.plan.types import Monitoring, MonitoringContainer, Plan

@@ -8,7 +8,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.hub_access import hub_environment, hub_token
 from headfirst.control.deployment.lab_nodes import shared_demo
 from headfirst.control.deployment.running.artifacts import Artifacts, image_source
-from headfirst.control.deployment.running.role_vars.host_vars import HostVars
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.plan.types import Adapter, Plan, Service
