@@ -20,6 +20,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.container_spec i
     GENERATION_LABEL,
     RANK_LABEL,
 )
+from described_container import described, moment, states
 from headfirst.decide.plan import standby as plan
 from headfirst.node.supervisor import host_state, messages, node, records, takeover
 from headfirst.node.supervisor.containers import Containers
@@ -50,7 +51,8 @@ class Container:
     def __init__(self, host: Host, name: str, generation: str, rank: int) -> None:
         self._host, self.name, self.id, self.rank = host, name, f"id of {generation}", rank
         self.labels = {GENERATION_LABEL: generation, RANK_LABEL: str(rank)}
-        self.attrs: dict[str, Any] = {"State": {"Running": False, "StartedAt": 0, "ExitCode": 137}}
+        self.attrs = described("exited", id=self.id, ExitCode=137)
+        self.started_s = 0.0
         self.answered = False  # since its start
 
     @property
@@ -63,13 +65,14 @@ class Container:
 
     def start(self) -> None:
         self._host.net.acted(self._host, "start", self)
-        self.attrs["State"] |= {"Running": True, "StartedAt": self._host.net.now}
+        self.started_s = self._host.net.now
+        self.attrs["State"] |= states(True) | {"StartedAt": moment(self.started_s)}
         self.answered = False
 
     def stop(self, timeout: int) -> None:
         if self.runs:
             self._host.net.acted(self._host, "stop", self)
-        self.attrs["State"]["Running"] = False
+        self.attrs["State"] |= states(False)
 
     def rename(self, name: str) -> None:
         self._host.net.acted(self._host, "rename", self)
@@ -143,7 +146,7 @@ class Host:
     def power_off(self) -> None:
         self.on = self.held_by_hand = False
         for one in self.docker.every:
-            one.attrs["State"]["Running"] = False
+            one.attrs["State"] |= states(False)
         shutil.rmtree(self.folder / "run", ignore_errors=True)  # it is in memory
 
     def power_on(self) -> None:
@@ -304,7 +307,7 @@ class Network:
         own = self.generations[generation]
         if not (self.is_complete(generation) and all(self.reach(own[0], other) for other in own)):
             return False
-        return all(self.now - one.attrs["State"]["StartedAt"] >= LOAD_S for one in self.ranks(generation))
+        return all(self.now - one.started_s >= LOAD_S for one in self.ranks(generation))
 
     def serving(self) -> list[str]:
         return [generation for generation in self.generations if self.computes(generation)]

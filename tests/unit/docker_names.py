@@ -8,6 +8,7 @@ from typing import Any
 
 import docker
 from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import GENERATION_LABEL
+from described_container import described, states
 
 
 class NamedContainer:
@@ -16,10 +17,10 @@ class NamedContainer:
     def __init__(self, engine: DockerNames, name: str, generation: str, running: bool) -> None:
         self._engine, self.name, self.id = engine, name, f"id of {name}"
         self.labels = {GENERATION_LABEL: generation} if generation else {}
-        self.attrs = {"State": {"Running": running, "StartedAt": "1", "ExitCode": 0}}
+        self.attrs = described("running" if running else "exited", id=self.id)
 
     def stop(self, timeout: int) -> None:
-        self.attrs["State"]["Running"] = False
+        self.attrs["State"] |= states(False)
         self._engine.stopped.append(self.name)
 
     def rename(self, name: str) -> None:

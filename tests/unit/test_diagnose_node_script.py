@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from headfirst.common.container_state import container_state
 from headfirst.control.evidence import node_script
 
 SCRIPT = Path(node_script.__file__).read_text()
@@ -25,7 +26,7 @@ INSPECTED = {
     "Path": "python3",
     "Args": ["-m", "sglang.launch_server"],
     "RestartCount": 1,
-    "Config": {"Image": "engine:1"},
+    "Config": {"Image": "engine:1", "Env": ["API_KEY=sesame"]},
     "State": {
         "Status": "running",
         "Running": True,
@@ -86,8 +87,10 @@ def test_the_container_and_both_ends_of_a_long_log(gather: Gather, tmp_path: Pat
     ]
     (tmp_path / "log").write_text("\n".join(lines) + "\nno time here\n")
     told = gather()["engine"]
-    assert told["argv"] == ["python3", "-m", "sglang.launch_server"]
-    assert told["restarts"] == 1
+    state = container_state(told["inspected"])
+    assert state.argv == ("python3", "-m", "sglang.launch_server")
+    assert state.restarts == 1 and state.image == "engine:1"
+    assert "sesame" not in str(told), "an environment has secrets"
     assert told["earlier"] == ["2026-01-01T09:59:58.0Z RuntimeError: before"]
     assert told["log"][0].endswith("x")
     assert len(told["log"]) == len(set(told["log"]))

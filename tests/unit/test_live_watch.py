@@ -10,6 +10,7 @@ from typing import Any
 import docker
 import httpx
 import pytest
+from described_container import described
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live import watch
 from headfirst.control.live.load import Load, Meter
@@ -76,7 +77,7 @@ class Host:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.down = False
         self.opened = 0
-        self.state: dict[str, Any] | None = {"Status": "running", "StartedAt": "2026-11-22T11:00:00Z"}
+        self.state: dict[str, Any] | None = described()["State"]
         self.used = {"cpu_stats": {"cpu_usage": {"total_usage": 0}}, "memory_stats": {"usage": 3 << 20}}
         monkeypatch.setattr(watch, "ssh", self.ssh)
         monkeypatch.setattr(watch, "docker_client", self.client)
@@ -104,7 +105,7 @@ class Host:
 
     @property
     def attrs(self) -> dict[str, Any]:
-        return {"State": self.state, "RestartCount": 2}
+        return {**described(), "State": self.state, "RestartCount": 2}
 
     def get(self, name: str) -> Host:
         if self.down:
@@ -160,7 +161,8 @@ def test_a_host_that_went_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize(
-    "state", [{}, {"Status": 3, "StartedAt": ""}, {"Status": "running\x1b", "StartedAt": ""}]
+    "state",
+    [{}, described(3)["State"], described("running\x1b")["State"], described(StartedAt="")["State"]],  # type: ignore[arg-type]
 )
 def test_an_engine_that_answers_nonsense(monkeypatch: pytest.MonkeyPatch, state: dict[str, Any]) -> None:
     Host(monkeypatch).state = state

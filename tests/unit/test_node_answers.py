@@ -17,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
+from described_container import described
 from diagnosing import SGLANG
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts import head_folder
@@ -36,19 +37,7 @@ NODE = HostAccess("node1", "node1")
 TARGET = Target(NODE, "192.0.2.1")
 GOOD: dict[str, Any] = {
     "engine": {
-        "id": "1" * 64,
-        "image": "engine:1",
-        "image_id": "sha256:1",
-        "argv": ["python3"],
-        "created_at": "2026-01-01T10:00:00Z",
-        "restarts": 0,
-        "status": "exited",
-        "running": False,
-        "exit_code": 1,
-        "oom_killed": False,
-        "error": "",
-        "started_at": "2026-01-01T10:00:00Z",
-        "finished_at": "2026-01-01T10:05:00Z",
+        "inspected": described("exited", ExitCode=1, FinishedAt="2026-01-01T10:05:00Z"),
         "log": ["2026-01-01T10:00:01.5Z hello"],
         "earlier": [],
     },
@@ -116,21 +105,21 @@ Change = Callable[[dict[str, Any]], Any]
 BAD: dict[str, Change] = {
     "engine as text": lambda a: a.update(engine="x"),
     "engine as a list": lambda a: a.update(engine=[1]),
-    "id": lambda a: a["engine"].update(id=5),
-    "id of two lines": lambda a: a["engine"].update(id="a\nb"),
-    "argv": lambda a: a["engine"].update(argv="python3"),
-    "argument": lambda a: a["engine"].update(argv=[1]),
-    "long argv": lambda a: a["engine"].update(argv=["x"] * 5000),
-    "time": lambda a: a["engine"].update(started_at="yesterday"),
-    "time that is none": lambda a: a["engine"].update(started_at="2026-99-99T10:00:00Z"),
+    "id": lambda a: a["engine"]["inspected"].update(Id=5),
+    "id of two lines": lambda a: a["engine"]["inspected"].update(Id="a\nb"),
+    "argv": lambda a: a["engine"]["inspected"].update(Args="python3"),
+    "argument": lambda a: a["engine"]["inspected"].update(Args=[1]),
+    "long argv": lambda a: a["engine"]["inspected"].update(Args=["x"] * 5000),
+    "time": lambda a: a["engine"]["inspected"]["State"].update(StartedAt="yesterday"),
+    "time that is none": lambda a: a["engine"]["inspected"]["State"].update(StartedAt="2026-99-99T10:00:00Z"),
     "time of the log": lambda a: a["engine"].update(log=["yesterday hello"]),
     "line of the log": lambda a: a["engine"].update(log=[7]),
     "long line": lambda a: a["engine"].update(log=["2026-01-01T10:00:01Z " + "x" * 5000]),
     "many lines": lambda a: a["engine"].update(log=a["engine"]["log"] * 50_000),
     "log as text": lambda a: a["engine"].update(log="hello"),
-    "exit code": lambda a: a["engine"].update(exit_code="1"),
-    "huge exit code": lambda a: a["engine"].update(exit_code=10**4000),
-    "running": lambda a: a["engine"].update(running="yes"),
+    "exit code": lambda a: a["engine"]["inspected"]["State"].update(ExitCode="1"),
+    "huge exit code": lambda a: a["engine"]["inspected"]["State"].update(ExitCode=10**4000),
+    "state": lambda a: a["engine"]["inspected"]["State"].update(Status=["running"]),
     "kernel": lambda a: a.update(kernel=[["now", "x"]]),
     "kernel's time": lambda a: a.update(kernel=[[1e300, "x"]]),
     "kernel's pair": lambda a: a.update(kernel=[[1.0]]),
@@ -165,7 +154,9 @@ def test_no_text_of_a_node_controls_a_terminal() -> None:
     hostile = copy.deepcopy(GOOD)
     evil = "\x1b]52;c;cm0=\x07\x9b2J"
     hostile["engine"]["log"] = [f"2026-01-01T10:00:01Z a{evil}b"]
-    hostile["engine"]["error"] = hostile["driver"]["said"][0] = hostile["health"]["text"] = evil
+    hostile["engine"]["inspected"]["State"]["Error"] = hostile["driver"]["said"][0] = hostile["health"][
+        "text"
+    ] = evil
     node = collect.parse(0, TARGET, Clock(0.0, 0.1), hostile, SGLANG)
     for char in ("\x1b", "\x07", "\x9b"):
         assert char not in repr(node).encode().decode("unicode_escape")
@@ -344,14 +335,7 @@ class Docker:
         return self
 
 
-CONTAINER = {
-    "State": {"Status": "running", "Running": True, "ExitCode": 0, "StartedAt": "2026-01-01T10:00:00Z"},
-    "Config": {"Image": "engine:1"},
-    "RestartCount": 0,
-    "Image": "sha256:1",
-    "Path": "python3",
-    "Args": [],
-}
+CONTAINER = described()
 
 
 def test_a_container_as_the_engine_describes_it() -> None:

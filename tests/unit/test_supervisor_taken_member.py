@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from described_container import states
 from docker_names import DockerNames
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.credentials.secrets import Secrets
@@ -317,7 +318,7 @@ def test_a_spare_that_serves_another_replica_does_not_take_over(
     spare, busy = member(SPARE, victim.port, containers, tmp_path), docker.every[1].attrs["State"]
 
     def asked(do: messages.Do, *, serves: bool) -> str:
-        busy["Running"] = serves
+        busy.update(states(serves))
         return spare.answer(Request(do, NAME, STANDBY), SPARE).problem
 
     why = "the spare serves another replica"

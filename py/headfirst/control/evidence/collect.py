@@ -13,6 +13,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.http_probe impor
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, from_rfc3339
 
 from headfirst.common import container_names as names
+from headfirst.common.container_state import container_state
 from headfirst.common.errors import NotReadyError
 from headfirst.common.scrub import Scrubber
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
@@ -98,8 +99,9 @@ def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject)
     engine = found.engine if isinstance(found.engine, Engine) else None
     try:
         container = _container(engine, clock, subject.about.secret_flags) if engine else None
-    except (ValueError, OverflowError) as error:
-        raise UntrustedError(f"the answer of the node is refused: {error}", where=host) from None
+    except (ValueError, OverflowError, UntrustedError) as error:
+        reason = error.what if isinstance(error, UntrustedError) else error
+        raise UntrustedError(f"the answer of the node is refused: {reason}", where=host) from None
     return Node(
         rank=rank,
         host=host,
@@ -142,20 +144,21 @@ def _container(engine: Engine, clock: Clock, secret_flags: Collection[str]) -> C
     def when(at: str) -> float:
         return clock.corrected(from_rfc3339(at)) if at > "0002" else 0.0
 
+    state = container_state(engine.inspected)
     return Container(
-        id=engine.id,
-        image=engine.image,
-        image_id=engine.image_id,
-        argv=masked(engine.argv, secret_flags),
-        status=engine.status,
-        running=engine.running,
-        exit_code=engine.exit_code,
-        oom_killed=engine.oom_killed,
-        error=engine.error,
-        restarts=engine.restarts,
-        created_at=when(engine.created_at),
-        started_at=when(engine.started_at),
-        finished_at=when(engine.finished_at),
+        id=state.id,
+        image=state.image,
+        image_id=state.image_id,
+        argv=masked(state.argv, secret_flags),
+        status=state.status,
+        running=state.status in ("running", "paused"),
+        exit_code=state.exit_code,
+        oom_killed=state.oom_killed,
+        error=state.error,
+        restarts=state.restarts,
+        created_at=when(state.created_at),
+        started_at=when(state.started_at),
+        finished_at=when(state.finished_at),
         log=_lines(engine.log, clock),
         earlier=_lines(engine.earlier, clock),
     )

@@ -26,10 +26,6 @@ _Text = Annotated[str, Field(max_length=4096), AfterValidator(for_terminal)]
 # Not cleaned yet: of a line that redraws itself the last state is extracted first.
 _LogLine = Annotated[str, Field(max_length=LINE_CHARS)]
 _Name = Annotated[str, BeforeValidator(lambda value: line(value, what="a name", limit=1024))]
-_Time = Annotated[
-    str, Field(max_length=64, pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$")
-]
-_Number = Annotated[int, Field(ge=-(2**31), lt=2**31)]
 
 
 class _Strict(BaseModel):
@@ -37,23 +33,9 @@ class _Strict(BaseModel):
 
 
 class Engine(_Strict):
-    """The rank's container; `problem` alone where the Docker Engine does not answer."""
+    """The rank's container, with the fields of `docker inspect` that common/container_state.py reads."""
 
-    id: _Name
-    image: _Name
-    image_id: _Name
-    argv: Annotated[
-        list[Annotated[str, Field(max_length=1 << 16), AfterValidator(for_terminal)]], Field(max_length=4096)
-    ]
-    created_at: _Time
-    restarts: _Number
-    status: _Name
-    running: bool
-    exit_code: _Number
-    oom_killed: bool
-    error: _Text
-    started_at: _Time
-    finished_at: _Time
+    inspected: dict[str, Any]
     log: Annotated[list[_LogLine], Field(max_length=_MAX_LINES)]
     earlier: Annotated[list[_LogLine], Field(max_length=EARLIER_LINES)]
 

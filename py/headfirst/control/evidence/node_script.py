@@ -33,6 +33,7 @@ KERNEL = re.compile(r"NVRM|oom-kill|Out of memory|unavailable key|nvidia|mlx5|fa
 STAMPED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d) ")
 PACKAGE = re.compile(r" upgrade (lib)?nvidia-")
 GPU_FIELDS = ["index", "driver_version", "memory.used", "utilization.gpu", "utilization.memory"]
+INSPECTED = ["Id", "Image", "Created", "Path", "Args", "RestartCount", "State"]
 NVSWITCHES = Path("/proc/driver/nvidia-nvswitch/devices")
 HCAS = Path("/sys/class/infiniband")
 
@@ -72,26 +73,16 @@ def engine(container: str) -> dict[str, t.Any] | None:
         missing = code != 127 and "no such" in text.lower()
         return None if missing else {"problem": text.strip()[:500]}
     found = json.loads(text)[0]
-    state, started = found["State"], found["State"]["StartedAt"]
+    started = found["State"]["StartedAt"]
     since = ["--since", started] if started > "0002" else []
     first = logs(container, *since, head=HEAD_BYTES)
     last_time = first[-1].split(" ", 1)[0] if first else ""
     rest = logs(container, *since, "--tail", str(TAIL_LINES))
     earlier = logs(container, "--until", started, "--tail", str(EARLIER_LINES)) if since else []
+    # The environment has secrets: it stays here.
+    described = {key: found[key] for key in INSPECTED}
     return {
-        "id": found["Id"],
-        "image": found["Config"]["Image"],
-        "image_id": found["Image"],
-        "argv": [found["Path"], *found["Args"]],
-        "created_at": found["Created"],
-        "restarts": found["RestartCount"],
-        "status": state["Status"],
-        "running": state["Running"] and not state["Restarting"],
-        "exit_code": state["ExitCode"],
-        "oom_killed": state["OOMKilled"],
-        "error": state["Error"],
-        "started_at": started,
-        "finished_at": state["FinishedAt"],
+        "inspected": {**described, "Config": {"Image": found["Config"]["Image"]}},
         "log": first + [line for line in rest if line.split(" ", 1)[0] > last_time],
         "earlier": earlier,
     }

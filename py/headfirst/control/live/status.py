@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import docker
 import httpx
 from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
-from pydantic import ValidationError
 
 from headfirst.common import container_names as names
+from headfirst.common.container_state import container_state
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.metrics import Metrics
 from headfirst.common.untrusted import UntrustedError, json_document, line
@@ -26,7 +26,6 @@ from headfirst.control.live.ssh_access.transport import docker_client
 from headfirst.control.live.ssh_access.tunnel import forward, tunnel
 from headfirst.control.live.status_types import (
     ClusterStatus,
-    ContainerStatus,
     EngineStatus,
     RankStatus,
     ReplicaStatus,
@@ -192,31 +191,20 @@ def _models(body: bytes) -> list[str]:
 def container_fields(client: docker.DockerClient, host: str, name: str) -> dict[str, Any]:
     """Fields of a ContainerStatus, from the engine's own description of the container."""
     try:
-        found = client.containers.get(name).attrs
+        state = container_state(client.containers.get(name).attrs, where=host)
     except docker.errors.NotFound:
         return {"host": host, "state": "missing"}
-    try:
-        fields = _fields(found, host)
-        ContainerStatus.model_validate(fields)
-    except (KeyError, TypeError, AttributeError, ValidationError):
-        what = f"its Docker Engine does not describe {name} as the API defines"
-        raise UntrustedError(what, where=host) from None
-    return fields
-
-
-def _fields(found: dict[str, Any], host: str) -> dict[str, Any]:
-    state, config = found["State"], found["Config"]
     return {
         "host": host,
-        "state": state["Status"],
-        "health": (state.get("Health") or {}).get("Status"),
-        "restarts": found["RestartCount"],
-        "exit_code": None if state["Running"] else state["ExitCode"],
-        "problem": "out of memory" if state.get("OOMKilled") else state.get("Error") or None,
-        "image": config["Image"],
-        "image_id": found["Image"],
-        "started_at": state["StartedAt"],
-        "argv": [found["Path"], *found["Args"]],
+        "state": state.status,
+        "health": state.health,
+        "restarts": state.restarts,
+        "exit_code": None if state.status in ("running", "paused", "restarting") else state.exit_code,
+        "problem": "out of memory" if state.oom_killed else state.error or None,
+        "image": state.image,
+        "image_id": state.image_id,
+        "started_at": state.started_at,
+        "argv": [*state.argv],
     }
 
 

@@ -14,8 +14,9 @@ import docker
 import httpx
 import paramiko
 
+from headfirst.common.container_state import container_state
 from headfirst.common.errors import HeadfirstError, NotReadyError
-from headfirst.common.untrusted import UntrustedError, integer, json_object, line
+from headfirst.common.untrusted import UntrustedError, integer, json_object
 from headfirst.control.live import http_answer
 from headfirst.control.live.load import Load, Meter
 from headfirst.control.live.ssh_access.access import HostAccess
@@ -186,22 +187,18 @@ class _Rank:
 
     def _container(self, client: docker.DockerClient) -> dict[str, Any]:
         try:
-            container = client.containers.get(self._target.container)
+            attrs = client.containers.get(self._target.container).attrs
             used = client.api.stats(self._target.container, stream=False, one_shot=True)
         except docker.errors.NotFound:
             self._before = None
             return {"state": "missing"}
+        state = container_state(attrs)
+        row = {"state": state.status, "restarts": state.restarts, "started_at": state.started_at}
         try:
-            state = container.attrs["State"]
-            found = {
-                "state": line(state["Status"], what="the state of a container"),
-                "restarts": integer(container.attrs["RestartCount"], what="the restarts of a container"),
-                "started_at": line(state["StartedAt"], what="the start of a container"),
-            }
-            return found | (self._usage(used) if found["state"] == "running" else {})
+            return row | (self._usage(used) if state.running else {})
         except (KeyError, TypeError):
             raise UntrustedError(
-                "the Docker Engine does not describe the container as its API defines"
+                "the Docker Engine's figures of a container are not those of its API"
             ) from None
 
     def _usage(self, used: Any) -> dict[str, Any]:

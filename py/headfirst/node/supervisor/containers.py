@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import docker
 import requests
@@ -12,6 +12,8 @@ from ansible_collections.headfirst.serving.plugins.module_utils.container_spec i
     GENERATION_LABEL,
     RANK_LABEL,
 )
+
+from headfirst.common.container_state import ContainerState, container_state
 
 if TYPE_CHECKING:
     from docker.models.containers import Container
@@ -98,23 +100,22 @@ def _exactly(name: str) -> str:
 
 
 def _rank(container: Container) -> Rank:
-    state: dict[str, Any] = container.attrs["State"]
-    running = bool(state["Running"]) and not state.get("Restarting") and not state.get("Paused")
+    state = container_state(container.attrs)
     return Rank(
         name=str(container.name),
         rank=int(container.labels.get(RANK_LABEL, 0)),
         generation=container.labels.get(GENERATION_LABEL, ""),
-        running=running,
-        start=f"{container.id}@{state['StartedAt']}",
-        ended="" if running else _ended(state),
+        running=state.running,
+        start=f"{state.id}@{state.started_at}",
+        ended="" if state.running else _ended(state),
     )
 
 
-def _ended(state: dict[str, Any]) -> str:
-    if state.get("Paused"):
+def _ended(state: ContainerState) -> str:
+    if state.status == "paused":
         return "it was paused"
-    if state.get("OOMKilled"):
+    if state.oom_killed:
         return "it was killed: out of memory"
-    if state.get("Error"):
-        return f"it did not start: {state['Error']}"
-    return f"it ended with exit code {state['ExitCode']}"
+    if state.error:
+        return f"it did not start: {state.error}"
+    return f"it ended with exit code {state.exit_code}"
