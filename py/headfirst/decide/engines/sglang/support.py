@@ -70,26 +70,9 @@ class SupportTable:
 def table(version: str) -> SupportTable:
     """What SGLang `version` has: support-VERSION.json, by tools/sglang_support.py."""
     table = arguments.read(__package__, f"support-{version}.json")
-    return SupportTable(
-        quantizations={name: Quantization(**entry) for name, entry in table["quantizations"].items()},
-        **{
-            key: frozenset(table[key])
-            for key in (
-                "architectures",
-                "embedding",
-                "reward",
-                "rerank",
-                "multimodal",
-                "pooling_only",
-                "pipeline",
-            )
-        },
-    )
-
-
-def _lacks(gpu: Gpu, capability: int) -> bool:
-    """Whether the GPU's compute capability is known and lower than this number: 89 is 8.9."""
-    return gpu.lacks((capability // 10, capability % 10))
+    lists = {key: frozenset(names) for key, names in table.items() if isinstance(names, list)}
+    methods = {name: Quantization(**entry) for name, entry in table["quantizations"].items()}
+    return SupportTable(quantizations=methods, **lists)
 
 
 def problems(
@@ -119,9 +102,9 @@ def _architecture(
 def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
     if gpu is None:
         return []
-    if _lacks(gpu, LOWEST_CAPABILITY):
+    if gpu.lacks(divmod(LOWEST_CAPABILITY, 10)):
         return [f"SGLang needs compute capability {LOWEST_CAPABILITY / 10}, unlike {gpu}"]
-    if checkpoint.architecture in _SPARSE_ATTENTION and _lacks(gpu, _SPARSE_CAPABILITY):
+    if checkpoint.architecture in _SPARSE_ATTENTION and gpu.lacks(divmod(_SPARSE_CAPABILITY, 10)):
         return [
             f"its sparse attention needs compute capability {_SPARSE_CAPABILITY / 10}, unlike {gpu} "
             "(sglang issue 35420)"
@@ -154,7 +137,7 @@ def _quantization(
     if method not in has.quantizations:
         return [f"SGLang {version} does not load checkpoints quantised with {method} on NVIDIA GPUs"]
     lowest = has.quantizations[method].min_capability
-    if gpu is None or not _lacks(gpu, lowest):
+    if gpu is None or not gpu.lacks(divmod(lowest, 10)):
         return []
     return [f"{method} needs compute capability {lowest / 10}, unlike {gpu}"]
 
