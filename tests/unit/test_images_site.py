@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.images import commands, elf, open_webui, router, site, torch_cpu
+from headfirst.control.images import commands, elf, recipes, site
+from headfirst.control.images.build import TORCH_LOCK
 from headfirst.decide.engines.sglang import cpu_image as sglang_cpu
 from headfirst.decide.engines.vllm import cpu_image as vllm_cpu
 
@@ -43,7 +44,7 @@ def test_files_laid_over_a_site_do_not_change_the_download(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("files", "command"), [(open_webui.RECIPE.files, "open-webui"), (vllm_cpu.RECIPE.files, "vllm")]
+    ("files", "command"), [(recipes.OPEN_WEBUI.files, "open-webui"), (vllm_cpu.RECIPE.files, "vllm")]
 )
 def test_a_command_can_be_executed(tmp_path: Path, files: Path, command: str) -> None:
     site.add(files, tmp_path)
@@ -83,9 +84,9 @@ def test_what_is_no_library_or_gains_little_is_left_alone(tmp_path: Path) -> Non
     [
         _SGLANG,
         vllm_cpu.RECIPE.lock,
-        torch_cpu.LOCK,
-        open_webui.RECIPE.lock,
-        router.RECIPE.lock,
+        TORCH_LOCK,
+        recipes.OPEN_WEBUI.lock,
+        recipes.SMG.lock,
     ],
 )
 def test_locks_pin_one_file_per_package(lock: Path) -> None:
@@ -97,7 +98,7 @@ def test_locks_pin_one_file_per_package(lock: Path) -> None:
 
 
 def test_the_lock_of_torch_accepts_the_cpu_build_only() -> None:
-    assert re.search(r"^torch==[0-9.]+\+cpu ", torch_cpu.LOCK.read_text(), re.MULTILINE)
+    assert re.search(r"^torch==[0-9.]+\+cpu ", TORCH_LOCK.read_text(), re.MULTILINE)
     assert not re.search(r"^(torch|nvidia-\S+)==", _SGLANG.read_text(), re.MULTILINE)
 
 

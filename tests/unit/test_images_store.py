@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.control.images import recipe, store
+from headfirst.control.images import build, recipes, store
 from headfirst.decide.containers.image import ImageRecipe
 
 
@@ -84,5 +84,10 @@ def test_the_key_follows_the_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 def test_the_key_follows_the_recipe(change: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "packages.lock").write_text("a==1\n")
     made = ImageRecipe("x", "x:1", tmp_path / "packages.lock", {"A": "1"}, ("a",), "a")
-    assert recipe.recipe_key(made) == recipe.recipe_key(replace(made))
-    assert recipe.recipe_key(made) != recipe.recipe_key(replace(made, **change))
+    assert build.recipe_key(made) == build.recipe_key(replace(made))
+    assert build.recipe_key(made) != build.recipe_key(replace(made, **change))
+
+
+def test_the_key_follows_the_packages_of_debian() -> None:
+    assert build.recipe_key(recipes.HAPROXY) != build.recipe_key(recipes.PROMETHEUS)
+    assert build.recipe_key(recipes.HAPROXY) != build.recipe_key(replace(recipes.HAPROXY, user="1:1"))

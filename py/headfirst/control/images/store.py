@@ -13,8 +13,9 @@ _HERE = Path(__file__).parent
 
 
 def recipe_key(*data: Path, settings: str = "") -> str:
-    """Changes with any code of this package, with the data files or folders, and with the settings."""
-    files = [(path.name, path) for path in sorted(_HERE.glob("*.py"))]
+    """Changes with the code that builds images, with the data files or folders, and with the settings."""
+    code = (path for path in sorted(_HERE.glob("*.py")) if path.name != "recipes.py")
+    files = [(path.name, path) for path in code]
     files += [named for path in data for named in _files(path)]
     digest = hashlib.sha256(settings.encode())
     for name, path in files:

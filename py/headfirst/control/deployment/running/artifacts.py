@@ -11,7 +11,7 @@ from typing import Any
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
 from headfirst.control.deployment.running.local_work import Advance
-from headfirst.control.images import haproxy, open_webui, prometheus, recipe, router
+from headfirst.control.images import build, recipes
 from headfirst.control.images.archive import ImageArchive
 from headfirst.control.lab.packages import FOR_IMAGES, FOR_LAB, Package
 from headfirst.control.paths import cache_dir
@@ -59,18 +59,16 @@ def jobs(cluster: Cluster) -> dict[str, Callable[[Advance], Any]]:
     found: dict[str, Callable[[Advance], Any]] = {}
     for service in cluster.services:
         if service.settings.engine_image_source == "build":
-            wanted = _recipe(cluster, service)
-            found[f"image {wanted.tag}"] = partial(_build, wanted, cluster)
+            recipe = _recipe(cluster, service)
+            found[f"image {recipe.tag}"] = partial(_build, recipe, cluster)
     if cluster.settings.webui_image_source == "build":
-        found["webui image"] = partial(_build, open_webui.RECIPE, cluster)
+        found["webui image"] = partial(_build, recipes.OPEN_WEBUI, cluster)
     if _builds_prometheus(cluster):
-        found["prometheus image"] = lambda advance: prometheus.RECIPE.build(
-            _images(cluster), _counted(advance)
-        )
+        found["prometheus image"] = partial(_build, recipes.PROMETHEUS, cluster)
     if _builds_router(cluster):
-        found["router image"] = partial(_build, router.RECIPE, cluster)
+        found["router image"] = partial(_build, recipes.SMG, cluster)
     if _builds_proxy(cluster):
-        found["proxy image"] = lambda advance: haproxy.RECIPE.build(_images(cluster), _counted(advance))
+        found["proxy image"] = partial(_build, recipes.HAPROXY, cluster)
     return found
 
 
@@ -128,8 +126,8 @@ def _recipe(cluster: Cluster, service: Service) -> ImageRecipe:
     return found
 
 
-def _build(of: ImageRecipe, cluster: Cluster, advance: Advance) -> ImageArchive:
-    return recipe.build(of, _images(cluster), _counted(advance))
+def _build(recipe: ImageRecipe | build.DebianRecipe, cluster: Cluster, advance: Advance) -> ImageArchive:
+    return build.build(recipe, _images(cluster), _counted(advance))
 
 
 def _images(cluster: Cluster) -> Path:

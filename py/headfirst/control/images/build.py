@@ -1,0 +1,141 @@
+"""Builds images: a Debian root, for an ImageRecipe Python packages above it, then one archive."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+from headfirst.common.errors import NotReadyError
+from headfirst.control.images import archive, bytecode, layer, rootfs, site, store
+from headfirst.control.images.archive import ImageArchive
+from headfirst.decide.containers.image import PREFIX, ImageRecipe
+
+TORCH_LOCK = Path(__file__).with_name("torch-cpu.lock")
+# Patterns (fnmatch) of torch's files that no server reads.
+_TORCH_LEFT_OUT = (
+    "torch/bin/test_*",
+    "torch/bin/*Test",
+    "torch/bin/protoc*",
+    "torch/include/*",  # to compile extensions
+    "torch/test/*",
+)
+_STEPS = 4
+_COPY_BYTES = 1 << 20
+# Seen on two cores and 100 Mbit/s to 1 Gbit/s.
+_DOWNLOAD_TIME = "(usually 1–3 min)"
+_ROOT_TIME = "(usually 30–60 s)"
+_COMPILE_TIME = "(usually 20–60 s)"
+_WRITE_TIME = "(usually 10–30 s)"
+
+Progress = Callable[[int, int, str], None]
+"""Called as a build advances: steps done, steps in all, what is being done now."""
+
+
+@dataclass(frozen=True)
+class DebianRecipe:
+    """An image of Debian packages alone, where no registry can be reached.
+
+    `packages` are those that Debian 12 gets besides its essential ones, `left_out` patterns of their files;
+    `user` is what programs run as, "" for root.
+    """
+
+    name: str
+    tag: str
+    packages: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+    user: str = ""
+
+
+def build(recipe: ImageRecipe | DebianRecipe, cache: Path, progress: Progress) -> ImageArchive:
+    """The image's archive in the folder `cache`, made where it is missing or its recipe has changed.
+
+    Raises NotReadyError with the last lines of the program that failed.
+    """
+    key = recipe_key(recipe)
+
+    def make(target: Path, scratch: Path) -> None:
+        if isinstance(recipe, DebianRecipe):
+            _make_debian(recipe, key, target, scratch, progress)
+        else:
+            _make(recipe, key, cache, target, scratch, progress)
+
+    path = store.kept(cache, recipe.name, key, ".tar", make)
+    progress(_STEPS, _STEPS, "ready")
+    return ImageArchive(path=path, image_id=archive.image_id(path), tag=recipe.tag)
+
+
+def recipe_key(recipe: ImageRecipe | DebianRecipe) -> str:
+    """Changes with the recipe, with its files, and with the code that builds images."""
+    if isinstance(recipe, DebianRecipe):
+        return store.recipe_key(settings=repr(recipe))
+    data = [recipe.lock, *([TORCH_LOCK] if recipe.torch_cpu else []), recipe.files]
+    settings = (recipe.tag, sorted(recipe.env.items()), recipe.left_out, recipe.uncompiled)
+    return store.recipe_key(*filter(None, data), settings=repr(settings))
+
+
+def _make_debian(recipe: DebianRecipe, key: str, target: Path, scratch: Path, progress: Progress) -> None:
+    progress(0, _STEPS, f"making the Debian root {_ROOT_TIME}")
+    root = scratch / "root.tar"
+    rootfs.make(recipe.packages, root, scratch, recipe.left_out)
+    progress(3, _STEPS, f"writing the archive {_WRITE_TIME}")
+    config = {"Labels": {"headfirst.recipe": key}, **({"User": recipe.user} if recipe.user else {})}
+    archive.write(target, recipe.tag, {"Debian 12": partial(_copy, root)}, config)
+
+
+def _make(
+    recipe: ImageRecipe, key: str, cache: Path, target: Path, scratch: Path, progress: Progress
+) -> None:
+    packages, downloads = scratch / "site", cache / f".{recipe.name}-downloads"
+
+    def installed(count: int, wanted: int) -> None:
+        progress(0, _STEPS, f"downloading Python packages, {count} of {wanted} {_DOWNLOAD_TIME}")
+
+    progress(0, _STEPS, f"downloading Python packages {_DOWNLOAD_TIME}")
+    with ThreadPoolExecutor(1) as pool:
+        making = pool.submit(rootfs.layer_file, cache)
+        site.install(recipe.lock, packages, downloads, installed)
+        if recipe.torch_cpu:
+            _install_torch(packages, downloads, installed)
+        if recipe.files is not None:
+            site.add(recipe.files, packages)
+        progress(1, _STEPS, f"making the Debian root {_ROOT_TIME}")
+        root = making.result()
+    progress(2, _STEPS, f"compiling Python packages {_COMPILE_TIME}")
+    bytecode.compile_site(root, packages, PREFIX, scratch, recipe.uncompiled)
+    progress(3, _STEPS, f"writing the archive {_WRITE_TIME}")
+    left_out = (*recipe.left_out, *(_TORCH_LEFT_OUT if recipe.torch_cpu else ()))
+
+    def python(out: IO[bytes]) -> None:
+        layer.write(out, site.members(packages, PREFIX.lstrip("/"), left_out))
+
+    config = {
+        "Env": [f"{name}={value}" for name, value in sorted(recipe.env.items())],
+        "Labels": {"headfirst.recipe": key},
+    }
+    archive.write(target, recipe.tag, {"Debian 12": partial(_copy, root), "Python packages": python}, config)
+    shutil.rmtree(downloads)
+
+
+def _copy(root: Path, out: IO[bytes]) -> None:
+    with root.open("rb") as file:
+        shutil.copyfileobj(file, out, _COPY_BYTES)
+
+
+def _install_torch(packages: Path, downloads: Path, report: site.Report) -> None:
+    """Install torch's CPU build into the folder `packages`; NotReadyError where no index has it."""
+    try:
+        site.install(TORCH_LOCK, packages, downloads, report)
+    except NotReadyError:
+        # The usual index has CUDA builds only, which the lock refuses; uv has an index of CPU builds.
+        try:
+            site.install(TORCH_LOCK, packages, downloads, report, "--torch-backend=cpu")
+        except NotReadyError as error:
+            raise NotReadyError(
+                error.what,
+                hint="Name an index with torch's CPU build, as in `PIP_EXTRA_INDEX_URL=URL deploy up …`.",
+            ) from None
