@@ -16,7 +16,7 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.hosts.head_folder import describe_on_head
 from headfirst.control.deployment.hosts.probe import probe_hosts
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.stages import run_stages
+from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.evidence.collect import Target, collect
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live.logs import Rank, stream_logs

@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 from command import deploy
 from headfirst.common.errors import InputError
-from headfirst.control.cli import verb
 from headfirst.control.cli.app import app
 from headfirst.control.cli.up import print_summary
-from headfirst.control.deployment.running.tags import checked_tags, stage_tags
 from headfirst.control.deployment.verbs.up import Outcome
 from headfirst.control.run.result import RunResult, StageTime
 from headfirst.decide.plan.types import Plan
@@ -36,13 +34,6 @@ def test_an_unknown_tag_is_refused_before_any_work(tag: str) -> None:
     assert done.returncode == 2
     assert "weights" in done.stderr
     assert "webui" in done.stderr
-
-
-def test_tags_are_those_of_the_playbooks() -> None:
-    assert {"check", "host", "weights", "serve", "webui"} <= set(stage_tags())
-    assert checked_tags(["check, weights", "webui"]) == ("check", "weights", "webui")
-    named = re.findall(r"\w+", str(verb._BEFORE["tags"].__metadata__[0].help).partition(":")[2])
-    assert set(named) <= set(stage_tags())
 
 
 @pytest.mark.parametrize(("stage", "up"), [("weights", False), ("engine", True)])

@@ -14,7 +14,7 @@ from clusters import nodes
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.role_vars.whole import role_vars
+from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.deployment.verbs.comm import _variables
 from headfirst.decide.containers.spec import Container
 
@@ -53,7 +53,9 @@ def of_docker(arguments: dict[str, Any], spec: dict[str, Any]) -> Container:
 @pytest.mark.parametrize("inventory", INVENTORIES)
 def test_every_rank_is_created_as_planned(inventory: str) -> None:
     found = prepared(inventory)
-    variables = role_vars(found.cluster, found.plan, Secrets(), Artifacts({None: None}, None, Path("wheel")))
+    variables = up_variables(
+        found.cluster, found.plan, Secrets(), Artifacts({None: None}, None, Path("wheel"))
+    )
     for node in nodes(found.plan):
         spec = role_spec(variables[node.host])
         labels = spec.pop("labels")

@@ -32,6 +32,7 @@ def plan_with(folder: Path, line: str) -> None:
         ("engine_name=mine", "deploy plan"),
         ("engine_url=http://192.0.2.1", "deploy plan"),
         ("open_webui_name=mine", "deploy plan"),
+        ("monitoring_containers=[]\n[monitoring]\nn9 ansible_host=192.0.2.9", "deploy plan"),
     ],
 )
 def test_what_the_plan_decides_is_refused_with_the_setting(tmp_path: Path, line: str, hint: str) -> None:

@@ -18,8 +18,8 @@ from headfirst.control.cli.shown.plan import print_plan
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts import probe
 from headfirst.control.deployment.running.artifacts import Artifacts
+from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
-from headfirst.control.deployment.running.role_vars.whole import role_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
@@ -127,7 +127,7 @@ def test_the_fp8_copy_takes_space_only_while_it_passes(keep: str, needed: int) -
     made = cluster(f"keep_fp8={keep}")
     whole = plan(made)
     assert check_vars(made, whole)["node02"]["check_min_disk_gb"] == pytest.approx(needed * 1.1, rel=1e-3)
-    variables = role_vars(made, whole, Secrets(), Artifacts({None: None}, None, Path("/none")))
+    variables = up_variables(made, whole, Secrets(), Artifacts({None: None}, None, Path("/none")))
     assert [found["weights_keep_fp8"] for found in variables.values()] == [keep == "yes"] * 4
 
 

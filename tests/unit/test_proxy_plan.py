@@ -18,7 +18,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.certificate import certificate_of, with_certificate
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.role_vars.whole import role_vars
+from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan
@@ -51,7 +51,7 @@ def made(folder: Path, text: str) -> tuple[Cluster, Plan]:
 
 def variables(cluster: Cluster, plan: Plan, secrets: Secrets) -> dict[str, dict[str, object]]:
     engines = {service.name: None for service in cluster.services}
-    return role_vars(cluster, plan, secrets, Artifacts(engines, None, Path("wheel")))
+    return up_variables(cluster, plan, secrets, Artifacts(engines, None, Path("wheel")))
 
 
 def test_without_the_settings_nothing_is_there(tmp_path: Path) -> None:

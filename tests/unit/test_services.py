@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.running import phases
+from headfirst.control.deployment.running import phases, playbooks
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_down, of_up
@@ -238,8 +238,8 @@ def test_replicas_follow_one_another(tmp_path: Path) -> None:
         "router.yml",
         "serve.yml",
         "serve.yml",
-        "prune.yml",
         "serve.yml",
+        "prune.yml",
         "deregister.yml",
         "webui.yml",
     ]
@@ -248,12 +248,12 @@ def test_replicas_follow_one_another(tmp_path: Path) -> None:
     assert first.variables["node1"]["engine_name"] == "headfirst-engine-chat"
     assert second.variables["node2"]["engine_name"] == "headfirst-engine-chat-1"
     assert second.variables["node2"]["engine_planned"] == ["headfirst-engine-chat-1"]
-    served = [phase.variables[host] for phase in (*found[7:9], found[10]) for host in phase.variables]
+    served = [phase.variables[host] for phase in found[7:10] for host in phase.variables]
     assert len({own["engine_api_key"] for own in served}) == 2
     # All replicas of a service have one version.
     assert [own["engine_version"] for own in served[:2]] == [served[0]["engine_version"]] * 2
     assert served[2]["engine_version"] not in ("", served[0]["engine_version"])
-    assert found[9].variables == {
+    assert found[10].variables == {
         "node1": {"engine_service_ranks": [{"name": "headfirst-engine-chat", "rank": 0}]},
         "node2": {"engine_service_ranks": [{"name": "headfirst-engine-chat-1", "rank": 0}]},
     }
@@ -284,9 +284,9 @@ def test_tags_and_limit_leave_out_runs(tmp_path: Path, monkeypatch: pytest.Monke
         ran.append((playbook, limited.limit))
         return RunResult(True, False, {}, [], [], [], [], 0.0, Path("log"))
 
-    monkeypatch.setattr(phases, "run_stages", run)
+    monkeypatch.setattr(playbooks, "run_stages", run)
     options = RunOptions(made.inventories, tags=("host",))
-    phases.run_phases(up(made), options, made.limited(["node2"]), None)  # type: ignore[arg-type]
+    playbooks.run_phases(up(made), options, made.limited(["node2"]), None)  # type: ignore[arg-type]
     assert ran == [("machine.yml", {"node2"}), ("image.yml", {"node2"})]
 
 
@@ -295,7 +295,7 @@ def test_stages_that_act_on_no_host_are_refused(tmp_path: Path, limit: list[str]
     made = cluster(tmp_path, services("gpus_per_replica=4", "", "node3 ansible_host=192.0.2.3\n"))
     options = RunOptions(made.inventories, tags=(tag,))
     with pytest.raises(InputError, match="acts on a host"):
-        phases.run_phases(up(made), options, made.limited(limit), None)  # type: ignore[arg-type]
+        playbooks.run_phases(up(made), options, made.limited(limit), None)  # type: ignore[arg-type]
 
 
 def test_results_of_several_runs_are_one() -> None:

@@ -19,6 +19,7 @@ import typer
 from headfirst.common.errors import InputError
 from headfirst.control.cli import passwords
 from headfirst.control.deployment.running.options import BundleRequest, RunOptions
+from headfirst.control.deployment.running.stages import ALL_RANKS, GROUPS, complete
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Output:
         return LiveReporter(console)
 
 
+_OF_HOSTS = [group for group in GROUPS if group not in ALL_RANKS]
 # The short ones keep Ansible's names and meaning.
 _INVENTORY = Annotated[Path | None, typer.Argument(metavar="INVENTORY", help="Inventory file or folder.")]
 _INVENTORY_ALONE = Annotated[Path, typer.Argument(metavar="INVENTORY")]
@@ -76,7 +78,7 @@ _BEFORE: dict[str, Any] = {
         typer.Option(
             "-l",
             "--limit",
-            help="Only these hosts; for stages that prepare hosts: check, host, webui, monitoring.",
+            help=f"Only these hosts; for stages that prepare hosts: {', '.join(_OF_HOSTS)}.",
         ),
     ],
     "tags": Annotated[
@@ -84,7 +86,8 @@ _BEFORE: dict[str, Any] = {
         typer.Option(
             "-t",
             "--tags",
-            help="Only these stages: check, host, weights, serve, webui, monitoring.",
+            help=f"Only these stages: {', '.join(GROUPS)}.",
+            autocompletion=complete,
         ),
     ],
     "service": Annotated[

@@ -13,7 +13,7 @@ from headfirst.control.checkpoints.describe import describe
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
 from headfirst.control.deployment.running.options import BundleRequest
-from headfirst.control.deployment.running.role_vars.whole import refuse_decided
+from headfirst.control.deployment.running.phases import refuse_decided
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model import catalogue

@@ -8,7 +8,7 @@ from typing import Any
 
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.stages import try_stages
+from headfirst.control.deployment.running.playbooks import try_stages
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.reporters.quiet import QuietReporter
 from headfirst.decide.cluster.types import Cluster, Host, Service

@@ -6,14 +6,15 @@ does not serve ends at the first one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.running.artifacts import Artifacts
-from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.role_vars import HostVars, merged, with_sources
+from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
+from headfirst.control.deployment.running.role_vars import HostVars, merged
 from headfirst.control.deployment.running.role_vars.engine import (
     replica_vars,
     standby_vars,
@@ -40,14 +41,13 @@ from headfirst.control.deployment.running.role_vars.weights import (
     service_vars,
     tools_vars,
 )
-from headfirst.control.deployment.running.role_vars.whole import role_vars
-from headfirst.control.deployment.running.stages import run_stages
-from headfirst.control.deployment.running.tags import playbook_tags
-from headfirst.control.ownership.lease import Held
-from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.control.run.result import RunResult, joined
+from headfirst.control.deployment.running.stages import ALONE, STAGES, Scope
+from headfirst.decide.cluster.names import setting_of
+from headfirst.decide.cluster.settings import SETTING_NAMES
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan
+
+_ALONE = (*ALONE, "stop_monitoring.yml")
 
 
 @dataclass(frozen=True)
@@ -59,49 +59,105 @@ class Phase:
     title: str = ""
 
 
+@dataclass(frozen=True)
+class _Up:
+    """What the variables of every stage are made of."""
+
+    cluster: Cluster
+    plan: Plan
+    secrets: Secrets
+    files: Artifacts
+
+
+# From the run and what it is for; no variables where the stage is not needed.
+_VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
+    ("cluster", "check.yml"): lambda up: hardware_vars(up.cluster, up.plan),
+    ("cluster", "machine.yml"): lambda up: merged(
+        hardware_vars(up.cluster, up.plan),
+        tools_vars(up.cluster, up.plan, up.files),
+        supervisor_vars(up.cluster, up.secrets),
+    ),
+    ("service", "image.yml"): lambda up, service: service_vars(up.cluster, service, up.secrets, up.files),
+    ("service", "weights.yml"): lambda up, service: service_vars(up.cluster, service, up.secrets, up.files),
+    ("adapter", "weights.yml"): lambda up, service, adapter: adapter_vars(
+        up.cluster, service, adapter, up.secrets
+    ),
+    ("service", "router.yml"): lambda up, service: router_vars(up.cluster, service, up.secrets, up.files),
+    ("replica", "serve.yml"): lambda up, service, replica: replica_vars(
+        up.cluster, service, replica, up.secrets
+    ),
+    ("replica", "standby.yml"): lambda up, service, replica: (
+        standby_vars(up.cluster, service, replica, up.secrets) if up.cluster.spares else {}
+    ),
+    ("service", "prune.yml"): lambda up, service: (
+        version_vars(up.cluster.service(service.name)) if len(service.replicas) > 1 else {}
+    ),
+    ("service", "deregister.yml"): lambda up, service: deregister_vars(service, up.secrets),
+    ("cluster", "webui.yml"): lambda up: webui_vars(up.plan, up.secrets, up.files),
+    ("cluster", "proxy.yml"): lambda up: proxy_vars(up.cluster, up.plan, up.secrets, up.files),
+    ("cluster", "monitoring.yml"): lambda up: monitoring_vars(up.cluster, up.plan, up.secrets, up.files),
+}
+
+
 def of_up(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> list[Phase]:
     """`deploy up` after the plan is made."""
-    watching = monitoring_vars(cluster, plan, secrets, files)
-    last = [Phase("monitoring.yml", watching)] if watching else []
-    if _is_one_run(cluster) and not plan.services[0].adapters:
-        (service,) = plan.services
-        routers = merged(router_vars(cluster, service, secrets, files), deregister_vars(service, secrets))
-        return [Phase("up.yml", merged(role_vars(cluster, plan, secrets, files), routers)), *last]
-    hosts = hardware_vars(cluster, plan)
-    phases = [
-        Phase("check.yml", hosts),
-        Phase(
-            "machine.yml",
-            merged(hosts, tools_vars(cluster, plan, files), supervisor_vars(cluster, secrets)),
-        ),
-    ]
-    for service in plan.services:
-        own, title = service_vars(cluster, service, secrets, files), service.served_model_name
-        phases += [Phase("image.yml", own, title), Phase("weights.yml", own, title)]
-        phases += [
-            Phase("weights.yml", adapter_vars(cluster, service, adapter, secrets), f"{title}, {adapter.name}")
-            for adapter in service.adapters
-        ]
-    routed = [service for service in plan.services if service.routers]
-    for service in routed:
-        own = router_vars(cluster, service, secrets, files)
-        phases.append(Phase("router.yml", own, service.served_model_name))
-    for service in plan.services:
-        for number in service.replicas:
-            title = f"{service.served_model_name}, replica {number.index}"
-            phases.append(Phase("serve.yml", replica_vars(cluster, service, number, secrets), title))
-            if cluster.spares:
-                phases.append(Phase("standby.yml", standby_vars(cluster, service, number, secrets), title))
-        if len(service.replicas) > 1:
-            own = version_vars(cluster.service(service.name))
-            phases.append(Phase("prune.yml", own, service.served_model_name))
-    for service in routed:
-        phases.append(Phase("deregister.yml", deregister_vars(service, secrets), service.served_model_name))
-    if plan.webui is not None:
-        phases.append(Phase("webui.yml", webui_vars(plan, secrets, files)))
-    if plan.proxy is not None:
-        phases.append(Phase("proxy.yml", proxy_vars(cluster, plan, secrets, files)))
-    return [*phases, *last]
+    phases = [phase for phase in _stages(_Up(cluster, plan, secrets, files)) if phase.variables]
+    one_run = _is_one_run(cluster) and not plan.services[0].adapters
+    return _joined("up.yml", phases) if one_run else phases
+
+
+def up_variables(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
+    """The variables of all stages per host; where a host has several ranks, those of the last one."""
+    return merged(*(phase.variables for phase in _stages(_Up(cluster, plan, secrets, files))))
+
+
+def refuse_decided(cluster: Cluster, plan: Plan) -> None:
+    """InputError for the first variable of the inventory that a stage gets from the plan instead."""
+    secrets = Secrets().with_keys(service.name for service in cluster.services)
+    file = Tarball(Path("-"), on_node=False)  # only the names of the variables are read
+    files = Artifacts({service.name: file for service in cluster.services}, file, Path("-"), file)
+    written = up_variables(cluster, plan, secrets, files)
+    decided = {name for own in written.values() for name in own} - SETTING_NAMES
+    for name in sorted(cluster.given.keys() & decided):
+        setting = setting_of(name)
+        other = "`deploy plan` shows its value, `deploy variables` the settings that the plan follows."
+        raise InputError(
+            f"{name} is decided by the plan",
+            where=cluster.given[name] or "extra variables (-e)",
+            hint=f"Write {setting} instead." if setting else other,
+        )
+
+
+def _stages(up: _Up) -> Iterator[Phase]:
+    """The runs of STAGES. Stages in a row with one scope run for one service or replica after the other."""
+    playbooks = dict.fromkeys((stage.scope, stage.playbook) for stage in STAGES)
+    for scope, row in itertools.groupby(playbooks, key=lambda pair: pair[0]):
+        names = [playbook for _, playbook in row]
+        for title, subject in _subjects(scope, up.plan):
+            for name in names:
+                yield Phase(name, _VARIABLES[scope, name](up, *subject), title)
+
+
+def _subjects(scope: Scope, plan: Plan) -> list[tuple[str, tuple[object, ...]]]:
+    """What a stage runs for, each with its title."""
+    services = plan.services
+    match scope:
+        case "cluster":
+            return [("", ())]
+        case "service":
+            return [(service.served_model_name, (service,)) for service in services]
+        case "adapter":
+            return [
+                (f"{service.served_model_name}, {adapter.name}", (service, adapter))
+                for service in services
+                for adapter in service.adapters
+            ]
+        case "replica":
+            return [
+                (f"{service.served_model_name}, replica {replica.index}", (service, replica))
+                for service in services
+                for replica in service.replicas
+            ]
 
 
 def of_down(cluster: Cluster) -> list[Phase]:
@@ -111,75 +167,24 @@ def of_down(cluster: Cluster) -> list[Phase]:
         for service in cluster.services
         for number in service.replicas
     ]
-    routers = [
-        Phase("stop_router.yml", router_stop_vars(service), str(service))
-        for service in cluster.services
-        if service.routers
+    phases = [
+        Phase("stop_monitoring.yml", monitoring_stop_vars(cluster)),
+        Phase("stop_page.yml", merged(webui_stop_vars(cluster), proxy_stop_vars(cluster))),
+        *(Phase("stop_router.yml", router_stop_vars(service), str(service)) for service in cluster.services),
+        *stops,
+        Phase("clean.yml", {host.name: {} for host in cluster.hosts}),
     ]
-    page = merged(webui_stop_vars(cluster), proxy_stop_vars(cluster))
-    every: HostVars = {host.name: {} for host in cluster.hosts}
-    watching = monitoring_stop_vars(cluster)
-    first = [Phase("stop_monitoring.yml", watching)] if watching else []
-    if _is_one_run(cluster):
-        own = merged(every, stops[0].variables, page, *(one.variables for one in routers))
-        return [*first, Phase("down.yml", own)]
-    return [*first, Phase("stop_page.yml", page), *routers, *stops, Phase("clean.yml", every)]
-
-
-def run_phases(
-    phases: Sequence[Phase],
-    options: RunOptions,
-    cluster: Cluster,
-    reporter: Reporter,
-    *,
-    secrets: Sequence[str] = (),
-    extra: Sequence[str] = (),
-    sources: HostVars | None = None,
-    held: Held | None = None,
-) -> RunResult:
-    """Run one after the other, on the hosts that --limit leaves. Raises HeadfirstError where one fails.
-
-    `sources` are variables by host from where roles take what they install. `held` is the run's lock:
-    no phase begins after it is lost.
-    """
-    results = []
-    for phase, limited in _limited(phases, options, cluster):
-        if held is not None:
-            held.confirm()
-        results.append(
-            run_stages(
-                phase.playbook,
-                options,
-                limited,
-                with_sources(phase.variables, sources or {}),
-                reporter,
-                secrets=secrets,
-                extra=extra,
-            )
-        )
-    if not results:
-        raise InputError(
-            "no stage of -t acts on a host of --limit",
-            where=str(cluster.inventories[0]),
-            hint="`deploy plan` shows which host runs what.",
-        )
-    return joined(results)
-
-
-def _limited(
-    phases: Sequence[Phase], options: RunOptions, cluster: Cluster
-) -> Iterator[tuple[Phase, Cluster]]:
-    """The phases that --tags and --limit leave, each with the cluster limited to its hosts."""
-    if len(phases) == 1:
-        yield phases[0], cluster
-        return
-    named = {host.name for host in cluster.limited_hosts}
-    for phase in phases:
-        tags = playbook_tags(phase.playbook)
-        hosts = [name for name in phase.variables if name in named]
-        if hosts and (not options.tags or set(options.tags) & set(tags)):
-            yield phase, cluster.limited(hosts)
+    phases = [phase for phase in phases if phase.variables]
+    return _joined("down.yml", phases) if _is_one_run(cluster) else phases
 
 
 def _is_one_run(cluster: Cluster) -> bool:
     return sum(len(service.replicas) for service in cluster.services) == 1 and not cluster.spares
+
+
+def _joined(playbook: str, phases: Sequence[Phase]) -> list[Phase]:
+    """The phases as one run of `playbook`, which imports theirs; those of _ALONE stay before or after it."""
+    whole = Phase(playbook, merged(*(phase.variables for phase in phases if phase.playbook not in _ALONE)))
+    first = next(number for number, phase in enumerate(phases) if phase.playbook not in _ALONE)
+    alone = [phase for phase in phases if phase.playbook in _ALONE]
+    return [*alone[:first], whole, *alone[first:]]

@@ -114,11 +114,10 @@ def _time_left(cluster: Cluster, options: RunOptions, verb: str, plan: Plan | No
 
 
 def _weights_seconds(plan: Plan | None) -> list[float | None]:
-    """The plan's time of each stage `weights`: a service, then its adapters, for which there is none."""
-    found: list[float | None] = []
-    for service in plan.services if plan else ():
-        found += [service.weights.time.seconds, *([None] * len(service.adapters))]
-    return found
+    """The plan's time of each stage `weights`: the services, then the adapters, for which there is none."""
+    services = plan.services if plan else []
+    adapters = [None for service in services for _ in service.adapters]
+    return [*(service.weights.time.seconds for service in services), *adapters]
 
 
 def _asked(cluster: Cluster, options: RunOptions) -> str:

@@ -1,82 +1,89 @@
-"""Runs a playbook of ours on a prepared cluster."""
+"""The stages of `deploy up` in their order: the one list that runs, `-t`, `-l` and their help read.
+
+tests/unit/test_stages.py compares it with the playbooks and the pages.
+"""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
-from headfirst.collection import collection_root
-from headfirst.common.scrub import url_credentials
-from headfirst.control.deployment.hosts.access import (
-    host_access,
-    login_secrets,
-    refuse_missing_tools,
+from headfirst.common.errors import InputError
+
+Scope = Literal["cluster", "service", "adapter", "replica"]
+
+# Groups whose stages act on all ranks together, and take no --limit.
+ALL_RANKS = ("weights", "serve")
+# Playbooks that up.yml does not import: other runs have no variables for the hosts of their plays.
+ALONE = ("standby.yml", "prune.yml", "monitoring.yml")
+
+
+class Stage(NamedTuple):
+    """A play `<Name> | …` of `playbook`, with the tags `group` and `name`. It runs once for each `scope`."""
+
+    name: str
+    group: str
+    playbook: str
+    scope: Scope
+
+
+STAGES = (
+    Stage("check", "check", "check.yml", "cluster"),
+    Stage("tuning", "host", "machine.yml", "cluster"),
+    Stage("driver", "host", "machine.yml", "cluster"),
+    Stage("rdma", "host", "machine.yml", "cluster"),
+    Stage("docker", "host", "machine.yml", "cluster"),
+    Stage("toolkit", "host", "machine.yml", "cluster"),
+    Stage("tools", "host", "machine.yml", "cluster"),
+    Stage("supervisor", "host", "machine.yml", "cluster"),
+    Stage("image", "host", "image.yml", "service"),
+    Stage("weights", "weights", "weights.yml", "service"),
+    Stage("weights", "weights", "weights.yml", "adapter"),
+    Stage("router", "router", "router.yml", "service"),
+    Stage("engine", "serve", "serve.yml", "replica"),
+    Stage("standby", "serve", "standby.yml", "replica"),
+    Stage("engine", "serve", "prune.yml", "service"),
+    Stage("router", "serve", "deregister.yml", "service"),
+    Stage("webui", "webui", "webui.yml", "cluster"),
+    Stage("proxy", "proxy", "proxy.yml", "cluster"),
+    Stage("monitoring", "monitoring", "monitoring.yml", "cluster"),
 )
-from headfirst.control.deployment.lab_nodes import lab_access, lab_of
-from headfirst.control.deployment.running import inventory
-from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.role_vars import HostVars
-from headfirst.control.run.failures import to_error
-from headfirst.control.run.log import new_log_file
-from headfirst.control.run.private_dir import private_folder
-from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.control.run.result import RunResult
-from headfirst.control.run.runner import run_playbook
-from headfirst.decide.cluster.types import Cluster
+GROUPS = tuple(dict.fromkeys(stage.group for stage in STAGES))
+TAGS = tuple(dict.fromkeys(tag for stage in STAGES for tag in (stage.group, stage.name)))
+_HOST_TAGS = {tag for stage in STAGES if stage.group not in ALL_RANKS for tag in (stage.group, stage.name)}
 
 
-def run_stages(
-    playbook: str,
-    options: RunOptions,
-    cluster: Cluster,
-    variables: HostVars,
-    reporter: Reporter,
-    *,
-    secrets: Sequence[str] = (),
-    extra: Sequence[str] = (),
-) -> RunResult:
-    """Run `playbooks/<playbook>` with these variables per host. Raises HeadfirstError unless it ends well."""
-    result = try_stages(playbook, options, cluster, variables, reporter, secrets=secrets, extra=extra)
-    if not result.ok:
-        raise to_error(result, host_access(cluster), cluster.inventories[0])
-    return result
+def tags_of(playbook: str) -> set[str]:
+    """The tags of the stages of a playbook, or of all that up.yml imports."""
+    own = [stage for stage in STAGES if stage.playbook == playbook]
+    stages = own or [stage for stage in STAGES if stage.playbook not in ALONE]
+    return {tag for stage in stages for tag in (stage.group, stage.name)}
 
 
-def try_stages(
-    playbook: str,
-    options: RunOptions,
-    cluster: Cluster,
-    variables: HostVars,
-    reporter: Reporter,
-    *,
-    secrets: Sequence[str] = (),
-    extra: Sequence[str] = (),
-) -> RunResult:
-    """As run_stages, and the caller judges how it ended."""
-    refuse_missing_tools(cluster)
-    lab = lab_of(cluster)
-    with private_folder() as folder:
-        planned = folder / "plan.yml"
-        inventory.write(planned, cluster, variables, lab_access(lab) if lab else None)
-        return run_playbook(
-            collection_root() / "playbooks" / playbook,
-            [*cluster.inventories, planned],
-            reporter=reporter,
-            log_file=new_log_file(cluster.name),
-            extra_vars=[*options.extra_vars, *extra],
-            limit=_limit(cluster),
-            tags=",".join(options.tags) or None,
-            check=options.check,
-            diff=options.diff,
-            verbosity=options.verbosity,
-            hosts=len(cluster.hosts),
-            secrets=[
-                *secrets,
-                *login_secrets(cluster),
-                *cluster.url_credentials,
-                *url_credentials(variables),
-            ],
-        )
+def complete(incomplete: str) -> list[str]:
+    """The tags that begin so, for the completion of `-t`."""
+    return [tag for tag in TAGS if tag.startswith(incomplete)]
 
 
-def _limit(cluster: Cluster) -> str | None:
-    return None if cluster.limit is None else ",".join(host.name for host in cluster.limited_hosts)
+def checked_tags(tags: Sequence[str]) -> tuple[str, ...]:
+    """The tags of `-t` one by one: each may hold several with commas. InputError for an unknown one."""
+    named = [tag.strip() for text in tags for tag in text.split(",") if tag.strip()]
+    for tag in named:
+        if tag not in TAGS:
+            near = difflib.get_close_matches(tag, TAGS, n=1)
+            hint = f"Did you mean {near[0]}? " if near else ""
+            raise InputError(f"no stage has the tag {tag!r}", hint=f"{hint}Tags: {', '.join(TAGS)}.")
+    return tuple(named)
+
+
+def refuse_limit(limit: str | None, tags: Sequence[str]) -> None:
+    """Raise InputError where `-l` would leave out ranks of a stage that needs all of them."""
+    if limit is None or (tags and set(tags) <= _HOST_TAGS):
+        return
+    together = [tag for tag in tags if tag not in _HOST_TAGS]
+    what = f"stage {together[0]} acts" if together else f"the stages {' and '.join(ALL_RANKS)} act"
+    raise InputError(
+        f"{what} on all ranks together and takes no --limit",
+        hint=f"Prepare the hosts alone: -l {limit} -t host. Or run it on all hosts, without --limit.",
+    )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.claim import peek
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
-from headfirst.control.deployment.running.stages import run_stages
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult
 

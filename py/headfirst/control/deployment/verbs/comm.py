@@ -17,9 +17,9 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import Backend, RunOptions
+from headfirst.control.deployment.running.playbooks import try_stages
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars import HostVars
-from headfirst.control.deployment.running.stages import try_stages
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.forks import require_all
 from headfirst.control.run.reporters.quiet import QuietReporter

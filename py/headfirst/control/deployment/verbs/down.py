@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import foreign, refuse_foreign, run_lock
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.phases import of_down, run_phases
+from headfirst.control.deployment.running.phases import of_down
+from headfirst.control.deployment.running.playbooks import run_phases
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.inventory.inventory import load
 from headfirst.control.ownership import hosts as requests

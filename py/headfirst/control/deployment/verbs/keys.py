@@ -12,8 +12,8 @@ from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.credentials.named_keys import KeyName, NamedKey, new_key
 from headfirst.control.deployment.running.claim import Claim, claimed, current_credentials
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.deployment.running.role_vars.front import keys_vars
-from headfirst.control.deployment.running.stages import run_stages
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.quiet import QuietReporter
 from headfirst.decide.cluster.types import Cluster

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.phases import Phase, run_phases
+from headfirst.control.deployment.running.phases import Phase
+from headfirst.control.deployment.running.playbooks import run_phases
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars.engine import rollback_vars, version_vars
 from headfirst.control.deployment.versions import Version, previous

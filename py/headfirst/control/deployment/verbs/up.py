@@ -17,15 +17,14 @@ from headfirst.control.deployment.lab_nodes import lab_access, lab_of, share_dem
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.claim import Claim, claimed, peek
-from headfirst.control.deployment.running.limit import refuse_limit
 from headfirst.control.deployment.running.local_work import ask_for_root, run_jobs
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.phases import of_up, run_phases
+from headfirst.control.deployment.running.phases import of_up
+from headfirst.control.deployment.running.playbooks import run_phases, run_stages
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
 from headfirst.control.deployment.running.role_vars import with_sources
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
-from headfirst.control.deployment.running.stages import run_stages
-from headfirst.control.deployment.running.tags import checked_tags
+from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
 from headfirst.control.lab import packages
 from headfirst.control.lab.lifecycle import up as lab_up
 from headfirst.control.ownership.lease import Held
@@ -59,7 +58,7 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outc
     `rotate` makes new credentials first; a rotation that was interrupted goes on with the ones that it made.
     """
     options = replace(options, tags=checked_tags(options.tags))
-    refuse_limit(options)
+    refuse_limit(options.limit, options.tags)
     prepared = _prepared(options)
     _require_forks(prepared.cluster)
     verb = "credentials --rotate" if rotate else "up"

@@ -12,8 +12,8 @@ from headfirst.common import untrusted
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.deployment.running.recorded import recorded
-from headfirst.control.deployment.running.stages import run_stages
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.reporter import Reporter
 
