@@ -13,8 +13,7 @@ from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom, Weight
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
-from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
     ALIVE,
     DIED,

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NoReturn
 
 from ansible.errors import AnsibleActionFail
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
-from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, report
 
 CONTAINER = "headfirst.serving.container"
 GENERATIONS = "headfirst.serving.container_generations"

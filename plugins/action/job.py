@@ -8,9 +8,8 @@ from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script, node_answer
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, report
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
-from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
 
 STATES = ("finished", "started", "stopped")
 FIRST_WAIT_S = 0.5

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
-from ansible_collections.headfirst.serving.plugins.plugin_utils.progress import report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, report
 
 CHUNK = 32 * 2**20
 _SIZE = re.compile(r"-1|[0-9]{1,18}")

@@ -9,7 +9,6 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_cluster_rules,
     check_differences,
     check_gpu_rules,
-    check_model_folder,
     check_network_rules,
     check_rules,
     check_service_rules,
@@ -33,5 +32,5 @@ def findings(results: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Limi
         *found,
         *check_cluster_rules.compare(facts, addresses),
         *check_differences.differences(ranks, limits),
-        *check_model_folder.model_folder(ranks, limits),
+        *check_differences.model_folder(ranks, limits),
     ]

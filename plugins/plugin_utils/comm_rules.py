@@ -1,4 +1,4 @@
-"""What the ranks' meeting and their all-reduces gave: a report for people and programs, and findings.
+"""What the ranks' meeting, their all-reduces and NCCL's log gave: a report, and findings.
 
 `hosts` holds for each host rank, address, ports (random ones), rendezvous_port, link_gbit and rdma_gbit (0:
 not known), reach (module `reach`) and, once they have run, run (the program in roles/comm_check/files).
@@ -6,12 +6,13 @@ not known), reach (module `reach`) and, once they have run, run (the program in 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import Finding, finding
-from ansible_collections.headfirst.serving.plugins.plugin_utils.comm_nccl import transport
 
 # The ids of the findings, with the numbers of known failures in docs/diagnose.md.
 RULES: dict[str, tuple[int, ...]] = {
@@ -240,3 +241,48 @@ def _error(id: str, host: str, what: str, why: str, fix: str) -> Finding:
 
 def _list(ports: list[int]) -> str:
     return ", ".join(map(str, ports))
+
+
+# `Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0/GDRDMA`; plugins are NET/IBext_v8, NET/AWS Libfabric ...;
+# `0(1)` is a device reached through the GPU 1 of this host.
+_NET = re.compile(r"-> *\d+\[\w+\].* via NET/(?P<net>[^/]+)/[\d()]+(?P<direct>/GDRDMA)?")
+_INSIDE = re.compile(r"-> *\d+\[\w+\].* via (?P<way>P2P|SHM)\b")
+_NETWORK = re.compile(r"Using network (?P<name>\S.*)$")
+_DEVICES = re.compile(r"NET/(?P<net>\w+) ?: ?Using (?P<list>\[0\].*)$")
+_DEVICE = re.compile(r"\[\d+\]([^\s<]+)")
+_VERSION = re.compile(r"NCCL version (\S+)")
+_NO_DIRECT = re.compile(r"GPU Direct RDMA Disabled for .*$")
+
+
+def transport(lines: Iterable[str]) -> dict[str, Any]:
+    """The ways of one node's channels.
+
+    {version, network, devices, rdma, direct, socket, inside, disabled}: how many channels to other hosts go
+    over RDMA, how many of those from GPU memory (GDRDMA), over TCP sockets, and how many stay in the host;
+    `devices` are those of `network`; `disabled` why GPUDirect is not used.
+    """
+    count: Counter[str] = Counter()
+    devices: dict[str, list[str]] = {}
+    networks, versions, disabled = [], [], []
+    for line in lines:
+        if found := _NET.search(line):
+            count["socket" if found["net"] == "Socket" else "rdma"] += 1
+            count["direct"] += bool(found["direct"])
+        elif _INSIDE.search(line):
+            count["inside"] += 1
+        elif found := _NETWORK.search(line):
+            networks.append(found["name"].strip())
+        elif found := _DEVICES.search(line):
+            devices[found["net"]] = _DEVICE.findall(found["list"].partition("; OOB")[0])
+        elif found := _NO_DIRECT.search(line):
+            disabled.append(found[0])
+        elif found := _VERSION.search(line):
+            versions.append(found[1])
+    network = networks[0] if networks else ""
+    return {
+        "version": versions[0] if versions else "",
+        "network": network,
+        "devices": devices.get(network.split("_", maxsplit=1)[0], []),
+        **{way: count[way] for way in ("rdma", "direct", "socket", "inside")},
+        "disabled": sorted(set(disabled)),
+    }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleAction, AnsibleActionFail
@@ -70,3 +73,16 @@ class GatedAction(ActionBase):  # type: ignore[misc]
         texts = {name: answer[name].replace("\r\n", "\n") for name in ("stdout", "stderr")}
         answer = {"rc": answer["rc"], **texts}
         return node_answer.checked(answer, _SHELL, host=self._host, what=command.split(" ")[0])
+
+
+def report(host: str, what: str, *, done: int = 0, total: int = 0, unit: str = "", note: str = "") -> None:
+    """Append one JSON line to the file named by HEADFIRST_PROGRESS; without that variable nobody listens.
+
+    `total` 0 means that the amount is not known. All hosts append to one file: a line is one write.
+    """
+    path = os.environ.get("HEADFIRST_PROGRESS")
+    if not path:
+        return
+    record = {"host": host, "what": what, "done": done, "total": total, "unit": unit, "note": note}
+    with Path(path).open("ab", buffering=0) as file:
+        file.write(json.dumps(record).encode() + b"\n")

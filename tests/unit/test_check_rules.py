@@ -11,7 +11,6 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_cluster_rules,
     check_differences,
     check_findings,
-    check_model_folder,
     check_rules,
 )
 from headfirst.decide.hardware.facts import NetworkFacts
@@ -283,7 +282,7 @@ def test_a_rank_that_does_not_see_the_model_folder_is_named(
 ) -> None:
     facts = {"a": {"model_folder": seen()}, "b": {"model_folder": folder}, "c": {"model_folder": seen()}}
     asked = {host: {"model_folder": "/share/m", "model_folder_required": required} for host in facts}
-    [found] = check_model_folder.model_folder(facts, asked)
+    [found] = check_differences.model_folder(facts, asked)
     assert (found["host"], found["severity"]) == ("b", "error" if required else "warning")
     assert said in found["what"]
     assert "Mount" in found["fix"]
@@ -293,4 +292,4 @@ def test_a_folder_of_the_head_alone_is_no_finding() -> None:
     local = seen(type="ext4", shared=False)
     facts = {"a": {"model_folder": local}, "b": {"model_folder": local | {"exists": False}}}
     asked = {host: {"model_folder": "/data/m", "model_folder_required": False} for host in facts}
-    assert check_model_folder.model_folder(facts, asked) == []
+    assert check_differences.model_folder(facts, asked) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.headfirst.serving.plugins.plugin_utils.comm_nccl import transport
+from ansible_collections.headfirst.serving.plugins.plugin_utils.comm_rules import transport
 
 DIRECT = """\
 10-90-43-152:120890:121560 [0] NCCL INFO Channel 01 : 2[c7000] -> 0[87000] [receive] via NET/IB/5/GDRDMA

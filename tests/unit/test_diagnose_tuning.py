@@ -12,7 +12,7 @@ from headfirst.common.errors import NotReadyError
 from headfirst.common.metrics import Metrics, Series
 from headfirst.control.cli import diagnose as shown
 from headfirst.decide import engines
-from headfirst.decide.diagnose import figures, tuning
+from headfirst.decide.diagnose import tuning
 from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning
 from headfirst.decide.engines.base import Diagnostics
 from headfirst.decide.engines.sglang.tuning import Past, advise, read_past
@@ -45,7 +45,7 @@ def tune(nodes: list[Node]) -> Tuning:
 
 
 def read_live(text: str) -> Live | None:
-    return figures.read_live(text, SGLANG.metrics)
+    return tuning.read_live(text, SGLANG.metrics)
 
 
 def report(usage: str = "0.20", queued: int = 141, running: int = 9) -> str:

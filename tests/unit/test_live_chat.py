@@ -12,10 +12,8 @@ from typing import Any, ClassVar
 
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.control.live.chat import Chat, Piece
-from headfirst.control.live.chat_terminal import converse, print_answer
-from headfirst.control.live.log_printer import print_logs
-from headfirst.control.live.logs import LogLine, parse_since
+from headfirst.control.live.chat import Chat, Piece, converse, print_answer
+from headfirst.control.live.logs import LogLine, parse_since, print_logs
 from rich.console import Console
 
 KEY = "key-1"

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from ansible_collections.headfirst.serving.plugins.action.host_facts import HOST
 from ansible_collections.headfirst.serving.plugins.filter.service_change import FilterModule
 from ansible_collections.headfirst.serving.plugins.filter.weights_status import weights_status
 from ansible_collections.headfirst.serving.plugins.module_utils import shared_folder
-from ansible_collections.headfirst.serving.plugins.plugin_utils import host_answer, node_answer
+from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
 from headfirst.node.weights.cli import main
 from recorded_hosts import SHAPES, facts
 
@@ -21,8 +22,8 @@ def test_the_facts_of_a_host_pass_as_they_are(shape: str, tmp_path: Path) -> Non
     host = facts(shape, tmp_path / "host", peers=("10.0.0.2",))
     folder = shared_folder.model_folder(str(SHAPES))
     host |= {"disk_shared": False, "disk_read_rate": 0, "model_folder": folder}
-    assert node_answer.named(host, host_answer.HOST) == host
-    assert node_answer.named({**host, "model_folder": None}, host_answer.HOST)["model_folder"] is None
+    assert node_answer.named(host, HOST) == host
+    assert node_answer.named({**host, "model_folder": None}, HOST)["model_folder"] is None
 
 
 @pytest.mark.parametrize("filter_name", ["service_change", "service_rollback", "service_kept"])

@@ -18,10 +18,8 @@ from headfirst.control.cli.check import print_comm
 from headfirst.control.cli.diagnose import print_diagnosis
 from headfirst.control.cli.live import print_status
 from headfirst.control.deployment.verbs.comm import Comm
-from headfirst.control.live.chat import Piece
-from headfirst.control.live.chat_terminal import print_answer
-from headfirst.control.live.log_printer import print_logs
-from headfirst.control.live.logs import LogLine
+from headfirst.control.live.chat import Piece, print_answer
+from headfirst.control.live.logs import LogLine, print_logs
 from headfirst.control.live.status_types import (
     ClusterStatus,
     EngineStatus,

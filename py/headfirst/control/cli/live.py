@@ -83,8 +83,7 @@ def logs(
     """Show the logs of all ranks, or of one."""
     from headfirst.control.deployment.verbs.service import rank_logs, without_secrets
     from headfirst.control.inventory.inventory import load
-    from headfirst.control.live.log_printer import print_logs
-    from headfirst.control.live.logs import parse_since, stream_logs
+    from headfirst.control.live.logs import parse_since, print_logs, stream_logs
 
     cluster = load(run.inventories, run.extra_vars)
     lines = stream_logs(
@@ -140,7 +139,7 @@ def chat(
     """Send a question to the model, from this machine through SSH."""
     from headfirst.control.deployment.verbs.service import open_chat
     from headfirst.control.inventory.inventory import load
-    from headfirst.control.live.chat_terminal import converse, print_answer
+    from headfirst.control.live.chat import converse, print_answer
 
     cluster = load(run.inventories, run.extra_vars)
     console = Terminal()

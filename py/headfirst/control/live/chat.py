@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import httpx
+from rich.console import Console
 
 from headfirst.common.errors import HeadfirstError, NotReadyError
-from headfirst.common.untrusted import UntrustedError, joined, json_document
+from headfirst.common.untrusted import UntrustedError, for_terminal, joined, json_document
 from headfirst.control.live.http_answer import local_client
 
 # Between two pieces of an answer; a long prompt before the first one takes a while.
@@ -138,3 +139,40 @@ def _message(body: Any) -> str:
     """The text of an error; engines put it at `error.message`, `error` or `message`."""
     error = body.get("error", body) if isinstance(body, dict) else body
     return str(error.get("message", error) if isinstance(error, dict) else error)
+
+
+_HELP = "Enter sends. /new starts a new conversation, /exit or Ctrl-D ends."
+
+
+def print_answer(chat: Chat, question: str, console: Console) -> None:
+    """Print the answer as it is written; thinking is dim. Ctrl-C (KeyboardInterrupt) breaks it off."""
+    thinking = False
+    for piece in chat.ask(question):
+        if thinking and not piece.reasoning:
+            console.print("\n")
+        thinking = piece.reasoning
+        style = "dim" if piece.reasoning else None
+        console.print(
+            for_terminal(piece.text), end="", style=style, markup=False, highlight=False, soft_wrap=True
+        )
+    console.print()
+
+
+def converse(chat: Chat, console: Console) -> None:
+    """Ask for questions and print answers until /exit or the end of input; Ctrl-C stops an answer."""
+    console.print(_HELP, style="dim")
+    while True:
+        try:
+            question = console.input("[bold cyan]> [/]").strip()
+        except (EOFError, KeyboardInterrupt):
+            console.print()
+            return
+        if question == "/exit":
+            return
+        if question == "/new":
+            chat.forget()
+        elif question:
+            try:
+                print_answer(chat, question, console)
+            except KeyboardInterrupt:
+                console.print(" (stopped)", style="dim")

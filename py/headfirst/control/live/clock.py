@@ -10,8 +10,7 @@ import paramiko
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal
 from headfirst.control.live.ssh_access import explain
-from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.live.ssh_access.privilege import privileged
+from headfirst.control.live.ssh_access.access import HostAccess, privileged
 from headfirst.control.live.ssh_access.ssh import ERROR_BYTES, ssh
 
 _PINGS = 5

@@ -13,9 +13,12 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, NamedTuple
 
 import docker
+from rich.console import Console
+from rich.text import Text
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.common.untrusted import for_terminal
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE
 from headfirst.control.live.ssh_access.transport import docker_over_ssh
@@ -199,3 +202,19 @@ def _as_they_come(streams: list[Iterator[LogLine]]) -> Iterator[LogLine]:
         if item is not None:
             raise item
         open_streams -= 1
+
+
+_COLOURS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan", "bright_magenta")
+
+
+def print_logs(lines: Iterable[LogLine], console: Console, *, timestamps: bool = False) -> None:
+    """Print `[rank 0 node1] text`, with the replica where there are several; `timestamps` are UTC."""
+    for line in lines:
+        replica = f"{line.replica} " if line.replica else ""
+        who = "router" if line.rank is None else f"rank {line.rank}"
+        shown = Text(f"[{replica}{who} {line.host}] ", style=_COLOURS[(line.rank or 0) % len(_COLOURS)])
+        if timestamps:
+            shown.append(f"{for_terminal(line.time)} ", style="dim")
+        # The engine may colour its lines itself.
+        shown.append_text(Text.from_ansi(for_terminal(line.text, colours=True)))
+        console.print(shown, soft_wrap=True, highlight=False)

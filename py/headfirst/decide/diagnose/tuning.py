@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from headfirst.common.errors import NotReadyError
+from headfirst.common.metrics import Metrics, samples
 from headfirst.decide.diagnose.argv import values
-from headfirst.decide.diagnose.figures import read_live
 from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning
-from headfirst.decide.engines.base import Engine, Metrics
+from headfirst.decide.engines.base import Engine
 
 
 def tune(nodes: Sequence[Node], engine: Engine) -> Tuning:
@@ -43,3 +43,18 @@ def _no_figures(head: Node, answer: Answer, metrics: Metrics) -> NotReadyError:
     else:
         what = f"the engine publishes no metrics at {metrics.path}"
     return NotReadyError(what, where=head.host, hint=hint)
+
+
+def read_live(text: str, names: Metrics) -> Live | None:
+    """Figures in Prometheus' text format, of several schedulers the busiest; None where there are none."""
+    values: dict[str, float] = {}
+    for one in samples(text):
+        values[one.name] = max(values.get(one.name, 0.0), one.value)
+    if names.running.name not in values:
+        return None
+    return Live(
+        running=values[names.running.name],
+        queued=values.get(names.queued.name, 0.0),
+        token_usage=values.get(names.cache_usage.name, 0.0),
+        gen_throughput=values.get(names.throughput, 0.0) if names.throughput else None,
+    )

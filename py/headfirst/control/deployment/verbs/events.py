@@ -14,7 +14,7 @@ from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.deployment.engine import engine_of
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.live.clock import Clock
-from headfirst.control.live.each import try_each
+from headfirst.control.live.ssh_access.ssh import try_each
 from headfirst.control.live.supervision import HostEvent, history
 from headfirst.decide.cluster.types import Cluster, Replica, Service
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 import contextlib
 import getpass
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import paramiko
 
-from headfirst.common.errors import InputError
+from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.live.ssh_access import explain, openssh, proxy
-from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.access import HostAccess, privileged
 from headfirst.control.live.ssh_access.openssh import BadOptionError, Settings, one
-from headfirst.control.live.ssh_access.privilege import privileged
 
 CONNECT_TIMEOUT_S = 10
 # Hosts that are asked at the same time; the others wait for their turn.
 AT_ONCE = 32
 ANSWER_BYTES = 1 << 20
 ERROR_BYTES = 1 << 16
+Given = TypeVar("Given")
 
 # paramiko logs each refused login with a traceback; the error that is raised has it.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
@@ -212,3 +213,20 @@ def _trust(
             client.get_host_keys().add(name, kind, key)
     lax = one(found, "stricthostkeychecking", "ask") in ("no", "off", "false", "accept-new")
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy() if lax else paramiko.RejectPolicy())
+
+
+def try_each(
+    hosts: Sequence[HostAccess], ask: Callable[[HostAccess], Given]
+) -> dict[str, Given | HeadfirstError]:
+    """The answers by host, with the error of each host that cannot be asked in the place of its answer."""
+    if not hosts:
+        return {}
+
+    def one(access: HostAccess) -> Given | HeadfirstError:
+        try:
+            return ask(access)
+        except HeadfirstError as error:
+            return error
+
+    with ThreadPoolExecutor(max_workers=min(len(hosts), AT_ONCE)) as pool:
+        return dict(zip([access.host for access in hosts], pool.map(one, hosts), strict=True))

@@ -14,8 +14,7 @@ from docker.transport.sshconn import SSHConnection, SSHConnectionPool
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live.ssh_access import explain
-from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.live.ssh_access.privilege import Privileged, privileged
+from headfirst.control.live.ssh_access.access import HostAccess, Privileged, privileged
 from headfirst.control.live.ssh_access.ssh import run_privileged, ssh, transport_of
 
 # The SDK reports by this address that its answers come over an SSH channel.
