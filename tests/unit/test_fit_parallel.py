@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError
@@ -12,13 +13,7 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.fit import kv_tokens
-from headfirst.decide.plan.parallel import (
-    Tokens,
-    choose,
-    fewer_nodes,
-    replicas_hint,
-    valid_tensor_sizes,
-)
+from headfirst.decide.plan.parallel import Spread, Tokens, replicas_hint
 
 
 def model(id: str) -> Checkpoint:
@@ -28,6 +23,14 @@ def model(id: str) -> Checkpoint:
 
 
 ENGINE = engines.get("sglang")
+ASKED = ("tensor", "pipeline", "where")
+
+
+def choose(checkpoint: Checkpoint, machines: Machines, *others: Any, **options: Any) -> Layout:
+    wishes = {name: options.pop(name) for name in ASKED if name in options}
+    return Spread(checkpoint, machines, *others, **options).choose(**wishes)
+
+
 R1 = model("deepseek-ai/DeepSeek-R1")
 
 
@@ -91,7 +94,7 @@ def test_the_refusal_names_valid_values() -> None:
 
 def test_kv_heads_divide_or_are_copied() -> None:
     llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")  # 64 heads, 8 KV heads
-    assert valid_tensor_sizes(llama, Machines(1, 64), ENGINE, {}, pipeline=1, dtype="bf16") == [
+    assert Spread(llama, Machines(1, 64), ENGINE, {}, dtype="bf16").valid_tensor_sizes(1) == [
         1,
         2,
         4,
@@ -186,7 +189,7 @@ def test_the_fewest_nodes_that_serve_the_model(
     gpu: str, dtype: str, nodes: int, expected: int | None
 ) -> None:
     tokens = room(R1.id, gpu, dtype)
-    assert fewer_nodes(R1, Machines(nodes, 8), ENGINE, {}, dtype=dtype, tokens=tokens) == expected
+    assert Spread(R1, Machines(nodes, 8), ENGINE, {}, dtype=dtype, tokens=tokens).fewer_nodes() == expected
 
 
 def test_how_many_replicas_the_nodes_make() -> None:

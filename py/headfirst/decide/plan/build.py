@@ -84,23 +84,10 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     if gpu is not None:
         tokens = partial(kv_tokens, checkpoint, gpu, engine=engine, dtype=dtype.dtype, arguments=arguments)
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
-    sizes = parallel.choose(
-        checkpoint,
-        machines,
-        engine,
-        arguments,
-        dtype=dtype.dtype,
-        tensor=settings.tensor_parallel,
-        pipeline=settings.pipeline_parallel,
-        rdma=rdma,
-        tokens=tokens,
-        where=where,
-    )
-    fewer = None
-    if tokens is not None and len(service.replicas) == 1 and not settings.tensor_parallel:
-        fewer = parallel.fewer_nodes(
-            checkpoint, machines, engine, arguments, dtype=dtype.dtype, rdma=rdma, tokens=tokens
-        )
+    spread = parallel.Spread(checkpoint, machines, engine, arguments, dtype.dtype, rdma, tokens)
+    sizes = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
+    could_have_replicas = len(service.replicas) == 1 and not settings.tensor_parallel
+    fewer = spread.fewer_nodes() if could_have_replicas else None
     task = settings.task or families.task(checkpoint)
     choice = presets.choose(
         presets.Situation(

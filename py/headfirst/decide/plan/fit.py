@@ -223,7 +223,8 @@ def _gpus_needed(
     arguments: Mapping[str, Any],
 ) -> Layout | None:
     """The smallest sizes above `layout` that fit on this kind of GPU; None where no size does."""
-    machines = Machines(nodes=1, ranks_per_node=None)
+    one_node = Machines(nodes=1, ranks_per_node=None)
+    spread = parallel.Spread(checkpoint, one_node, engine, arguments, dtype)
     sizes = [
         engine.layout(tensor, pipeline, arguments)
         for tensor in range(1, checkpoint.attention_heads + 1)
@@ -232,7 +233,7 @@ def _gpus_needed(
     for wanted in sorted(sizes, key=lambda size: (size.world, size.pipeline)):
         if wanted.world <= layout.world:
             continue
-        if parallel.check(checkpoint, machines, wanted, engine, arguments, dtype=dtype):
+        if spread.problems(wanted):
             continue
         use = engine.memory_use(checkpoint, gpu, wanted, arguments)
         if weight_bytes_per_rank(checkpoint, wanted, dtype=dtype, use=use) < _static_bytes(gpu, use):

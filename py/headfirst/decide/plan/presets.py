@@ -140,9 +140,10 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     if checked.problems:
         return " ".join(str(problem) for problem in checked.problems)
     wanted = engine.layout(layout.tensor, layout.pipeline, checked.values)
-    problems = parallel.check(
-        situation.checkpoint, situation.machines, wanted, engine, checked.values, dtype=situation.dtype
+    spread = parallel.Spread(
+        situation.checkpoint, situation.machines, engine, checked.values, situation.dtype
     )
+    problems = spread.problems(wanted)
     problems += engine.support_problems(situation.checkpoint, situation.gpu, situation.task, checked.values)
     if problems:
         return "; ".join(problems)

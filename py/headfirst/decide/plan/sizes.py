@@ -111,6 +111,6 @@ def _layout(
     """The layout over all these GPUs; None where the model cannot be spread evenly over them."""
     tokens = partial(kv_tokens, checkpoint, fleet.gpu, engine=engine, dtype=dtype, arguments={})
     try:
-        return parallel.choose(checkpoint, machines, engine, {}, dtype=dtype, rdma=fleet.rdma, tokens=tokens)
+        return parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, tokens).choose()
     except InputError:
         return None
