@@ -136,3 +136,16 @@ def test_a_host_with_ranks_of_two_replicas_needs_all_that_these_load(tmp_path: P
     sizes = Layout(tensor=8, pipeline=2)
     found = by_host(replace(service, replicas=replicas), engines.get("vllm"), r1(), sizes)
     assert found == {first.host.name: range(31), second.host.name: range(61), third.host.name: range(31, 61)}
+
+
+@pytest.mark.parametrize(("fetch", "fetching"), [("head", ["n1"]), ("all", ["n1", "n2", "n3"])])
+def test_members_are_in_order_and_a_spare_needs_every_layer(
+    tmp_path: Path, fetch: str, fetching: list[str]
+) -> None:
+    settings = ["tensor_parallel=8", "pipeline_parallel=2", f"weights_fetch={fetch}"]
+    made = cluster(tmp_path, 2, *settings, "[spares]", "n3 ansible_host=10.0.0.3")
+    members = planned(made, r1()).services[0].weights.members
+    assert [(member.host, member.layers) for member in members] == [
+        ("n1", "0-29"), ("n2", "30-60"), ("n3", "0-60"),
+    ]  # fmt: skip
+    assert [member.host for member in members if member.fetches] == fetching

@@ -74,6 +74,16 @@ class WeightsShare(_Frozen):
     served_bytes: int
 
 
+class WeightsMember(_Frozen):
+    """A host that has the weights of a service."""
+
+    host: str
+    addresses: list[str]  # between which the weights go, one for each interface
+    fetches: bool  # may ask the hub, hence has its client and token
+    layers: str  # the hidden ones that it needs, as 0-30; "" where every host needs all of them
+    rdma_ports: list[str]  # DEVICE:PORT:GID_INDEX
+
+
 class Weights(_Frozen):
     """Where the checkpoint comes from, where every node stores it, and what it needs on disk and in time."""
 
@@ -94,6 +104,8 @@ class Weights(_Frozen):
     connections: int  # for files, from each node to the one before
     encrypt: bool  # TLS between the nodes
     carrier: Carrier
+    # The head first; each receives from the one before it. The first one that has all of it gives it.
+    members: list[WeightsMember]
     time: WeightsTime
     hidden_layers: int
     # By host; left out of JSON where every host needs everything.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.settings import HUBS, ServiceSettings
+from headfirst.decide.cluster.settings import HUBS, FetchMode, ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
-from headfirst.decide.plan.types import Adapter, Carrier, Fit, Weights, WeightsShare
+from headfirst.decide.plan.types import Adapter, Carrier, Fit, Weights, WeightsMember, WeightsShare
 from headfirst.decide.plan.weights import carrier, layers, placement
 from headfirst.decide.plan.weights.duration import Job, connections, estimate, rates
 from headfirst.decide.plan.weights.placement import Placement
@@ -43,6 +43,8 @@ def decide(
     passing = int(job.source_bytes * job.kept) if keep_fp8 else job.at_once_bytes
     found = rates(service.hosts, cluster.settings.download_rate, from_hub=job.from_hub, convert=convert)
     carried = _carrier(cluster, service, in_place=place.how == "in_place")
+    shares = _shares(checkpoint, spans, job)
+    fetch = settings.weights_fetch if job.from_hub and job.nodes > 1 else "head"
     return Weights(
         model=checkpoint.id,
         source=settings.model_source,
@@ -63,11 +65,38 @@ def decide(
         connections=max(connections(found), *(len(ports) for ports in carried.ports.values()), 0),
         encrypt=settings.weights_encrypt,
         carrier=carried,
-        fetch=settings.weights_fetch if job.from_hub and job.nodes > 1 else "head",
+        members=_members(cluster, service, checkpoint, carried, shares, fetch=fetch),
+        fetch=fetch,
         time=estimate(job, found, share=settings.weights_fetch == "auto"),
         hidden_layers=checkpoint.layers,
-        shares=_shares(checkpoint, spans, job),
+        shares=shares,
     )
+
+
+def _members(
+    cluster: Cluster,
+    service: Service,
+    checkpoint: Checkpoint,
+    carried: Carrier,
+    shares: Sequence[WeightsShare],
+    *,
+    fetch: FetchMode,
+) -> list[WeightsMember]:
+    """The hosts of the service, then the spares: each of these may become any rank."""
+    layers = {share.host: share.layers for share in shares}
+    if layers:
+        layers |= {host.name: f"0-{checkpoint.layers - 1}" for host in cluster.spares}
+    hosts = (*service.hosts, *cluster.spares)
+    return [
+        WeightsMember(
+            host=host.name,
+            addresses=list(host.weights_addresses or [host.address]),
+            fetches=fetch != "head" or host is hosts[0],
+            layers=layers.get(host.name, ""),
+            rdma_ports=carried.ports.get(host.name, []),
+        )
+        for host in hosts
+    ]
 
 
 def _shares(checkpoint: Checkpoint, spans: Mapping[str, range], job: Job) -> list[WeightsShare]:

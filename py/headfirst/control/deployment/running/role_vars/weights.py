@@ -11,28 +11,29 @@ from headfirst.control.deployment.running.artifacts import Artifacts, image_sour
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Host
-from headfirst.decide.plan.types import Adapter, Plan, Service
+from headfirst.decide.plan.types import Adapter, Plan, Service, WeightsMember
 
 
 def tools_vars(cluster: Cluster, plan: Plan, files: Artifacts) -> HostVars:
     """Variables per host for the stage `tools`."""
-    return {host.name: _node_tools(cluster, plan, host, files) for host in cluster.nodes}
+    return {host.name: _node_tools(plan, host, files) for host in cluster.nodes}
 
 
 def service_vars(cluster: Cluster, service: Service, secrets: Secrets, files: Artifacts) -> HostVars:
     """Variables per host for the stages `image` and `weights` of one service."""
-    members = _holders(cluster, service)
     image = {
         "engine_image_name": service.replicas[0].nodes[0].container.image,
         **image_source("engine_image", files.engines[service.name]),
     }
-    return {host.name: image | _weights(cluster, service, members, host, secrets) for host in members}
+    return {
+        member.host: image | _weights(cluster, service, member, secrets) for member in service.weights.members
+    }
 
 
 def adapter_vars(cluster: Cluster, service: Service, adapter: Adapter, secrets: Secrets) -> HostVars:
     """Variables per host for the stage `weights` of a LoRA adapter of a service."""
     folder, _, name = adapter.directory.rpartition("/")
-    members = _holders(cluster, service)
+    members = service.weights.members
     own = {
         "weights_model": adapter.id,
         "weights_source": adapter.source,
@@ -44,50 +45,39 @@ def adapter_vars(cluster: Cluster, service: Service, adapter: Adapter, secrets: 
         "weights_keep_fp8": False,
     }
     return {
-        host.name: _weights(cluster, service, members, host, secrets)
+        member.host: _weights(cluster, service, member, secrets)
         | own
-        | {"weights_hub_token": hub_token(adapter.source) if host.name == members[0].name else ""}
-        for host in members
+        | {"weights_hub_token": hub_token(adapter.source) if member is members[0] else ""}
+        for member in members
     }
 
 
-def _node_tools(cluster: Cluster, plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
-    # Only a host that fetches needs the hub's client.
+def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
+    own = [
+        (service, member)
+        for service in plan.services
+        for member in service.weights.members
+        if member.host == host.name
+    ]
     hubs = {
         source: None
-        for service in plan.services
+        for service, member in own
         for source in (service.weights.source, *(adapter.source for adapter in service.adapters))
-        if source in HUBS and host.name in [member.name for member in _fetchers(cluster, service)]
+        if source in HUBS and member.fetches
     }
-    rdma = any(service.weights.carrier.ports.get(host.name) for service in plan.services)
+    rdma = any(member.rdma_ports for _, member in own)
     return {
         "node_tools_wheel": str(files.node_wheel),
         "node_tools_extras": [*hubs, *(["rdma"] if rdma else [])],
     }
 
 
-def _weights_address(host: Host) -> str:
-    return ",".join(host.weights_addresses or [host.address])
+def _address(member: WeightsMember) -> str:
+    return ",".join(member.addresses)
 
 
-def _holders(cluster: Cluster, service: Service) -> tuple[Host, ...]:
-    """Hosts that have the image and the weights of a service."""
-    return (*cluster.service(service.name).hosts, *cluster.spares)
-
-
-def _fetchers(cluster: Cluster, service: Service) -> tuple[Host, ...]:
-    hosts = _holders(cluster, service)
-    return hosts[:1] if service.weights.fetch == "head" else hosts
-
-
-def _weights(
-    cluster: Cluster, service: Service, members: tuple[Host, ...], host: Host, secrets: Secrets
-) -> dict[str, Any]:
-    demo = service.weights.source == "demo"
-    fetches = service.weights.fetch != "head" or host.name == members[0].name
-    layers = {share.host: share.layers for share in service.weights.shares}
-    if layers:  # a spare may become any rank
-        layers |= {host.name: f"0-{service.weights.hidden_layers - 1}" for host in cluster.spares}
+def _weights(cluster: Cluster, service: Service, member: WeightsMember, secrets: Secrets) -> dict[str, Any]:
+    demo, members = service.weights.source == "demo", service.weights.members
     return {
         "weights_model": str(shared_demo(service.weights.model)) if demo else service.weights.model,
         "weights_source": "path" if demo else service.weights.source,
@@ -97,15 +87,15 @@ def _weights(
         "weights_name": service.weights.directory.rpartition("/")[2],
         "weights_convert_to_bf16": service.convert_to_bf16,
         "weights_keep_fp8": service.weights.keep_fp8,
-        "weights_address": _weights_address(host),
-        "weights_members": [_weights_address(member) for member in members],
+        "weights_address": _address(member),
+        "weights_members": [_address(other) for other in members],
         "weights_hidden_layers": service.weights.hidden_layers,
-        "weights_layers": {_weights_address(member): layers[member.name] for member in members if layers},
+        "weights_layers": {_address(other): other.layers for other in members if other.layers},
         "weights_connections": service.weights.connections,
         "weights_fetch": service.weights.fetch,
         "weights_encrypt": service.weights.encrypt,
-        "weights_rdma": service.weights.carrier.ports.get(host.name, []),
+        "weights_rdma": member.rdma_ports,
         "weights_token": secrets.weights_token,
-        "weights_hub_token": hub_token(service.weights.source) if fetches else "",
+        "weights_hub_token": hub_token(service.weights.source) if member.fetches else "",
         "weights_environment": hub_environment(),
     }
