@@ -156,7 +156,7 @@ class ActionModule(GatedAction):
         return self._ask(module, {"name": self._name, **arguments})
 
     def _ask(self, module: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        answer = self.ask_module(module, arguments)
+        answer = self.ask_module(module, arguments, secret=module in PROOFS)
         if answer.get("failed"):
             raise AnsibleActionFail(answer.get("msg") or f"{module} failed.", result=answer)
         self._changed = self._changed or answer.get("changed", False)

@@ -59,10 +59,12 @@ class GatedAction(ActionBase):  # type: ignore[misc]
         if undeclared := [name for name in result if name not in declared]:
             raise AnsibleActionFail(f"The action returns {undeclared[0]}, which it does not declare.")
 
-    def ask_module(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Run a module on the host; its result by ANSWERS, or its failure."""
-        # The host's syslog would get the arguments, which may hold a key.
-        variables = {**self._variables, "ansible_no_target_syslog": True}
+    def ask_module(self, name: str, arguments: Mapping[str, Any], *, secret: bool = False) -> dict[str, Any]:
+        """Run a module on the host; its result by ANSWERS, or its failure.
+
+        `secret`: the arguments hold a key, which the host's syslog must not have.
+        """
+        variables = self._variables | ({"ansible_no_target_syslog": True} if secret else {})
         result = self._execute_module(name, module_args=dict(arguments), task_vars=variables)
         return node_answer.of_module(result, self.ANSWERS[name], host=self._host, what=name)
 

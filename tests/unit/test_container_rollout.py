@@ -18,6 +18,7 @@ from ansible_collections.headfirst.serving.plugins.action.container_rollout impo
     BACKUP,
     CONTAINER,
     GENERATIONS,
+    PROOFS,
     WATCH,
     ActionModule,
 )
@@ -109,8 +110,15 @@ def roll(node: Node, fingerprint: str, *, check: bool = False, **arguments: Any)
     }
     action = object.__new__(ActionModule)
     action._task = SimpleNamespace(check_mode=check)
-    action._host = "a"
-    action.ask_module = lambda module, asked: node.ask(module, dict(asked), check)  # type: ignore[method-assign]
+    action._host, action._variables = "a", {}
+
+    def execute(module: str, module_args: dict[str, Any], task_vars: dict[str, Any]) -> dict[str, Any]:
+        assert ("ansible_no_target_syslog" in task_vars) == (module in PROOFS), (
+            "a key is in the host's syslog"
+        )
+        return node.ask(module, module_args, check)
+
+    action._execute_module = execute
     return action.act(given)
 
 
