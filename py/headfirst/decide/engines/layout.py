@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from headfirst.common.errors import InputError
+from headfirst.decide.model.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -71,3 +72,14 @@ def stage_layers(counts: Sequence[int], stage: int) -> range:
     """The layers of a stage, given the number of each."""
     first = sum(counts[:stage])
     return range(first, first + counts[stage])
+
+
+def head_problems(checkpoint: Checkpoint, ranks: int) -> list[str]:
+    """Why `ranks` cannot share the attention of one request, a clause each; MLA has no KV heads to divide."""
+    heads, kv_heads = checkpoint.attention_heads, checkpoint.kv_heads
+    found = []
+    if heads % ranks:
+        found.append(f"{heads} attention heads are not divisible by {ranks}")
+    if checkpoint.mla is None and kv_heads % ranks and ranks % kv_heads:
+        found.append(f"{kv_heads} KV heads can neither be divided by {ranks} nor copied evenly to its ranks")
+    return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.layout import Layout, Machines, head_problems
 from headfirst.decide.engines.lmdeploy.backend import PYTORCH, TURBOMIND, choose
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -71,12 +71,7 @@ def _pytorch(machines: Machines, wanted: Layout, values: Mapping[str, Any]) -> l
 def _against_model(
     checkpoint: Checkpoint, wanted: Layout, backend: str, values: Mapping[str, Any]
 ) -> list[str]:
-    heads, tensor = checkpoint.kv_heads, attention_tensor(wanted, values)
-    found = []
-    if checkpoint.attention_heads % tensor:
-        found.append(f"{checkpoint.attention_heads} attention heads are not divisible by {tensor}")
-    if checkpoint.mla is None and heads % tensor and tensor % heads:
-        found.append(f"{heads} KV heads can neither be divided by {tensor} nor copied evenly to its ranks")
+    found = head_problems(checkpoint, attention_tensor(wanted, values))
     if checkpoint.moe and wanted.expert > 1 and checkpoint.moe.experts % wanted.expert:
         found.append(f"{checkpoint.moe.experts} experts are not divisible by {wanted.expert}")
     # TurboMind pads these widths (builders/ffn.py).

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines.layout import Layout, Machines, given_stages, stage_layers
+from headfirst.decide.engines.layout import Layout, Machines, given_stages, head_problems, stage_layers
 from headfirst.decide.engines.sglang import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -76,7 +76,7 @@ def problems(
         or _against_itself(wanted)
         or [
             *_pipeline(version, checkpoint, wanted, values),
-            *_attention(checkpoint, wanted),
+            *head_problems(checkpoint, wanted.tensor // wanted.attention_data),
             *_widths(checkpoint, wanted, dtype, values),
         ]
     )
@@ -114,17 +114,6 @@ def _pipeline(version: str, checkpoint: Checkpoint, wanted: Layout, values: Mapp
         found.append(f"{checkpoint.architecture} cannot be divided into pipeline stages")
     if values.get("speculative_algorithm") and values.get("disaggregation_mode") != "prefill":
         found.append("speculative decoding excludes pipeline parallelism")
-    return found
-
-
-def _attention(checkpoint: Checkpoint, wanted: Layout) -> list[str]:
-    ranks = wanted.tensor // wanted.attention_data
-    heads = checkpoint.kv_heads
-    found = []
-    if checkpoint.attention_heads % ranks:
-        found.append(f"{checkpoint.attention_heads} attention heads are not divisible by {ranks}")
-    if checkpoint.mla is None and heads % ranks and ranks % heads:
-        found.append(f"{heads} KV heads can neither be divided by {ranks} nor copied evenly to its ranks")
     return found
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headfirst.decide.engines.layout import Layout, Machines, given_stages, stage_layers
+from headfirst.decide.engines.layout import Layout, Machines, given_stages, head_problems, stage_layers
 from headfirst.decide.engines.vllm import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -83,12 +83,9 @@ def _stages(version: str, checkpoint: Checkpoint, wanted: Layout) -> Iterator[st
 
 
 def _attention(checkpoint: Checkpoint, wanted: Layout, dtype: str) -> Iterator[str]:
-    tensor, heads, kv_heads = wanted.tensor, checkpoint.attention_heads, checkpoint.kv_heads
-    if heads % tensor:
-        yield f"{heads} attention heads are not divisible by {tensor}"
-        return
-    if checkpoint.mla is None and kv_heads % tensor and tensor % kv_heads:
-        yield f"{kv_heads} KV heads can neither be divided by {tensor} nor copied evenly to its ranks"
+    tensor, heads = wanted.tensor, checkpoint.attention_heads
+    if found := head_problems(checkpoint, tensor):
+        yield found[0]
         return
     mla = checkpoint.mla
     width = heads * (mla.v_head_dim if mla else checkpoint.head_dim)
