@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-
-import httpx
+from typing import TYPE_CHECKING
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.checkpoints.folder import describe_folder
-from headfirst.control.checkpoints.hub import Hub, HubUnreachableError, describe_hub
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
+
+if TYPE_CHECKING:
+    import httpx
 
 
 def describe(
@@ -33,6 +34,9 @@ def describe(
     """
     if source == "path" or folder is not None:
         return describe_folder(folder or Path(model), id=model, revision=revision)
+    # httpx takes 250 ms to import, which a folder does not need.
+    from headfirst.control.checkpoints.hub import Hub, HubUnreachableError, describe_hub
+
     hub = Hub.of(source, environment)
     if offline or environment.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "YES", "ON"):
         return _from_catalogue(model, revision, f"no request was sent to {hub.name} (offline)")

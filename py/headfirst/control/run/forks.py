@@ -6,9 +6,6 @@ import os
 import resource
 from pathlib import Path
 
-from ansible.config.manager import ConfigManager
-from ansible.errors import AnsibleError
-
 from headfirst.common.errors import InputError, NotReadyError
 
 # Of one host: the first stages of `up` on a hundred peaked at 20 MiB a host, `ansible -m ping` at 6.
@@ -34,6 +31,10 @@ def require_all(hosts: int) -> None:
 
 def user_setting(name: str) -> int:
     """A number from Ansible's environment variables or from the ansible.cfg found here, or its default."""
+    # Ansible's configuration takes 150 ms to import, and `deploy plan` starts no run.
+    from ansible.config.manager import ConfigManager
+    from ansible.errors import AnsibleError
+
     try:
         return int(ConfigManager().get_config_value(name))
     except AnsibleError as error:
