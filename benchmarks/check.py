@@ -18,7 +18,7 @@ from typing import Any
 from headfirst.control.deployment.lab_nodes import lab_access, required_lab
 from headfirst.control.deployment.running import inventory
 from headfirst.control.inventory.inventory import load
-from headfirst.control.run.forks import forks
+from headfirst.control.run.environment import forks
 from second_up import BIN, lab_inventory
 
 ROUNDS = 5

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from headfirst.control.run.environment import ansible_environment
 from headfirst.control.run.private_dir import private_dir
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.runner import run_playbook
 
 HOSTS = 8

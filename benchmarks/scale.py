@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 sys.path[:0] = [str(ROOT / "tests")]
 
-from headfirst.control.run.processes import descendants  # noqa: E402
+from headfirst.control.run.cancel import descendants  # noqa: E402
 from stand_ins.hosts import StandIns  # noqa: E402
 
 MIB = 2**20

@@ -11,7 +11,7 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, ssh
 from headfirst.control.run.failures import to_error
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.runner import run_playbook
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from headfirst.control.live.ssh_access.ssh import run, run_privileged, ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, cluster_status
 from headfirst.control.live.status_types import ReplicaStatus
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines
 from headfirst.decide.cluster.asked import ASKED
 from headfirst.decide.diagnose.subject import subject

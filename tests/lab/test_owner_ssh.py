@@ -37,7 +37,7 @@ from pathlib import Path
 from headfirst.control.inventory.inventory import load
 from headfirst.control.deployment.running.claim import claimed
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 path = Path(sys.argv[1])
 with claimed(load([path]), RunOptions([path]), "up", QuietReporter()) as claim:
     print(claim.secrets.engine_api_key, flush=True)

@@ -21,7 +21,7 @@ from headfirst.control.deployment.verbs import credentials
 from headfirst.control.deployment.verbs import up as verb
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.events import Event, FindingsReported
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster
 from test_rotation import CREDENTIALS, Site
 

@@ -20,7 +20,7 @@ from headfirst.control.deployment.measuring.bench import Wanted
 from headfirst.control.deployment.measuring.bench_engines import Named, read_names
 from headfirst.control.deployment.running import restored as restoring
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"

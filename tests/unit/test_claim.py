@@ -33,7 +33,7 @@ from headfirst.control.deployment.verbs.release import release
 from headfirst.control.inventory.inventory import load
 from headfirst.control.ownership import lease
 from headfirst.control.run.events import Event, FindingsReported
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster
 from host_records import HostRecords
 

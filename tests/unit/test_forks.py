@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from headfirst.collection import collection_root
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.control.run import forks as module
-from headfirst.control.run.forks import (
+from headfirst.control.run import environment as module
+from headfirst.control.run.environment import (
     FORK_BYTES,
     allow_open_files,
     forks,

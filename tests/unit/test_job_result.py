@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 from ansible_collections.headfirst.serving.plugins.action import job as job_action
 from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.control.run.runner import run_playbook
 from headfirst.node.weights import commands

@@ -44,8 +44,7 @@ from headfirst.control.report.page import html
 from headfirst.control.report.types import ClusterReport
 from headfirst.control.run.events import Finding, FindingsReported, StageDone, StageStarted
 from headfirst.control.run.history import read
-from headfirst.control.run.reporters.quiet import QuietReporter
-from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 from headfirst.decide.cluster.types import Cluster
 from typer.testing import CliRunner
 

@@ -18,7 +18,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase
 from headfirst.control.deployment.verbs import rollback as rolling
 from headfirst.control.inventory.inventory import load
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.decide.cluster.types import Cluster
 

@@ -22,7 +22,7 @@ from headfirst.control.deployment.running.phases import of_up
 from headfirst.control.deployment.verbs import credentials
 from headfirst.control.deployment.verbs import up as verb
 from headfirst.control.inventory.inventory import load
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.decide.cluster.types import Cluster
 from host_records import HostRecords

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from headfirst.control.run.processes import descendants, kill, start_time
+from headfirst.control.run.cancel import descendants, kill, start_time
 
 # A worker of Ansible: a session of its own, which starts one process more than was listed, and ends.
 WORKER = """

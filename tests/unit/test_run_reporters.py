@@ -24,11 +24,10 @@ from headfirst.control.run.events import (
     TaskDone,
     TaskStarted,
 )
-from headfirst.control.run.reporters.board import Board, State
 from headfirst.control.run.reporters.json_events import JsonReporter, event_fields, event_name
-from headfirst.control.run.reporters.live import LiveReporter
+from headfirst.control.run.reporters.live import Board, LiveReporter, State
 from headfirst.control.run.reporters.plain import PlainReporter
-from headfirst.control.run.stages import PlayName, parse_play_name
+from headfirst.control.run.translate import PlayName, parse_play_name
 from rich.console import Console
 
 DOCS = Path(__file__).parents[2] / "docs" / "json-events.md"

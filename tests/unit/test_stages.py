@@ -25,7 +25,7 @@ from headfirst.control.deployment.running.stages import (
     complete,
     refuse_limit,
 )
-from headfirst.control.run.stages import parse_play_name
+from headfirst.control.run.translate import parse_play_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = collection_root() / "playbooks"

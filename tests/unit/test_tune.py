@@ -30,7 +30,7 @@ from headfirst.control.deployment.measuring.written import write_arguments
 from headfirst.control.deployment.running import restored as restoring
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run import history
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.terminal import Terminal
 from headfirst.decide.diagnose.types import Advice
 

@@ -19,7 +19,7 @@ from headfirst.control.terminal import Terminal
 def backup(run: RunOptions, output: Output) -> None:
     """Back up accounts, chats and files of the chat page on its host, while it runs."""
     from headfirst.control.deployment.verbs import webui_backups
-    from headfirst.control.run.reporters.quiet import QuietReporter
+    from headfirst.control.run.reporters.reporter import QuietReporter
 
     name, found = webui_backups.take(run, QuietReporter())
     if output.as_json:
@@ -46,7 +46,7 @@ def restore(
     The page stops for that. The present data are backed up first, and restored if the page does not answer.
     """
     from headfirst.control.deployment.verbs import webui_backups
-    from headfirst.control.run.reporters.quiet import QuietReporter
+    from headfirst.control.run.reporters.reporter import QuietReporter
 
     console = Terminal(highlight=False, soft_wrap=True)
     if not list_:

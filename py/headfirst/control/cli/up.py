@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
+from rich.table import Table
 
 from headfirst.control.cli.verb import Output, verb
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.run.amounts import duration
+from headfirst.control.run.result import RunResult
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -102,7 +105,6 @@ def _carry_out(change: Change, run: RunOptions, output: Output, *, check: bool) 
 
 def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     """Address, model, credentials, how to stop; and where the time went."""
-    from headfirst.control.run.timing import timing_table
     from headfirst.decide.plan.proxy import service_name
 
     plan, changed = outcome.plan, outcome.result.changed_total
@@ -183,3 +185,19 @@ def print_rollback(found: Rollback, inventory: Path, *, as_json: bool) -> None:
             at = datetime.fromtimestamp(version.served_at, UTC).isoformat(timespec="seconds")
             console.print(f"  {escape(service)}: version {escape(version.name)}, which last started at {at}")
     console.print(f"  The next `deploy up {inventory}` follows the inventory again: correct it first.")
+
+
+def timing_table(result: RunResult) -> Table:
+    """A row per stage with its time and share of the whole, and the total (Ansible's start included)."""
+    table = Table(title="Where the time went", title_justify="left", box=None, pad_edge=False)
+    table.add_column("stage")
+    table.add_column("time", justify="right")
+    table.add_column("share", justify="right")
+    for stage in result.stages:
+        table.add_row(stage.stage, duration(stage.seconds), f"{_share(stage.seconds, result.seconds)} %")
+    table.add_row("[bold]total", f"[bold]{duration(result.seconds)}", "")
+    return table
+
+
+def _share(seconds: float, whole: float) -> int:
+    return round(100 * seconds / whole) if whole else 0

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.control.ownership.records import Lock
-from headfirst.control.run.processes import start_time
+from headfirst.control.run.cancel import start_time
 
 
 def who() -> str:

@@ -1,6 +1,6 @@
 """What happens in a run, as small typed values. Reporters and the record of the run read these.
 
-Times are seconds. `stage` is the part of a play's name before the bar (see stages.py); `host` is the
+Times are seconds. `stage` is the part of a play's name before the bar (see translate.py); `host` is the
 inventory's name of a host. docs/json-events.md documents them as JSON.
 """
 

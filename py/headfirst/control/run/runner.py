@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import shlex
 import threading
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -14,11 +16,10 @@ import ansible_runner
 
 from headfirst.common.scrub import Scrubber
 from headfirst.common.untrusted import for_terminal, shown
+from headfirst.control.paths import state_dir
 from headfirst.control.run.cancel import Canceller
-from headfirst.control.run.environment import ansible_environment
+from headfirst.control.run.environment import allow_open_files, ansible_environment, forks
 from headfirst.control.run.events import Event, RunDone, RunStarted
-from headfirst.control.run.forks import allow_open_files, forks
-from headfirst.control.run.log import open_log
 from headfirst.control.run.private_dir import PrivateDir, private_dir
 from headfirst.control.run.progress_file import ProgressTail
 from headfirst.control.run.reporters.reporter import Reporter
@@ -48,7 +49,7 @@ def run_playbook(
 
     `extra_vars` (`KEY=VALUE`, `@FILE` or JSON), `limit`, `tags`, `skip_tags`, `check`, `diff` and `verbosity`
     mean what they mean to ansible-playbook; a secret belongs into an inventory, because -e is seen by `ps`.
-    `hosts` is how many take part, and so how many Ansible works on at the same time (see forks.py).
+    `hosts` is how many take part, and so how many Ansible works on at the same time (see environment.py).
     Ansible's own output is appended to `log_file` (mode 0600) and to nothing else. No value of `secrets`
     reaches the log, an event or the result. Ctrl-C, SIGTERM and a closed terminal stop the run: the
     result then has `cancelled` set. A failed run is a result, not an exception (see failures.py). The caller
@@ -211,3 +212,23 @@ class _Run:
             stats=self._published,
             ansible_error="\n".join(self._complaints) if not ok and not failures else None,
         )
+
+
+KEEP = 20
+
+
+def new_log_file(cluster: str) -> Path:
+    """Path of a fresh log `<cluster>-<time>.log`; the folder exists, older logs beyond KEEP are gone."""
+    folder = state_dir("logs")
+    old = sorted(folder.glob("*.log"), key=lambda path: path.stat().st_mtime)
+    for path in old[: max(0, len(old) - KEEP + 1)]:
+        path.unlink(missing_ok=True)
+    stamp = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
+    return folder / f"{cluster}-{stamp}-{os.getpid()}.log"
+
+
+def open_log(path: Path) -> TextIO:
+    """Open `path` for appending, mode 0600, line by line, so that it can be followed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    return os.fdopen(descriptor, "a", encoding="utf-8", errors="replace", buffering=1)

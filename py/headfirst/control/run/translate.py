@@ -1,10 +1,14 @@
-"""ansible-runner's events → our own (events.py)."""
+"""ansible-runner's events → our own (events.py).
+
+A play named `<Stage> | <what it does>` belongs to that stage: `Host | Install Docker` and `Host | Load the
+image` are two plays of the stage `host`. A play without the bar is a stage of its own.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from headfirst.control.run.events import (
     Event,
@@ -17,7 +21,24 @@ from headfirst.control.run.events import (
     TaskStarted,
 )
 from headfirst.control.run.messages import failure_message, findings
-from headfirst.control.run.stages import PlayName, parse_play_name
+
+SEPARATOR = "|"
+
+
+class PlayName(NamedTuple):
+    """A play's name taken apart: the stage it belongs to and the text for people."""
+
+    stage: str
+    title: str
+
+
+def parse_play_name(name: str) -> PlayName:
+    """`"Host | Install Docker"` → `PlayName("host", "Install Docker")`."""
+    stage, bar, title = name.partition(SEPARATOR)
+    if not bar:
+        return PlayName(name.strip(), name.strip())
+    return PlayName(stage.strip().lower(), title.strip())
+
 
 # These run on the controller. A node can put any key into the result of a module that it runs.
 _PUBLISHES = {"ansible.builtin.set_stats", "ansible.legacy.set_stats", "set_stats"}

@@ -10,7 +10,7 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.playbooks import try_stages
 from headfirst.control.run.failures import to_error
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster, Host, Service
 from headfirst.decide.hardware import gpus
 from headfirst.decide.hardware.facts import HostFacts, NetworkFacts, read

@@ -20,11 +20,10 @@ from headfirst.control.deployment.running.role_vars import HostVars, with_source
 from headfirst.control.deployment.running.stages import tags_of
 from headfirst.control.ownership.lease import Held
 from headfirst.control.run.failures import to_error
-from headfirst.control.run.log import new_log_file
 from headfirst.control.run.private_dir import private_folder
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, joined
-from headfirst.control.run.runner import run_playbook
+from headfirst.control.run.runner import new_log_file, run_playbook
 from headfirst.decide.cluster.types import Cluster
 
 

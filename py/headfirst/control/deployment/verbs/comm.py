@@ -20,11 +20,10 @@ from headfirst.control.deployment.running.options import Backend, RunOptions
 from headfirst.control.deployment.running.playbooks import try_stages
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars import HostVars
+from headfirst.control.run.environment import require_all
 from headfirst.control.run.failures import to_error
-from headfirst.control.run.forks import require_all
-from headfirst.control.run.reporters.quiet import QuietReporter
 from headfirst.control.run.reporters.recording import RecordingReporter
-from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import NetworkFacts
 from headfirst.decide.plan import rdma

@@ -15,7 +15,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.deployment.running.role_vars.front import keys_vars
 from headfirst.control.inventory.inventory import load
-from headfirst.control.run.reporters.quiet import QuietReporter
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide.cluster.types import Cluster
 
 # The record of all credentials on the head has 64 KiB.

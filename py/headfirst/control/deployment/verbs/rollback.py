@@ -14,7 +14,7 @@ from headfirst.control.deployment.running.role_vars.engine import rollback_vars,
 from headfirst.control.deployment.versions import Version, previous
 from headfirst.control.inventory.inventory import load
 from headfirst.control.ownership.lease import Held
-from headfirst.control.run.forks import require_all
+from headfirst.control.run.environment import require_all
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, joined
 from headfirst.decide.cluster.types import Cluster, Service

@@ -28,8 +28,8 @@ from headfirst.control.deployment.running.stages import checked_tags, refuse_lim
 from headfirst.control.lab import packages
 from headfirst.control.lab.lifecycle import up as lab_up
 from headfirst.control.ownership.lease import Held
+from headfirst.control.run.environment import require_all
 from headfirst.control.run.events import Finding, FindingsReported
-from headfirst.control.run.forks import require_all
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, StageTime
 from headfirst.decide.cluster.types import Cluster

@@ -7,10 +7,10 @@ import json
 import re
 import sys
 from datetime import datetime, timezone
-from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, TextIO
 
 from headfirst.control.run.events import Event, HostFailed
+from headfirst.control.run.reporters.reporter import Reporter
 
 # Ansible's raw result is as long as the module makes it and not ours to promise.
 _LEFT_OUT = {HostFailed: {"result"}}
@@ -26,19 +26,11 @@ def event_fields(kind: type[Any]) -> list[str]:
     return [item.name for item in dataclasses.fields(kind) if item.name not in _LEFT_OUT.get(kind, set())]
 
 
-class JsonReporter:
+class JsonReporter(Reporter):
     """Writes each event as `{"event": …, "time": RFC 3339 UTC, …fields}` and flushes it."""
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out or sys.stdout
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._out.flush()
 
     def handle(self, event: Event) -> None:
         """Write one line."""
@@ -47,6 +39,3 @@ class JsonReporter:
         record = {"event": event_name(type(event)), "time": now}
         record.update({name: fields[name] for name in event_fields(type(event))})
         print(json.dumps(record), file=self._out, flush=True)
-
-    def tick(self) -> None:
-        """Nothing moves in JSON."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
-from types import TracebackType
-from typing import Self, TextIO
+from typing import TextIO
 
 from headfirst.common.untrusted import for_terminal
 from headfirst.control.run.amounts import amount, duration, speed
@@ -21,13 +20,14 @@ from headfirst.control.run.events import (
     TaskDone,
     TaskStarted,
 )
+from headfirst.control.run.reporters.reporter import Reporter
 
 PROGRESS_EVERY_S = 5.0
 # A task without output for this long gets a line, so that a waiting user sees what it waits for.
 STILL_EVERY_S = 30.0
 
 
-class PlainReporter:
+class PlainReporter(Reporter):
     """Writes one line for a stage, a change, a failure, and for long work."""
 
     def __init__(self, out: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
@@ -35,14 +35,6 @@ class PlainReporter:
         self._clock = clock
         self._spoke: dict[str, float] = {}
         self._running: dict[str, tuple[TaskStarted, float]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._out.flush()
 
     def handle(self, event: Event) -> None:
         """Write the event's line, if it has one."""

@@ -64,7 +64,7 @@ class Recording:
         )
 
 
-class RecordingReporter:
+class RecordingReporter(Reporter):
     """Passes events on to a reporter; stages begin with their estimate."""
 
     def __init__(self, reporter: Reporter, recording: Recording) -> None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 from headfirst.control.run.events import Event
 
 
-class Reporter(Protocol):
+class Reporter:
     """The caller opens it as a context manager around one run or several; all calls come from one thread."""
 
     def __enter__(self) -> Self:
         """Take the terminal."""
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -24,3 +25,7 @@ class Reporter(Protocol):
 
     def tick(self) -> None:
         """Called about ten times a second, events or not: spinners and elapsed times move here."""
+
+
+class QuietReporter(Reporter):
+    """Shows nothing: for short runs whose result is all that counts."""
