@@ -13,8 +13,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.deployment.verbs.render import Options, Target, files_of, render
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose
-from headfirst.decide.render.files import numbered
-from headfirst.decide.render.header import header, is_ours
+from headfirst.decide.render.files import header, is_ours, numbered
 from rendering import ROOT, planned
 
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").glob("*.ini"))

@@ -16,7 +16,7 @@ from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose
 from headfirst.decide.render.hosts import hosts
-from headfirst.decide.render.probe import PROGRAM
+from headfirst.decide.render.shell import PROGRAM
 from rendering import HEADER, ODD, planned, with_words
 
 INVENTORIES = ["lab.ini", "a100x4.ini", "h100x2-services.ini", "h200x1.ini", "a100x1-70b.ini"]

@@ -13,7 +13,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import kubernetes
-from headfirst.decide.render.probe import INTERVAL_S
+from headfirst.decide.render.shell import INTERVAL_S
 from rendering import HEADER, ODD, Programs, model_in, planned, with_words
 
 VERSION = "1.37.0"

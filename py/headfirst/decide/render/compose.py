@@ -6,12 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from headfirst.decide.plan.types import Plan
-from headfirst.decide.render import probe, secret_files
-from headfirst.decide.render.ask import SCRIPT as ASK_SCRIPT
-from headfirst.decide.render.ask import ask_script
-from headfirst.decide.render.files import File, Files, numbered, script
-from headfirst.decide.render.hosts import HostParts, Part, Rank, hosts, secrets
-from headfirst.decide.render.yaml_text import documents
+from headfirst.decide.render import secret_files, shell
+from headfirst.decide.render.files import File, Files, documents, numbered, script
+from headfirst.decide.render.hosts import ASK_SCRIPT, HostParts, Part, Rank, ask_script, hosts, secrets
 
 ONE_HOST = "compose.yaml"
 # Of Container; those that Compose calls and writes as Docker does, where they are not empty.
@@ -106,11 +103,11 @@ def _gpus(gpus: str) -> dict[str, Any]:
 
 def _healthcheck(rank: Rank, config: str) -> dict[str, Any]:
     ready, head = rank.service.readiness, rank.replica.nodes[0]
-    url = probe.url(head.address, rank.replica.engine_port, ready)
+    url = shell.probe_url(head.address, rank.replica.engine_port, ready)
     return {
-        "test": ["CMD", "python3", "-c", probe.PROGRAM, url, config],
-        "interval": f"{probe.INTERVAL_S}s",
-        "timeout": f"{probe.TIMEOUT_S}s",
+        "test": ["CMD", "python3", "-c", shell.PROBE, url, config],
+        "interval": f"{shell.PROBE_INTERVAL_S}s",
+        "timeout": f"{shell.PROBE_TIMEOUT_S}s",
         "retries": 3,
         "start_period": f"{ready.start_seconds}s",
     }

@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from headfirst.decide.containers.docker_run import docker_run
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files
-from headfirst.decide.render.ask import SCRIPT as ASK_SCRIPT
-from headfirst.decide.render.ask import ask_script
 from headfirst.decide.render.files import Files, numbered, script
-from headfirst.decide.render.hosts import HostParts, Part, hosts, secrets
+from headfirst.decide.render.hosts import ASK_SCRIPT, HostParts, Part, ask_script, hosts, secrets
 from headfirst.decide.render.shell import CHECK_CACHE, CHECK_MODEL, FAIL, command_line, program
 
 _STOP_S = 60

@@ -12,8 +12,8 @@ from headfirst.common.errors import InputError
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, blanks
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan, Replica, Scheduled, Service
-from headfirst.decide.render import probe, scheduled_options, secret_files
-from headfirst.decide.render.files import File, Files, script
+from headfirst.decide.render import scheduled_options, secret_files, shell
+from headfirst.decide.render.files import File, Files, documents, script
 from headfirst.decide.render.shell import (
     CHECK_CACHE,
     CHECK_MODEL,
@@ -23,7 +23,6 @@ from headfirst.decide.render.shell import (
     program,
     ranks,
 )
-from headfirst.decide.render.yaml_text import documents
 
 Storage = Literal["hostpath", "pvc"]
 
@@ -171,7 +170,7 @@ def _scripts(service: Service, replica: Replica, scheduled: Scheduled) -> dict[s
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": f"{_name(replica)}-launch", "labels": _labels(service, replica)},
-        "data": {_LAUNCH: launch, _PROBE: probe.PROGRAM},
+        "data": {_LAUNCH: launch, _PROBE: shell.PROBE},
     }
 
 
@@ -256,19 +255,19 @@ def _security(planned: Container) -> dict[str, Any]:
 
 def _probes(service: Service, replica: Replica) -> dict[str, Any]:
     ready = service.readiness
-    url = probe.url(f"${VARIABLES[ADDRESS]}", replica.engine_port, ready)
+    url = shell.probe_url(f"${VARIABLES[ADDRESS]}", replica.engine_port, ready)
     path = secret_files.of_replica(service, replica).path
     asked = {
         "exec": {"command": ["bash", "-c", f'exec python3 {_FOLDER}/{_PROBE} "{url}" {shlex.quote(path)}']},
-        "periodSeconds": probe.INTERVAL_S,
-        "timeoutSeconds": probe.TIMEOUT_S,
+        "periodSeconds": shell.PROBE_INTERVAL_S,
+        "timeoutSeconds": shell.PROBE_TIMEOUT_S,
     }
     found = {
-        "startupProbe": {**asked, "failureThreshold": probe.failures(ready.start_seconds)},
+        "startupProbe": {**asked, "failureThreshold": shell.probe_failures(ready.start_seconds)},
         "readinessProbe": {**asked, "failureThreshold": 3},
     }
     if ready.hang_seconds:
-        found["livenessProbe"] = {**asked, "failureThreshold": probe.failures(ready.hang_seconds)}
+        found["livenessProbe"] = {**asked, "failureThreshold": shell.probe_failures(ready.hang_seconds)}
     return found
 
 

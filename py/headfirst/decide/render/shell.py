@@ -1,4 +1,4 @@
-"""Bash: quoting, and the functions that several scripts share."""
+"""Bash: quoting, and the functions that several scripts share; and the probe of a replica in Python."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, Text, joined
-from headfirst.decide.plan.types import Scheduled
-from headfirst.decide.render.header import comment
+from headfirst.decide.plan.types import Readiness, Scheduled
+from headfirst.decide.render.files import comment
 
 # What a script must set before it runs a rank.
 VARIABLES = {
@@ -88,3 +88,26 @@ def ranks(scheduled: Scheduled) -> str:
         parts.append(f"  exec {command_line(words, '  ')} </dev/null\n  ;;\n")
     parts.append(f'*) fail "There is no rank ${RANK}: the service has {len(scheduled.ranks)}." ;;\nesac\n')
     return "".join(parts)
+
+
+PROBE_TIMEOUT_S = 20
+PROBE_INTERVAL_S = 10
+# Arguments: URL, file with the API key. The file has one line, and the key is its last word.
+# Asks a replica whether it serves, with the Python of the engine's image: it exits 0 when it does.
+PROBE = f"""\
+import sys, urllib.request
+url, config = sys.argv[1:]
+key = open(config).read().split()[-1]
+asked = urllib.request.Request(url, headers={{"Authorization": "Bearer " + key}})
+urllib.request.build_opener(urllib.request.ProxyHandler({{}})).open(asked, timeout={PROBE_TIMEOUT_S})
+"""
+
+
+def probe_failures(seconds: int) -> int:
+    """How many probes fail within so many seconds."""
+    return max(3, -(-seconds // PROBE_INTERVAL_S))
+
+
+def probe_url(address: str, port: int, readiness: Readiness) -> str:
+    """What is asked at the address."""
+    return f"http://{address}:{port}{readiness.path}"

@@ -9,8 +9,7 @@ from typing import Literal
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS
 from headfirst.decide.plan.types import Plan, Replica, Scheduled, Service
 from headfirst.decide.render import scheduled_options, secret_files
-from headfirst.decide.render.files import Files, script
-from headfirst.decide.render.header import comment
+from headfirst.decide.render.files import Files, comment, script
 from headfirst.decide.render.shell import (
     ASK,
     CHECK_CACHE,

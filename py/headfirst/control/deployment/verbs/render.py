@@ -13,8 +13,7 @@ from headfirst.control.deployment.prepare import prepare
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose, docker_run, kubernetes, slurm
-from headfirst.decide.render.files import Files
-from headfirst.decide.render.header import header, is_ours
+from headfirst.decide.render.files import Files, header, is_ours
 
 Target = Literal["docker-run", "compose", "slurm", "kubernetes"]
 _ON_HOSTS = ("docker-run", "compose")
