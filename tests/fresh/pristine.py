@@ -18,7 +18,7 @@ import docker
 from docker.models.containers import Container
 from headfirst.control import pip_config
 from headfirst.control.images import rootfs, store
-from headfirst.control.lab import capabilities, engine, host_settings, packages
+from headfirst.control.lab import engine, host_settings, nodes, packages
 from headfirst.control.paths import cache_dir
 
 NAME = "headfirst-fresh"
@@ -126,7 +126,7 @@ def _create(client: docker.DockerClient, folders: dict[str, Path]) -> Container:
     host = client.api.create_host_config(
         binds=volumes | binds,
         cap_drop=["ALL"],
-        cap_add=capabilities.available(),
+        cap_add=nodes.available(),
         security_opt=security,
         cgroupns="private",
         tmpfs={"/run": "mode=755"},

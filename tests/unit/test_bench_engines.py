@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.bench.load import Load
-from headfirst.control.bench.shapes import SHAPES
+from headfirst.control.bench.load import SHAPES, Load
 from headfirst.control.cli.shown.bench import Silent
 from headfirst.control.deployment.measuring import bench_engines
 from headfirst.control.deployment.measuring.bench import Wanted

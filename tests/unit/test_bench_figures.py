@@ -10,12 +10,11 @@ from xml.etree import ElementTree
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.bench import picture, requests, slo
-from headfirst.control.bench.compare import compare
-from headfirst.control.bench.load import Load, loads
+from headfirst.control.bench.load import SHAPES, Load, loads
 from headfirst.control.bench.requests import Batch, Scale
 from headfirst.control.bench.result import Point, Result, Sample, Subject, differences, point, read
-from headfirst.control.bench.shapes import SHAPES
 from headfirst.control.bench.slo import Promise
+from headfirst.control.bench.trial import compare
 
 FOUR = Load(kind="concurrency", value=4)
 

@@ -12,10 +12,9 @@ import pytest
 from headfirst.common.errors import HeadfirstError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bench import environment, runner, tool
-from headfirst.control.bench.load import Load
+from headfirst.control.bench.load import SHAPES, Load, Shape
 from headfirst.control.bench.result import Point
 from headfirst.control.bench.runner import Run, Settings
-from headfirst.control.bench.shapes import SHAPES, Shape
 from headfirst.control.smoke.api import Api, Target
 from headfirst.decide.engines.base import RequestDialect
 from openai_server import KEY, MODEL, State, serving

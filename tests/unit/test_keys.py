@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.local_ca import new_authority
-from headfirst.control.credentials.named_keys import new_key
-from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.credentials.secrets import Secrets, new_key
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import keys
 from headfirst.control.ownership.node_script import LIMIT

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.lab import capabilities, network, packages, sudo
+from headfirst.control.lab import network, nodes, packages, sudo
 
 ROUTES = """\
 Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT
@@ -20,7 +20,7 @@ docker0\t000011AC\t00000000\t0001\t0\t0\t0\t0000FFFF\t0\t0\t0
 
 
 def test_a_full_bounding_set_gives_all_but_what_is_the_hosts() -> None:
-    given = capabilities.available("Name:\tx\nCapBnd:\t000001ffffffffff\n")
+    given = nodes.available("Name:\tx\nCapBnd:\t000001ffffffffff\n")
     assert len(given) == 36
     assert {"SYS_ADMIN", "NET_ADMIN", "SYS_RESOURCE", "AUDIT_READ"} <= set(given)
     assert not {"SYS_MODULE", "SYS_TIME"} & set(given)
@@ -28,7 +28,7 @@ def test_a_full_bounding_set_gives_all_but_what_is_the_hosts() -> None:
 
 def test_a_capability_outside_the_bounding_set_is_not_asked_for() -> None:
     without_sys_resource = "CapEff:\t0\nCapBnd:\t000001fffeffffff\nCapAmb:\t0\n"
-    given = capabilities.available(without_sys_resource)
+    given = nodes.available(without_sys_resource)
     assert "SYS_RESOURCE" not in given
     assert len(given) == 35
 

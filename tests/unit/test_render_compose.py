@@ -16,7 +16,7 @@ from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose
 from headfirst.decide.render.hosts import hosts
-from headfirst.decide.render.shell import PROGRAM
+from headfirst.decide.render.shell import PROBE
 from rendering import HEADER, ODD, planned, with_words
 
 INVENTORIES = ["lab.ini", "a100x4.ini", "h100x2-services.ini", "h200x1.ini", "a100x1-70b.ini"]
@@ -151,7 +151,7 @@ def test_the_health_check_asks_with_the_key(tmp_path: Path, status: int, code: i
         config.write_text("api-key: sk-mine\n")
         url = f"http://127.0.0.1:{server.server_port}/health"
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, url, str(config)],
+            [sys.executable, "-c", PROBE, url, str(config)],
             capture_output=True,
             env={"http_proxy": "http://127.0.0.1:1"},
         )

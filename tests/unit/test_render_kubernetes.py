@@ -13,7 +13,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import kubernetes
-from headfirst.decide.render.shell import INTERVAL_S
+from headfirst.decide.render.shell import PROBE_INTERVAL_S
 from rendering import HEADER, ODD, Programs, model_in, planned, with_words
 
 VERSION = "1.37.0"
@@ -152,9 +152,9 @@ def test_the_probes_are_those_of_the_plan() -> None:
     ready = plan.services[0].readiness
     (page,) = of_kind("LeaderWorkerSet", manifests(plan))
     leader, worker = (template["spec"]["containers"][0] for template in templates(page))
-    assert leader["startupProbe"]["failureThreshold"] * INTERVAL_S >= ready.start_seconds
+    assert leader["startupProbe"]["failureThreshold"] * PROBE_INTERVAL_S >= ready.start_seconds
     assert ready.hang_seconds is not None
-    assert leader["livenessProbe"]["failureThreshold"] * INTERVAL_S >= ready.hang_seconds
+    assert leader["livenessProbe"]["failureThreshold"] * PROBE_INTERVAL_S >= ready.hang_seconds
     assert f":30000{ready.path}" in leader["readinessProbe"]["exec"]["command"][-1]
     assert not [name for name in worker if name.endswith("Probe")]
 

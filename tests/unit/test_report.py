@@ -10,9 +10,8 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from headfirst.control.bench.load import Load
+from headfirst.control.bench.load import SHAPES, Load
 from headfirst.control.bench.result import Point, Result, Spread, Subject
-from headfirst.control.bench.shapes import SHAPES
 from headfirst.control.cli.app import app
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import Secrets, load_or_create

@@ -17,9 +17,8 @@ from typing import Any
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError, StoppedError
 from headfirst.control.bench import trial
-from headfirst.control.bench.load import Load
+from headfirst.control.bench.load import SHAPES, Load
 from headfirst.control.bench.result import Point, Sample, Subject, point
-from headfirst.control.bench.shapes import SHAPES
 from headfirst.control.bench.trial import Judged
 from headfirst.control.cli.shown.tune import watcher
 from headfirst.control.deployment.measuring import tune as tuning

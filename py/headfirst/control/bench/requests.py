@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import UntrustedError, json_document
-from headfirst.control.bench.shapes import Shape
+from headfirst.control.bench.load import Shape
 
 WORDS = Path(__file__).with_name("words.txt").read_text().split()
 MAX_DATASET_BYTES = 256 << 20

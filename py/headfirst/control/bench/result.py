@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
-from headfirst.control.bench.load import Load
-from headfirst.control.bench.shapes import Shape
+from headfirst.control.bench.load import Load, Shape
 
 FILE = "result.json"
 MAX_FILE_BYTES = 16 << 20

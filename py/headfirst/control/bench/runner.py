@@ -12,10 +12,9 @@ from typing import Any, Protocol
 
 from headfirst.common.errors import HeadfirstError
 from headfirst.control.bench import requests
-from headfirst.control.bench.load import Load
+from headfirst.control.bench.load import Load, Shape
 from headfirst.control.bench.requests import Batch, Scale
 from headfirst.control.bench.result import Point, point
-from headfirst.control.bench.shapes import Shape
 from headfirst.control.bench.tool import Job, Tool
 from headfirst.control.smoke.answers import FailedCase, RefusedRequest
 from headfirst.control.smoke.api import Api

@@ -218,8 +218,7 @@ def _load(
     promised: Sequence[Promise] = (),
 ) -> Wanted:
     """The options together. InputError where two exclude each other."""
-    from headfirst.control.bench.load import loads
-    from headfirst.control.bench.shapes import SHAPES
+    from headfirst.control.bench.load import SHAPES, loads
     from headfirst.control.deployment.measuring.bench import Wanted
 
     for one, other, names in (
@@ -253,7 +252,7 @@ def _watcher(console: Terminal, wanted: Wanted, *, as_json: bool) -> Iterator[Wa
 
 
 def _summary(outcome: Outcome, earlier: Result | None) -> dict[str, Any]:
-    from headfirst.control.bench.compare import compare
+    from headfirst.control.bench.trial import compare
 
     found: dict[str, Any] = {"folder": str(outcome.folder), **outcome.result.model_dump(mode="json")}
     if outcome.found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import hashlib
 import hmac
 import operator
 import secrets
@@ -15,9 +17,35 @@ from headfirst.common.errors import InputError
 from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.local_ca import LocalCa
-from headfirst.control.credentials.named_keys import KeyName, NamedKey
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.webui import ADMIN_EMAIL
+
+# A key has 256 random bits: a plain hash of it cannot be guessed from.
+_KEY_BYTES = 32
+
+KeyName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}$")]
+
+
+class NamedKey(BaseModel):
+    """What is kept of a key. `service` is the only one that it is for, None: all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+    service: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,30}$")] | None = None
+    requests_per_minute: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    created: Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$")]
+
+
+def new_key(service: str | None, requests_per_minute: int | None) -> tuple[str, NamedKey]:
+    """A key, and what is kept of it."""
+    key = "sk-" + secrets.token_urlsafe(_KEY_BYTES)
+    created = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return key, NamedKey(
+        sha256=digest, service=service, requests_per_minute=requests_per_minute, created=created
+    )
+
 
 # The head's copy becomes Ansible variables here: without braces no value is a template.
 Secret = Annotated[str, Field(pattern=r"^[!#-&(-\[\]-_a-z|~]{8,200}$")]

@@ -1,6 +1,5 @@
 """Writes and reads the checkpoint folder: sharded safetensors with an index, as the hub has them."""
 
-# mypy: disable-error-code="import-not-found"
 from __future__ import annotations
 
 import json
@@ -10,8 +9,34 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save
 
-from headfirst.control.demo import fp8
-from headfirst.control.demo.architecture import CONFIG, GENERATION_CONFIG
+from headfirst.control.demo.architecture import BLOCK, CONFIG, GENERATION_CONFIG
+
+LARGEST = 448.0  # the largest finite e4m3fn number
+
+
+def is_stored_as_fp8(name: str) -> bool:
+    """Return whether the real model keeps this tensor in FP8: all linear layers of attention and experts."""
+    return name.endswith(("_proj.weight", "_proj_with_mqa.weight"))
+
+
+def quantise(weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return (float8_e4m3fn [n, k], float32 scales [ceil(n/128), ceil(k/128)]) of a weight [n, k]."""
+    rows, columns = (-(-size // BLOCK) for size in weight.shape)
+    padded = torch.zeros(rows * BLOCK, columns * BLOCK)
+    padded[: weight.shape[0], : weight.shape[1]] = weight
+    largest = padded.view(rows, BLOCK, columns, BLOCK).abs().amax(dim=(1, 3))
+    scale = torch.where(largest > 0, largest / LARGEST, 1.0)
+    return (weight.float() / _spread(scale, weight.shape)).to(torch.float8_e4m3fn), scale
+
+
+def dequantise(stored: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+    """Return the bfloat16 weight [n, k] of an FP8 weight [n, k] and its scales [ceil(n/128), ceil(k/128)]."""
+    return (stored.float() * _spread(scale, stored.shape)).to(torch.bfloat16)
+
+
+def _spread(scale: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    return scale.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1)[: shape[0], : shape[1]]
+
 
 INDEX = "model.safetensors.index.json"
 SHARD_BYTES = 1_000_000
@@ -40,7 +65,7 @@ def read_as_bf16(folder: Path) -> dict[str, torch.Tensor]:
     for file in folder.glob("*.safetensors"):
         stored |= load_file(file)
     return {
-        name: fp8.dequantise(tensor, stored[name + SCALE]) if fp8.is_stored_as_fp8(name) else tensor
+        name: dequantise(tensor, stored[name + SCALE]) if is_stored_as_fp8(name) else tensor
         for name, tensor in stored.items()
         if not name.endswith(SCALE)
     }
@@ -55,8 +80,8 @@ def _stored(tensors: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """Return the tensors in the types they are stored in, each FP8 weight followed by its scales."""
     stored: dict[str, torch.Tensor] = {}
     for name, tensor in tensors.items():
-        if fp8.is_stored_as_fp8(name):
-            stored[name], stored[name + SCALE] = fp8.quantise(tensor)
+        if is_stored_as_fp8(name):
+            stored[name], stored[name + SCALE] = quantise(tensor)
         elif name.endswith("e_score_correction_bias"):
             stored[name] = tensor.float()
         else:

@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
-from headfirst.control.demo import fp8
+from headfirst.control.demo import shards
 from headfirst.control.demo.architecture import TRAINED
 from headfirst.control.demo.corpus import Conversation, Corpus, Sampler
 from headfirst.control.demo.tokenizer import ASSISTANT, BOS, EOS, PAD, USER
@@ -78,8 +78,8 @@ def rounded(model: DeepseekV3ForCausalLM) -> Iterator[None]:
     tensors = hub_tensors(model)
     exact = {name: tensor.clone() for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
-        if fp8.is_stored_as_fp8(name):
-            tensor.copy_(fp8.dequantise(*fp8.quantise(tensor)))
+        if shards.is_stored_as_fp8(name):
+            tensor.copy_(shards.dequantise(*shards.quantise(tensor)))
         elif not name.endswith("e_score_correction_bias"):
             tensor.copy_(tensor.to(torch.bfloat16))
     try:

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.control.bundle.accepted import Accepted
 from headfirst.control.bundle.manifest import Manifest
 from headfirst.control.bundle.needs import Model, lacks, lacks_model
 from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES
+from headfirst.control.bundle.signature import Accepted
 from headfirst.control.bundle.store import Bundle, Store, opened
 from headfirst.control.bundle.systems import RELEASES, System
 from headfirst.control.deployment import bundle_needs

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headfirst.common.untrusted import without_password
-from headfirst.control.lab.addresses import is_loopback
+from headfirst.control.lab.types import is_loopback
 
 FOLDER = "etc/headfirst-lab/apt"
 """Where a node keeps the copies, below its root."""

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import proxy_bypass
 
 from headfirst.common.untrusted import without_password
-from headfirst.control.lab.addresses import is_loopback
+from headfirst.control.lab.types import is_loopback
 from headfirst.control.pip_config import ENVIRONMENT, Settings, default_index
 
 FOLDER = "etc/headfirst-lab/pip"

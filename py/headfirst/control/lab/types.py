@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from urllib.parse import urlsplit
 
 from headfirst.common.errors import InputError
 
@@ -123,3 +124,12 @@ def _inside(address: str, network: ipaddress.IPv4Network) -> bool:
         return ipaddress.IPv4Address(address) in network
     except ValueError:
         return False
+
+
+def is_loopback(url: str) -> bool:
+    """Whether the URL, or `host:port`, is on this machine's loopback."""
+    host = urlsplit(url if "://" in url else f"//{url}").hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

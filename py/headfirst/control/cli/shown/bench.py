@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from headfirst.control.bench.compare import compare
 from headfirst.control.bench.load import Load
 from headfirst.control.bench.result import Point, Result, Spread, Subject, differences
 from headfirst.control.bench.slo import Found, Promise, broken
+from headfirst.control.bench.trial import compare
 from headfirst.control.deployment.measuring.bench import Watcher
 from headfirst.control.run.amounts import duration
 

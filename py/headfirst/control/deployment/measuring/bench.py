@@ -15,11 +15,10 @@ from typing import Any, Protocol
 from headfirst import __version__
 from headfirst.common.errors import InputError
 from headfirst.control.bench import environment, picture, runner, slo, tool
-from headfirst.control.bench.load import Load
+from headfirst.control.bench.load import Load, Shape
 from headfirst.control.bench.requests import read_dataset
 from headfirst.control.bench.result import Point, Result, Subject
 from headfirst.control.bench.runner import Run, Settings
-from headfirst.control.bench.shapes import Shape
 from headfirst.control.bench.slo import Promise
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions

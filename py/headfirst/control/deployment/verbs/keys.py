@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pydantic import TypeAdapter, ValidationError
 
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.credentials.named_keys import KeyName, NamedKey, new_key
+from headfirst.control.credentials.secrets import KeyName, NamedKey, new_key
 from headfirst.control.deployment.running.claim import Claim, claimed, current_credentials
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.playbooks import run_stages
