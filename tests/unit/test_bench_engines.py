@@ -15,9 +15,9 @@ from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.bench.load import SHAPES, Load
 from headfirst.control.cli.shown.bench import Silent
 from headfirst.control.deployment.measuring import bench_engines
+from headfirst.control.deployment.measuring import restored as restoring
 from headfirst.control.deployment.measuring.bench import Wanted
 from headfirst.control.deployment.measuring.bench_engines import Named, read_names
-from headfirst.control.deployment.running import restored as restoring
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines

@@ -21,12 +21,12 @@ from headfirst.control.bench.load import SHAPES, Load
 from headfirst.control.bench.result import Point, Sample, Subject, point
 from headfirst.control.bench.trial import Judged
 from headfirst.control.cli.shown.tune import watcher
+from headfirst.control.deployment.measuring import restored as restoring
 from headfirst.control.deployment.measuring import tune as tuning
 from headfirst.control.deployment.measuring.bench import Wanted
 from headfirst.control.deployment.measuring.candidates import Candidate, merged, of_advice
 from headfirst.control.deployment.measuring.tune import Wishes, intended
 from headfirst.control.deployment.measuring.written import write_arguments
-from headfirst.control.deployment.running import restored as restoring
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run import history
 from headfirst.control.run.reporters.reporter import QuietReporter
