@@ -13,8 +13,7 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.bundle.manifest import Manifest
 from headfirst.control.bundle.needs import Model, lacks, lacks_model
 from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES
-from headfirst.control.bundle.signature import Accepted
-from headfirst.control.bundle.store import Bundle, Store, opened
+from headfirst.control.bundle.store import Accepted, Bundle, Store, opened
 from headfirst.control.bundle.systems import RELEASES, System
 from headfirst.control.deployment import bundle_needs
 from headfirst.control.deployment.bundle_needs import unpinned
