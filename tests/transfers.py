@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from forked import Forked
 from headfirst.node.weights.cli import __file__ as cli_file
 from headfirst.node.weights.transfer.signing import Key
 
@@ -54,6 +55,8 @@ class Members:
 
     def spawn(self, index: int, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
         """Run `argv` on one member; its errors are kept."""
+        if list(argv[:3]) == [sys.executable, "-c", MAIN]:
+            return cast(subprocess.Popen[str], Forked(argv[3:], environment))
         return subprocess.Popen(
             argv, env=environment, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
         )
