@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -112,7 +112,6 @@ class Programs:
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
     def record(self, name: str, script: str = "exit 0\n") -> None:
-        python = shutil.which("python3")
         code = (
             "import json, os, sys; "
             f"json.dump([sys.argv[1:], dict(os.environ)], open('{self._records}/{name}-' + sys.argv[1], 'w'))"
@@ -120,7 +119,7 @@ class Programs:
         self.add(
             name,
             f"number=$(ls {self._records} | wc -l)\n"
-            f'{python} -c "{code}" "$(printf %03d "$number")-$$" "$@"\n{script}',
+            f'{sys.executable} -IS -c "{code}" "$(printf %03d "$number")-$$" "$@"\n{script}',
         )
 
     def records(self, name: str) -> list[tuple[list[str], dict[str, str]]]:
