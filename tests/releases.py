@@ -5,13 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
-from documented import ROOT
-
-sys.path.insert(0, str(ROOT / "tools"))
 import release as tool
+from documented import ROOT
 from releasing import collection, sbom, source
 
 __all__ = [

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from pathlib import Path
-from types import ModuleType
 
+import docs_translations as tool
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,18 +27,7 @@ $ deploy up
 """
 
 
-@pytest.fixture(scope="module")
-def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location(
-        "docs_translations", ROOT / "tools" / "docs_translations.py"
-    )
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_prose_may_differ(tool: ModuleType) -> None:
+def test_prose_may_differ() -> None:
     assert tool.differences(PAGE, PAGE.replace("Part", "部分").replace("| 1 |", "| 一 |")) == []
 
 
@@ -52,17 +40,17 @@ def test_prose_may_differ(tool: ModuleType) -> None:
         ("| 1 | 2 |\n", "", "2 rows of tables, not 3"),
     ],
 )
-def test_a_difference_is_named(tool: ModuleType, old: str, new: str, named: str) -> None:
+def test_a_difference_is_named(old: str, new: str, named: str) -> None:
     assert any(named in found for found in tool.differences(PAGE, PAGE.replace(old, new)))
 
 
-def test_a_row_of_code_is_the_same(tool: ModuleType) -> None:
+def test_a_row_of_code_is_the_same() -> None:
     page, copy = "| `a`, `b` | text | `c` |\n", "| `a`、`b` | 文字 | `c` |\n"
     assert tool.differences(page, copy) == []
     assert len(tool.differences(page, copy.replace("`c`", "`d`"))) == 1
 
 
-def test_a_change_makes_its_section_stale(tool: ModuleType) -> None:
+def test_a_change_makes_its_section_stale() -> None:
     copy = tool.listed(PAGE, PAGE.replace("Part", "部分"))
     assert tool.stale(PAGE, copy) == []
     (found,) = tool.stale(PAGE.replace("| 1 | 2 |", "| 1 | 3 |"), copy)
@@ -75,7 +63,7 @@ def test_a_change_makes_its_section_stale(tool: ModuleType) -> None:
     assert "no list" in found
 
 
-def test_lines_code_and_generated_tables_make_nothing_stale(tool: ModuleType) -> None:
+def test_lines_code_and_generated_tables_make_nothing_stale() -> None:
     page = PAGE + "\nA sentence of\ntwo lines.\n\n<!-- x: written by a tool -->\n\n| 1 |\n<!-- end of x -->\n"
     copy = tool.listed(page, page)
     for old, new in (("of\ntwo", "of two"), ("deploy up", "deploy down"), ("| 1 |\n<!--", "| 2 |\n<!--")):
@@ -83,14 +71,14 @@ def test_lines_code_and_generated_tables_make_nothing_stale(tool: ModuleType) ->
         assert tool.stale(page.replace(old, new), copy) == []
 
 
-def test_translating_again_replaces_the_list(tool: ModuleType) -> None:
+def test_translating_again_replaces_the_list() -> None:
     changed = PAGE.replace("| 1 | 2 |", "| 1 | 3 |")
     copy = tool.listed(changed, tool.listed(PAGE, PAGE))
     assert tool.stale(changed, copy) == []
     assert copy.count("<!-- translates:") == 1
 
 
-def test_every_page_links_to_the_other_language(tool: ModuleType) -> None:
+def test_every_page_links_to_the_other_language() -> None:
     for page, copy in tool.pairs()[1:]:
         there, back = (os.path.relpath(*way) for way in ((copy, page.parent), (page, copy.parent)))
         assert page.read_text().splitlines()[2] == f"[简体中文]({there})"

@@ -64,7 +64,3 @@ def test_is_refused(case: Refused, tmp_path: Path) -> None:
 def test_limits_are_read_by_ansible(tmp_path: Path, limit: str | None, hosts: list[str]) -> None:
     path = lay_out(tmp_path, ini(TWO + "n3 ansible_host=192.0.2.13\n"))
     assert [host.name for host in load([path], (), limit).limited_hosts] == hosts
-
-
-def test_there_are_more_than_a_hundred() -> None:
-    assert len(READ) + len(REFUSED) > 100

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pictures
 import pytest
 import yaml
 from documented import ROOT
-from tool_modules import load
 
-pictures = load("pictures")
 SOURCES = sorted((ROOT / "docs" / "pictures").glob("*.yml"))
 LANGUAGES = {"en": ROOT / "docs" / "pictures", "zh": ROOT / "docs" / "zh-CN" / "pictures"}
 

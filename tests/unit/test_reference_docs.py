@@ -6,25 +6,17 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from types import ModuleType
 from typing import Any
 
 import pytest
+import reference_docs as reference
 import typer.main
 import yaml
 from documented import ROOT
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.decide.plan.types import Plan
-
-
-@pytest.fixture(scope="module")
-def reference() -> Iterator[ModuleType]:
-    sys.path.insert(0, str(ROOT / "tools"))
-    import reference_docs
-
-    yield reference_docs
-    sys.path.remove(str(ROOT / "tools"))
+from reference import outputs
 
 
 def verbs(group: Any, words: tuple[str, ...] = ("deploy",)) -> Iterator[tuple[str, Any]]:
@@ -40,7 +32,7 @@ def printing(verb: Any) -> bool:
 
 
 def test_a_page_that_is_not_up_to_date_is_named(
-    reference: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["reference_docs.py", "--check"])
     monkeypatch.setattr(reference, "files", lambda: {"verbs.md": "another text"})
@@ -84,9 +76,7 @@ def test_every_module_with_a_verb_is_imported() -> None:
     assert {name for name, count in declared.items() if count} == imported, "import it in app.py"
 
 
-def test_every_verb_with_json_has_its_output(reference: ModuleType) -> None:
-    from reference import outputs
-
+def test_every_verb_with_json_has_its_output() -> None:
     described = {" ".join(one.verb.split(" -")[0].split()) for one in outputs.OUTPUTS} | outputs.EVENTS.keys()
     with_json = {words for words, verb in verbs(typer.main.get_command(app)) if printing(verb)}
     assert with_json == described

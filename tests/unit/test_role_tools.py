@@ -7,10 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import role_defaults
+import role_readme
 import yaml
 from ansible_collections.headfirst.serving.plugins.action.await_ranks import ActionModule
 from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
-from tool_modules import load
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
@@ -53,15 +54,15 @@ SPECS = "argument_specs: {main: {short_description: Text, description: [Text.], 
     ],
 )
 def test_differences_are_found(tmp_path: Path, defaults: str, options: str, expected: list[str]) -> None:
-    assert load("role_defaults").differences(role(tmp_path, defaults, SPECS % options)) == expected
+    assert role_defaults.differences(role(tmp_path, defaults, SPECS % options)) == expected
 
 
 def test_the_defaults_of_the_repository_agree() -> None:
-    assert load("role_defaults").main() == 0
+    assert role_defaults.main() == 0
 
 
 def test_another_default_of_a_setting_names_the_places_that_do_not_follow() -> None:
-    tool = load("role_defaults")
+    tool = role_defaults
     settings = ServiceSettings().model_dump() | ClusterSettings().model_dump()
     defaults = dict(tool._defaults(sorted((REPOSITORY / "roles").iterdir())))
     assert tool.setting_differences(defaults, settings) == []
@@ -76,7 +77,7 @@ def test_another_default_of_a_setting_names_the_places_that_do_not_follow() -> N
 
 
 def test_an_action_has_the_defaults_of_its_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = load("role_defaults")
+    tool = role_defaults
     assert tool.action_differences(["await_ranks", "job", "host_facts"]) == []
     changed = {**ActionModule.ARGUMENTS, "timeout": {"type": "int", "default": 900}}
     monkeypatch.setattr(ActionModule, "ARGUMENTS", changed)
@@ -90,7 +91,7 @@ def test_an_action_has_the_defaults_of_its_documentation(monkeypatch: pytest.Mon
 def test_another_number_on_a_page_is_found(tmp_path: Path, row: str) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"| a | b |\n|---|---|\n{row}\n")
-    tool = load("role_defaults")
+    tool = role_defaults
     assert tool.page_differences(page, {"router_port": 8001}) == []
     (text,) = tool.page_differences(page, {"router_port": 8000})
     assert text.endswith("router_port is 8001, its default 8000")
@@ -106,14 +107,14 @@ def test_readme_lists_every_variable_and_shows_how_to_use_the_role() -> None:
         "required": True,
         "description": "Image.",
     }
-    text = load("role_readme").readme("engine", specs)
+    text = role_readme.readme("engine", specs)
     assert "| `engine_port` | list of int | `[1]` | A `port` \\| two One of `1`. |" in text
     assert "| `engine_image` | str | required | Image. |" in text
     assert "    - role: headfirst.serving.engine\n      vars:\n        engine_image: …  # str\n```" in text
 
 
 def test_check_fails_for_a_stale_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = load("role_readme")
+    tool = role_readme
     path = role(tmp_path, "", SPECS % "")
     monkeypatch.setattr(tool, "ROLES", tmp_path)
     monkeypatch.setattr(sys, "argv", ["role_readme.py", "--check"])
