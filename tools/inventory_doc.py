@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from headfirst.decide.cluster.variables import settings_variables
+from headfirst.control.inventory.variables import settings_variables
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "inventory.md"
 

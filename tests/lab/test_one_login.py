@@ -19,6 +19,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.playbooks import run_stages
 from headfirst.control.evidence.collect import Target, collect
 from headfirst.control.inventory.inventory import load
+from headfirst.control.inventory.login import ASKED
 from headfirst.control.live.logs import Rank, stream_logs
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, run_privileged, ssh
@@ -27,7 +28,6 @@ from headfirst.control.live.status import ReplicaTarget, cluster_status
 from headfirst.control.live.status_types import ReplicaStatus
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines
-from headfirst.decide.cluster.asked import ASKED
 from headfirst.decide.diagnose.subject import subject
 from hidden_host import HOST, JUMP, PASSWORD, USER
 

@@ -13,7 +13,7 @@ from headfirst.control.bundle import packages, systems
 from headfirst.control.bundle.needs import Packages
 from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES, Wanted
 from headfirst.control.bundle.systems import RELEASES, System, parse
-from headfirst.decide.cluster.variables import role_options
+from headfirst.control.inventory.variables import role_options
 
 ROLES = Path(__file__).resolve().parents[2] / "roles"
 DEBIAN, UBUNTU = parse("debian-12"), parse("ubuntu-24.04")

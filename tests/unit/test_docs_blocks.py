@@ -25,7 +25,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_lo
 from documented import ROOT, SHELL, Block, blocks, commands, inline, pages, script
 from headfirst.control.cli.app import app
 from headfirst.control.inventory.inventory import load
-from headfirst.decide.cluster.variables import role_options, role_variables, settings_variables
+from headfirst.control.inventory.variables import role_options, role_variables, settings_variables
 from headfirst.node.supervisor import cli as supervisor
 from headfirst.node.weights import cli as weights
 from typer.testing import CliRunner

@@ -13,7 +13,7 @@ from headfirst.control.deployment.hosts import found_hosts
 from headfirst.control.deployment.hosts.found_hosts import describe
 from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
 from headfirst.control.inventory.inventory import load
-from headfirst.decide.cluster.template import Answers, HostAddress, render_inventory
+from headfirst.control.inventory.template import Answers, HostAddress, render_inventory
 from headfirst.decide.cluster.types import Cluster
 from recorded_hosts import facts
 from typer.testing import CliRunner

@@ -11,7 +11,7 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli import passwords
 from headfirst.control.inventory.inventory import load
-from headfirst.decide.cluster.asked import ASKED
+from headfirst.control.inventory.login import ASKED
 
 PASSWORD, SECRET = "correct horse", "s3cret {{ of }} mine"
 INVENTORY = "[head]\nn1 ansible_host=192.0.2.11\n[all:vars]\nmodel=org/model\n"

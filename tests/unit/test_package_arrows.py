@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "py" / "headfirst"
 STOREYS = {
     "common": set(),
     "node": {"common"},
-    "decide": {"common", "collection"},
+    "decide": {"common"},
     "control": {"common", "node", "decide", "collection"},
 }
 # The packages of a storey from the top to the ground floor. Packages in one row may import from each other.

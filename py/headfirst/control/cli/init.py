@@ -15,7 +15,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.cli.verb import verb
 
 if TYPE_CHECKING:
-    from headfirst.decide.cluster.template import Answers, HostAddress
+    from headfirst.control.inventory.template import Answers, HostAddress
 
 _EXAMPLE = (
     "deploy init cluster.ini --host 192.0.2.11 --host 192.0.2.12 --user ubuntu "
@@ -63,7 +63,7 @@ def init(
         write_found,
         write_inventory,
     )
-    from headfirst.decide.cluster.template import Answers
+    from headfirst.control.inventory.template import Answers
 
     if path.exists() and not force:
         raise InputError(f"{path} exists", hint="Choose another name, or add --force to overwrite it.")
@@ -138,7 +138,7 @@ def _common(
 
 
 def _asked_hosts(text: str) -> list[HostAddress]:
-    from headfirst.decide.cluster.template import HostAddress
+    from headfirst.control.inventory.template import HostAddress
 
     words = [word for word in text.replace(",", " ").split() if word]
     found = [HostAddress.named(word, index) for index, word in enumerate(words, start=1)]
@@ -151,7 +151,7 @@ def _asked_hosts(text: str) -> list[HostAddress]:
 
 
 def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress]:
-    from headfirst.decide.cluster.template import HostAddress
+    from headfirst.control.inventory.template import HostAddress
 
     def parse(text: str) -> list[HostAddress]:
         found = [HostAddress.parse(word, index) for index, word in enumerate(text.split(), start=1)]

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.asked import ASKED
+from headfirst.control.inventory.login import ASKED
 
 PANEL = "Passwords"
 

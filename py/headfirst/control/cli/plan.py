@@ -148,7 +148,7 @@ def render(
 
 def _command(words: list[str]) -> str:
     """The command as it was typed. Values of -e are shown where they are settings: others may be secrets."""
-    from headfirst.decide.cluster.names import without_secrets
+    from headfirst.control.inventory.names import without_secrets
 
     shown, follows = ["deploy"], False
     for word in words:
@@ -216,8 +216,8 @@ def variables(
     """Show the variables of an inventory with their defaults and meanings."""
     from rich.table import Table
 
+    from headfirst.control.inventory.variables import role_variables, settings_variables
     from headfirst.control.terminal import Terminal
-    from headfirst.decide.cluster.variables import role_variables, settings_variables
 
     known = [*settings_variables(), *(role_variables() if roles or text else ())]
     found = [variable for variable in known if text is None or text in variable.name]

@@ -23,12 +23,12 @@ from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
 from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.running.role_vars import HostVars
+from headfirst.control.inventory.names import without_secrets
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.paths import cache_dir, state_dir
 from headfirst.control.run.node_wheel import build_node_wheel
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import StageTime
-from headfirst.decide.cluster.names import without_secrets
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint

@@ -9,7 +9,7 @@ from headfirst.collection import data_dir
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.deployment.hosts.found_hosts import ask
 from headfirst.control.deployment.prepare import prepare
-from headfirst.decide.cluster.template import Answers, render_inventory
+from headfirst.control.inventory.template import Answers, render_inventory
 from headfirst.decide.plan.alternatives import unfit_hint
 
 

@@ -12,12 +12,11 @@ from pydantic import ValidationError
 from headfirst.common.errors import InputError
 from headfirst.common.scrub import url_credentials
 from headfirst.control.inventory.address import address_of
+from headfirst.control.inventory.login import login_of
+from headfirst.control.inventory.names import refuse_unknown
 from headfirst.control.inventory.reading import Reading, read
 from headfirst.decide.cluster import ports
-from headfirst.decide.cluster.division import Members, divide
-from headfirst.decide.cluster.login import login_of
-from headfirst.decide.cluster.names import refuse_unknown
-from headfirst.decide.cluster.routers import with_routers
+from headfirst.decide.cluster.division import Members, divide, with_routers
 from headfirst.decide.cluster.settings import (
     CLUSTER_NAMES,
     DEMO_MODELS,

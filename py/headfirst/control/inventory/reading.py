@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from headfirst.common.errors import InputError
+from headfirst.control.inventory.variables import role_options
 from headfirst.decide.cluster.settings import SERVICE_NAMES, SETTING_NAMES
-from headfirst.decide.cluster.variables import role_options
 
 # Variables of roles that the plan's checks compare with others.
 _ROLE_VALUES = ("weights_port",)

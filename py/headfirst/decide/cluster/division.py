@@ -1,4 +1,4 @@
-"""Divides the hosts and GPUs of a cluster among the replicas of its services. A pure function.
+"""Divides the hosts and GPUs of a cluster among the replicas of its services, and gives these routers. Pure.
 
 Services take in the order of the inventory, each of them host after host. A replica is a part of one host, or
 whole hosts. Where a service has GPUs of its own choice (gpu_devices) it takes these only.
@@ -7,11 +7,11 @@ whole hosts. Where a service has GPUs of its own choice (gpu_devices) it takes t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import ServiceSettings
-from headfirst.decide.cluster.types import Host, Place, Replica, Service
+from headfirst.decide.cluster.types import Host, Place, Replica, Router, Service
 
 # An engine may take ports after the rendezvous too, and the weights come over ports from 5010.
 _DIST_PORT_STEP = 100
@@ -221,3 +221,32 @@ def _over_hosts(one: Members, each: int, free: Mapping[str, Sequence[str]]) -> l
         tuple(Place(host, tuple(free[host.name])) for host in one.hosts[start : start + span])
         for start in range(0, len(one.hosts) - span + 1, span)
     ]
+
+
+def with_routers(services: Sequence[Service], hosts: Sequence[Host]) -> tuple[Service, ...]:
+    """The services with their routers: on each of `hosts`, the group [router].
+
+    Where the group is empty, a service with several replicas has one on the cluster's head.
+    """
+    head = services[0].replicas[0].head
+    taken: set[tuple[str, int]] = set()
+
+    def free(host: Host, port: int) -> int:
+        while (host.name, port) in taken:
+            port += 1
+        taken.add((host.name, port))
+        return port
+
+    found = []
+    for service in services:
+        own = hosts or ([head] if len(service.replicas) > 1 else [])
+        routers = tuple(
+            Router(
+                host,
+                port=free(host, service.settings.router_port),
+                metrics_port=free(host, service.settings.router_metrics_port),
+            )
+            for host in own
+        )
+        found.append(replace(service, routers=routers))
+    return tuple(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from headfirst.control.deployment.hosts.probe import probe_hosts
 from headfirst.control.inventory.inventory import load
-from headfirst.decide.cluster.template import Answers, HostAddress, render_inventory
+from headfirst.control.inventory.template import Answers, HostAddress, render_inventory
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
 from headfirst.decide.plan import network

@@ -9,9 +9,9 @@ from typing import Any
 import yaml
 from yaml.nodes import ScalarNode
 
+from headfirst.control.inventory.login import ASKED
 from headfirst.control.lab.types import LabAccess
 from headfirst.control.run.environment import SSH_ARGS
-from headfirst.decide.cluster.asked import ASKED
 from headfirst.decide.cluster.types import Cluster, Host
 
 DEVICE_GROUPS = ("headfirst_gpu", "headfirst_rdma")

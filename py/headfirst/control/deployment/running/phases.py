@@ -42,7 +42,7 @@ from headfirst.control.deployment.running.role_vars.weights import (
     tools_vars,
 )
 from headfirst.control.deployment.running.stages import ALONE, STAGES, Scope
-from headfirst.decide.cluster.names import setting_of
+from headfirst.control.inventory.names import setting_of
 from headfirst.decide.cluster.settings import SETTING_NAMES
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan

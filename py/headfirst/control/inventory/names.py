@@ -9,8 +9,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 
 from headfirst.common.errors import InputError
+from headfirst.control.inventory.variables import role_options
 from headfirst.decide.cluster.settings import SETTING_NAMES
-from headfirst.decide.cluster.variables import role_options
 
 OWN_PREFIXES = ("my_", "x_")
 _RESEMBLES = 0.75

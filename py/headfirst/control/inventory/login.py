@@ -1,15 +1,31 @@
-"""Options of Ansible's ssh and sudo plugins for a host → the Login that all verbs use."""
+"""Options of Ansible's ssh and sudo plugins for a host → the Login that all verbs use.
+
+ASKED has the passwords that a person typed for this process (`-k`, `-K`); the inventory's own win, as in
+Ansible.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.asked import ASKED
 from headfirst.decide.cluster.types import Become, Login
+
+
+@dataclass
+class Asked:
+    """The login's password and sudo's, for every host that the inventory gives none."""
+
+    login: str | None = field(default=None, repr=False)
+    become: str | None = field(default=None, repr=False)
+
+
+ASKED = Asked()
+
 
 _SSH = ("ssh", "smart", "paramiko", "paramiko_ssh")
 
