@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headfirst.common.quantization import SCHEMES, Scheme
+from headfirst.common.quantization import MX_GROUP, SCHEMES, Scheme
 from headfirst.common.safetensors_file import Tensor
 from headfirst.common.untrusted import shown
 
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
 """Keys of the language model's config inside that of a model with vision or sound."""
-GROUP = 32
+GROUP = MX_GROUP
 """Values that share a scale of MXFP4; two of them make a byte."""
 
 Layout = Literal["block", "row", "tensor"]

@@ -73,6 +73,8 @@ class Scheme:
         return sizes
 
 
+MX_GROUP = 32
+"""Values that share a scale in OCP's Microscaling schemes."""
 _INT4 = Stored("I32", 4, "weight")
 SCHEMES = (
     Scheme(
@@ -87,7 +89,7 @@ SCHEMES = (
         (Stored("I8", 8, "weight"), Stored("F32", 32, "scale")),
         methods=("blockwise_int8", "w8a8_int8"),
     ),
-    Scheme("mxfp8", "float", (Stored("F8_E4M3", 8, "weight"), Stored("U8", 8, "scale")), group=32),
+    Scheme("mxfp8", "float", (Stored("F8_E4M3", 8, "weight"), Stored("U8", 8, "scale")), group=MX_GROUP),
     Scheme(
         "nvfp4",
         "float",
@@ -99,7 +101,7 @@ SCHEMES = (
         "mxfp4",
         "float",
         (Stored("U8", 4, "weight"), Stored("U8", 8, "scale")),
-        group=32,
+        group=MX_GROUP,
         methods=("mxfp4",),
     ),
     Scheme(  # zero points beside the scales
