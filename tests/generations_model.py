@@ -29,8 +29,7 @@ from ansible_collections.headfirst.serving.plugins.modules.container_generations
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.ownership import hosts as requests
-from headfirst.control.ownership import lease
+from headfirst.control.ownership import lease, requests
 from headfirst.control.ownership.holder import new_lock
 from hypothesis import strategies as st
 from hypothesis.stateful import (

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live.ssh_access.access import HostAccess
-from headfirst.control.ownership import hosts
+from headfirst.control.ownership import requests
 
-SCRIPT = Path(hosts.__file__).with_name("node_script.py")
+SCRIPT = Path(requests.__file__).with_name("node_script.py")
 FOLDERS = ("/etc/headfirst", "/var/lib/headfirst", "/run/headfirst")
 
 
@@ -47,7 +47,7 @@ class HostRecords:
         self.root = root
         self.silent: set[str] = set()
         self.asked: list[tuple[str, str]] = []
-        monkeypatch.setattr(hosts, "ask", self.ask)
+        monkeypatch.setattr(requests, "ask", self.ask)
 
     def ask(self, access: HostAccess, do: str, *, timeout_s: float = 0, **fields: Any) -> dict[str, Any]:
         self.asked.append((access.host, do))

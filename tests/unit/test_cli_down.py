@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import typer
 from headfirst.common.errors import HeadfirstError, InputError
-from headfirst.control.cli import hosts as verb
+from headfirst.control.cli import down as verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.down import Target
 from headfirst.control.inventory.inventory import load

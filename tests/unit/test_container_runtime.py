@@ -16,8 +16,7 @@ from clusters import nodes
 from docker import APIClient, DockerClient
 from docker.utils.proxy import ProxyConfig
 from headfirst.control.deployment.prepare import prepare
-from headfirst.decide.containers.docker_run import docker_run
-from headfirst.decide.containers.spec import Container, gpu_options
+from headfirst.decide.containers.spec import Container, docker_run, gpu_options
 
 ROOT = Path(__file__).resolve().parents[2]
 PODMAN = {"Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}

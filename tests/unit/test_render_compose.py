@@ -15,7 +15,7 @@ import yaml
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose
-from headfirst.decide.render.hosts import hosts
+from headfirst.decide.render.host_parts import hosts
 from headfirst.decide.render.shell import PROBE
 from rendering import HEADER, ODD, planned, with_words
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.decide.containers.docker_run import docker_run as line_of
+from headfirst.decide.containers.spec import docker_run as line_of
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import docker_run
 from rendering import HEADER, ODD, Programs, model_in, planned, put, with_words

@@ -14,7 +14,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from headfirst.decide import engines
 from headfirst.decide.plan.types import Plan
-from headfirst.decide.render import hosts, secret_files
+from headfirst.decide.render import host_parts, secret_files
 from rendering import HEADER, ROOT, Programs, planned, values
 
 TWO_REPLICAS = "h100x2-services.ini"
@@ -23,7 +23,7 @@ TWO_REPLICAS = "h100x2-services.ini"
 def make(plan: Plan, folder: Path) -> dict[str, str]:
     """Run the script; what is in secrets/."""
     script = folder / secret_files.SCRIPT
-    script.write_text(secret_files.make_script(HEADER, hosts.secrets(hosts.hosts(plan))))
+    script.write_text(secret_files.make_script(HEADER, host_parts.secrets(host_parts.hosts(plan))))
     done = Programs(folder / "programs").run("bash", script, cwd=folder.parent)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     return {path.name: path.read_text() for path in sorted((folder / "secrets").iterdir())}
@@ -122,6 +122,6 @@ def names(files: Sequence[secret_files.SecretFile]) -> list[str]:
 
 
 def test_a_worker_gets_no_secret() -> None:
-    head, worker = hosts.hosts(planned("h100x2.ini"))
-    assert names(hosts.secrets([head])) == ["engine.yaml", "webui.env"]
-    assert hosts.secrets([worker]) == []
+    head, worker = host_parts.hosts(planned("h100x2.ini"))
+    assert names(host_parts.secrets([head])) == ["engine.yaml", "webui.env"]
+    assert host_parts.secrets([worker]) == []

@@ -18,8 +18,7 @@ from headfirst.decide.containers.blanks import (
     mark,
     parse,
 )
-from headfirst.decide.containers.docker_run import docker_run
-from headfirst.decide.containers.spec import Container
+from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan.types import Plan, Replica, Scheduled
 
 ROOT = Path(__file__).resolve().parents[2]

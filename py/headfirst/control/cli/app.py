@@ -11,7 +11,7 @@ __all__ = ["app"]
 
 # isort: off
 from headfirst.control.cli import up, plan, bundle, check, live, diagnose, smoke, bench  # noqa: F401
-from headfirst.control.cli import access, chats, hosts, init, lab  # noqa: F401
+from headfirst.control.cli import access, chats, down, init, lab  # noqa: F401
 
 # isort: on
 

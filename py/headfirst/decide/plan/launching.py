@@ -9,8 +9,7 @@ from typing import Any, TypeVar
 from headfirst.common import container_names as names
 from headfirst.decide.cluster.types import Place, Replica, Service
 from headfirst.decide.containers import blanks
-from headfirst.decide.containers.docker_run import docker_run
-from headfirst.decide.containers.spec import Container, Runtime, gpu_options
+from headfirst.decide.containers.spec import Container, Runtime, docker_run, gpu_options
 from headfirst.decide.engines.base import Engine, Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint

@@ -9,8 +9,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import service_c
 from headfirst.common import container_names as names
 from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.containers.docker_run import docker_run
-from headfirst.decide.containers.spec import Container
+from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan.types import ProxiedService, Proxy, Service, Webui
 
 # The branch that Debian 12 has, which the tests run.

@@ -10,8 +10,7 @@ from headfirst.common import container_names as names
 from headfirst.decide.cluster import types as cluster_types
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.blanks import Text, api_key, mark, parsed, secret
-from headfirst.decide.containers.docker_run import docker_run
-from headfirst.decide.containers.spec import Container
+from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan.types import Router
 
 VERSION = "1.13.0"

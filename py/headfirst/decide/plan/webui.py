@@ -9,8 +9,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import service_c
 from headfirst.common import container_names as names
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.blanks import mark, parsed, secret
-from headfirst.decide.containers.docker_run import docker_run
-from headfirst.decide.containers.spec import Container
+from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan.types import Service, Webui
 
 OFFICIAL_IMAGE = "ghcr.io/open-webui/open-webui:v0.12.4-slim"

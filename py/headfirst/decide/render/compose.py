@@ -8,7 +8,7 @@ from typing import Any
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files, shell
 from headfirst.decide.render.files import File, Files, documents, numbered, script
-from headfirst.decide.render.hosts import ASK_SCRIPT, HostParts, Part, Rank, ask_script, hosts, secrets
+from headfirst.decide.render.host_parts import ASK_SCRIPT, HostParts, Part, Rank, ask_script, hosts, secrets
 
 ONE_HOST = "compose.yaml"
 # Of Container; those that Compose calls and writes as Docker does, where they are not empty.

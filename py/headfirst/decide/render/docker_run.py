@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from headfirst.decide.containers.docker_run import docker_run
+from headfirst.decide.containers.spec import docker_run
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import secret_files
 from headfirst.decide.render.files import Files, numbered, script
-from headfirst.decide.render.hosts import ASK_SCRIPT, HostParts, Part, ask_script, hosts, secrets
+from headfirst.decide.render.host_parts import ASK_SCRIPT, HostParts, Part, ask_script, hosts, secrets
 from headfirst.decide.render.shell import CHECK_CACHE, CHECK_MODEL, FAIL, command_line, program
 
 _STOP_S = 60

@@ -12,7 +12,7 @@ from headfirst.control.credentials import identity, secrets
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.ownership import hosts as requests
+from headfirst.control.ownership import requests
 from headfirst.control.ownership.holder import who
 from headfirst.control.ownership.lease import Held, States, locked, look
 from headfirst.control.ownership.records import HostState, Owner

@@ -11,7 +11,7 @@ from headfirst.control.deployment.running.phases import of_down
 from headfirst.control.deployment.running.playbooks import run_phases
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.inventory.inventory import load
-from headfirst.control.ownership import hosts as requests
+from headfirst.control.ownership import requests
 from headfirst.control.ownership.lease import look
 from headfirst.control.ownership.records import Owner
 from headfirst.control.run.reporters.reporter import Reporter

@@ -9,7 +9,7 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import is_ours
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.inventory.inventory import load
-from headfirst.control.ownership import hosts as requests
+from headfirst.control.ownership import requests
 from headfirst.control.ownership.lease import locked, look
 from headfirst.control.ownership.records import Owner
 

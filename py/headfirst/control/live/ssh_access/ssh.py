@@ -14,7 +14,7 @@ import paramiko
 
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.live.ssh_access import explain, openssh, proxy
+from headfirst.control.live.ssh_access import explain, openssh
 from headfirst.control.live.ssh_access.access import HostAccess, privileged
 from headfirst.control.live.ssh_access.openssh import BadOptionError, Settings, one
 
@@ -150,9 +150,9 @@ def _connect(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHCli
     stack.callback(client.close)
     _trust(client, found, (hostname, port), tokens)
     way = None
-    argv = proxy.command(found, (*access.options, *access.more_options), (hostname, port), tokens)
+    argv = openssh.command(found, (*access.options, *access.more_options), (hostname, port), tokens)
     if argv:
-        way = stack.enter_context(proxy.open_way(argv, access.password))
+        way = stack.enter_context(openssh.open_way(argv, access.password))
     keys = _keys(access, found, tokens)
     try:
         client.connect(
@@ -171,7 +171,7 @@ def _connect(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHCli
         )
     except (EOFError, OSError, paramiko.SSHException) as error:
         if way and not _answered(client):
-            raise _WayError(proxy.shown(argv), way.complaint() or str(error)) from error
+            raise _WayError(openssh.shown(argv), way.complaint() or str(error)) from error
         raise
     transport_of(client).set_keepalive(15)
     return client
