@@ -93,7 +93,7 @@ def test_roles_ask_services_without_the_proxy_and_without_a_netrc() -> None:
         for path in (ROOT / folder).rglob("*.yml")
         for options in _options_of(yaml.safe_load(path.read_text()), "ansible.builtin.uri")
     ]
-    assert len(asked) >= 5
+    assert len(asked) >= 3
     for name, options in asked:
         assert (name, options.get("use_proxy"), options.get("use_netrc")) == (name, False, False)
 
