@@ -106,14 +106,14 @@ def test_the_page_of_concepts_lists_the_stages_and_their_groups(page: str) -> No
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     (paragraph,) = (part for part in text.split("\n\n") if "`--tags`" in part)
     names, _, groups = re.sub(r"\band\b", "", paragraph).replace("The stages are", "").partition("`--tags`")
-    assert re.findall(r"[a-z]+", re.split("[;；]", names)[0]) == NAMES
-    assert re.findall(r"[a-z]+", re.split("[:：]", groups)[1]) == list(GROUPS)
+    assert re.findall(r"[a-z_]+", re.split("[;；]", names)[0]) == NAMES
+    assert re.findall(r"[a-z_]+", re.split("[:：]", groups)[1]) == list(GROUPS)
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md"])
 def test_the_readme_has_no_other_stages(page: str) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    drawn = re.findall(r"[a-z]+", re.search(r"deploy up: +\w+ ► (.*)", text)[1])  # type: ignore[index]
+    drawn = re.findall(r"[a-z_]+", re.search(r"deploy up: +\w+ ► (.*)", text)[1])  # type: ignore[index]
     assert [name for name in NAMES if name in drawn] == drawn
     assert re.search(rf"[(（]{'[,、] ?'.join(ALL_RANKS)}[)）]", text)
 
