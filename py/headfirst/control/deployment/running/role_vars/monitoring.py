@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import yaml
 
 from headfirst.collection import data_dir
@@ -55,6 +54,8 @@ def prometheus_files(cluster: Cluster, plan: Plan) -> Files:
 
 def grafana_files(found: Monitoring) -> Files:
     """Everything below monitoring.GRAFANA_CONFIG: data source and dashboards."""
+    import jinja2  # only a cluster with monitoring waits for it
+
     template = data_dir("templates") / "monitoring"
     source = "provisioning/datasources/prometheus.yml"
     text = (template / f"{source}.j2").read_text(encoding="utf-8")
