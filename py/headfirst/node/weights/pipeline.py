@@ -6,7 +6,6 @@ still receives. A run can be stopped at any moment: what is whole stays, and the
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Collection, Container, Mapping
 from collections.abc import Set as AbstractSet
@@ -14,10 +13,10 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from headfirst.node.weights.convert.conversion import Conversion, ConversionQueue
+from headfirst.node.weights.convert.conversion import Conversion
 from headfirst.node.weights.fetch.fetching import Request
 from headfirst.node.weights.fetch_origin import FetchHelper
-from headfirst.node.weights.files import SHARDS_IN_FLIGHT, claim, disk_bytes, require_transfer_space
+from headfirst.node.weights.files import claim, disk_bytes, require_transfer_space
 from headfirst.node.weights.intake import Intake
 from headfirst.node.weights.layers import Needs
 from headfirst.node.weights.origin import Bringing, Origin
@@ -30,14 +29,14 @@ from headfirst.node.weights.transfer.transport import Traffic, Transfer, Transpo
 
 _TICK_S = 0.1
 _FAREWELL_S = 1.0
-"""How long a node that has no more to do still answers, so that its neighbours hear why."""
+"""Seconds that a node answers after its end, so that its neighbours receive its last report."""
 _SILENCE_S = 60.0
-"""Those that are done do not wait for a member that sent nothing for so long."""
+"""Seconds without a report after which a node that is done does not wait for a member."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The manifest of what is to be served, whether anything was brought or converted, and what that sent."""
+    """The manifest of what is to be served, whether anything was brought or converted, and the traffic."""
 
     manifest: Manifest
     changed: bool
@@ -74,9 +73,6 @@ class Pipeline:
         self._needs = needs or Needs(transfer.index, len(transfer.members))
         self._board = Board(transfer.index, len(transfer.members), transfer.key, self._needs.members)
         self._store = Store(folder)
-        self._queue = (
-            ConversionQueue(conversion, min(SHARDS_IN_FLIGHT, os.cpu_count() or 1)) if conversion else None
-        )
         self._stages = Stages(self._board, converts=conversion is not None)
         self._outlook = Outlook(self._board, transfer.patience_s)
         self._transport: Transport | None = None
@@ -95,8 +91,8 @@ class Pipeline:
             if self._transport:
                 stack.enter_context(self._transport)
             stack.callback(self._intake.close)
-            if self._queue:
-                stack.callback(self._queue.close)
+            if self._conversion:
+                stack.callback(self._conversion.close)
             stack.enter_context(self._stages)
             try:
                 bringing = stack.enter_context(Bringing(self._origin, self._board, self._store))
@@ -115,7 +111,7 @@ class Pipeline:
         return Outcome(manifest, changed, traffic)
 
     def _work(self, bringing: Bringing) -> tuple[Manifest, bool]:
-        """Do all that there is to do; the manifest of what is to be served, and whether that is news."""
+        """Work until this node has all; the manifest of what is to be served, and whether it is new."""
         while not self._has_all(bringing):
             self._step(bringing)
         self._report_progress()
@@ -126,7 +122,7 @@ class Pipeline:
 
     @property
     def _is_current(self) -> bool:
-        """Whether the origin has sent nothing newer than what this node works at."""
+        """Whether this node works at the newest overview of the origin."""
         return self._overview.epoch == self._epoch
 
     @property
@@ -135,12 +131,12 @@ class Pipeline:
 
     @property
     def _own(self) -> Mapping[str, int]:
-        """The files that this node needs, with their sizes in bytes."""
+        """Bytes of the files that this node needs, by name."""
         return self._needs.needed(self._overview.sizes)
 
     @property
     def _kept_names(self) -> Collection[str] | None:
-        """The files that stay: this node's, and those that others still lack. None: whatever is there."""
+        """The files that stay: what this node needs, and what others lack. None: all that are there."""
         if self._origin and (self._needs.keeps_all or not self._needs.divided):
             return None
         sizes = self._overview.sizes
@@ -151,7 +147,7 @@ class Pipeline:
         return self._needs.members(name) | {self._board.bringer(name)}
 
     def _step(self, bringing: Bringing) -> None:
-        """Do what can be done now."""
+        """One turn: take files in, convert, report."""
         if bringing.failure:
             raise bringing.failure
         if not self._is_current:
@@ -160,16 +156,16 @@ class Pipeline:
         self._intake.step(_TICK_S)
         if self._transport and bringing.over:  # the origin may wait for what another member lends it
             self._outlook.check(self._lacking, self._intake.bytes_here(), self._transport.failure)
-        if self._queue and self._plan_conversion():
-            self._queue.step(self._intake.here, self._intake.hashes())
+        if self._conversion and self._plan_conversion():
+            self._conversion.step(self._intake.here, self._intake.hashes())
             self._drop_spent()
         self._report_progress()
 
     def _report_progress(self) -> None:
         sizes, converted, here = self._own, 0, self._intake.bytes_here()
-        if self._conversion and self._queue:
+        if self._conversion:
             as_it_is = self._intake.here - self._conversion.outputs
-            converted = self._queue.bytes_converted(sizes) + sum(sizes.get(name, 0) for name in as_it_is)
+            converted = self._conversion.bytes_converted(sizes) + sum(sizes.get(name, 0) for name in as_it_is)
         if self._needs.divided:
             brought = sum(sizes.get(name, 0) for name in self._intake.hashes())
         else:
@@ -179,7 +175,7 @@ class Pipeline:
 
     @property
     def _remarks(self) -> list[str]:
-        """What a person should read beside the progress."""
+        """Remarks beside the progress: of the source, on RDMA that failed, on members passed over."""
         remarks = [source.note for source in (self._origin, self._helper) if source and source.note]
         if self._transport and self._transport.fall_back:
             remarks.append(f"over TCP, RDMA failed with {self._transport.fall_back}")
@@ -188,14 +184,13 @@ class Pipeline:
         return remarks
 
     def _begin_anew(self) -> None:
-        """The origin has reported what there is, or, started again, reports it again."""
+        """Begin with the newest overview, which the origin sends at each of its starts."""
         self._epoch = self._overview.epoch
         self._dropped = set()
         self._has_room = False
         self._restore_index()
-        if self._conversion and self._queue:
-            self._conversion.planned = False
-            self._queue.done.clear()
+        if self._conversion:
+            self._conversion.begin_anew()
 
     def _restore_index(self) -> None:
         if not self._needs.keeps_all:
@@ -212,7 +207,7 @@ class Pipeline:
 
     @property
     def _lacking(self) -> AbstractSet[str]:
-        """The files that have to come, and those of which it has to be known what they are."""
+        """The files that must still come, and those of which the hash must still come."""
         unknown = (
             self._overview.sizes.keys() - self._intake.hashes().keys() if self._needs.divided else frozenset()
         )
@@ -227,10 +222,10 @@ class Pipeline:
     def _has_all(self, bringing: Bringing) -> bool:
         if not self._is_current or not bringing.over or not self._overview.sizes or self._lacking:
             return False
-        return self._conversion is None or self._queue is None or self._queue.done >= self._conversion.outputs
+        return self._conversion is None or self._conversion.done >= self._conversion.outputs
 
     def _is_spent(self, name: str) -> bool:
-        """Whether `name` was here, was converted with all that need it, and is gone since."""
+        """Whether all shards made from `name` are converted here, and it was removed since."""
         conversion = self._conversion
         if self._keep_source or conversion is None or (self._store.folder / name).exists():
             return False
@@ -240,12 +235,12 @@ class Pipeline:
         return all(conversion.is_done(user, hashes) for user in conversion.users(name))
 
     def _drop_spent(self) -> None:
-        if self._keep_source or self._conversion is None or self._queue is None:
+        if self._keep_source or self._conversion is None:
             return
         self._dropped &= self._intake.here  # what is passed on once more is dropped once more
         shards = {name for name in self._intake.here - self._dropped if name.endswith(".safetensors")}
         for name in shards & self._own.keys():
-            if self._conversion.users(name) <= self._queue.done and self._board.everybody_has(name):
+            if self._conversion.users(name) <= self._conversion.done and self._board.everybody_has(name):
                 self._intake.forget(name)
                 self._store.drop(name)
                 self._dropped.add(name)
@@ -267,7 +262,7 @@ class Pipeline:
         return converted, changed or fresh or self._intake.received
 
     def _stay_for_others(self) -> bool:
-        """Offer what is here until all members that still work are done; False where there is more to do."""
+        """Offer the files until all members that still work are done; False: a newer overview came."""
         since = time.monotonic()
         while any(self._may_need_us(index, time.monotonic() - since) for index in self._others):
             if not self._is_current:

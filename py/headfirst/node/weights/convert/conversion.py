@@ -5,6 +5,7 @@ What a shard was made from is known by the hashes of the transfer, so it also ho
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,15 +19,21 @@ from headfirst.node.weights.convert.convert_others import copy_others
 from headfirst.node.weights.convert.convert_shard import convert_shard
 from headfirst.node.weights.convert.finished import Finished
 from headfirst.node.weights.convert.recipe import format_of, make_recipe, outputs, scale_homes
-from headfirst.node.weights.files import bf16_missing, claim, list_files, require_space
+from headfirst.node.weights.files import SHARDS_IN_FLIGHT, bf16_missing, claim, list_files, require_space
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_index
 from headfirst.node.weights.proof.hash_cache import HashCache
 from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
 
+_AT_ONCE = min(SHARDS_IN_FLIGHT, os.cpu_count() or 1)
+
 
 class Conversion:
-    """From the folder `source`, which fills, to `target`. Shards are called by their file names."""
+    """Makes the BF16 form of the folder `source`, which fills, in `target`. Shards are called by file name.
+
+    Threads of its own convert each shard as soon as it and the shards of its scales are there. Raises
+    InputError where the folders are the same, and what `files.claim` raises.
+    """
 
     def __init__(self, source: Path, target: Path) -> None:
         if target.resolve() == source.resolve():
@@ -35,12 +42,19 @@ class Conversion:
         self.planned = False
         self.outputs: frozenset[str] = frozenset()
         """The shards that the target will have."""
+        self.done: set[str] = set()
+        """The shards of the target that are whole."""
         self._source = source
         self._needs: Mapping[str, frozenset[str]] = {}
         self._tensors: Mapping[str, AbstractSet[str]] = {}
         self._form: Format
         claim(target)
         self._finished = Finished(target, HashCache(target))
+        self._pool = ThreadPoolExecutor(_AT_ONCE, "convert")
+        self._running: dict[Future[None], str] = {}
+        self._stopped = Event()
+        self._lock = Lock()
+        self._read: dict[str, int] = {}
 
     def plan(
         self,
@@ -85,14 +99,43 @@ class Conversion:
         inputs = {name: hashes.get(name, "") for name in self.needs(shard)}
         return all(inputs.values()) and self._finished.holds(shard, inputs, self._form)
 
-    def convert(
-        self,
-        shard: str,
-        hashes: Mapping[str, str],
-        seen: Callable[[int], object],
-        stopped: Callable[[], bool],
-    ) -> None:
-        """Convert one shard; those it needs must be there. Several may run at once."""
+    def begin_anew(self) -> None:
+        """Discard the plan: the source's files may be others now."""
+        self.planned = False
+        self.done.clear()
+
+    def step(self, here: AbstractSet[str], hashes: Mapping[str, str]) -> None:
+        """Start what can be started; raises what a conversion raised. `hashes` are the xxh3 of the files."""
+        for future in [future for future in self._running if future.done()]:
+            name = self._running.pop(future)
+            future.result()
+            self.done.add(name)
+            with self._lock:
+                del self._read[name]
+        for name in sorted((self.outputs & here) - self.done - set(self._running.values())):
+            if self.is_done(name, hashes):
+                self.done.add(name)
+            elif len(self._running) < _AT_ONCE and self.needs(name) <= here:
+                self._running[self._pool.submit(self._convert, name, hashes)] = name
+
+    def bytes_converted(self, sizes: Mapping[str, int]) -> int:
+        """Bytes of source files (`sizes` by name) that are converted, with what was read of those in work."""
+        with self._lock:
+            in_work = sum(self._read.values())
+        return in_work + sum(sizes.get(name, 0) for name in self.done)
+
+    def close(self) -> None:
+        """End the conversions in work; they are begun again another time."""
+        self._stopped.set()
+        self._pool.shutdown(cancel_futures=True)
+
+    def _convert(self, shard: str, hashes: Mapping[str, str]) -> None:
+        def seen(count: int) -> None:
+            with self._lock:
+                self._read[shard] += count
+
+        with self._lock:
+            self._read[shard] = 0
         source, *others = (read_shard(self._source / name) for name in (shard, *sorted(self._needs[shard])))
         recipe = make_recipe(source, others, self._form)
         absent = sorted(self._tensors[shard] - source.tensors.keys())
@@ -103,7 +146,7 @@ class Conversion:
                 hint="The source is not complete: choose another revision, or another source.",
             )
         manifests.discard(self.target)
-        converted = convert_shard(recipe, self.target / shard, seen=seen, stopped=stopped)
+        converted = convert_shard(recipe, self.target / shard, seen=seen, stopped=self._stopped.is_set)
         self._finished.add(recipe, {name: hashes[name] for name in self.needs(shard)}, converted)
 
     def finish(self, source: Manifest, part: Mapping[str, str]) -> tuple[Manifest, bool]:
@@ -119,55 +162,3 @@ class Conversion:
         if after != before:
             manifests.save(self.target, after)
         return after, after != before
-
-
-class ConversionQueue:
-    """Converts shards in threads of its own, each as soon as it and the shards of its scales are here.
-
-    `done` are the shards whose BF16 form is whole; `threads` are converted at a time.
-    """
-
-    def __init__(self, conversion: Conversion, threads: int) -> None:
-        self.done: set[str] = set()
-        self._conversion = conversion
-        self._threads = threads
-        self._running: dict[Future[None], str] = {}
-        self._pool = ThreadPoolExecutor(threads, "convert")
-        self._stopped = Event()
-        self._lock = Lock()
-        self._read: dict[str, int] = {}
-
-    def step(self, here: AbstractSet[str], hashes: Mapping[str, str]) -> None:
-        """Start what can be started; raises what a conversion raised. `hashes` are the xxh3 of the files."""
-        for future in [future for future in self._running if future.done()]:
-            name = self._running.pop(future)
-            future.result()
-            self.done.add(name)
-            with self._lock:
-                del self._read[name]
-        running = set(self._running.values())
-        for name in sorted((self._conversion.outputs & here) - self.done - running):
-            if self._conversion.is_done(name, hashes):
-                self.done.add(name)
-            elif len(self._running) < self._threads and self._conversion.needs(name) <= here:
-                self._running[self._pool.submit(self._convert, name, hashes)] = name
-
-    def bytes_converted(self, sizes: Mapping[str, int]) -> int:
-        """Bytes of source files (`sizes` by name) that are converted, with what was read of those in work."""
-        with self._lock:
-            in_work = sum(self._read.values())
-        return in_work + sum(sizes.get(name, 0) for name in self.done)
-
-    def close(self) -> None:
-        """End the conversions in work; they are begun again another time."""
-        self._stopped.set()
-        self._pool.shutdown(cancel_futures=True)
-
-    def _convert(self, name: str, hashes: Mapping[str, str]) -> None:
-        def seen(count: int) -> None:
-            with self._lock:
-                self._read[name] += count
-
-        with self._lock:
-            self._read[name] = 0
-        self._conversion.convert(name, hashes, seen, self._stopped.is_set)
