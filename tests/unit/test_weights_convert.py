@@ -11,7 +11,6 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.node.weights.convert.convert_folder import convert
 from safetensors.numpy import save_file
 from weights_checkpoints import (
-    BF16,
     SHARD_1,
     SHARD_2,
     bits_equal,
@@ -62,30 +61,6 @@ def test_the_shard_is_the_file_that_the_safetensors_library_writes(tmp_path: Pat
     convert(tmp_path / "fp8", tmp_path / "bf16")
     save_file(load(tmp_path / "bf16" / SHARD_1), tmp_path / "theirs", metadata={"format": "pt"})
     assert (tmp_path / "bf16" / SHARD_1).read_bytes() == (tmp_path / "theirs").read_bytes()
-
-
-def test_bf16_scales(tmp_path: Path) -> None:
-    weight = fp8_weight(200, 130)
-    scale = scales(200, 130).astype(BF16)
-    write_checkpoint(
-        tmp_path / "fp8", {"model.safetensors": {"a.weight": weight, "a.weight_scale_inv": scale}}
-    )
-    convert(tmp_path / "fp8", tmp_path / "bf16")
-    ours = load(tmp_path / "bf16" / "model.safetensors")["a.weight"].view(np.uint16)
-    assert bits_equal(ours, reference(weight, scale))
-
-
-def test_a_nested_quantization_config_is_read_and_stripped(tmp_path: Path) -> None:
-    quantization = {"quant_method": "fp8", "weight_block_size": [64, 16]}
-    weight, scale = fp8_weight(70, 20), scales(70, 20, block=(64, 16))
-    config = {"text_config": {"hidden_size": 8, "quantization_config": quantization}}
-    tensors = {"a.weight": weight, "a.weight_scale_inv": scale}
-    write_checkpoint(tmp_path / "fp8", {"model.safetensors": tensors}, config)
-    convert(tmp_path / "fp8", tmp_path / "bf16")
-    written = json.loads((tmp_path / "bf16" / "config.json").read_text())
-    assert written == {"text_config": {"hidden_size": 8}, "torch_dtype": "bfloat16"}
-    ours = load(tmp_path / "bf16" / "model.safetensors")["a.weight"].view(np.uint16)
-    assert bits_equal(ours, reference(weight, scale, (64, 16)))
 
 
 def test_a_truncated_shard_is_named_with_its_bytes(tmp_path: Path) -> None:

@@ -57,20 +57,6 @@ def test_what_is_not_understood_is_refused_with_the_tensor(case: str, tmp_path: 
     assert not (tmp_path / "bf16").exists()
 
 
-def test_e8m0_scales_are_refused(tmp_path: Path) -> None:
-    write_checkpoint(
-        tmp_path / "fp8",
-        {"model.safetensors": {"a.weight": W, "a.weight_scale_inv": np.ones((1, 4), np.uint8)}},
-    )
-    path = tmp_path / "fp8" / "model.safetensors"
-    raw = path.read_bytes()
-    length = int.from_bytes(raw[:8], "little")
-    header = raw[8 : 8 + length].replace(b'"U8"', b'"F8_E8M0"').rstrip()
-    path.write_bytes(len(header).to_bytes(8, "little") + header + raw[8 + length :])
-    with pytest.raises(InputError, match=r"a\.weight_scale_inv: .*type F8_E8M0"):
-        convert(tmp_path / "fp8", tmp_path / "bf16")
-
-
 @pytest.mark.parametrize(
     ("quantization", "message"),
     [
@@ -89,11 +75,6 @@ def test_a_quantization_config_that_is_not_understood(
     )
     with pytest.raises(InputError, match=message):
         convert(tmp_path / "fp8", tmp_path / "bf16")
-
-
-def test_the_index_says_which_other_shards_a_shard_needs() -> None:
-    weight_map = {name: shard for shard, tensors in two_shards().items() for name in tensors}
-    assert scale_homes(weight_map, BLOCKS) == {SHARD_1: {SHARD_2}, SHARD_2: set()}
 
 
 @pytest.mark.parametrize(
