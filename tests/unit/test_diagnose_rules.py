@@ -12,9 +12,9 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules
 from headfirst.decide import engines
 
 PROFILES = {"generic": profile({}), **{name: profile(engines.get(name).log()) for name in engines.names()}}
-# (profile, rule) of the generic rules, and of what an engine adds to them or replaces.
+# (name of the profile, rule) of the generic rules, and of what an engine adds to them or replaces.
 EACH_RULE = [
-    (name, log, rule)
+    (name, rule)
     for name, log in PROFILES.items()
     for rule in log.rules
     if name == "generic" or rule not in PROFILES["generic"].rules
@@ -27,17 +27,18 @@ SERVING = {
 }
 
 
-def problems(check: Callable[[Profile, Rule], object]) -> list[str]:
-    """`profile: rule: problem` of each rule for which `check` returns one."""
-    return [f"{name}: {rule.id}: {found}" for name, log, rule in EACH_RULE if (found := check(log, rule))]
+def none_has(check: Callable[[Rule], object]) -> None:
+    """Fails with `profile: rule: problem` for each rule for which `check` returns one."""
+    found = [f"{name}: {rule.id}: {problem}" for name, rule in EACH_RULE if (problem := check(rule))]
+    assert not found, "\n".join(found)
 
 
 def test_a_rule_matches_its_line() -> None:
-    def wrong(_: Profile, rule: Rule) -> list[str]:
+    def wrong(rule: Rule) -> list[str]:
         lines = [] if rule.pattern.search(rule.sample) else [rule.sample]
         return lines + [line for line in rule.counter if rule.pattern.search(line)]
 
-    assert problems(wrong) == []
+    none_has(wrong)
 
 
 @pytest.mark.parametrize("log", PROFILES.values(), ids=PROFILES)
@@ -55,12 +56,12 @@ def test_the_line_of_a_rule_is_named_by_it_alone(log: Profile) -> None:
 
 def test_an_engine_that_serves_matches_no_rule() -> None:
     lines = [line for its in SERVING.values() for line in its]
-    assert problems(lambda _, rule: [line for line in lines if rule.pattern.search(line)]) == []
+    none_has(lambda rule: [line for line in lines if rule.pattern.search(line)])
 
 
 def test_a_rule_has_its_words() -> None:
-    assert problems(lambda _, rule: not (rule.source and rule.weight in WEIGHTS)) == []
-    every = [*(rule for _, _, rule in EACH_RULE), *engine_log_rules.conditions().values()]
+    none_has(lambda rule: not (rule.source and rule.weight in WEIGHTS))
+    every = [*(rule for _, rule in EACH_RULE), *engine_log_rules.conditions().values()]
     assert [rule.id for rule in every if not rule.fix.endswith(".") or rule.means.endswith(".")] == []
 
 

@@ -8,12 +8,11 @@ of translations are equal to those of their pages: tools/docs_translations.py co
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
 import re
-import shlex
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -74,17 +73,35 @@ def test_every_block_has_a_language() -> None:
     assert [f"{one}: {one.language!r}" for one in blocks() if one.language not in LANGUAGES] == []
 
 
-@pytest.mark.parametrize("block", blocks(*SHELL), ids=str)
-def test_commands(block: Block) -> None:
+def all_pass(items: Iterable[Any], check: Callable[[Any], None]) -> None:
+    """Fails with a line for each item that `check` refuses."""
+    found = []
+    for item in items:
+        try:
+            check(item)
+        except (AssertionError, SyntaxError, ValueError, SystemExit, typer.TyperException) as error:
+            text = error.format_message() if isinstance(error, typer.TyperException) else str(error)
+            place = item.relative_to(ROOT) if isinstance(item, Path) else item
+            found.append(f"{place}: {type(error).__name__}: {text}")
+    assert not found, "\n".join(found)
+
+
+def test_commands() -> None:
+    all_pass(blocks(*SHELL), runs)
+
+
+def runs(block: Block) -> None:
+    """Refuses a block that its program, or the shell, would refuse."""
     text = script(block)
     assert text.strip(), "no line behind a prompt"
-    subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+    done = subprocess.run(["bash", "-n"], input=text, text=True, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
     for program, *words in commands(text):
         name = program.rpartition("/")[2]
         if name == "deploy":
             parsed(words)
         elif name in ARGPARSE:
-            parse(ARGPARSE[name](), words)
+            ARGPARSE[name]().parse_args(words)
         elif program == "./test":
             assert {*words} <= suites(), words
         elif program.startswith(("tools/", "./")) and name not in PARSED_ONLY:
@@ -93,12 +110,14 @@ def test_commands(block: Block) -> None:
             assert name in PARSED_ONLY, f"{name}: parse it here, or add it to PARSED_ONLY"
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
-def test_commands_in_sentences(page: Path) -> None:
-    for text in inline(page):
-        if not re.search(r"[…|\[]|VERB", text):
-            ((_, *words),) = commands(text)
-            parsed(words, complete=False)
+def test_commands_in_sentences() -> None:
+    def parses(page: Path) -> None:
+        for text in inline(page):
+            if not re.search(r"[…|\[]|VERB", text):
+                ((_, *words),) = commands(text)
+                parsed(words, complete=False)
+
+    all_pass(pages(), parses)
 
 
 @pytest.mark.parametrize("block", blocks("ini"), ids=str)
@@ -130,9 +149,11 @@ def test_plays_and_other_yaml(block: Block) -> None:
         assert role.get("vars", {}).keys() <= known
 
 
-@pytest.mark.parametrize("block", blocks("json", "python"), ids=str)
-def test_json_and_python(block: Block) -> None:
-    json.loads(block.text) if block.language == "json" else compile(block.text, str(block), "exec")
+def test_json_and_python() -> None:
+    def loads(block: Block) -> None:
+        json.loads(block.text) if block.language == "json" else compile(block.text, str(block), "exec")
+
+    all_pass(blocks("json", "python"), loads)
 
 
 @pytest.mark.parametrize(
@@ -141,14 +162,6 @@ def test_json_and_python(block: Block) -> None:
 def test_a_wrong_command_is_found(words: list[str]) -> None:
     with pytest.raises(typer.TyperException):
         parsed(words)
-
-
-def parse(parser: argparse.ArgumentParser, words: list[str]) -> None:
-    """Fails where argparse would exit."""
-    try:
-        parser.parse_args(words)
-    except SystemExit as end:
-        pytest.fail(f"{parser.prog} {shlex.join(words)} ends with {end.code}")
 
 
 def suites() -> set[str]:

@@ -162,7 +162,8 @@ def test_a_service_that_does_not_answer_ends_the_job(tmp_path: Path) -> None:
     ready = service.readiness.model_copy(update={"start_seconds": 2})
     service = service.model_copy(update={"readiness": ready})
     job = Job(tmp_path, plan.model_copy(update={"services": [service]}))
-    job.programs.record("python3", "exec sleep 8 >/dev/null 2>&1\n")
+    job.programs.record("python3", "exec /bin/sleep 4 >/dev/null 2>&1\n")
+    job.programs.add("sleep", "exec /bin/sleep 0.1\n")
     job.programs.add("curl", "exit 22\n")
     code, _, error = job.run(tasks=1)
     assert code == 1
