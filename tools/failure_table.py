@@ -14,9 +14,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils import (
-    check_cluster_rules,
     check_differences,
-    check_findings,  # noqa: F401, registers all rules
+    check_findings,
     check_rules,
     comm_rules,
     engine_log_rules,
@@ -80,7 +79,7 @@ def checked() -> dict[int, list[str]]:
     """Number of a failure → rules of `deploy check`."""
     named = [(rule.id, rule.failures) for rule in check_rules.RULES]
     named += [(one.id, one.failures) for one in check_differences.DIFFERENCES]
-    return _by_number([*named, *check_cluster_rules.COMPARED.items(), *comm_rules.RULES.items()])
+    return _by_number([*named, *check_findings.COMPARED.items(), *comm_rules.RULES.items()])
 
 
 def diagnosed() -> dict[int, list[str]]:

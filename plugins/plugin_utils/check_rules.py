@@ -1,7 +1,7 @@
 """The rules of role `check`: what makes a host unfit, why that matters, and what to type.
 
 A rule of one host is a function that yields a sentence for each thing it finds wrong, registered with `rule`.
-The same for GPUs, network and services: check_*_rules.py; rules that compare hosts: check_cluster_rules.py.
+The same for GPUs, network and services: check_*_rules.py; rules that compare hosts: check_findings.py.
 """
 
 from __future__ import annotations

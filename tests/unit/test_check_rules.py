@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.headfirst.serving.plugins.plugin_utils import (
-    check_cluster_rules,
     check_differences,
     check_findings,
     check_rules,
@@ -224,7 +223,7 @@ def test_hosts_are_compared(fit: dict[str, Any]) -> None:
         "b": fit | {"hostname": "node1", "architecture": "aarch64"},
         "c": fit | {"hostname": "c"},
     }
-    found = check_cluster_rules.compare(facts, {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.1"})
+    found = check_findings.compare(facts, {"a": "10.0.0.1", "b": "10.0.0.2", "c": "10.0.0.1"})
     assert [(one["id"], one["host"]) for one in found] == [
         ("hostname", "a"),
         ("hostname", "b"),
@@ -255,7 +254,7 @@ def test_hosts_are_compared(fit: dict[str, Any]) -> None:
     ],
 )
 def test_a_host_without_facts_is_explained(result: dict[str, Any], expected: str) -> None:
-    found = check_cluster_rules.silent_host("node1", result)
+    found = check_findings.silent_host("node1", result)
     assert (found["id"], found["severity"], found["host"]) == (expected, "error", "node1")
     assert found["fix"]
 

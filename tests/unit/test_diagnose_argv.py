@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from headfirst.common.scrub import MASK
-from headfirst.decide.diagnose.argv import masked, values
+from headfirst.decide.diagnose.subject import masked, values
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import failure_table as table
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils import (
-    check_cluster_rules,
+    check_findings,
     check_rules,
     comm_rules,
 )
@@ -49,14 +49,14 @@ def test_a_page_that_only_a_person_can_mend(pattern: str, instead: str, says: st
 
 
 def test_a_rule_about_a_failure_that_does_not_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_cluster_rules, "COMPARED", {"odd": (999,)})
+    monkeypatch.setattr(check_findings, "COMPARED", {"odd": (999,)})
     assert any("[999]" in problem for problem in table.problems(PAGE))
 
 
 def test_what_compares_hosts_is_what_the_table_knows() -> None:
     facts = {name: {"hostname": "one", "architecture": name} for name in ("a", "b")}
-    found = check_cluster_rules.compare(facts, dict.fromkeys(facts, "10.0.0.1"))
-    assert {one["id"] for one in found} == check_cluster_rules.COMPARED.keys()
+    found = check_findings.compare(facts, dict.fromkeys(facts, "10.0.0.1"))
+    assert {one["id"] for one in found} == check_findings.COMPARED.keys()
 
 
 def test_what_traffic_tells_is_what_the_table_knows() -> None:

@@ -13,8 +13,8 @@ import headfirst
 import pytest
 import yaml
 from headfirst.common.errors import HeadfirstError
-from headfirst.control.live import http_answer
 from headfirst.control.live.chat import Chat
+from headfirst.control.live.ssh_access import tunnel
 
 PACKAGE = Path(headfirst.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,8 +56,8 @@ def test_a_question_does_not_go_through_the_proxy(url: str) -> None:
 
 
 def test_a_service_is_asked_without_the_proxy(url: str) -> None:
-    with http_answer.local_client(url, "key") as client:
-        assert http_answer.ask(client, "GET", "/health") == (200, b"")
+    with tunnel.local_client(url, "key") as client:
+        assert tunnel.ask(client, "GET", "/health") == (200, b"")
         assert client.headers["Authorization"] == "Bearer key"
 
 
@@ -77,7 +77,7 @@ def test_every_other_client_leaves_the_proxy_out_too() -> None:
         and ast.unparse(node.func.value) == "httpx"
         and node.func.attr in REQUESTS
     ]
-    assert any(str(path) == "control/live/http_answer.py" for path, _node in calls)
+    assert any(str(path) == "control/live/ssh_access/tunnel.py" for path, _node in calls)
     through_the_proxy = [
         f"{path}:{node.lineno}"
         for path, node in calls

@@ -24,9 +24,10 @@ from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.verbs import comm
 from headfirst.control.evidence import collect, node_answer
 from headfirst.control.evidence.collect import Target
-from headfirst.control.live import chat, clock, http_answer, logs, status
+from headfirst.control.live import chat, clock, logs, status
 from headfirst.control.live.clock import Clock, measure
 from headfirst.control.live.ssh_access import ssh as live_ssh
+from headfirst.control.live.ssh_access import tunnel
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import Answer
 from headfirst.decide.diagnose.tuning import read_live
@@ -364,7 +365,7 @@ def test_answers_of_an_engine_have_a_limit() -> None:
         httpx.Client(base_url="http://x", transport=endless) as client,
         pytest.raises(UntrustedError, match="larger than"),
     ):
-        http_answer.ask(client, "GET", "/v1/models")
+        tunnel.ask(client, "GET", "/v1/models")
 
 
 def test_a_line_of_an_answer_has_a_limit() -> None:

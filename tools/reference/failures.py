@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils import (
-    check_cluster_rules,
     check_differences,
-    check_findings,  # noqa: F401, registers all rules
+    check_findings,
     check_rules,
     comm_rules,
     engine_log_rules,
@@ -31,7 +30,7 @@ def page() -> str:
     lines += ["## deploy check", "", *_checked(own)]
     lines += ["## deploy check: hosts that differ", "", *_checked(alike)]
     lines += [
-        f"Also compared: {_ids(check_cluster_rules.COMPARED)}. Rules of `deploy check --comm`:"
+        f"Also compared: {_ids(check_findings.COMPARED)}. Rules of `deploy check --comm`:"
         f" {_ids(comm_rules.RULES)} ([what each means](../comm.md)).",
         "",
         "## deploy diagnose: logs of every engine",

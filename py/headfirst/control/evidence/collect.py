@@ -22,8 +22,7 @@ from headfirst.control.evidence.node_answer import Engine, NodeAnswer, Problem, 
 from headfirst.control.live.clock import Clock, run_script
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE
-from headfirst.decide.diagnose.argv import masked
-from headfirst.decide.diagnose.subject import Subject
+from headfirst.decide.diagnose.subject import Subject, masked
 from headfirst.decide.diagnose.types import Answer, Container, Node
 from headfirst.decide.engines.base import Readiness
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, joined, json_document
-from headfirst.control.live.http_answer import local_client
+from headfirst.control.live.ssh_access.tunnel import local_client
 
 # Between two pieces of an answer; a long prompt before the first one takes a while.
 _READ_TIMEOUT_S = 300.0

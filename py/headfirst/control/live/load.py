@@ -9,7 +9,7 @@ import httpx
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.metrics import Figures, Metrics, read
-from headfirst.control.live.http_answer import ask
+from headfirst.control.live.ssh_access.tunnel import ask
 
 # Histograms of many labels make a long text.
 ANSWER_BYTES = 16 << 20

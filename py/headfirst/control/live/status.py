@@ -17,13 +17,11 @@ from headfirst.common.container_state import container_state
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.metrics import Metrics
 from headfirst.common.untrusted import UntrustedError, json_document, line
-from headfirst.control.live import http_answer
-from headfirst.control.live.http_answer import ask, local_client
 from headfirst.control.live.load import Load, Meter
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
-from headfirst.control.live.ssh_access.tunnel import forward, tunnel
+from headfirst.control.live.ssh_access.tunnel import ask, forward, local_client, no_answer_reason, tunnel
 from headfirst.control.live.status_types import (
     ClusterStatus,
     EngineStatus,
@@ -209,4 +207,4 @@ def container_fields(client: docker.DockerClient, host: str, name: str) -> dict[
 
 
 def _problem(error: HeadfirstError | httpx.HTTPError) -> str:
-    return error.what if isinstance(error, HeadfirstError) else http_answer.problem(error)
+    return error.what if isinstance(error, HeadfirstError) else no_answer_reason(error)

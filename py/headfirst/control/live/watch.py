@@ -17,12 +17,11 @@ import paramiko
 from headfirst.common.container_state import container_state
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, integer, json_object
-from headfirst.control.live import http_answer
 from headfirst.control.live.load import Load, Meter
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
-from headfirst.control.live.ssh_access.tunnel import tunnel
+from headfirst.control.live.ssh_access.tunnel import local_client, no_answer_reason, tunnel
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.supervision import supervision
 
@@ -129,7 +128,7 @@ class _Replica:
         if target.metrics is None:
             raise NotReadyError(f"{target.service} has no metrics")
         local = stack.enter_context(tunnel(target.ranks[0], target.engine_url))
-        client = http_answer.local_client(local, target.api_key)
+        client = local_client(local, target.api_key)
         return Meter(stack.enter_context(client), target.metrics)
 
     def look(self) -> ReplicaRow:
@@ -142,7 +141,7 @@ class _Replica:
             return ReplicaRow(row.service, row.index, problem=error.what)
         except httpx.HTTPError as error:
             self.close()
-            return ReplicaRow(row.service, row.index, problem=http_answer.problem(error))
+            return ReplicaRow(row.service, row.index, problem=no_answer_reason(error))
         if meter.age_s is None:
             return ReplicaRow(row.service, row.index, problem="the engine gives no figures")
         return ReplicaRow(row.service, row.index, load)

@@ -8,9 +8,8 @@ from itertools import combinations
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 
-from headfirst.decide.diagnose.argv import values
 from headfirst.decide.diagnose.events import died_at, event
-from headfirst.decide.diagnose.subject import Subject
+from headfirst.decide.diagnose.subject import Subject, values
 from headfirst.decide.diagnose.types import Container, Event, Node
 
 HANG_S = 60.0

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 
+from headfirst.common.scrub import MASK
 from headfirst.decide.engines.base import Diagnostics, Engine, Metrics, Readiness
 
 
@@ -24,3 +27,32 @@ class Subject:
 def subject(engine: Engine, readiness: Readiness, model: str = "", api_key: str = "") -> Subject:
     """What a diagnosis needs of an engine."""
     return Subject(profile(engine.log()), engine.diagnostics, engine.metrics, readiness, model, api_key)
+
+
+_FLAG = re.compile(r"--?[a-zA-Z]")  # and not a negative number
+
+
+def values(argv: Sequence[str]) -> dict[str, str]:
+    """Flag → its values, joined by a space; what comes before the first flag is `command`."""
+    found: dict[str, str] = {}
+    flag = "command"
+    for word in argv:
+        if _FLAG.match(word):
+            flag, _, value = word.partition("=")
+            found[flag] = value
+        else:
+            found[flag] = f"{found.get(flag, '')} {word}".strip()
+    return found
+
+
+def masked(argv: Sequence[str], secret: Collection[str]) -> tuple[str, ...]:
+    """The words with the values of the flags in `secret` hidden."""
+    shown, hide = [], False
+    for word in argv:
+        flag, equals, _ = word.partition("=")
+        if _FLAG.match(word):
+            hide = flag in secret
+            shown.append(f"{flag}={MASK}" if hide and equals else word)
+        else:
+            shown.append(MASK if hide else word)
+    return tuple(shown)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.metrics import Metrics, samples
-from headfirst.decide.diagnose.argv import values
+from headfirst.decide.diagnose.subject import values
 from headfirst.decide.diagnose.types import Answer, Live, Node, Tuning
 from headfirst.decide.engines.base import Engine
 
