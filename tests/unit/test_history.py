@@ -28,8 +28,8 @@ from headfirst.control.deployment.verbs import rollback as rolling
 from headfirst.control.deployment.verbs import up as bringing
 from headfirst.control.deployment.verbs import webui_backups as backups
 from headfirst.control.deployment.verbs.down import Target
+from headfirst.control.deployment.verbs.rollback import Version
 from headfirst.control.deployment.verbs.up import Outcome
-from headfirst.control.deployment.versions import Version
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run import history
 from headfirst.control.run.events import Event, Finding, FindingsReported, StageDone, StageStarted

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.cli.app import app
-from headfirst.control.deployment.hosts import found_hosts
-from headfirst.control.deployment.hosts.found_hosts import describe
 from headfirst.control.deployment.hosts.probe import lacks_facts, with_facts
+from headfirst.control.deployment.verbs import init
+from headfirst.control.deployment.verbs.init import describe
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.template import Answers, HostAddress, render_inventory
 from headfirst.decide.cluster.types import Cluster
@@ -43,9 +43,7 @@ def answers(*hosts: HostAddress, model: str | None = None) -> Answers:
 
 
 def ask_recorded(monkeypatch: pytest.MonkeyPatch, shapes: list[str], folder: Path) -> None:
-    monkeypatch.setattr(
-        found_hosts, "probe_hosts", lambda cluster, extra_vars: probed(cluster, shapes, folder)
-    )
+    monkeypatch.setattr(init, "probe_hosts", lambda cluster, extra_vars: probed(cluster, shapes, folder))
 
 
 def test_the_file_is_complete(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -102,7 +100,7 @@ def test_a_host_that_does_not_answer_leaves_no_file(monkeypatch: pytest.MonkeyPa
     def silent(cluster: Cluster, extra_vars: list[str]) -> Cluster:
         raise NotReadyError("n2 does not answer on SSH", where="n2")
 
-    monkeypatch.setattr(found_hosts, "probe_hosts", silent)
+    monkeypatch.setattr(init, "probe_hosts", silent)
     path = tmp_path / "found.ini"
     result = CliRunner().invoke(app, ["init", str(path), "--hosts", "192.0.2.1,192.0.2.2"])
     assert isinstance(result.exception, NotReadyError)

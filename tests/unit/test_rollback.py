@@ -13,10 +13,10 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.cli.up import print_rollback
-from headfirst.control.deployment import versions
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase
 from headfirst.control.deployment.verbs import rollback as rolling
+from headfirst.control.deployment.verbs.rollback import previous
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
@@ -159,8 +159,8 @@ def test_one_of_several_replicas_is_refused(made: Cluster, monkeypatch: pytest.M
 
 def test_a_host_that_publishes_less_has_no_version(made: Cluster) -> None:
     chat = made.service("chat")
-    assert versions.previous(chat, {**INTERRUPTED, "node2": []}) is None
-    assert versions.previous(chat, {"node1": INTERRUPTED["node1"]}) is None
+    assert previous(chat, {**INTERRUPTED, "node2": []}) is None
+    assert previous(chat, {"node1": INTERRUPTED["node1"]}) is None
 
 
 @pytest.mark.parametrize("right", [G2, "v2"])
@@ -168,4 +168,4 @@ def test_a_host_that_publishes_less_has_no_version(made: Cluster) -> None:
 def test_a_name_that_could_be_a_template_is_refused(made: Cluster, right: str, name: str) -> None:
     bad = json.loads(json.dumps(INTERRUPTED["node1"]).replace(json.dumps(right), json.dumps(name)))
     with pytest.raises(UntrustedError, match="its generations"):
-        versions.previous(made.service("chat"), {**INTERRUPTED, "node1": bad})
+        previous(made.service("chat"), {**INTERRUPTED, "node1": bad})

@@ -58,7 +58,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
     """Write a commented inventory that `deploy plan` accepts; prompt for what no flag sets."""
-    from headfirst.control.deployment.new_inventory import (
+    from headfirst.control.deployment.verbs.init import (
         copy_example,
         write_found,
         write_inventory,

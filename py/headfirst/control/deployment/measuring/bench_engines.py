@@ -11,8 +11,7 @@ from typing import NamedTuple
 from headfirst.common.errors import InputError
 from headfirst.control.bench.result import Result
 from headfirst.control.deployment.measuring.bench import Wanted, Watcher, bench, draw
-from headfirst.control.deployment.measuring.restored import restored
-from headfirst.control.deployment.one_service import only_service
+from headfirst.control.deployment.measuring.restored import only_service, restored
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.up import up

@@ -1,4 +1,4 @@
-"""A time in which the service runs other than the inventory has it."""
+"""A time in which the service of a cluster runs other than the inventory has it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from headfirst.common.errors import HeadfirstError
+from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.up import up
 from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.decide.cluster.types import Cluster, Service
 
 
 @contextmanager
@@ -46,3 +47,14 @@ def _terminated_as_interrupted() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def only_service(cluster: Cluster, verb: str) -> Service:
+    """The cluster's service. InputError where there are several: an extra variable is set for all of them."""
+    if len(cluster.services) > 1:
+        listed = ", ".join(map(str, cluster.services))
+        raise InputError(
+            f"{verb} changes a variable of all services, and the cluster has several: {listed}",
+            hint="Use it on an inventory of one service.",
+        )
+    return cluster.services[0]

@@ -16,7 +16,6 @@ from headfirst.control.bench import trial
 from headfirst.control.bench.load import Load
 from headfirst.control.bench.result import Point, Subject
 from headfirst.control.bench.trial import Goal, Judged
-from headfirst.control.deployment.hosts.start_times import last_start
 from headfirst.control.deployment.measuring import bench
 from headfirst.control.deployment.measuring.bench import Wanted
 from headfirst.control.deployment.measuring.candidates import (
@@ -27,12 +26,12 @@ from headfirst.control.deployment.measuring.candidates import (
     of_presets,
     refusal,
 )
-from headfirst.control.deployment.measuring.restored import restored
-from headfirst.control.deployment.one_service import only_service
+from headfirst.control.deployment.measuring.restored import only_service, restored
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import note_left, timed
 from headfirst.control.deployment.verbs.diagnose import tuning
+from headfirst.control.deployment.verbs.service import last_start
 from headfirst.control.deployment.verbs.up import up
 from headfirst.control.paths import state_dir
 from headfirst.control.run.reporters.recording import Recording

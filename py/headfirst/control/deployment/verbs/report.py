@@ -16,9 +16,9 @@ from headfirst.control.bench.result import Result
 from headfirst.control.credentials import secrets
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.deployment.hosts.access import login_secrets
-from headfirst.control.deployment.hosts.hub_access import hub_token
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.running.role_vars.weights import hub_token
 from headfirst.control.paths import state_dir
 from headfirst.control.report.build import build
 from headfirst.control.report.types import ClusterReport, Own

@@ -2,22 +2,56 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
 
 from headfirst.common.errors import InputError
+from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.running.claim import run_lock
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase
 from headfirst.control.deployment.running.playbooks import run_phases
 from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.running.role_vars.engine import rollback_vars, version_vars
-from headfirst.control.deployment.versions import Version, previous
 from headfirst.control.inventory.inventory import load
 from headfirst.control.ownership.lease import Held
 from headfirst.control.run.environment import require_all
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, joined
 from headfirst.decide.cluster.types import Cluster, Service
+
+
+@dataclass(frozen=True)
+class Version:
+    """A version of a service: its name, when it served (seconds since 1970), its generation by container."""
+
+    name: str
+    served_at: float
+    generations: Mapping[str, str]
+
+
+def previous(service: Service, stats: Mapping[str, Any]) -> Version | None:
+    """The version that served before the present one on all replicas; None where there is none.
+
+    `stats` is what `playbooks/versions.yml` published, by host. UntrustedError: a host cannot have it.
+    """
+    ranks = [rank for host in service.hosts for rank in _ranks(stats.get(host.name, []), host.name)]
+    found = service_change.by_replica(ranks)
+    replicas = {name: found.get(name, []) for name in map(service.container, service.replicas)}
+    before = service_change.previous(replicas)
+    if not before["version"]:
+        return None
+    return Version(before["version"], before["served_at"], before["generations"])
+
+
+def _ranks(document: Any, host: str) -> list[dict[str, Any]]:
+    try:
+        return service_change.published(document, host)
+    except ValueError as error:
+        raise UntrustedError(f"its generations are refused: {error}", where=host) from None
 
 
 @dataclass(frozen=True)

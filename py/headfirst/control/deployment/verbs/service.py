@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 import httpx
 
 from headfirst.common import container_names as names
-from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.scrub import Scrubber
 from headfirst.control.deployment.engine import known_key, metrics_of, readiness_of
 from headfirst.control.deployment.hosts.access import host_access
@@ -17,9 +17,11 @@ from headfirst.control.deployment.running.claim import current_credentials, know
 from headfirst.control.live.chat import Chat
 from headfirst.control.live.logs import LogLine, Rank
 from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import ssh
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_status
 from headfirst.control.live.status_types import ClusterStatus
+from headfirst.control.live.supervision import supervision
 from headfirst.control.live.watch import Watch
 from headfirst.decide.cluster.types import Cluster, Service
 
@@ -36,6 +38,17 @@ def status(cluster: Cluster, chosen: str | None = None) -> ClusterStatus:
     routers = router_status(cluster, services, known_credentials(cluster))
     ready = found.ready and all(router.ready for router in routers)
     return found.model_copy(update={"ready": ready, "routers": routers})
+
+
+def last_start(cluster: Cluster, service: Service) -> float | None:
+    """Seconds of the last start of all its replicas, one after the other; None: not known."""
+    replica = service.replicas[0]
+    try:
+        with ssh(host_access(cluster)[replica.head.name]) as client:
+            found = supervision(client).get(service.container(replica))
+    except HeadfirstError:  # the head does not answer
+        return None
+    return found.start_seconds * len(service.replicas) if found and found.start_seconds else None
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets, credentials_file
 from headfirst.control.deployment.bundled import Closed, proven
 from headfirst.control.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
-from headfirst.control.deployment.hosts.hub_access import hub_token
 from headfirst.control.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
@@ -24,6 +23,7 @@ from headfirst.control.deployment.running.playbooks import run_phases, run_stage
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
 from headfirst.control.deployment.running.role_vars import with_sources
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
+from headfirst.control.deployment.running.role_vars.weights import hub_token
 from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
 from headfirst.control.lab import packages
 from headfirst.control.lab.lifecycle import up as lab_up

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from typing import Any
 
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.hosts.hub_access import hub_environment, hub_token
 from headfirst.control.deployment.lab_nodes import shared_demo
 from headfirst.control.deployment.running.artifacts import Artifacts, image_source
 from headfirst.control.deployment.running.role_vars import HostVars
@@ -99,3 +100,17 @@ def _weights(cluster: Cluster, service: Service, member: WeightsMember, secrets:
         "weights_hub_token": hub_token(service.weights.source) if member.fetches else "",
         "weights_environment": hub_environment(),
     }
+
+
+_TOKENS = {"huggingface": "HF_TOKEN", "modelscope": "MODELSCOPE_API_TOKEN"}
+_ENDPOINTS = ("HF_ENDPOINT", "MODELSCOPE_ENDPOINT")
+
+
+def hub_token(source: str, environment: Mapping[str, str] = os.environ) -> str:
+    """The user's token for the hub `source`, or an empty string."""
+    return environment.get(_TOKENS.get(source, ""), "")
+
+
+def hub_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Mirrors that this machine is set to use."""
+    return {name: environment[name] for name in _ENDPOINTS if environment.get(name)}

@@ -1,4 +1,4 @@
-"""Asks hosts that no inventory describes yet, over SSH, for what an inventory states of them."""
+"""`deploy init`: a new inventory, with what its hosts report; written only after `deploy plan` accepts it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,74 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from headfirst.collection import data_dir
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.deployment.hosts.probe import probe_hosts
+from headfirst.control.deployment.prepare import prepare
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.template import Answers, HostAddress, render_inventory
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
 from headfirst.decide.plan import network
+from headfirst.decide.plan.alternatives import unfit_hint
 from headfirst.decide.plan.types import NodeNetwork
+
+
+def write_inventory(answers: Answers, path: Path) -> str | None:
+    """Write the inventory; return a note where the plan could not be made yet (no network, for example).
+
+    Raises InputError, and writes nothing, where `deploy plan` would refuse it.
+    """
+    text = render_inventory(answers, path)
+    with tempfile.TemporaryDirectory() as scratch:
+        candidate = Path(scratch) / path.name
+        candidate.write_text(text, encoding="utf-8")
+        note = _refused(candidate, path)
+    _write(path, text)
+    return note
+
+
+def write_found(answers: Answers, path: Path) -> str | None:
+    """Ask the hosts, then write the inventory as `write_inventory` does; without a model it is not planned.
+
+    Raises NotReadyError, and writes nothing, where a host does not answer.
+    """
+    found = probed(answers)
+    if found.model is not None:
+        return write_inventory(found, path)
+    _write(path, render_inventory(found, path))
+    return None
+
+
+def copy_example(name: str, path: Path) -> None:
+    """Write one of the inventories that Headfirst ships. Raises InputError for an unknown name."""
+    known = {file.stem: file for file in sorted(data_dir("inventories").glob("*.ini"))}
+    if name not in known:
+        raise InputError(f"no example has the name {name}", hint=f"Examples: {', '.join(known)}.")
+    _write(path, known[name].read_text(encoding="utf-8"))
+
+
+def _refused(candidate: Path, path: Path) -> str | None:
+    try:
+        plan = prepare([candidate], (), probe=False).plan
+    except NotReadyError as error:
+        return error.what
+    except HeadfirstError as error:
+        error.where = error.where.replace(str(candidate), str(path)) if error.where else None
+        raise
+    for service in plan.services:
+        if service.fit.fits is False:
+            raise InputError(service.fit.reason, hint=unfit_hint(service.alternatives))
+    return None
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        hint = f"Create the folder: mkdir -p {path.parent}" if not path.parent.is_dir() else None
+        raise InputError(f"{path} cannot be written: {error.strerror}", hint=hint) from None
+
 
 MIB, GIB = 1 << 20, 1 << 30
 # A product's name as it may be in an inventory between quotes.
@@ -31,7 +92,7 @@ class FoundHosts:
     common: Mapping[str, str]
 
 
-def ask(answers: Answers) -> Answers:
+def probed(answers: Answers) -> Answers:
     """The answers with what the hosts report where the answers are silent.
 
     Raises NotReadyError that names each host that does not answer.
