@@ -485,5 +485,8 @@ REFUSED: dict[str, Refused] = {
     "extra JSON broken": Refused(ini(TWO), "", "(-e)", "JSON", extra=('{"a": ',)),
     "extra file without @": Refused(ini(TWO), "prepend", "(-e)", extra=("./vars.yml",)),
     "extra value": Refused(ini(TWO), "less than 1m", "(-e)", extra=("shm_size=1k",)),
+    "extra value of a name that the file has": Refused(
+        setting("shm_size=8g"), "less than 1m", "(-e)", extra=("shm_size=1k",)
+    ),
     "extra name": Refused(ini(TWO), "unknown variable modle", "(-e)", "model", extra=("modle=1",)),
 }

@@ -181,8 +181,10 @@ class _Reader:
         }
 
     def _where(self, key: str, value: Any) -> str | None:
-        # The place of a value is that of its last assignment; a truth value or null carries none.
-        for origin in (Origin.get_tag(value), Origin.get_tag(key)):
+        # The place of a value is that of its last assignment; a truth value or null carries none. A name that
+        # an extra variable assigns again is still the object that the inventory has.
+        name = next((name for name in self._extra if name == key), key)
+        for origin in (Origin.get_tag(value), Origin.get_tag(name)):
             if origin is not None and origin.path:
                 return _position(origin)
         return _EXTRA if key in self._extra else None
