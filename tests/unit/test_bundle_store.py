@@ -15,7 +15,7 @@ from headfirst.control.bundle import archive, images
 from headfirst.control.bundle.manifest import Image, Manifest
 from headfirst.control.bundle.store import Store, opened
 from headfirst.control.images import archive as image_archive
-from headfirst.control.images import layer
+from headfirst.control.images.archive import Member, write_layer
 
 OLD = {"apt/debian-12/a.deb": b"package", "images/layers/1.tar": b"layer"}
 NEW = {**OLD, "images/layers/2.tar": b"another layer"}
@@ -115,7 +115,7 @@ def test_packages_are_one_archive_whose_name_follows_its_content(tmp_path: Path,
 def test_an_image_comes_back_with_its_id(tmp_path: Path, store: Store) -> None:
     saved = tmp_path / "saved.tar"
     layers = {
-        name: lambda out, name=name: layer.write(out, [layer.Member(name, 3, head=b"abc")])
+        name: lambda out, name=name: write_layer(out, [Member(name, 3, head=b"abc")])
         for name in ("first", "second")
     }
     image_archive.write(saved, "engine:1", layers, {"Env": []})
@@ -160,8 +160,8 @@ def test_the_image_of_a_bundle_that_is_kept_stays(tmp_path: Path, store: Store) 
 def image_bundle(path: Path, content: bytes, **claims: str) -> tuple[Manifest, Image]:
     """A bundle at `path` with an image of one layer, of which it states `claims` in place of the truth."""
     saved = path.with_suffix(".saved")
-    members = [layer.Member("file", len(content), head=content)]
-    image_archive.write(saved, "engine:1", {"only": lambda out: layer.write(out, members)}, {"Env": []})
+    members = [Member("file", len(content), head=content)]
+    image_archive.write(saved, "engine:1", {"only": lambda out: write_layer(out, members)}, {"Env": []})
     image, found = images.parts(saved, "engine:1")
     image = image.model_copy(update=claims)
     made = manifest_of(found, images=(image,))

@@ -15,6 +15,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from collecting import Collector
 from headfirst.common.errors import NotReadyError
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import load_or_create
@@ -32,7 +33,7 @@ from headfirst.control.deployment.verbs.rollback import Version
 from headfirst.control.deployment.verbs.up import Outcome
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run import history
-from headfirst.control.run.events import Event, Finding, FindingsReported, StageDone, StageStarted
+from headfirst.control.run.events import Finding, FindingsReported, StageDone, StageStarted
 from headfirst.control.run.history import KEEP, KEEP_RESULTS, Kind, RunRecord, StageRun
 from headfirst.control.run.reporters.json_events import JsonReporter
 from headfirst.control.run.reporters.live import LiveReporter
@@ -59,25 +60,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now
-
-
-class Collector:
-    """A reporter that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def __enter__(self) -> Collector:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def handle(self, event: Event) -> None:
-        self.events.append(event)
-
-    def tick(self) -> None:
-        pass
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from headfirst.control.images import archive, layer
-from headfirst.control.images.layer import Member
+from headfirst.control.images import archive
+from headfirst.control.images.archive import Member
 
 _CONFIG = {"Env": ["PYTHONPATH=/opt/site"]}
 
@@ -25,7 +25,7 @@ def _members(folder: Path) -> list[Member]:
 
 
 def _layer(folder: Path) -> archive.Layer:
-    return lambda out: layer.write(out, _members(folder))
+    return lambda out: archive.write_layer(out, _members(folder))
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def _read(path: Path) -> tuple[dict[str, object], dict[str, bytes]]:
 
 def test_docker_finds_config_and_layers_by_their_hashes(tmp_path: Path, files: Path) -> None:
     path = tmp_path / "image.tar"
-    layers = {"first": _layer(files), "second": lambda out: layer.write(out, [])}
+    layers = {"first": _layer(files), "second": lambda out: archive.write_layer(out, [])}
     archive.write(path, "name:tag", layers, _CONFIG)
     manifest, data = _read(path)
     assert manifest["RepoTags"] == ["name:tag"]
@@ -61,11 +61,11 @@ def test_docker_finds_config_and_layers_by_their_hashes(tmp_path: Path, files: P
 
 def test_a_layer_holds_the_files_with_folders_owner_and_mode(files: Path) -> None:
     out = io.BytesIO()
-    layer.write(out, _members(files))
+    archive.write_layer(out, _members(files))
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
         assert tar.getnames() == ["opt", f"opt/{'long-' * 40}", "opt/run"]
         assert [member.mode for member in tar] == [0o755, 0o644, 0o755]
-        assert {(member.uid, member.mtime) for member in tar} == {(0, layer.EPOCH)}
+        assert {(member.uid, member.mtime) for member in tar} == {(0, archive.EPOCH)}
         for path in files.iterdir():
             member = tar.extractfile(f"opt/{path.name}")
             assert member is not None
@@ -74,7 +74,7 @@ def test_a_layer_holds_the_files_with_folders_owner_and_mode(files: Path) -> Non
 
 def test_a_new_head_and_a_shorter_size_replace_the_begin_and_the_end(files: Path) -> None:
     out = io.BytesIO()
-    layer.write(out, [Member("run", 6, head=b"##", source=files / "run")])
+    archive.write_layer(out, [Member("run", 6, head=b"##", source=files / "run")])
     with tarfile.open(fileobj=io.BytesIO(out.getvalue())) as tar:
         member = tar.extractfile("run")
         assert member is not None
@@ -87,7 +87,7 @@ def test_times_and_order_of_the_files_change_nothing(tmp_path: Path, files: Path
     os.utime(files / "run", (5, 5))
 
     def reversed_layer(out: IO[bytes]) -> None:
-        layer.write(out, sorted(_members(files), key=lambda member: member.name, reverse=True))
+        archive.write_layer(out, sorted(_members(files), key=lambda member: member.name, reverse=True))
 
     archive.write(two, "name:tag", {"files": reversed_layer}, _CONFIG)
     assert one.read_bytes() == two.read_bytes()

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.images import commands, elf, recipes, site
+from headfirst.control.images import commands, recipes, site
 from headfirst.control.images.build import TORCH_LOCK
 from headfirst.decide.engines.sglang import cpu_image as sglang_cpu
 from headfirst.decide.engines.vllm import cpu_image as vllm_cpu
@@ -65,7 +65,7 @@ def test_a_library_without_its_symbols_still_works(tmp_path: Path) -> None:
     source.write_text(f"{names}\nint answer(void) {{ return {used}; }}\n")
     subprocess.run(["gcc", "-g", "-O0", "-shared", "-fPIC", "-o", library, source], check=True)
     size = library.stat().st_size
-    result = elf.stripped(library, size)
+    result = site.stripped(library, size)
     assert result is not None
     head, short = result
     assert short < size / 2
@@ -75,8 +75,8 @@ def test_a_library_without_its_symbols_still_works(tmp_path: Path) -> None:
 
 def test_what_is_no_library_or_gains_little_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "text.so").write_bytes(b"x" * (2 << 20))
-    assert elf.stripped(tmp_path / "text.so", 2 << 20) is None
-    assert elf.stripped(tmp_path / "absent.so", 1000) is None
+    assert site.stripped(tmp_path / "text.so", 2 << 20) is None
+    assert site.stripped(tmp_path / "absent.so", 1000) is None
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from collecting import Collector
 from headfirst.common.errors import NotReadyError
 from headfirst.control.deployment.running import local_work
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
@@ -28,30 +29,11 @@ from headfirst.control.run.events import (
 LAB = Path(__file__).parents[2] / "inventories" / "lab.ini"
 
 
-class Recorder:
-    """A reporter that keeps what it is given."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-
-    def __enter__(self) -> Recorder:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        pass
-
-    def handle(self, event: Event) -> None:
-        self.events.append(event)
-
-    def tick(self) -> None:
-        pass
-
-
 def test_a_job_that_reports_nothing_is_shown_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_work, "HEARTBEAT_S", 0.2)
     shown = threading.Event()
 
-    class Waiting(Recorder):
+    class Waiting(Collector):
         def handle(self, event: Event) -> None:
             super().handle(event)
             if isinstance(event, Progress) and event.note:
@@ -72,7 +54,7 @@ def test_a_job_that_reports_nothing_is_shown_again_and_again(monkeypatch: pytest
 def test_a_failure_is_shown_while_other_jobs_go_on() -> None:
     failed = threading.Event()
 
-    class Seeing(Recorder):
+    class Seeing(Collector):
         def handle(self, event: Event) -> None:
             super().handle(event)
             if isinstance(event, HostFailed):
@@ -89,7 +71,7 @@ def test_a_failure_is_shown_while_other_jobs_go_on() -> None:
 
 
 def test_a_warning_of_a_job_stays_in_the_output() -> None:
-    reporter = Recorder()
+    reporter = Collector()
     run_jobs(reporter, "lab", "Nodes", {"lab": lambda advance: advance.warn("pip's find-links is left out")})
     [event] = [event for event in reporter.events if isinstance(event, FindingsReported)]
     assert [(found.severity, found.what) for found in event.findings] == [
@@ -118,7 +100,7 @@ def test_packages_of_all_jobs_are_installed_in_one_step_before_any_job_starts(
     monkeypatch.setattr(build, "build", lambda wanted, *_: done.append(wanted.name))
     monkeypatch.setattr(up, "lab_up", job("lab"))
     monkeypatch.setattr(up, "share_demo_checkpoint", lambda model: None)
-    reporter = Recorder()
+    reporter = Collector()
     options = RunOptions(
         inventories=[LAB], extra_vars=[], limit=None, tags=[], check=False, diff=False, verbosity=0
     )

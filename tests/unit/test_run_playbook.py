@@ -12,9 +12,10 @@ import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
+from collecting import Collector
 from headfirst.common.errors import NotReadyError
 from headfirst.control.run.events import (
     Event,
@@ -38,26 +39,6 @@ node2
 ansible_connection=local
 ansible_python_interpreter=/usr/bin/python3
 """
-
-
-class Collector:
-    """A reporter that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.events: list[Event] = []
-        self.ticks = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def handle(self, event: Event) -> None:
-        self.events.append(event)
-
-    def tick(self) -> None:
-        self.ticks += 1
 
 
 @pytest.fixture

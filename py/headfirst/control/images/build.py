@@ -1,9 +1,15 @@
-"""Builds images: a Debian root, for an ImageRecipe Python packages above it, then one archive."""
+"""Builds images: a Debian root, for an ImageRecipe Python packages above it, then one archive.
+
+Bytecode is made at build time: else every process of every rank compiles 5,000 modules when it starts. It is
+made by the image's own Python, run in place by the image's own loader: no chroot, no root, and the
+controller's Python may be another version.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -11,10 +17,11 @@ from pathlib import Path
 from typing import IO
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.images import archive, bytecode, layer, rootfs, site, store
+from headfirst.control.images import archive, commands, rootfs, site, store
 from headfirst.control.images.archive import ImageArchive
 from headfirst.decide.containers.image import PREFIX, ImageRecipe
 
+_LIBRARIES = "usr/lib/x86_64-linux-gnu"
 TORCH_LOCK = Path(__file__).with_name("torch-cpu.lock")
 # Patterns (fnmatch) of torch's files that no server reads.
 _TORCH_LEFT_OUT = (
@@ -106,12 +113,12 @@ def _make(
         progress(1, _STEPS, f"making the Debian root {_ROOT_TIME}")
         root = making.result()
     progress(2, _STEPS, f"compiling Python packages {_COMPILE_TIME}")
-    bytecode.compile_site(root, packages, PREFIX, scratch, recipe.uncompiled)
+    compile_site(root, packages, PREFIX, scratch, recipe.uncompiled)
     progress(3, _STEPS, f"writing the archive {_WRITE_TIME}")
     left_out = (*recipe.left_out, *(_TORCH_LEFT_OUT if recipe.torch_cpu else ()))
 
     def python(out: IO[bytes]) -> None:
-        layer.write(out, site.members(packages, PREFIX.lstrip("/"), left_out))
+        archive.write_layer(out, site.members(packages, PREFIX.lstrip("/"), left_out))
 
     config = {
         "Env": [f"{name}={value}" for name, value in sorted(recipe.env.items())],
@@ -139,3 +146,33 @@ def _install_torch(packages: Path, downloads: Path, report: site.Report) -> None
                 error.what,
                 hint="Name an index with torch's CPU build, as in `PIP_EXTRA_INDEX_URL=URL deploy up …`.",
             ) from None
+
+
+def compile_site(layer: Path, site: Path, prefix: str, scratch: Path, skipped: str) -> None:
+    """Writes `__pycache__` folders in `site`, which the image has at `prefix`.
+
+    `layer` is the root's tar archive; paths that match the regular expression `skipped` are passed over.
+    Raises NotReadyError with the last lines of the compiler.
+    """
+    root = scratch / "root"
+    root.mkdir()
+    hint = f"Remove {layer} and repeat the command: it is then made again."
+    unpack = ["tar", "-xf", str(layer), "-C", str(root), "--no-same-owner", "./usr/bin", "./usr/lib"]
+    commands.run(unpack, doing="Unpacking the image's Python", hint=hint)
+    commands.run(
+        [
+            *(*_python(root), "-m", "compileall", "-q", f"-j{os.cpu_count()}", "-x", skipped),
+            # The hash of the source, never checked: a layer's file times do not matter then.
+            *("--invalidation-mode=unchecked-hash", "-s", str(site), "-p", prefix, str(site)),
+        ],
+        doing="Compiling the image's Python packages",
+        hint=hint,
+        # A fixed seed: the order of sets is written into the bytecode.
+        env={"PYTHONHOME": str(root / "usr"), "PYTHONHASHSEED": "0", "PATH": os.defpath},
+    )
+
+
+def _python(root: Path) -> Sequence[str]:
+    libraries = root / _LIBRARIES
+    loader = libraries / "ld-linux-x86-64.so.2"
+    return (str(loader), "--library-path", str(libraries), str(root / "usr/bin/python3.11"))

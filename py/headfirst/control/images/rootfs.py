@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from headfirst.control.images import commands, store
-from headfirst.control.images.layer import EPOCH
+from headfirst.control.images.archive import EPOCH
 from headfirst.control.lab import host_settings
 from headfirst.control.lab.sudo import as_root
 

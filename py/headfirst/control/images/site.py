@@ -1,4 +1,9 @@
-"""Python packages in a folder of an image, installed by uv from a lock: exact versions, exact files."""
+"""Python packages in a folder of an image, installed by uv from a lock: exact versions, exact files.
+
+Shared libraries lose their debugging symbols: triton's is 506 MB as it comes, 192 without. That needs no
+binutils: in a linked library all that is loaded is within the program headers' segments, and what follows
+the last of them (symbol and section tables, DWARF) is read by debuggers only.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,43 @@ import fnmatch
 import os
 import re
 import shutil
+import struct
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from uv import find_uv_bin
 
-from headfirst.control.images import commands, elf
-from headfirst.control.images.layer import Member
+from headfirst.control.images import commands
+from headfirst.control.images.archive import Member
 from headfirst.control.images.pip_settings import uv_environment
+
+_ELF64_LITTLE = b"\x7fELF\x02\x01"
+_HEADER_BYTES = 64
+_PROGRAM_HEADER = struct.Struct("<IIQQQQQQ")
+_MIN_GAIN_BYTES = 1 << 20
+
+
+def stripped(path: Path, size: int) -> tuple[bytes, int] | None:
+    """New ELF header and new size in bytes of the library at `path`; None if it is none or gains little."""
+    if size < _MIN_GAIN_BYTES:
+        return None
+    with path.open("rb") as file:
+        header = bytearray(file.read(_HEADER_BYTES))
+        if not header.startswith(_ELF64_LITTLE):
+            return None
+        (table,) = struct.unpack_from("<Q", header, 32)
+        entry_bytes, entries = struct.unpack_from("<HH", header, 54)
+        file.seek(table)
+        end = table + entry_bytes * entries
+        for _ in range(entries):
+            _, _, offset, _, _, in_file, _, _ = _PROGRAM_HEADER.unpack(file.read(entry_bytes))
+            end = max(end, offset + in_file)
+    if size - end < _MIN_GAIN_BYTES:
+        return None
+    struct.pack_into("<Q", header, 40, 0)  # e_shoff: no section table
+    struct.pack_into("<HHH", header, 58, 0, 0, 0)  # e_shentsize, e_shnum, e_shstrndx
+    return bytes(header), end
+
 
 # Debian 12's Python and C library; the controller's own may be others.
 _TARGET = ("--python-version=3.11", "--python-platform=x86_64-manylinux_2_34")
@@ -77,7 +111,7 @@ def _member(path: Path, relative: str, name: str) -> Member:
         kept = [line for line in path.read_bytes().splitlines(keepends=True) if not line.startswith(b"bin/")]
         return Member(name, sum(map(len, kept)), head=b"".join(kept))
     executable = bool(status.st_mode & 0o100)
-    if ".so" in path.suffixes and (short := elf.stripped(path, status.st_size)):
+    if ".so" in path.suffixes and (short := stripped(path, status.st_size)):
         head, size = short
         return Member(name, size, executable, head, source=path)
     return Member(name, status.st_size, executable, source=path)
