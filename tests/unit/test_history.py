@@ -129,16 +129,6 @@ def test_a_change_that_nobody_expected_corrects_the_estimate(tmp_path: Path) -> 
     assert begun["image"][0] == pytest.approx(begun["image"][1])
 
 
-def test_runs_that_changed_the_same_stages_count_first(tmp_path: Path) -> None:
-    long = {**CHANGE, "image": 500.0}
-    for _ in range(3):
-        play(tmp_path, long, ["docker", "image", "engine"], left(tmp_path, changes=True))
-    play(tmp_path, CHANGE, ["engine"], left(tmp_path, changes=True))
-    run = play(tmp_path, CHANGE, ["engine"], left(tmp_path, changes=True))
-    _, really, event = run[2]  # docker has ended without a change, as in the last run only
-    assert event.left_seconds == pytest.approx(really)
-
-
 def test_nothing_is_shown_where_nothing_alike_was_recorded(tmp_path: Path) -> None:
     empty = play(tmp_path, FIRST, list(FIRST), TimeLeft(history.History(), KIND))
     assert {(event.expected_seconds, event.left_seconds) for _, _, event in empty} == {(None, None)}

@@ -1,12 +1,11 @@
 """How long a run still takes, from recorded runs of the same kind. Pure; seconds.
 
-Where nothing alike was recorded there is no estimate. A stage takes the median over the last runs
-of the same kind whose stages changed something where those of this run did.
+Where nothing alike was recorded there is no estimate. A stage takes the median over the last runs of the
+same kind that changed something, or nothing, as this one is expected to.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
@@ -41,11 +40,11 @@ class TimeLeft:
     changes: bool | None = None
     weights: str = ""
     weights_seconds: Sequence[float | None] = ()
-    _ended: list[tuple[str, bool]] = field(default_factory=list)
+    _ended: list[str] = field(default_factory=list)
 
     def begin(self, stage: str) -> Estimate:
         """A stage begins."""
-        number = sum(name == stage for name, _ in self._ended)
+        number = self._ended.count(stage)
         stages, lefts = [], []
         for run in self._alike():
             places = [place for place, one in enumerate(run.stages) if one.stage == stage]
@@ -58,20 +57,17 @@ class TimeLeft:
 
     def end(self, stage: str, *, changed: bool) -> None:
         """It was completed."""
-        self._ended.append((stage, changed))
+        self._ended.append(stage)
         if changed and self.changes is False:
             self.changes = True
 
     def _alike(self) -> list[RunRecord]:
-        """The last runs of this kind that went as this one did so far."""
+        """The last runs of this kind."""
         found = self._of_kind(self.kind)
         if not found and self.kind.brings:  # another model: the rest goes as in a run that brings none
             other = self.kind.model_copy(update={"brings": False})
             found = self._of_kind(other) if self._planned(0) is not None else []
-        if not found:
-            return []
-        best = max(map(self._agreement, found))
-        return [run for run in found if self._agreement(run) == best][-_RUNS:]
+        return found[-_RUNS:]
 
     def _of_kind(self, kind: Kind) -> list[RunRecord]:
         return [
@@ -79,11 +75,6 @@ class TimeLeft:
             for run in self.history.runs
             if run.completed and run.kind == kind and self.changes in (None, run.changed)
         ]
-
-    def _agreement(self, run: RunRecord) -> int:
-        """How many stages that ended here changed something, or nothing, there too."""
-        theirs = Counter((one.stage, one.changed > 0) for one in run.stages)
-        return (theirs & Counter(self._ended)).total()
 
     def _planned(self, number: int) -> float | None:
         if not self.kind.brings or number >= len(self.weights_seconds):
