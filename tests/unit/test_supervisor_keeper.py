@@ -496,12 +496,6 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "open", full)
 
 
-def test_a_full_disk_ends_nothing(world: World, keeper: Keeper, full_disk: None) -> None:
-    after(world, keeper, 70)
-    world.end(1)
-    assert after(world, keeper, 20) == "serving"
-
-
 def test_on_a_full_disk_six_failed_starts_are_the_last(world: World, keeper: Keeper, full_disk: None) -> None:
     after(world, keeper, 70)
     world.dies = True

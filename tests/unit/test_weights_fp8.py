@@ -13,7 +13,7 @@ import headfirst
 import numpy as np
 import numpy.typing as npt
 import pytest
-from headfirst.node.weights.convert.fp8 import BF16_NAN, dequantise, e4m3fn_values, from_bf16
+from headfirst.node.weights.convert.fp8 import BF16_NAN, dequantise, e4m3fn_values
 from weights_checkpoints import BF16, FP8, bits_equal, fp8_weight, reference, scales
 
 CODES = np.arange(256, dtype=np.uint8)
@@ -49,7 +49,7 @@ def test_every_code_times_a_scale_of_every_exponent(mantissa: int, sign: int) ->
     """Subnormal results, overflow to infinity, zeros, NaN and infinite scales are among them."""
     found, theirs = all_codes(patterns(*(sign | exponent << 23 | mantissa for exponent in range(256))))
     assert bits_equal(found, theirs)
-    assert (found[np.isnan(from_bf16(theirs))] == BF16_NAN).all()
+    assert (found[np.isnan(theirs.view(BF16).astype(np.float32))] == BF16_NAN).all()
 
 
 def test_every_code_times_random_scales() -> None:
@@ -67,11 +67,6 @@ def test_rounding_is_to_nearest_even_for_every_upper_half_and_tie() -> None:
         for width in (16, 8):
             found = ours(np.full((scale.size, width), 0x38, np.uint8), scale, (1, width))
             assert bits_equal(found, np.repeat(theirs, width, 1)), (hex(lower), width)
-
-
-def test_zeros_keep_their_sign() -> None:
-    found, _ = all_codes(patterns(0x3F800000, 0xBF800000, 0, 0x80000000))
-    assert [list(row) for row in found[:, [0, 0x80]]] == [[0, 0x8000], [0x8000, 0]] * 2
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (128, 128), (576, 7168 // 8), (129, 257), (300, 5), (3, 143)])

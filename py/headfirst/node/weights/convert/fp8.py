@@ -41,11 +41,6 @@ def e4m3fn_values() -> npt.NDArray[np.float32]:
     return signed
 
 
-def from_bf16(bits: npt.NDArray[np.uint16]) -> npt.NDArray[np.float32]:
-    """The fp32 values of BF16 bit patterns (exact)."""
-    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-
-
 def dequantise(
     codes: npt.NDArray[np.uint8],
     scales: npt.NDArray[np.float32],
