@@ -26,7 +26,7 @@ from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.parsing.dataloader import DataLoader
-from ansible.parsing.vault import AnsibleVaultError, EncryptedString
+from ansible.parsing.vault import EncryptedString
 from ansible.plugins.loader import become_loader, connection_loader, init_plugin_loader, inventory_loader
 from ansible.template import Templar
 from ansible.utils.vars import combine_vars, load_extra_vars
@@ -34,38 +34,26 @@ from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 from ansible.vars.plugins import get_vars_from_inventory_sources
 
+from headfirst.control.inventory.ansible_errors import (
+    VAULT_HINT,
+    Recorder,
+    Refusal,
+    is_vault,
+    kind_of,
+    place_of,
+    reason,
+    refusal,
+    unreadable,
+    vaulted,
+)
+
 GROUPS = ("head", "workers", "webui", "router", "spares", "monitoring")
 # Set by Ansible on every host.
 _MAGIC = C.INTERNAL_STATIC_VARS | {"environment", "omit", "vars"}
 _EXTRA = "extra variables (-e)"
-_VAULT_HINT = (
-    "Use --vault-password-file FILE or --ask-vault-pass, or set ANSIBLE_VAULT_PASSWORD_FILE, as for Ansible."
-)
 _EXPRESSION = re.compile(r"\{[{%](.*?)[%}]\}", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _SECTION = re.compile(r"^\[([^\]:\s]+)(?::(\w+))?\]")
-
-
-class Refusal(Exception):
-    """What the user wrote cannot be used."""
-
-    def __init__(self, what: str, where: str | None = None, hint: str | None = None) -> None:
-        super().__init__(what)
-        self.answer = {"what": what, "where": where, "hint": hint}
-
-
-class _Recorder:
-    """Ansible's display, which keeps why a plugin could not read a file instead of printing it."""
-
-    def __init__(self, display: Any) -> None:
-        self._display = display
-        self.failures: list[tuple[str, AnsibleError]] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._display, name)
-
-    def error_as_warning(self, msg: str, exception: AnsibleError) -> None:
-        self.failures.append((msg, exception))
 
 
 class _Reader:
@@ -82,13 +70,13 @@ class _Reader:
                 self._loader, vault_ids=list(C.DEFAULT_VAULT_IDENTITY_LIST), auto_prompt=False
             )
         except AnsibleError as error:
-            raise Refusal(f"the vault password cannot be read: {_text(error)}", hint=_VAULT_HINT) from error
+            raise Refusal(f"the vault password cannot be read: {reason(error)}", hint=VAULT_HINT) from error
         self._loader.set_vault_secrets(secrets)
         try:
             self._extra = load_extra_vars(self._loader)
         except AnsibleError as error:
             raise Refusal(
-                _text(error), _place(error) or _EXTRA, "Ansible takes -e KEY=VALUE, JSON, or @FILE."
+                reason(error), place_of(error) or _EXTRA, "Ansible takes -e KEY=VALUE, JSON, or @FILE."
             ) from error
         self._inventory = self._parse()
         self._variables = VariableManager(
@@ -97,12 +85,12 @@ class _Reader:
         HostVars(self._inventory, self._variables, self._loader)  # makes itself known to the manager
 
     def _parse(self) -> InventoryManager:
-        recorder = _Recorder(inventory_manager.display)
+        recorder = Recorder(inventory_manager.display)
         inventory_manager.display = recorder
         try:
             return InventoryManager(loader=self._loader, sources=self._sources)
         except AnsibleError as error:
-            raise _unreadable(recorder.failures, error, self._sources) from error
+            raise unreadable(recorder.failures, error, self._sources) from error
 
     def limited(self, pattern: str) -> list[str]:
         """Names of the hosts that `--limit pattern` leaves."""
@@ -111,7 +99,7 @@ class _Reader:
             return [host.name for host in self._inventory.get_hosts("all")]
         except AnsibleError as error:
             raise Refusal(
-                _text(error), "--limit", "Ansible takes a host, a group, or a pattern of them."
+                reason(error), "--limit", "Ansible takes a host, a group, or a pattern of them."
             ) from error
         finally:
             self._inventory.subset(None)
@@ -163,7 +151,7 @@ class _Reader:
         try:
             found = self._variables.get_vars(host=self._inventory.get_host(name), stage="all")
         except AnsibleError as error:
-            raise _refusal(error, str(self._sources[0])) from error
+            raise refusal(error, str(self._sources[0])) from error
         own = {key: value for key, value in found.items() if key not in _MAGIC}
         where = {str(key): self._where(key, value) for key, value in own.items()}
         templar = Templar(loader=self._loader, variables=found)
@@ -219,7 +207,7 @@ def _ini_files(sources: Iterable[str]) -> Iterator[Path]:
     for source in map(Path, sources):
         files = sorted(source.iterdir()) if source.is_dir() else [source]
         for path in files:
-            if path.is_file() and _kind(path) == "ini":
+            if path.is_file() and kind_of(path) == "ini":
                 yield path
 
 
@@ -227,22 +215,11 @@ def _value(templar: Templar, key: str, value: Any, where: str | None) -> Any:
     try:
         return _plain(templar.template(value))
     except AnsibleError as error:
-        if _is_vault(error):
-            raise _vaulted(key, where) from error
+        if is_vault(error):
+            raise vaulted(key, where) from error
         raise Refusal(
-            f"{key}: {_text(error)}", where, "Define what the template names, in the inventory or with -e."
+            f"{key}: {reason(error)}", where, "Define what the template names, in the inventory or with -e."
         ) from error
-
-
-def _is_vault(error: BaseException) -> bool:
-    """Whether a password of Ansible Vault is missing or wrong; Ansible has three kinds of errors for that."""
-    text = _text(error).lower()
-    return isinstance(error, AnsibleVaultError) or "decrypt" in text or "vault secret" in text
-
-
-def _vaulted(key: str, where: str | None) -> Refusal:
-    what = f"{key} is encrypted with Ansible Vault, and no given password decrypts it"
-    return Refusal(what, where, _VAULT_HINT)
 
 
 def _plain(value: Any) -> Any:
@@ -267,11 +244,11 @@ def _role_variable(
     try:
         given = _plain(templar.template(value))
     except AnsibleError as error:
-        if _is_vault(error):
-            raise _vaulted(key, where) from error
+        if is_vault(error):
+            raise vaulted(key, where) from error
         if isinstance(error, AnsibleUndefinedVariable):  # it names facts, which are there when the role runs
             return None
-        raise Refusal(f"{key}: {_text(error)}", where) from error
+        raise Refusal(f"{key}: {reason(error)}", where) from error
     sources = option.get("sources")
     if sources and str(given) not in sources and "/" not in str(given):
         raise Refusal(
@@ -367,7 +344,7 @@ def _options(
     try:
         options, origins = C.config.get_plugin_options_and_origins(kind, name, variables=given)
     except AnsibleError as error:
-        raise Refusal(_text(error)) from error
+        raise Refusal(reason(error)) from error
     return {key: _plain(value) for key, value in options.items()}, origins
 
 
@@ -378,83 +355,6 @@ def _is_port(value: Any) -> bool:
 
 def _position(origin: Origin) -> str:
     return f"{origin.path}:{origin.line_num}" if origin.line_num else str(origin.path)
-
-
-def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it was raised from or during; Ansible wraps both ways."""
-    cause: BaseException | None = error
-    while cause is not None:
-        yield cause
-        cause = cause.__cause__ or cause.__context__
-
-
-def _place(error: BaseException) -> str | None:
-    """`file:line` of an error of Ansible's: that of the innermost cause that has a line."""
-    found = None
-    for cause in _chain(error):
-        obj = getattr(cause, "obj", None)
-        origin = obj if isinstance(obj, Origin) else Origin.get_tag(obj)
-        if origin is not None and origin.path:
-            line = origin.line_num or _ini_line(cause)
-            if line or found is None:
-                found = f"{origin.path}:{line}" if line else str(origin.path)
-    return found
-
-
-def _ini_line(error: BaseException) -> int | None:
-    """The line at which Ansible's INI parser stopped: it drops the number before it raises."""
-    for cause in _chain(error):
-        trace = cause.__traceback__
-        while trace is not None:
-            frame = trace.tb_frame
-            if frame.f_code.co_name == "_parse" and "pending_declarations" in frame.f_locals:
-                seen = frame.f_locals
-                if "decl" in seen:
-                    return int(seen["decl"]["line"])
-                lines = [text.strip() for text in seen["lines"]]
-                return lines.index(seen["line"]) + 1 if seen.get("line") in lines else None
-            trace = trace.tb_next
-    return None
-
-
-def _text(error: BaseException) -> str:
-    """The reason in one line: that of the innermost cause, without Ansible's wrapping."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = str(getattr(error, "_original_message", None) or error)
-    return " ".join(text.split()).rstrip(".") or type(error).__name__
-
-
-def _refusal(error: AnsibleError, source: str) -> Refusal:
-    if _is_vault(error):
-        return Refusal("a file is encrypted with Ansible Vault, and no given password decrypts it",
-                       _place(error) or source, _VAULT_HINT)  # fmt: skip
-    return Refusal(_text(error), _place(error) or source)
-
-
-def _unreadable(failures: list[tuple[str, AnsibleError]], error: AnsibleError, sources: list[str]) -> Refusal:
-    """Why the plugin that a file is meant for could not read it; the others' reasons mislead."""
-    if not failures:
-        return _refusal(error, sources[0])
-    for _, failure in failures:
-        if _is_vault(failure):
-            return _refusal(failure, sources[0])
-    place = _place(failures[-1][1]) or sources[0]
-    path = Path(re.sub(r":\d+$", "", place))
-    kind = _kind(path)
-    chosen = next(
-        (failure for msg, failure in failures if repr(kind) in msg or f".{kind}'" in msg), failures[-1][1]
-    )
-    return Refusal(_text(chosen), _place(chosen) or str(path), None)
-
-
-def _kind(path: Path) -> str:
-    if path.is_file() and os.access(path, os.X_OK):
-        return "script"
-    head = path.read_text(errors="replace").lstrip() if path.is_file() else ""
-    if path.suffix in {".yml", ".yaml", ".json"} or head.startswith(("---", "all:", "{")):
-        return "auto" if re.search(r"^plugin\s*:", head, re.MULTILINE) else "yaml"
-    return "ini"
 
 
 def read(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -481,8 +381,8 @@ def main() -> None:
     os.dup2(2, 1)
     try:
         found = read(json.load(sys.stdin))
-    except Refusal as refusal:
-        found = {"error": refusal.answer}
+    except Refusal as refused:
+        found = {"error": refused.answer}
     with answer:
         json.dump(found, answer)
 

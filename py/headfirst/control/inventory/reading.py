@@ -132,7 +132,7 @@ def _host(answer: Mapping[str, Any]) -> HostReading:
 
 def _ask(request: Mapping[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory(prefix="headfirst-") as scratch:
-        # -P: the folder of the program is no place to import from; types.py is in it.
+        # -P: the folder of the program is no place to import from.
         command = [sys.executable, "-P", str(READER)]
         done = subprocess.run(
             command,
