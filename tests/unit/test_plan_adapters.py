@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
+from clusters import planned
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
+from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.running.role_vars.weights import adapter_vars, hub_tokens
+from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights.decide import adapters
 from pydantic import ValidationError
@@ -68,3 +74,26 @@ def test_the_plan_lists_them_and_mounts_their_folders(monkeypatch: pytest.Monkey
     assert f"{folder}:{folder}:ro" in service.replicas[0].nodes[0].container.volumes
     shown = CliRunner().invoke(app, ["plan", str(INVENTORY), *given])
     assert f"Adapter support: acme/support-lora (modelscope), to {folder}" in shown.output
+
+
+def test_whoever_fetches_an_adapter_has_the_token_of_its_hub(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "two.ini"
+    groups = {"head": "n1 ansible_host=10.0.0.1", "workers": "n2 ansible_host=10.0.0.2"}
+    groups |= {"spares": "n3 ansible_host=10.0.0.3", "all:vars": "gpus=8\ngpu=H100-80G\nweights_fetch=all"}
+    lines = [f"[{name}]\n{text}" for name, text in groups.items()]
+    path.write_text("\n".join([*lines, "model=deepseek-ai/DeepSeek-R1", "adapters=a=org/lora\n"]))
+    monkeypatch.setitem(os.environ, "MODELSCOPE_API_TOKEN", "t0ken")
+    cluster = load([path])
+    checkpoint = catalogue.lookup("deepseek-ai/DeepSeek-R1")
+    assert checkpoint is not None
+    plan = planned(cluster, checkpoint)
+    (service,) = plan.services
+    found = adapter_vars(cluster, service, service.adapters[0], Secrets())
+    assert {host: own["weights_hub_token"] for host, own in found.items()} == dict.fromkeys(
+        ("n1", "n2", "n3"), "t0ken"
+    )
+    # Beside a model that comes from no hub.
+    folder = service.model_copy(update={"weights": service.weights.model_copy(update={"source": "path"})})
+    assert hub_tokens(plan.model_copy(update={"services": [folder]})) == ["t0ken"]

@@ -18,7 +18,7 @@ from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.deployment.hosts.access import login_secrets
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.role_vars.weights import hub_token
+from headfirst.control.deployment.running.role_vars.weights import hub_tokens
 from headfirst.control.paths import state_dir
 from headfirst.control.report.build import build
 from headfirst.control.report.types import ClusterReport, Own
@@ -54,7 +54,7 @@ def without_secrets(found: ClusterReport, cluster: Cluster, plan: Plan) -> Clust
         *login_secrets(cluster),
         *cluster.url_credentials,
         *url_credentials(plan.model_dump(mode="json")),
-        *filter(None, (hub_token(service.weights.source) for service in plan.services)),
+        *hub_tokens(plan),
     ]
     return ClusterReport.model_validate(Scrubber(hidden).value(found.model_dump(mode="json")))
 

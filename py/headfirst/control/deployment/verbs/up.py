@@ -23,7 +23,7 @@ from headfirst.control.deployment.running.playbooks import run_phases, run_stage
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
 from headfirst.control.deployment.running.role_vars import with_sources
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
-from headfirst.control.deployment.running.role_vars.weights import hub_token
+from headfirst.control.deployment.running.role_vars.weights import hub_tokens
 from headfirst.control.deployment.running.stages import checked_tags, refuse_limit
 from headfirst.control.lab import packages
 from headfirst.control.lab.lifecycle import up as lab_up
@@ -136,7 +136,7 @@ def _carry_out(
     refuse_unfit(prepared.plan)
     built, local = here or _prepare_here(cluster, options, reporter, builds=closed is None)
     files = closed.bundle.artifacts(prepared.plan) if closed else artifacts.collect(cluster, built)
-    hidden = [*secrets.values(), *(hub_token(one.weights.source) for one in prepared.plan.services)]
+    hidden = [*secrets.values(), *hub_tokens(prepared.plan)]
     phases = of_up(cluster, prepared.plan, secrets, files)
     result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, held=held)
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))

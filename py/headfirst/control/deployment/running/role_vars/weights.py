@@ -34,7 +34,6 @@ def service_vars(cluster: Cluster, service: Service, secrets: Secrets, files: Ar
 def adapter_vars(cluster: Cluster, service: Service, adapter: Adapter, secrets: Secrets) -> HostVars:
     """Variables per host for the stage `weights` of a LoRA adapter of a service."""
     folder, _, name = adapter.directory.rpartition("/")
-    members = service.weights.members
     own = {
         "weights_model": adapter.id,
         "weights_source": adapter.source,
@@ -48,8 +47,8 @@ def adapter_vars(cluster: Cluster, service: Service, adapter: Adapter, secrets: 
     return {
         member.host: _weights(cluster, service, member, secrets)
         | own
-        | {"weights_hub_token": hub_token(adapter.source) if member is members[0] else ""}
-        for member in members
+        | {"weights_hub_token": hub_token(adapter.source) if member.fetches else ""}
+        for member in service.weights.members
     }
 
 
@@ -109,6 +108,16 @@ _ENDPOINTS = ("HF_ENDPOINT", "MODELSCOPE_ENDPOINT")
 def hub_token(source: str, environment: Mapping[str, str] = os.environ) -> str:
     """The user's token for the hub `source`, or an empty string."""
     return environment.get(_TOKENS.get(source, ""), "")
+
+
+def hub_tokens(plan: Plan) -> list[str]:
+    """The user's tokens for every hub that the plan fetches from."""
+    sources = {
+        source: None
+        for service in plan.services
+        for source in (service.weights.source, *(adapter.source for adapter in service.adapters))
+    }
+    return [token for source in sources if (token := hub_token(source))]
 
 
 def hub_environment(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
