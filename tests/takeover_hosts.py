@@ -78,7 +78,7 @@ class Container:
         self._host.net.acted(self._host, "rename", self)
         self.name = name
 
-    def logs(self, tail: int, timestamps: bool) -> bytes:
+    def logs(self, tail: int, timestamps: bool, since: int) -> bytes:
         return b"a line"
 
 

@@ -26,7 +26,7 @@ class NamedContainer:
     def rename(self, name: str) -> None:
         self.name = name
 
-    def logs(self, tail: int, timestamps: bool) -> bytes:
+    def logs(self, tail: int, timestamps: bool, since: int) -> bytes:
         return f"the log of {self.name}".encode()
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from headfirst.common.untrusted import UntrustedError, for_terminal, integer, line
 
-_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+_TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)")
 _MAX_ARGUMENTS, _MAX_ARGUMENT, _MAX_ERROR = 4096, 1 << 16, 4096
 
 
@@ -37,6 +38,13 @@ class ContainerState:
     def running(self) -> bool:
         """Whether its processes run: not paused, and not between two tries of a restart policy."""
         return self.status == "running"
+
+    @property
+    def started_s(self) -> int:
+        """When it was started last, in whole seconds since 1970; negative where it never was."""
+        time = _TIME.fullmatch(self.started_at)
+        assert time  # noqa: S101 - container_state() has proven it
+        return int(datetime.fromisoformat(time[1] + time[2].replace("Z", "+00:00")).timestamp())
 
 
 def container_state(description: Any, *, where: str | None = None) -> ContainerState:

@@ -84,8 +84,10 @@ class Containers:
         wanted[0].rename(name)
 
     def log(self, name: str) -> list[str]:
-        """The last lines of its log, its time before each. Raises EngineDown."""
-        told = self._docker().containers.get(name).logs(tail=LOG_LINES, timestamps=True)
+        """The last lines of its log since its last start, the time before each. Raises EngineDown."""
+        container = self._docker().containers.get(name)
+        started_s = container_state(container.attrs).started_s
+        told = container.logs(tail=LOG_LINES, timestamps=True, since=max(started_s, 1))
         return told[-_LOG_BYTES:].decode(errors="replace").splitlines()
 
     def _docker(self) -> docker.DockerClient:
