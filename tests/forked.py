@@ -43,7 +43,9 @@ class Forked:
             ModuleType("__main__"),
         )  # a child would import pytest's
         try:
-            self._process = _CONTEXT.Process(target=_run, args=(arguments, dict(environment), name))
+            self._process = _CONTEXT.Process(
+                target=_run, args=(arguments, dict(environment), name), daemon=True
+            )
             self._process.start()
         finally:
             sys.modules["__main__"] = main
