@@ -59,15 +59,15 @@ class Listener:
         encryption: ssl.SSLContext | None = None,
         carrier: Carrier | None = None,
     ) -> None:
-        self._sent = _Counter()
-        carrier = carrier or Carrier()
+        self.exchange, self.shelf, self.carrier = exchange, shelf, carrier or Carrier()
+        self.sent = 0
+        """Bytes of files that were sent or lent."""
+        self._lock = threading.Lock()
         admission = Admission(token)
         self._servers: list[_Server] = []
         for address in addresses:
             try:
-                server = _Server(
-                    (address, port), peers, admission, exchange, shelf, self._sent, encryption, carrier
-                )
+                server = _Server(self, (address, port), peers, admission, encryption)
             except OSError as error:
                 self._close()
                 raise NotReadyError(
@@ -92,41 +92,28 @@ class Listener:
         for thread in self._threads:
             thread.join()
 
-    @property
-    def sent(self) -> int:
-        """Bytes of files that were sent or lent."""
-        return self._sent.value
+    def count(self, sent: int) -> None:
+        """Add bytes to `sent`. Safe to use from threads."""
+        with self._lock:
+            self.sent += sent
 
     def _close(self) -> None:
         for server in self._servers:
             server.server_close()
 
 
-class _Counter:
-    def __init__(self) -> None:
-        self.value = 0
-        self._lock = threading.Lock()
-
-    def add(self, count: int) -> None:
-        with self._lock:
-            self.value += count
-
-
 class _Server(PeerServer):
+    """One address of a listener."""
+
     def __init__(
         self,
+        listener: Listener,
         place: tuple[str, int],
         peers: Collection[str],
         admission: Admission,
-        exchange: Exchange,
-        shelf: Shelf,
-        sent: _Counter,
         encryption: ssl.SSLContext | None,
-        carrier: Carrier,
     ) -> None:
-        self.admission, self.exchange, self.shelf, self.sent = admission, exchange, shelf, sent
-        self.carrier = carrier
-        self._encryption = encryption
+        self.listener, self.admission, self._encryption = listener, admission, encryption
         super().__init__(place, _Handler, peers)
 
     def get_request(self) -> tuple[socket.socket, Any]:
@@ -151,7 +138,7 @@ class _Handler(PeerHandler):
     def setup(self) -> None:
         """Nothing is lent over a connection that is new."""
         super().setup()
-        self._loans = Loans(self.server.carrier, self.client_address[0])
+        self._loans = Loans(self.server.listener.carrier, self.client_address[0])
 
     def finish(self) -> None:
         """End what is lent with the connection."""
@@ -166,7 +153,7 @@ class _Handler(PeerHandler):
             return None
         words, body = admitted
         try:
-            data = self.server.exchange(body, waits == "1")
+            data = self.server.listener.exchange(body, waits == "1")
         except UntrustedError:
             return self.refuse(HTTPStatus.BAD_REQUEST)
         return self.answer(words, data)
@@ -185,10 +172,10 @@ class _Handler(PeerHandler):
         return None
 
     def _answer_range(self, words: tuple[str, ...], version: str, name: str, start: int, end: int) -> None:
-        if self.server.shelf.is_beyond(name, version, start):
+        if self.server.listener.shelf.is_beyond(name, version, start):
             return self.refuse(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE)
         try:
-            opened = self._waited(lambda: self.server.shelf.open(name, version, start, _SLICE_S))
+            opened = self._waited(lambda: self.server.listener.shelf.open(name, version, start, _SLICE_S))
         except OSError:  # it was removed or cut short by somebody else
             return self.refuse(HTTPStatus.GONE)
         if opened is None:
@@ -197,7 +184,7 @@ class _Handler(PeerHandler):
         file, size = opened
         try:
             if lender := self._loans.lender(self.headers.get(OFFER)):
-                end = min(end, self.server.shelf.available(name, version, start, 0), start + LOAN)
+                end = min(end, self.server.listener.shelf.available(name, version, start, 0), start + LOAN)
                 self._lend(lender, words, file, start, end, size)
             else:
                 self._send(file, version, name, start, min(end, size), size)
@@ -216,13 +203,13 @@ class _Handler(PeerHandler):
         proof = self.server.admission.answer(dict(self.headers), words, loan)
         self._begin_range(len(loan), start, end, size, {OFFER: "loan", **proof})
         self.wfile.write(loan)
-        self.server.sent.add(end - start)
+        self.server.listener.count(end - start)
 
     def _send(self, file: int, version: str, name: str, start: int, end: int, size: int) -> None:
         self._begin_range(end - start, start, end, size, {})
         while start < end:
             ready = self._waited(
-                lambda at=start: self.server.shelf.available(name, version, at, _SLICE_S) - at  # type: ignore[misc]
+                lambda at=start: self.server.listener.shelf.available(name, version, at, _SLICE_S) - at  # type: ignore[misc]
             )
             if not ready:
                 self.close_connection = True  # the rest does not come: the neighbour asks again
@@ -242,13 +229,13 @@ class _Handler(PeerHandler):
             sent = os.sendfile(self.connection.fileno(), file, start, count)
         if not sent:
             raise OSError("the file is shorter than it was")
-        self.server.sent.add(sent)
+        self.server.listener.count(sent)
         return sent
 
     def _waited(self, ask: Callable[[], Any]) -> Any:
         """What `ask` returns, asked again until it is something, or the neighbour is gone, or time is up."""
         deadline = time.monotonic() + BYTES_WAIT_S
         while not (found := ask()):
-            if time.monotonic() > deadline or self.server.shelf.closed or is_over(self.connection):
+            if time.monotonic() > deadline or self.server.listener.shelf.closed or is_over(self.connection):
                 break
         return found
