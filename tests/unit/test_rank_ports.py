@@ -125,7 +125,7 @@ def test_hosts_are_asked_where_containers_depend_on_it(
 ) -> None:
     """Also where the inventory has all else: `deploy up` asks, `deploy check` needs no plan of them."""
 
-    def asked(cluster: Cluster, extra_vars: Sequence[str], limit: str | None) -> Cluster:
+    def asked(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
         return cluster.replaced(lambda host: replace(host, cgroup_obstacle=""))
 
     monkeypatch.setattr(probe, "probe_hosts", asked)
