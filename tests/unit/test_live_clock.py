@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import from_rfc3339
+from described_container import described
 from diagnosing import SGLANG, diagnose
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.evidence.collect import Target, parse
@@ -62,26 +63,11 @@ def test_docker_times(text: str, seconds: float) -> None:
     assert from_rfc3339(text) == seconds
 
 
-def engine(log: list[str], **changes: Any) -> dict[str, Any]:
+def engine(log: list[str], status: str = "exited", **state: Any) -> dict[str, Any]:
     """What the node script tells of a container that has ended."""
-    told = {
-        "id": "1" * 64,
-        "image": "engine:1",
-        "image_id": "sha256:" + "a" * 64,
-        "argv": ["python3", "-m", "sglang.launch_server", "--api-key", "sesame", "--admin-api-key=sesame"],
-        "created_at": "2026-01-01T10:00:00Z",
-        "restarts": 0,
-        "status": "exited",
-        "running": False,
-        "exit_code": 1,
-        "oom_killed": False,
-        "error": "",
-        "started_at": "2026-01-01T10:00:00Z",
-        "finished_at": "2026-01-01T10:05:00Z",
-        "log": log,
-        "earlier": [],
-    }
-    return {**told, **changes}
+    inspected = described(status, **{"ExitCode": 1, "FinishedAt": "2026-01-01T10:05:00Z", **state})
+    inspected["Args"] = ["-m", "sglang.launch_server", "--api-key", "sesame", "--admin-api-key=sesame"]
+    return {"inspected": inspected, "log": log, "earlier": []}
 
 
 def facts(told: dict[str, Any] | None) -> dict[str, Any]:
@@ -130,9 +116,8 @@ def test_keys_among_the_arguments_are_masked() -> None:
 
 
 def test_a_container_that_never_started_and_a_docker_that_does_not_answer() -> None:
-    never = engine(
-        [], started_at="0001-01-01T00:00:00Z", finished_at="0001-01-01T00:00:00Z", status="created"
-    )
+    no_time = "0001-01-01T00:00:00Z"
+    never = engine([], "created", StartedAt=no_time, FinishedAt=no_time)
     node = parsed(0, target("node1"), Clock(0.0, 0.01), facts(never))
     assert node.container is not None
     assert node.container.started_at == node.container.finished_at == 0.0
