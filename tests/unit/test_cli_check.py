@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
-from headfirst.control.deployment.verbs.comm import Comm, CommFinding, Pair, Row, Run
+from headfirst.control.deployment.verbs.check import Comm, CommFinding, Pair, Row, Run
 from headfirst.control.run.events import Finding
 from headfirst.control.run.result import RunResult
 from typer.testing import CliRunner
@@ -63,7 +63,7 @@ def talked(*severities: str) -> Comm:
 def test_the_ranks_talk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, severities: tuple[str, ...], code: int
 ) -> None:
-    monkeypatch.setattr("headfirst.control.deployment.verbs.comm.comm", lambda *_: talked(*severities))
+    monkeypatch.setattr("headfirst.control.deployment.verbs.check.comm", lambda *_: talked(*severities))
     inventory = tmp_path / "cluster.ini"
     inventory.write_text("")
     done = CliRunner().invoke(app, ["check", str(inventory), "--comm", "--plain"])

@@ -15,7 +15,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.phases import up_variables
-from headfirst.control.deployment.verbs.comm import _variables
+from headfirst.control.deployment.verbs.check import _variables
 from headfirst.decide.containers.spec import Container
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ from described_container import described
 from diagnosing import SGLANG
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.deployment.hosts import head_folder
-from headfirst.control.deployment.verbs import comm
+from headfirst.control.deployment.verbs import check as checking
 from headfirst.control.evidence import collect, node_answer
 from headfirst.control.evidence.collect import Target
 from headfirst.control.live import chat, clock, logs, status
@@ -391,4 +391,4 @@ def test_a_log_line_without_end_keeps_its_start() -> None:
 @pytest.mark.parametrize("told", [5, "x", [], {}, {"hosts": "x"}])
 def test_a_report_of_the_communication_that_is_none(told: Any) -> None:
     with pytest.raises(UntrustedError):
-        comm._report(told, [])
+        checking._report(told, [])

@@ -18,7 +18,7 @@ from headfirst.control.credentials.secrets import Secrets, load_or_create
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import keep_images, recorded
-from headfirst.control.deployment.verbs.comm import (
+from headfirst.control.deployment.verbs.check import (
     Comm,
     CommFinding,
     Pair,

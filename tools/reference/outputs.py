@@ -11,7 +11,7 @@ from typing import Any, get_args
 from headfirst.control.bench.result import Result
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.measuring.tune import Tuned
-from headfirst.control.deployment.verbs.comm import Comm
+from headfirst.control.deployment.verbs.check import Comm
 from headfirst.control.deployment.verbs.events import History
 from headfirst.control.deployment.verbs.webui_backups import Backup
 from headfirst.control.lab.types import NodeStatus

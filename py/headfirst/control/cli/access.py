@@ -29,9 +29,9 @@ def credentials(
 ) -> None:
     """Show the API key and the administrator's password, as every controller of the cluster has them."""
     from headfirst.control.deployment.certificate import keep_ca
-    from headfirst.control.deployment.engine import known_key
     from headfirst.control.deployment.verbs.credentials import rotate as rotate_credentials
     from headfirst.control.deployment.verbs.credentials import show
+    from headfirst.control.deployment.verbs.service import known_key
 
     if rotate:
         from headfirst.control.cli.up import print_summary

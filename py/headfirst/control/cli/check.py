@@ -17,7 +17,7 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from headfirst.control.deployment.verbs.comm import Comm, Run, Way
+    from headfirst.control.deployment.verbs.check import Comm, Run, Way
     from headfirst.control.run.result import RunResult
 
 GBIT = 1e9 / 8  # bytes a second
@@ -58,7 +58,7 @@ def check(
 
 
 def _comm(run: RunOptions, output: Output, backend: Backend | None) -> None:
-    from headfirst.control.deployment.verbs.comm import comm
+    from headfirst.control.deployment.verbs.check import comm
 
     with output.reporter() as reporter:
         found = comm(run, reporter, backend)

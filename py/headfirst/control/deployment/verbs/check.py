@@ -1,15 +1,248 @@
-"""`deploy check`: what prevents the deployment on the hosts. Changes nothing."""
+"""`deploy check`: what prevents the deployment on the hosts. Changes nothing.
+
+With --comm the ranks talk to each other, in the engine's image; nothing stays on the hosts. Bandwidths are
+bytes a second, links Gbit/s. The report comes from plugins/plugin_utils/comm_rules.py; --json prints it.
+"""
 
 from __future__ import annotations
 
-from headfirst.control.deployment.prepare import prepare
-from headfirst.control.deployment.running.claim import peek
-from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.running.playbooks import run_stages
+from dataclasses import asdict
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.prepare import Prepared, prepare
+from headfirst.control.deployment.running.claim import peek, run_lock
+from headfirst.control.deployment.running.options import Backend, RunOptions
+from headfirst.control.deployment.running.playbooks import run_stages, try_stages
 from headfirst.control.deployment.running.recorded import recorded
+from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.control.deployment.running.role_vars.hosts import check_vars
-from headfirst.control.run.reporters.reporter import Reporter
+from headfirst.control.run.environment import require_all
+from headfirst.control.run.failures import to_error
+from headfirst.control.run.reporters.recording import RecordingReporter
+from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 from headfirst.control.run.result import RunResult
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.hardware.facts import NetworkFacts
+from headfirst.decide.plan import rdma
+from headfirst.decide.plan.types import Node, Plan, Replica, Service
+
+BYTES = 8 / 1e9  # a second, in Gbit/s
+_MOST_PAIRS = 100  # that did not meet are recorded; of the others their number
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Rank(_Frozen):
+    """A host of the test; rates are 0 where they are not known."""
+
+    host: str
+    rank: int
+    address: str
+    link_gbit: float
+    rdma_gbit: float
+
+
+class Pair(_Frozen):
+    """One try to connect, from one host to a port of another."""
+
+    source: str
+    target: str
+    address: str
+    port: int
+    rendezvous: bool
+    ok: bool
+    state: Literal["ok", "stranger", "refused", "dropped", "unreachable"]
+    words: str
+
+
+class Row(_Frozen):
+    """All-reduces of one size. `graph`: replayed from a CUDA graph; `wrong`: how many sums were."""
+
+    bytes: int
+    seconds: float
+    algbw: float
+    busbw: float
+    wrong: int
+    graph: bool
+
+
+class Run(_Frozen):
+    """One back-end; `stopped`: why not all sizes were tried; `link_gbit`: what links give, 0: unknown."""
+
+    backend: str
+    ranks: int
+    rows: list[Row]
+    stopped: str
+    link_gbit: float
+
+
+class Trouble(_Frozen):
+    """Why a host's part ended early, and when (seconds since 1970; 0: unknown). `echo`: another one's did."""
+
+    host: str
+    at: float
+    doing: str
+    message: str
+    fix: str
+    echo: bool
+
+
+class Way(_Frozen):
+    """How many of NCCL's channels of a host use RDMA, do so from GPU memory, use TCP, or stay inside."""
+
+    version: str
+    network: str
+    devices: list[str]
+    rdma: int
+    direct: int
+    socket: int
+    inside: int
+    disabled: list[str]
+
+
+class CommFinding(_Frozen):
+    """As `deploy check` reports it."""
+
+    id: str
+    severity: str
+    host: str
+    what: str
+    why: str
+    fix: str
+
+
+class Comm(_Frozen):
+    """Everything. `rendezvous_held`: a service uses that port; `port`: where the collectives met."""
+
+    hosts: list[Rank]
+    pairs: list[Pair]
+    rendezvous_held: bool
+    port: int
+    torch: str
+    runs: list[Run]
+    errors: list[Trouble]
+    nccl: dict[str, Way]
+    findings: list[CommFinding]
+
+    @property
+    def failed(self) -> bool:
+        """Whether something prevents serving."""
+        return any(finding.severity == "error" for finding in self.findings)
+
+
+def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Comm:
+    """What the ranks found; `errors` in it prevent serving. `backend`: gloo, and nccl where GPUs serve.
+
+    Raises NotReadyError where the test could not be made at all.
+    """
+    if options.limit:
+        raise InputError("the test needs all ranks", hint="Leave out --limit.")
+    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    cluster, plan = prepared.cluster, prepared.plan
+    service, replica = _chosen(cluster, plan, options)
+    require_all(len(replica.nodes))
+    if backend == "nccl" and service.device == "cpu":
+        raise InputError("NCCL needs GPUs, and engine_device is cpu", hint="Use --backend gloo.")
+    by_device: list[Backend] = ["gloo", "nccl"] if service.device == "cuda" else ["gloo"]
+    backends = [backend] if backend else by_device
+    with recorded(cluster, options, "check --comm", reporter) as shown:
+        found = _measure(prepared, service, replica, backends, options, shown)
+        keep_comm(shown, found)
+    return found
+
+
+def keep_comm(reporter: Reporter, found: Comm) -> None:
+    """Record the result of a test; pairs that met are counted only."""
+    if isinstance(reporter, RecordingReporter):
+        apart = [pair.model_dump() for pair in found.pairs if not pair.ok]
+        reporter.recording.comm = {
+            **found.model_dump(exclude={"pairs", "findings"}),
+            "connections": len(found.pairs),
+            "failed_connections": len(apart),
+            "failed_pairs": apart[:_MOST_PAIRS],
+            "findings": [finding.model_dump() for finding in found.findings],
+        }
+
+
+def _measure(
+    prepared: Prepared,
+    service: Service,
+    replica: Replica,
+    backends: list[Backend],
+    options: RunOptions,
+    reporter: Reporter,
+) -> Comm:
+    cluster = prepared.cluster
+    with run_lock(cluster, options, "check --comm", reporter):
+        limited = cluster.limited(node.host for node in replica.nodes)
+        variables = _variables(cluster, service, replica, backends)
+        result = try_stages("comm.yml", options, limited, variables, reporter)
+        if result.cancelled:
+            # Ansible was interrupted before it could tidy up; the test would end by itself, but later.
+            nothing: HostVars = {node.host: {} for node in replica.nodes}
+            stop = RunOptions(options.inventories)
+            try_stages("comm_stop.yml", stop, limited, nothing, QuietReporter())
+    if "comm" not in result.stats or result.cancelled or result.unreachable:
+        error = to_error(result, host_access(cluster), cluster.inventories[0])
+        raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)
+    return _report(result.stats["comm"], [asdict(one) for one in result.findings])
+
+
+def _report(told: Any, findings: list[dict[str, Any]]) -> Comm:
+    """The report with its types proven: its texts and figures come from the hosts."""
+    try:
+        return Comm.model_validate({**told, "findings": findings})
+    except (ValidationError, TypeError):
+        raise UntrustedError("the report of a host is not a result of the communication test") from None
+
+
+def _chosen(cluster: Cluster, plan: Plan, options: RunOptions) -> tuple[Service, Replica]:
+    """The replica that --service names, else the first that has several ranks."""
+    found = [
+        (service, replica)
+        for service in plan.services
+        for replica in service.replicas
+        if cluster.matches(options.service, service.name, replica.index) and service.world_size > 1
+    ]
+    if not found:
+        raise InputError(
+            "no replica has several ranks: one rank alone has no peer",
+            where=str(options.inventories[0]),
+        )
+    return found[0]
+
+
+def _variables(cluster: Cluster, service: Service, replica: Replica, backends: list[Backend]) -> HostVars:
+    hosts = {host.name: host for host in cluster.ranks}
+    return {node.host: _node(service, replica, node, hosts[node.host], backends) for node in replica.nodes}
+
+
+def _node(
+    service: Service, replica: Replica, node: Node, host: Host, backends: list[Backend]
+) -> dict[str, Any]:
+    rate = host.network_rate or host.link_rate or 0
+    return {
+        "comm_check_rank": node.rank,
+        "comm_check_ranks_per_node": service.world_size // len(replica.nodes),
+        "comm_check_address": node.address,
+        "comm_check_rendezvous_port": replica.dist_port,
+        "comm_check_backends": backends,
+        "comm_check_container": node.container.module_spec(),
+        "comm_check_link_gbit": rate * BYTES,
+        "comm_check_rdma_gbit": _rdma_gbit(host.network, node.network.hca),
+    }
+
+
+def _rdma_gbit(facts: NetworkFacts | None, hca: str | None) -> float:
+    """All ports together that the plan gives to NCCL."""
+    return sum(port.gbit for _, port in rdma.named(facts, hca)) if facts and hca else 0.0
 
 
 def check(options: RunOptions, reporter: Reporter) -> RunResult:

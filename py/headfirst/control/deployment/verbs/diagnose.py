@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.deployment.engine import engine_of, known_key, readiness_of
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import known_credentials
+from headfirst.control.deployment.verbs.service import engine_of, known_key, readiness_of
 from headfirst.control.evidence.collect import Target, collect
 from headfirst.decide.cluster.types import Cluster, Replica, Service
 from headfirst.decide.diagnose.decide import diagnose as decide

@@ -11,8 +11,8 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.control.deployment.engine import engine_of
 from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.verbs.service import engine_of
 from headfirst.control.live.clock import Clock
 from headfirst.control.live.ssh_access.ssh import try_each
 from headfirst.control.live.supervision import HostEvent, history

@@ -10,7 +10,7 @@ import httpx
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.scrub import Scrubber
-from headfirst.control.deployment.engine import known_key, metrics_of, readiness_of
+from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.hosts.router_status import router_status
 from headfirst.control.deployment.running.claim import current_credentials, known_credentials
@@ -23,10 +23,38 @@ from headfirst.control.live.status import ReplicaTarget, WebuiTarget, cluster_st
 from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.live.supervision import supervision
 from headfirst.control.live.watch import Watch
+from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.engines.base import Engine, Metrics, Readiness
+from headfirst.decide.model import families
 
 ROUTER = "router"
 _HEALTH_S = 5.0
+
+
+def engine_of(service: Service) -> Engine:
+    """The engine that the inventory names."""
+    settings = service.settings
+    engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
+    return engine
+
+
+def readiness_of(service: Service) -> Readiness:
+    """How to find out that a replica of the service serves."""
+    return engine_of(service).readiness(service.settings.task or families.task_of_id(service.model_id))
+
+
+def metrics_of(service: Service) -> Metrics | None:
+    """The figures that a replica of the service publishes; None where the user has switched them off."""
+    engine = engine_of(service)
+    values = engine.check_arguments(service.settings.engine_args).values
+    return engine.metrics if engine.publishes(values) else None
+
+
+def known_key(secrets: Secrets | None, service: Service) -> str | None:
+    """The key of the service's API, None where it is not known yet."""
+    known = secrets is not None and (service.name is None or service.name in secrets.service_api_keys)
+    return secrets.api_key(service.name) if secrets and known else None
 
 
 def status(cluster: Cluster, chosen: str | None = None) -> ClusterStatus:
