@@ -8,6 +8,7 @@ a unit of systemd starts them again. Python 3.8 or newer.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import typing as t
 from pathlib import Path
@@ -52,6 +53,19 @@ def of_engine(module: AnsibleModule, client: t.Optional[DockerClient]) -> Runtim
     if client is not None and docker_api.is_podman(client.version()):
         return Podman(module)
     return Docker(client)
+
+
+def remove(runtime: Runtime, container: Container, stop_timeout: int) -> None:
+    """Stop and remove a container; nothing starts it again in between."""
+    runtime.set_restart_policy(container, "no", check=False)
+    container.stop(timeout=stop_timeout)
+    container.remove(v=True, force=True)
+
+
+def keep_running(runtime: Runtime, container: Container, check: bool) -> bool:
+    """Give a container that has served the restart policy of its spec; return whether it had another one."""
+    spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
+    return runtime.set_restart_policy(container, spec.get("restart_policy", "no"), check)
 
 
 class Docker:

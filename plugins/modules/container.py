@@ -156,7 +156,8 @@ def _apply(
     if params["state"] == "started":
         return {**result, **_started(module, runtime, found, running)}
     if params["state"] == "kept":
-        return {**result, "changed": found is not None and _kept(runtime, found, module.check_mode)}
+        kept = found is not None and container_runtime.keep_running(runtime, found, module.check_mode)
+        return {**result, "changed": kept}
     if params["state"] == "stopped":
         if found is not None:
             # A restart that is planned must not come after the stop.
@@ -167,7 +168,7 @@ def _apply(
         return result
     result["changed"] = found is not None
     if found is not None and not module.check_mode:
-        _remove(runtime, found, params["stop_timeout"])
+        container_runtime.remove(runtime, found, params["stop_timeout"])
     return result
 
 
@@ -189,8 +190,9 @@ def _created(
         if missing:
             module.fail_json(msg="{} is not on this node; the container mounts it.".format(missing[0]))
         if found is not None:
-            _remove(runtime, found, module.params["stop_timeout"])
-        labels = {**container_spec.labels(wanted), **_texts(module.params["labels"])}
+            container_runtime.remove(runtime, found, module.params["stop_timeout"])
+        given = {str(key): str(value) for key, value in module.params["labels"].items()}
+        labels = {**container_spec.labels(wanted), **given}
         runtime.create(module.params["name"], spec, secret_env, labels)
     before = json.loads(old_labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
     return {
@@ -215,15 +217,6 @@ def _started(
     return {"changed": not running}
 
 
-def _kept(runtime: container_runtime.Runtime, found: Container, check: bool) -> bool:
-    spec = json.loads(found.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
-    return runtime.set_restart_policy(found, spec.get("restart_policy", "no"), check)
-
-
-def _texts(labels: t.Dict[str, t.Any]) -> t.Dict[str, str]:
-    return {str(key): str(value) for key, value in labels.items()}
-
-
 def _find(client: t.Optional[DockerClient], name: str) -> t.Optional[Container]:
     if client is None:
         return None
@@ -231,12 +224,6 @@ def _find(client: t.Optional[DockerClient], name: str) -> t.Optional[Container]:
         return client.containers.get(name)
     except NotFound:
         return None
-
-
-def _remove(runtime: container_runtime.Runtime, container: Container, stop_timeout: int) -> None:
-    runtime.set_restart_policy(container, "no", check=False)
-    container.stop(timeout=stop_timeout)
-    container.remove(v=True, force=True)
 
 
 def _image_id(module: AnsibleModule, client: t.Optional[DockerClient], image: str) -> str:

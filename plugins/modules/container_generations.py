@@ -225,9 +225,7 @@ class Generations:
             self._write(self._path(generation), json.dumps(record))
         container = self._containers.get(self._name)
         if container is not None:
-            spec = json.loads(container.labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
-            policy = spec.get("restart_policy", "no")
-            changed = self._runtime.set_restart_policy(container, policy, self._check) or changed
+            changed = container_runtime.keep_running(self._runtime, container, self._check) or changed
         return {"changed": self.prune(keep)["changed"] or changed}
 
     def prune(self, keep: t.List[str]) -> Result:
@@ -288,9 +286,7 @@ class Generations:
 
     def _remove(self, container: Container, stop_timeout: int) -> None:
         if not self._check:
-            self._runtime.set_restart_policy(container, "no", check=False)
-            container.stop(timeout=stop_timeout)
-            container.remove(v=True, force=True)
+            container_runtime.remove(self._runtime, container, stop_timeout)
 
     def _remove_image(self, image_id: str) -> None:
         """Remove an image that no container and no second name uses."""
