@@ -12,7 +12,6 @@ from typing import Annotated, Any
 import typer
 
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.login import ASKED
 
 PANEL = "Passwords"
 
@@ -42,6 +41,10 @@ def accept(given: dict[str, Any]) -> None:
     """Take the values of these options out of `given`, and put what they give in place."""
     files, identities, vault, login, become = (given.pop(name) for name in OPTIONS)
     _vault(files or [], identities or [], ask=vault)
+    if not login and not become:
+        return
+    from headfirst.control.inventory.login import ASKED  # it imports pydantic
+
     if login:
         ASKED.login = _ask("SSH password: ")
     if become:
