@@ -18,7 +18,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py"))
 from broadcast import make_checkpoint
-from headfirst.decide.plan.weights.transfer import LINE_PAYLOAD
+from headfirst.decide.plan.weights.duration import LINE_PAYLOAD
 from headfirst.node.weights.proof.manifest import load
 from transfer_site import MODEL, WEIGHTS, Cost, Site, end_on_sigterm
 from transfers import signing

@@ -30,7 +30,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "py"))
 from convert import BLOCK, COLUMNS, write_checkpoint
-from headfirst.decide.plan.weights.transfer import SHARDS_AT_ONCE, pipelined
+from headfirst.decide.plan.weights.duration import SHARDS_AT_ONCE, pipelined
 from pipeline_runs import Runs
 from transfer_site import Cost, Site, end_on_sigterm
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -111,3 +112,29 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         graphlib.TopologicalSorter(modules()).prepare()
     except graphlib.CycleError as error:
         pytest.fail(" → ".join(error.args[1]))
+
+
+def test_what_is_beside_the_package_imports_names_that_exist() -> None:
+    """Benchmarks, tools and tests of the other suites: nothing else reads their imports before they run."""
+    root = PACKAGE.parents[1]
+    missing = [
+        f"{path.relative_to(root)}:{node.lineno} {node.module}.{alias.name}"
+        for folder in ("benchmarks", "molecule", "tests", "tools")
+        for path in (root / folder).rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "headfirst"
+        for alias in node.names
+        if alias.name != "__file__" and not _exists(root / "py", str(node.module), alias.name)
+    ]
+    assert not missing
+
+
+def _exists(source: Path, module: str, name: str) -> bool:
+    place = source.joinpath(*module.split("."))
+    if (place / name).is_dir() or (place / f"{name}.py").is_file():
+        return True
+    file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    return (
+        file.is_file()
+        and re.search(rf"^[^#\n]*\b{name}\b", file.read_text("utf-8"), re.MULTILINE) is not None
+    )

@@ -23,7 +23,7 @@ PROMETHEUS, GRAFANA = "headfirst-prometheus", "headfirst-grafana"
 NODE_EXPORTER, DCGM_EXPORTER = "headfirst-node-exporter", "headfirst-dcgm-exporter"
 PROMETHEUS_IMAGE = "prom/prometheus:v3.5.0"
 NODE_EXPORTER_IMAGE = "prom/node-exporter:v1.9.1"
-# What headfirst.control.images.prometheus builds: both programs.
+# What control/images/recipes.py builds: both programs.
 BUILT_IMAGE = "headfirst/prometheus:2.42.0"
 GRAFANA_IMAGE = "grafana/grafana:12.0.2"
 DCGM_EXPORTER_IMAGE = "nvcr.io/nvidia/k8s/dcgm-exporter:4.5.3-4.8.2-distroless"

@@ -14,7 +14,7 @@ from headfirst.decide.plan.types import ProxiedService, Proxy, Service, Webui
 
 # The branch that Debian 12 has, which the tests run.
 OFFICIAL_IMAGE = "docker.io/library/haproxy:2.6"
-# What headfirst.control.images.haproxy builds.
+# What control/images/recipes.py builds.
 BUILT_IMAGE = "headfirst/haproxy:2.6.12"
 
 

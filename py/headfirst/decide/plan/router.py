@@ -15,7 +15,7 @@ from headfirst.decide.plan.types import Router
 
 VERSION = "1.13.0"
 OFFICIAL_IMAGE = f"lightseekorg/smg:{VERSION}"
-# What headfirst.control.images.recipes names SMG; the same program, from its PyPI package.
+# What control/images/recipes.py names SMG; the same program, from its PyPI package.
 BUILT_IMAGE = f"headfirst/smg:{VERSION}"
 # smg takes keys as arguments only, which every user of the host can read: they are added inside the process.
 _START = (

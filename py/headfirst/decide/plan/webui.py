@@ -13,7 +13,7 @@ from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan.types import Service, Webui
 
 OFFICIAL_IMAGE = "ghcr.io/open-webui/open-webui:v0.12.4-slim"
-# What control/images/open_webui.py builds; the same server as the official image, from its PyPI package.
+# What control/images/recipes.py builds; the same server as the official image, from its PyPI package.
 BUILT_IMAGE = "headfirst/open-webui:0.12.4"
 BUILT_COMMAND = ["open-webui", "serve"]
 ADMIN_EMAIL = "admin@headfirst.local"
