@@ -57,7 +57,8 @@ class Site:
         self.options = RunOptions([path])
         self.runs: list[tuple[tuple[str, ...], secrets.Secrets]] = []
         self.before_it_ends: Callable[[], None] = lambda: None
-        service = SimpleNamespace(fit=SimpleNamespace(fits=True), weights=SimpleNamespace(source="demo"))
+        weights = SimpleNamespace(source="demo")
+        service = SimpleNamespace(fit=SimpleNamespace(fits=True), weights=weights, adapters=[])
         plan = SimpleNamespace(services=[service])
         prepared: Any = SimpleNamespace(cluster=self.cluster, plan=plan, bundle=None)
         monkeypatch.setattr(verb, "prepare", lambda *_, **__: prepared)
