@@ -134,7 +134,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--seconds", type=float, default=40.0)
+    parser.add_argument("--seconds", type=float, default=25.0)
     limit = parser.parse_args().seconds * (os.cpu_count() or 1)
     taken = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
     away = distances(changed(ROOT), ROOT)
