@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from headfirst.common.scrub import MASK
 from headfirst.decide.diagnose.subject import masked, values
+from headfirst.decide.scrub import MASK
 
 
 @pytest.mark.parametrize(

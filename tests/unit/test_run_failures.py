@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.common.scrub import MASK, Scrubber, url_credentials
 from headfirst.control.cli.up import timing_table
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.run.cancel import Canceller
@@ -18,6 +17,7 @@ from headfirst.control.run.failures import to_error
 from headfirst.control.run.messages import failure_message
 from headfirst.control.run.result import RunResult, StageTime
 from headfirst.control.run.runner import KEEP, new_log_file, open_log
+from headfirst.decide.scrub import MASK, Scrubber, url_credentials
 
 UNREACHABLE = (
     'Task failed: Data could not be sent to remote host "10.0.0.2". '

@@ -15,7 +15,6 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 from headfirst.common import container_names as names
 from headfirst.common.container_state import container_state
 from headfirst.common.errors import NotReadyError
-from headfirst.common.scrub import Scrubber
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.evidence import node_answer
 from headfirst.control.evidence.node_answer import Engine, NodeAnswer, Problem, Reply
@@ -25,6 +24,7 @@ from headfirst.control.live.ssh_access.ssh import AT_ONCE
 from headfirst.decide.diagnose.subject import Subject, masked
 from headfirst.decide.diagnose.types import Answer, Container, Node
 from headfirst.decide.engines.base import Readiness
+from headfirst.decide.scrub import Scrubber
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
 # The slowest are nvidia-smi on a sick driver and the health of a busy engine; each has a limit of its own.

@@ -10,7 +10,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from headfirst.common.errors import InputError
-from headfirst.common.scrub import url_credentials
 from headfirst.control.inventory.address import address_of
 from headfirst.control.inventory.login import login_of
 from headfirst.control.inventory.names import refuse_unknown
@@ -28,6 +27,7 @@ from headfirst.decide.cluster.settings import (
 )
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
+from headfirst.decide.scrub import url_credentials
 
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _EXAMPLE = (

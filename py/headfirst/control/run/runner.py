@@ -14,7 +14,6 @@ from typing import Any, TextIO
 
 import ansible_runner
 
-from headfirst.common.scrub import Scrubber
 from headfirst.common.untrusted import for_terminal, shown
 from headfirst.control.paths import state_dir
 from headfirst.control.run.cancel import Canceller
@@ -25,6 +24,7 @@ from headfirst.control.run.progress_file import ProgressTail
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import Record, RunResult
 from headfirst.control.run.translate import Translator, published
+from headfirst.decide.scrub import Scrubber
 
 _TICK_S = 0.1
 

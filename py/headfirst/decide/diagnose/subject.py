@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 
-from headfirst.common.scrub import MASK
 from headfirst.decide.engines.base import Diagnostics, Engine, Metrics, Readiness
+from headfirst.decide.scrub import MASK
 
 
 @dataclass(frozen=True)

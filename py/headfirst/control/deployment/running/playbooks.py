@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from headfirst.collection import collection_root
 from headfirst.common.errors import InputError
-from headfirst.common.scrub import url_credentials
 from headfirst.control.deployment.hosts.access import (
     host_access,
     login_secrets,
@@ -25,6 +24,7 @@ from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, joined
 from headfirst.control.run.runner import new_log_file, run_playbook
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.scrub import url_credentials
 
 
 def run_stages(

@@ -10,7 +10,6 @@ from pathlib import Path
 from headfirst import __version__
 from headfirst.collection import collection_root
 from headfirst.common.errors import InputError
-from headfirst.common.scrub import Scrubber, url_credentials
 from headfirst.control.bench import result as bench
 from headfirst.control.bench.result import Result
 from headfirst.control.credentials import secrets
@@ -25,6 +24,7 @@ from headfirst.control.report.types import ClusterReport, Own
 from headfirst.control.run.history import read
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan
+from headfirst.decide.scrub import Scrubber, url_credentials
 
 _PARTS = ("roles", "playbooks", "plugins")
 # In a wheel these folders of the repository are inside the package.

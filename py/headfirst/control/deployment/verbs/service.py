@@ -9,7 +9,6 @@ import httpx
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.common.scrub import Scrubber
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.hosts.router_status import router_status
@@ -27,6 +26,7 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.engines.base import Engine, Metrics, Readiness
 from headfirst.decide.model import families
+from headfirst.decide.scrub import Scrubber
 
 ROUTER = "router"
 _HEALTH_S = 5.0

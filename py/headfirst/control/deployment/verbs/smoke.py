@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from headfirst.common.scrub import Scrubber
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import timed
@@ -18,6 +17,7 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.engines.base import Readiness
 from headfirst.decide.plan import types as plan
+from headfirst.decide.scrub import Scrubber
 
 
 class Watcher(runner.Watcher, Protocol):
