@@ -1,9 +1,9 @@
 """What `up`, `rollback` and `replace` do to the generations on hosts: random histories of two operators.
 
 Real: the module container_generations, the filters of the role engine, the lease and the lock's script of a
-host. Fixtures: Docker, SSH, the clocks. The order of `replace` and of the role's tasks (run.yml, switch.yml,
-failed.yml, rollback.yml, standby.yml, prune.yml) is repeated here, one task on one host a step; a run ends at
-any step. A run that no step is taken of sleeps, as its controller does.
+host. Fixtures: Docker, SSH, the clocks. The order of `replace` and of the role's tasks (run.yml, serve.yml,
+switch.yml, failed.yml, rollback.yml, standby.yml, prune.yml) is repeated here, one task on one host a step; a
+run ends at any step. A run that no step is taken of sleeps, as its controller does.
 """
 
 from __future__ import annotations
