@@ -13,7 +13,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import (
     check_rules,
 )
 from headfirst.decide.hardware.facts import NetworkFacts
-from headfirst.decide.plan import rdma
+from headfirst.decide.plan.host import rdma
 from recorded_hosts import SHAPES, facts
 
 # The device of the first PCIe switch of the HGX A100.

@@ -24,7 +24,7 @@ from headfirst.decide.engines.lmdeploy.launch import PROGRAM
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.fit import fit, weight_bytes_per_rank
+from headfirst.decide.plan.sizing.fit import fit, weight_bytes_per_rank
 
 ENGINE = ENGINES[0]
 # By tools/lmdeploy_memory.py, over four ranks.

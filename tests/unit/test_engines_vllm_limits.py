@@ -15,7 +15,7 @@ from headfirst.decide.engines.vllm import memory, support
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.fit import fit
+from headfirst.decide.plan.sizing.fit import fit
 
 ENGINE = engines.get("vllm")
 # What vLLM's own functions compute (tools/vllm_memory.py).

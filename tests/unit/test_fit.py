@@ -14,7 +14,7 @@ from headfirst.decide.hardware.gpus import MIB
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import tensors
-from headfirst.decide.plan.fit import fit, weight_bytes_per_rank
+from headfirst.decide.plan.sizing.fit import fit, weight_bytes_per_rank
 from headfirst.decide.plan.types import Fit
 
 GIB = 1 << 30

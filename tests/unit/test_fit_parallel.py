@@ -12,8 +12,8 @@ from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.fit import kv_tokens
-from headfirst.decide.plan.parallel import Spread, Tokens, replicas_hint
+from headfirst.decide.plan.sizing.fit import kv_tokens
+from headfirst.decide.plan.sizing.parallel import Spread, Tokens, replicas_hint
 
 
 def model(id: str) -> Checkpoint:

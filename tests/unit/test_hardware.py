@@ -16,7 +16,7 @@ from headfirst.control.deployment.running.role_vars.hosts import check_vars, har
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
-from headfirst.decide.plan import devices
+from headfirst.decide.plan.host import devices
 from recorded_hosts import facts
 
 INVENTORY = """

@@ -10,7 +10,7 @@ from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.plan import webui
+from headfirst.decide.plan.front import webui
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "open_webui"
 ENGINE = "http://192.0.2.7:30000"

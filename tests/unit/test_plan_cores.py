@@ -9,7 +9,7 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Host
-from headfirst.decide.plan.hosts import core_lists
+from headfirst.decide.plan.host.hardware import core_lists
 
 
 def host(folder: Path, cores: int | None, *settings: str) -> Host:

@@ -13,10 +13,10 @@ from headfirst.decide.engines.layout import Machines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.alternatives import alternatives, base_name, unfit_hint
-from headfirst.decide.plan.models import Models, Offer, survey
-from headfirst.decide.plan.parallel import ENOUGH_TOKENS
-from headfirst.decide.plan.sizes import Fleet, best, nodes_needed
+from headfirst.decide.plan.sizing.alternatives import alternatives, base_name, unfit_hint
+from headfirst.decide.plan.sizing.models import Models, Offer, survey
+from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS
+from headfirst.decide.plan.sizing.sizes import Fleet, best, nodes_needed
 from typer.testing import CliRunner
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"

@@ -16,7 +16,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import NetworkFacts
 from headfirst.decide.model import catalogue
-from headfirst.decide.plan.network import choose
+from headfirst.decide.plan.host.network import choose
 from recorded_hosts import facts
 
 Ranks = Callable[..., list[Host]]

@@ -17,8 +17,8 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.measured import Part
 from headfirst.decide.model.parameters import Split, Tensor, stored_bytes
 from headfirst.decide.model.quantization import Quantization, read
-from headfirst.decide.plan.alternatives import base_name
 from headfirst.decide.plan.build import build
+from headfirst.decide.plan.sizing.alternatives import base_name
 
 PACKAGE = Path(quantization.__file__).parents[1]
 BASE, TRIAL = "Qwen/Qwen3-8B", "example/Qwen3-8B-MXFP6"

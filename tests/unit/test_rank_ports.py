@@ -16,7 +16,7 @@ from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.hardware.facts import CgroupObstacle, NetworkFacts
 from headfirst.decide.plan.build import build
-from headfirst.decide.plan.rank_ports import SLICE
+from headfirst.decide.plan.host.rank_ports import SLICE
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose
 

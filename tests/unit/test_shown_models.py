@@ -9,8 +9,8 @@ from headfirst.control.cli.shown.models import print_models
 from headfirst.decide import engines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
-from headfirst.decide.plan.models import Models, survey
-from headfirst.decide.plan.sizes import Fleet
+from headfirst.decide.plan.sizing.models import Models, survey
+from headfirst.decide.plan.sizing.sizes import Fleet
 
 
 def surveyed(gpu: str, ids: Iterable[str]) -> Models:

@@ -20,7 +20,7 @@ import httpx
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.decide.plan.router import command, fixed_replicas
+from headfirst.decide.plan.front.router import command, fixed_replicas
 from headfirst.node.supervisor.registration import Router
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"

@@ -19,7 +19,7 @@ from headfirst.control.live.status_types import ClusterStatus
 from headfirst.control.report.types import ClusterReport
 from headfirst.control.smoke.verdict import Report
 from headfirst.decide.diagnose.types import ReplicaDiagnosis, Tuning
-from headfirst.decide.plan.models import Models
+from headfirst.decide.plan.sizing.models import Models
 from headfirst.decide.plan.types import Plan
 from pydantic import BaseModel, TypeAdapter
 

@@ -16,7 +16,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.decide.model.task import Task
 
 if TYPE_CHECKING:
-    from headfirst.decide.plan.models import Models
+    from headfirst.decide.plan.sizing.models import Models
     from headfirst.decide.plan.types import Plan
 
 

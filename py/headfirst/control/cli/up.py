@@ -105,7 +105,7 @@ def _carry_out(change: Change, run: RunOptions, output: Output, *, check: bool) 
 
 def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     """Address, model, credentials, how to stop; and where the time went."""
-    from headfirst.decide.plan.proxy import service_name
+    from headfirst.decide.plan.front.proxy import service_name
 
     plan, changed = outcome.plan, outcome.result.changed_total
     page = (plan.proxy.url if plan.proxy else plan.webui.url) if plan.webui else None

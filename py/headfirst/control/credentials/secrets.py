@@ -18,7 +18,7 @@ from headfirst.common.state_files import exclusive, read_file, replace_file
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.local_ca import LocalCa
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.plan.webui import ADMIN_EMAIL
+from headfirst.decide.plan.front.webui import ADMIN_EMAIL
 
 # A key has 256 random bits: a plain hash of it cannot be guessed from.
 _KEY_BYTES = 32

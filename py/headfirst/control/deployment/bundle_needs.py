@@ -10,7 +10,7 @@ from headfirst.control.bundle.needs import Model, Needs
 from headfirst.control.bundle.packages import Wanted, sources
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.plan import devices
+from headfirst.decide.plan.host import devices
 from headfirst.decide.plan.types import Plan
 
 

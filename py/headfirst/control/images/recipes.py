@@ -6,7 +6,8 @@ from pathlib import Path
 
 from headfirst.control.images.build import DebianRecipe
 from headfirst.decide.containers.image import PATH, PREFIX, ImageRecipe
-from headfirst.decide.plan import monitoring, proxy, router, webui
+from headfirst.decide.plan import monitoring
+from headfirst.decide.plan.front import proxy, router, webui
 
 _HERE = Path(__file__).parent
 

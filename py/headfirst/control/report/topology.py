@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
+from headfirst.decide.plan.front.webui import chats
 from headfirst.decide.plan.types import Monitoring, Node, Plan, Replica, Service
-from headfirst.decide.plan.webui import chats
 
 # More ranks of a replica, or replicas of a service, than this are not distinguished on a screen.
 MOST_RANKS, RANKS_OF_MANY = 16, 8

@@ -16,25 +16,15 @@ from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import (
-    devices,
-    hosts,
-    monitoring,
-    network,
-    parallel,
-    presets,
-    proxy,
-    rank_ports,
-    router,
-    standby,
-    trust,
-    types,
-    webui,
-)
-from headfirst.decide.plan.alternatives import alternatives
-from headfirst.decide.plan.fit import fit, kv_tokens
+from headfirst.decide.plan import monitoring, presets, standby, trust, types
+from headfirst.decide.plan.front import proxy, router, webui
+from headfirst.decide.plan.host import devices, network, rank_ports
+from headfirst.decide.plan.host import hardware as hosts
 from headfirst.decide.plan.launching import Launching
-from headfirst.decide.plan.sizes import Fleet
+from headfirst.decide.plan.sizing import parallel
+from headfirst.decide.plan.sizing.alternatives import alternatives
+from headfirst.decide.plan.sizing.fit import fit, kv_tokens
+from headfirst.decide.plan.sizing.sizes import Fleet
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import layers, precision
 from headfirst.decide.plan.weights.decide import adapters, decide

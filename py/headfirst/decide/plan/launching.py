@@ -14,7 +14,9 @@ from headfirst.decide.engines.base import Engine, Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import hosts, network, rank_ports, types
+from headfirst.decide.plan import types
+from headfirst.decide.plan.host import hardware as hosts
+from headfirst.decide.plan.host import network, rank_ports
 from headfirst.decide.plan.types import NodeNetwork
 
 _T = TypeVar("_T")

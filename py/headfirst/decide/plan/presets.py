@@ -19,8 +19,8 @@ from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import parallel
-from headfirst.decide.plan.fit import fits
+from headfirst.decide.plan.sizing import parallel
+from headfirst.decide.plan.sizing.fit import fits
 from headfirst.decide.plan.types import ChosenArgument
 
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster, Host, Place, Replica, Service
 from headfirst.decide.hardware.gpus import Gpu
-from headfirst.decide.plan import hosts
-from headfirst.decide.plan.fit import gib
+from headfirst.decide.plan.host import hardware as hosts
 from headfirst.decide.plan.launching import Launching
+from headfirst.decide.plan.sizing.fit import gib
 from headfirst.decide.plan.types import Standby
 
 # An engine that lost a rank has ended, or was found hanging, before a spare takes over.

@@ -21,7 +21,7 @@ class _Frozen(BaseModel):
 
 
 class Fit(_Frozen):
-    """Memory per GPU, term by term (see plan/fit.py for the formula and its source)."""
+    """Memory per GPU, term by term (see plan/sizing/fit.py for the formula and its source)."""
 
     fits: bool | None  # None: the GPUs' memory is not known, or the engine runs on CPUs
     reason: str
@@ -113,7 +113,7 @@ class Weights(_Frozen):
 
 
 class NodeNetwork(_Frozen):
-    """How a rank finds the others (see plan/network.py). None: the engine and NCCL choose."""
+    """How a rank finds the others (see plan/host/network.py). None: the engine and NCCL choose."""
 
     nic: str | None = None  # NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME
     hca: str | None = None  # NCCL_IB_HCA
@@ -328,7 +328,7 @@ class Proxy(_Frozen):
 
 
 class HostDevices(_Frozen):
-    """What is set up for the devices of a host (see plan/devices.py)."""
+    """What is set up for the devices of a host (see plan/host/devices.py)."""
 
     host: str
     driver: bool  # NVIDIA's driver and container toolkit
@@ -337,7 +337,7 @@ class HostDevices(_Frozen):
 
 
 class RankPorts(_Frozen):
-    """How the ports of a host's ranks are closed to strangers (see plan/rank_ports.py)."""
+    """How the ports of a host's ranks are closed to strangers (see plan/host/rank_ports.py)."""
 
     host: str
     slice: str | None  # of systemd, whose every port is closed; None: ports are closed by number

@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from headfirst.control.cli.shown.plan import about
 from headfirst.control.terminal import Terminal
-from headfirst.decide.plan.models import Models, Offer
+from headfirst.decide.plan.sizing.models import Models, Offer
 
 _NUMBERS = ("nodes", "replicas", "KV tokens", "weights")
 _GAP = "  "

@@ -13,7 +13,7 @@ from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run, ssh, try_each
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.plan import devices
+from headfirst.decide.plan.host import devices
 
 _READ = """python3 -c '
 import json, os, shlex

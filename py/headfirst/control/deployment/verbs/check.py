@@ -28,7 +28,7 @@ from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 from headfirst.control.run.result import RunResult
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import NetworkFacts
-from headfirst.decide.plan import rdma
+from headfirst.decide.plan.host import rdma
 from headfirst.decide.plan.types import Node, Plan, Replica, Service
 
 BYTES = 8 / 1e9  # a second, in Gbit/s

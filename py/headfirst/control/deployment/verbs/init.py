@@ -16,8 +16,8 @@ from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.template import Answers, HostAddress, render_inventory
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
-from headfirst.decide.plan import network
-from headfirst.decide.plan.alternatives import unfit_hint
+from headfirst.decide.plan.host import network
+from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.types import NodeNetwork
 
 

@@ -15,9 +15,9 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import network
-from headfirst.decide.plan.models import Models, survey
-from headfirst.decide.plan.sizes import Fleet
+from headfirst.decide.plan.host import network
+from headfirst.decide.plan.sizing.models import Models, survey
+from headfirst.decide.plan.sizing.sizes import Fleet
 from headfirst.decide.plan.weights.duration import Job, estimate, rates
 
 # The inventory of a user who searches for a model has none yet.

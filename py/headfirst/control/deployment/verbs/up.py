@@ -33,8 +33,8 @@ from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, StageTime
 from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.plan import devices
-from headfirst.decide.plan.alternatives import unfit_hint
+from headfirst.decide.plan.host import devices
+from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.types import Plan
 
 LocalWork = tuple[dict[str, Any], list[StageTime]]

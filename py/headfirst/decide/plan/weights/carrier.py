@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Host, Service
 from headfirst.decide.hardware.facts import Port
-from headfirst.decide.plan import network, rdma
+from headfirst.decide.plan.host import network, rdma
 from headfirst.decide.plan.types import Carrier
 
 _TCP_INSTEAD = "Set weights_carrier=tcp, or fix the cause; `deploy check` examines RDMA devices."

@@ -11,9 +11,9 @@ from headfirst.control.deployment.running.artifacts import Artifacts, image_sour
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.cluster.types import Service as ClusterService
-from headfirst.decide.plan.proxy import service_name
+from headfirst.decide.plan.front.proxy import service_name
+from headfirst.decide.plan.front.webui import chats
 from headfirst.decide.plan.types import Plan, Service
-from headfirst.decide.plan.webui import chats
 
 
 def router_vars(cluster: Cluster, service: Service, secrets: Secrets, files: Artifacts) -> HostVars:

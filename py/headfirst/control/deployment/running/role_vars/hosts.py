@@ -10,7 +10,7 @@ from headfirst.control.deployment.running.role_vars.front import closed_ports
 from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Host
-from headfirst.decide.plan import rdma
+from headfirst.decide.plan.host import rdma
 from headfirst.decide.plan.monitoring import exporter_ports, monitoring_ports
 from headfirst.decide.plan.types import Node, NodeNetwork, Plan, Replica, Router, Service
 from headfirst.decide.plan.weights.placement import may_be_in_place

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Host
 from headfirst.decide.hardware.facts import NetworkFacts
-from headfirst.decide.plan import rdma
+from headfirst.decide.plan.host import rdma
 from headfirst.decide.plan.types import NodeNetwork
 
 NOT_ASKED = "not in the inventory, and the host was not probed (--probe)"

@@ -18,7 +18,7 @@ from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.measured import LAYER_PARTS, Part
 from headfirst.decide.model.parameters import Split, Tensor, tensors
-from headfirst.decide.plan import parallel
+from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.types import Fit
 
 GIB = 1 << 30

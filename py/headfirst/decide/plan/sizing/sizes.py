@@ -15,8 +15,8 @@ from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import parallel
-from headfirst.decide.plan.fit import kv_tokens
+from headfirst.decide.plan.sizing import parallel
+from headfirst.decide.plan.sizing.fit import kv_tokens
 
 # Numbers of nodes that are tried for a model that the given ones cannot hold.
 _MORE_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)

@@ -17,7 +17,7 @@ from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import tensors
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan.sizes import Copy, Fleet, best, nodes_needed
+from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, nodes_needed
 from headfirst.decide.plan.weights import precision
 
 

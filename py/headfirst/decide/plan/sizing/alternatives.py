@@ -11,7 +11,7 @@ from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.sizes import Copy, Fleet, best, nodes_needed
+from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, nodes_needed
 from headfirst.decide.plan.weights import precision
 
 _UNQUANTISED = ("bf16", "fp16", "fp32")
