@@ -6,7 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer, weights_choice
+from ansible_collections.headfirst.serving.plugins.plugin_utils import (
+    node_answer,
+    weights_choice,
+    weights_refusals,
+)
 
 _STATUS = {
     **dict.fromkeys(("address", "digest", "whole", "pinned"), "str"),
@@ -40,4 +44,8 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Name → filter."""
-        return {"weights_status": weights_status, "weights_choice": weights_choice.choose}
+        return {
+            "weights_status": weights_status,
+            "weights_choice": weights_choice.choose,
+            "weights_refusals": weights_refusals.refusals,
+        }

@@ -13,13 +13,15 @@ def choose(
     members: Sequence[str],
     writers: Mapping[str, str],
     parts: Mapping[str, str],
+    folders: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
     """What the role does next.
 
     `states` are what the hosts of the play report (filter weights_status; {} where a host reports nothing),
     in the order of the play. `members` are the addresses of all hosts with the model, the head first.
     `writers` has for each host the one that writes into its folder; `parts` the layers of each address where
-    hosts have not all of them.
+    hosts have not all of them. `folders` has the model folder of each host, as shared_folder_facts returns it
+    ({} where the model is no folder).
     """
     reports = [state for state in states.values() if state]
     asked = next((report["asked"] for report in reports if report.get("asked")), "")
@@ -49,5 +51,8 @@ def choose(
         "files": {name: digest for report in reports for name, digest in report["files"].items()},
         # The head signs what the others receive. Where it holds all of it, it passes it on; else it fetches.
         "head_gives": any(report["is_whole"] and report["address"] == members[0] for report in alike),
+        # Whether all hosts can serve the model folder where it is: it is whole, and none has a copy.
+        "all_see_it": all(folder.get("exists") and not folder["leads_out"] for folder in folders.values())
+        and not any(report.get("occupied") for report in reports),
         "order": [member for member in members if member in present],
     }

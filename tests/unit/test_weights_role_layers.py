@@ -141,7 +141,12 @@ def chosen(*reports: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     """The choice for hosts n1, n2, … with the addresses 1, 2, …; every host has a folder of its own."""
     states = {f"n{number}": report and {**report, "address": str(number)}
               for number, report in enumerate(reports, 1)}  # fmt: skip
-    given = {"members": ["1", "2", "3"], "writers": {name: name for name in states}, "parts": {}}
+    given = {
+        "members": ["1", "2", "3"],
+        "writers": {name: name for name in states},
+        "parts": {},
+        "folders": {name: {} for name in states},
+    }
     return choose(states, **{**given, **arguments})
 
 
@@ -170,6 +175,16 @@ def test_a_copy_of_another_revision_than_the_head_is_asked_for_counts_as_none() 
 def test_in_check_mode_on_clean_hosts_nobody_reports() -> None:
     found = chosen({}, {}, {})
     assert (found["holders"], found["order"], found["digest"], found["files"]) == ([], [], "", {})
+
+
+def test_a_folder_is_served_in_place_where_all_hosts_see_all_of_it() -> None:
+    missing, sees = {**NOTHING, "in_place": False}, {"exists": True, "leads_out": False}
+    both = {"n1": sees, "n2": sees}
+    assert chosen(missing, missing, folders=both)["all_see_it"]
+    assert chosen({}, {}, folders=both)["all_see_it"]
+    for other in ({}, {**sees, "exists": False}, {**sees, "leads_out": True}):
+        assert not chosen(missing, missing, folders={"n1": sees, "n2": other})["all_see_it"]
+    assert not chosen(missing, {**missing, "occupied": True}, folders=both)["all_see_it"]
 
 
 def test_the_number_of_layers_is_needed() -> None:

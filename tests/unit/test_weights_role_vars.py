@@ -25,6 +25,7 @@ def value(name: str, **variables: Any) -> Any:
         "weights_address": "10.0.0.1",
         "weights_members": ["10.0.0.1", "10.0.0.2"],
         "weights_token": "t0ken",
+        "inventory_hostname": "node1",
         "ansible_check_mode": True,
         "ansible_play_hosts": [],
         "__weights_choice": {"holders": [], "head_gives": False, "order": ["10.0.0.1", "10.0.0.2"]},

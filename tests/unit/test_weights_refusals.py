@@ -1,0 +1,89 @@
+"""What role weights refuses, of its variables, of a host's folders and of the hosts of a play."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from ansible_collections.headfirst.serving.plugins.plugin_utils.weights_refusals import refusals
+
+VARIABLES: dict[str, Any] = {
+    "name": "m",
+    "source_name": "m",
+    "source": "path",
+    "model": "/srv/m",
+    "dir": "/models",
+    "shared": "auto",
+    "convert_to_bf16": False,
+    "address": "10.0.0.1",
+    "members": ["10.0.0.1", "10.0.0.2"],
+    "rdma": [],
+    "encrypt": False,
+    "token": "t",
+    "layers": {},
+    "hidden_layers": 0,
+}
+FOLDERS: dict[str, Any] = {"model": {"exists": True}, "place": {"type": "nfs4"}, "error": ""}
+
+
+def refused(
+    *,
+    folders: dict[str, Any] | None = None,
+    state: dict[str, Any] | None = None,
+    order: tuple[str, ...] = ("10.0.0.1",),
+    missing: int = 1,
+    **changed: Any,
+) -> list[str]:
+    choice = {"order": list(order)}
+    return refusals(VARIABLES | changed, "node1", FOLDERS | (folders or {}), state or {}, choice, missing)
+
+
+def test_nothing_is_wrong() -> None:
+    assert refused() == []
+    assert refused(shared="in_place") == []
+    assert refused(shared="in_place", folders={"model": {}}) == []  # in check mode, or a hub's model
+    assert refused(convert_to_bf16=True, name="m-bf16") == []
+    assert refused(source="modelscope", model="org/m") == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"convert_to_bf16": True}, "are both m. A converted model needs two folders: call it m-bf16."),
+        ({"convert_to_bf16": True, "name": "n", "shared": "in_place"}, "Set weights_shared=auto."),
+        ({"shared": "in_place", "source": "modelscope"}, "the model comes from modelscope."),
+        ({"shared": "in_place", "folders": {"model": {"exists": False}}}, "no files in /srv/m on node1."),
+        ({"shared": "in_place", "state": {"occupied": True}}, "/models/m on node1 is a copy of the model."),
+        (
+            {"folders": {"error": "Read-only file system"}},
+            "on nfs4, a shared file system, and cannot be written",
+        ),
+        ({"model": "srv/m"}, "the model is an absolute folder on the head; it is srv/m."),
+        ({"address": "10.0.0.9"}, "weights_address 10.0.0.9 is none of weights_members 10.0.0.1, 10.0.0.2."),
+        ({"rdma": ["mlx5_0:1:3"], "encrypt": True}, "exclude each other"),
+        ({"token": ""}, "Set weights_token"),
+        ({"layers": {"10.0.0.1": "0-2"}}, "Set weights_hidden_layers"),
+        ({"order": ("10.0.0.2",)}, "The head, weights_members[0], signs"),
+        ({"order": ()}, "The head, weights_members[0], signs"),
+    ],
+)
+def test_what_cannot_work_is_refused(changed: dict[str, Any], words: str) -> None:
+    [reason] = refused(**changed)
+    assert words in reason
+
+
+def test_what_the_host_reports_comes_first_and_alone() -> None:
+    assert refused(state={"error": "No hub answers."}, token="", model="srv/m") == ["No hub answers."]
+
+
+def test_a_single_host_needs_neither_token_nor_members() -> None:
+    assert refused(token="", members=["10.0.0.1"]) == []
+    assert refused(token="", members=[], order=()) == []
+
+
+def test_the_head_is_needed_only_for_hosts_without_the_model() -> None:
+    assert refused(order=(), missing=0) == []
+
+
+def test_the_folder_itself_is_no_copy_of_the_model() -> None:
+    assert refused(shared="in_place", model="/models/m", state={"occupied": True}) == []
