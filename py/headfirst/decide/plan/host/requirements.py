@@ -1,0 +1,130 @@
+"""What role check requires of a host: devices, memory, disk, ports and hosts that it must reach. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headfirst.decide import engines
+from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.decide.cluster.values import memory_bytes
+from headfirst.decide.plan.monitoring import monitoring_ports
+from headfirst.decide.plan.types import Node, NodeNetwork, Plan, Replica, Router, Service
+from headfirst.decide.plan.weights.placement import may_be_in_place
+
+Rank = tuple[Service, Replica, Node]
+
+
+@dataclass(frozen=True)
+class RankRequirements:
+    """What the ranks of a host need beyond ports and disk; sizes are in bytes."""
+
+    images: list[str]
+    gpus: int  # 0 on CPU
+    min_cuda: str  # that the driver must support
+    shm_bytes: int  # of the host's /dev/shm: containers have the host's IPC
+    peers: list[str]  # addresses of hosts with ranks of the same replicas
+    dist_ports: list[int]
+    slow_start_args: list[str]  # engine arguments after which a start takes long
+    network: NodeNetwork
+
+
+@dataclass(frozen=True)
+class Requirements:
+    """What a host must have and reach; `ranks` is None where none runs there."""
+
+    ports: list[int]
+    disk_path: str
+    disk_bytes: int
+    model_folder: str  # "" where no model is served from a folder of the host
+    model_folder_required: bool
+    ranks: RankRequirements | None
+
+
+def requirements(cluster: Cluster, plan: Plan, host: Host) -> Requirements:
+    """Those of a host; a spare must be able to run any rank."""
+    ranks = _of_spare(plan) if host in cluster.spares else ranks_on(plan, host)
+    # Replicas of one service on a host share its weights.
+    weights = {service.weights.directory: service.weights.disk_bytes for service, _, _ in ranks}
+    settings = [cluster.service(service.name).settings for service, _, _ in ranks]
+    folder, required = next(
+        (
+            (service.model, own.weights_shared == "in_place")
+            for (service, _, _), own in zip(ranks, settings, strict=True)
+            if may_be_in_place(own) and not service.convert_to_bf16
+        ),
+        ("", False),
+    )
+    return Requirements(
+        ports=_ports(cluster, plan, host, ranks),
+        disk_path=settings[0].weights_dir if settings else "/var/lib/headfirst",
+        disk_bytes=sum(weights.values()) * 11 // 10,  # a tenth more for images and logs
+        model_folder=folder,
+        model_folder_required=required,
+        ranks=_of_ranks(cluster, ranks, settings, host) if ranks else None,
+    )
+
+
+def ranks_on(plan: Plan, host: Host) -> list[Rank]:
+    """The ranks on a host."""
+    return [
+        (service, replica, node)
+        for service in plan.services
+        for replica in service.replicas
+        for node in replica.nodes
+        if node.host == host.name
+    ]
+
+
+def routers_on(plan: Plan, host: Host) -> list[Router]:
+    """The routers on a host."""
+    return [router for service in plan.services for router in service.routers if router.host == host.name]
+
+
+def rendezvous_ports(ranks: list[Rank]) -> list[int]:
+    """Ports of a host at which ranks meet; a message to one of them can run code there."""
+    return [port for _, replica, node in ranks if node.rank == 0 for port in replica.rendezvous_ports]
+
+
+def _of_spare(plan: Plan) -> list[Rank]:
+    replicas = [(service, service.replicas[0]) for service in plan.services]
+    return [(service, replica, replica.nodes[-1]) for service, replica in replicas]
+
+
+def _ports(cluster: Cluster, plan: Plan, host: Host, ranks: list[Rank]) -> list[int]:
+    engine = [replica.engine_port for _, replica, node in ranks if node.rank == 0]
+    routers = [port for router in routers_on(plan, host) for port in (router.port, router.metrics_port)]
+    page = [plan.webui.port] if plan.webui and plan.webui.host == host.name else []
+    proxy = [plan.proxy.port, plan.proxy.metrics_port] if plan.proxy and plan.proxy.host == host.name else []
+    return [*engine, *rendezvous_ports(ranks), *routers, *page, *monitoring_ports(cluster, host), *proxy]
+
+
+def _of_ranks(
+    cluster: Cluster, ranks: list[Rank], settings: list[ServiceSettings], host: Host
+) -> RankRequirements:
+    on_gpus = any(service.device == "cuda" for service, _, _ in ranks)
+    peers = {
+        peer.address: None for _, replica, _ in ranks for peer in replica.nodes if peer.host != host.name
+    }
+    network = next((node.network for _, _, node in ranks if node.network.nic), ranks[0][2].network)
+    if host in cluster.spares:  # its devices have names of their own
+        network = NodeNetwork(nic=host.nic, hca=host.hca, host_ip=host.address, reasons=[])
+    return RankRequirements(
+        images=list({node.container.image: None for _, _, node in ranks}),
+        gpus=(host.gpus or 0) if on_gpus else 0,
+        min_cuda=max((service.engine_cuda for service, _, _ in ranks), key=_version),
+        shm_bytes=sum(memory_bytes(own.shm_size) for own in settings) if on_gpus else 0,
+        peers=list(peers),
+        dist_ports=list({replica.dist_port: None for _, replica, _ in ranks}),
+        slow_start_args=[word for own in settings for word in _slow_start(own)],
+        network=network,
+    )
+
+
+def _slow_start(settings: ServiceSettings) -> list[str]:
+    slow = engines.get(settings.engine, settings.engine_version).diagnostics.slow_start_flags
+    return [word for word in settings.engine_args if word.partition("=")[0] in slow]
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())
