@@ -7,7 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
-from headfirst.common.safetensors_file import Tensor, read_shard
+from headfirst.common.safetensors_file import StoredTensor, read_shard
 from headfirst.control.demo import checkpoint_dir
 from headfirst.node.weights.proof.checkpoint_check import INDEX
 
@@ -24,7 +24,9 @@ def write_layer_ordered(folder: Path) -> None:
     """Write it into `folder`, which is made."""
     source = checkpoint_dir()
     shutil.copytree(source, folder, ignore=shutil.ignore_patterns("*.safetensors", INDEX))
-    shards: dict[str, list[tuple[Path, Tensor]]] = {shard_name(number): [] for number in range(LAYERS + 2)}
+    shards: dict[str, list[tuple[Path, StoredTensor]]] = {
+        shard_name(number): [] for number in range(LAYERS + 2)
+    }
     for path in sorted(source.glob("*.safetensors")):
         for tensor in read_shard(path).tensors.values():
             layer = _LAYER.match(tensor.name)
@@ -36,7 +38,7 @@ def write_layer_ordered(folder: Path) -> None:
     (folder / INDEX).write_text(json.dumps({"metadata": {}, "weight_map": index}))
 
 
-def _write(path: Path, tensors: list[tuple[Path, Tensor]]) -> None:
+def _write(path: Path, tensors: list[tuple[Path, StoredTensor]]) -> None:
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     data = bytearray()
     for source, tensor in tensors:

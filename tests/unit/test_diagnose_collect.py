@@ -21,7 +21,7 @@ from headfirst.control.live import clock
 from headfirst.control.live.clock import Clock
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.decide.diagnose.types import Node
-from headfirst.decide.engines.base import Readiness
+from headfirst.decide.engines.base import ReadinessProbe
 
 DOCKER = """#!/bin/sh
 case "$*" in
@@ -212,7 +212,9 @@ def test_one_that_hangs(hosts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert node.problem == f"it did not answer within {collect.TIMEOUT_S:.0f} s"
 
 
-READINESS = Readiness("/health", "/v1/chat/completions", {"max_tokens": 1}, ("usage", "completion_tokens"))
+READINESS = ReadinessProbe(
+    "/health", "/v1/chat/completions", {"max_tokens": 1}, ("usage", "completion_tokens")
+)
 PROBED = replace(SGLANG, readiness=READINESS, model="demo", api_key="open-sesame")
 
 

@@ -17,7 +17,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.types import Service
+from headfirst.decide.plan.types import PlannedService
 
 R1 = "deepseek-ai/DeepSeek-R1"
 LLAMA_70B = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
@@ -44,7 +44,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     return load([path])
 
 
-def plan(cluster: Cluster, checkpoint: Checkpoint, nodes: int, variables: str) -> Service:
+def plan(cluster: Cluster, checkpoint: Checkpoint, nodes: int, variables: str) -> PlannedService:
     given: dict[str, Any] = dict(one.split("=", 1) for one in variables.split(" | "))
     given |= {
         name: int(given[name]) for name in given.keys() & {"gpus", "tensor_parallel", "pipeline_parallel"}

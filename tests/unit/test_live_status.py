@@ -16,9 +16,9 @@ from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import EngineStatus
 from headfirst.decide import engines
-from headfirst.decide.engines.base import Readiness
+from headfirst.decide.engines.base import ReadinessProbe
 
-HEALTHY = Readiness(
+HEALTHY = ReadinessProbe(
     path="/health",
     probe_path="/v1/embeddings",
     probe_body={"input": "Hello"},
@@ -34,7 +34,7 @@ ANSWERS: dict[str, tuple[int, Any]] = {
 
 
 def engine(
-    monkeypatch: pytest.MonkeyPatch, readiness: Readiness, metrics: Metrics | None = None, **changed: Any
+    monkeypatch: pytest.MonkeyPatch, readiness: ReadinessProbe, metrics: Metrics | None = None, **changed: Any
 ) -> tuple[EngineStatus, list[Any]]:
     """The status of an engine with these answers, and the requests that it got."""
     answers = {**ANSWERS, **changed}

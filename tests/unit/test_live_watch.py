@@ -18,10 +18,10 @@ from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import Supervision
 from headfirst.decide import engines
-from headfirst.decide.engines.base import Readiness
+from headfirst.decide.engines.base import ReadinessProbe
 
 METRICS = engines.get("vllm").metrics
-READINESS = Readiness("/health", "/v1/chat/completions", {}, ("usage",))
+READINESS = ReadinessProbe("/health", "/v1/chat/completions", {}, ("usage",))
 TARGET = ReplicaTarget(
     "chat", 0, [HostAccess("node1", "node1")], "http://engine", READINESS, container="engine", metrics=METRICS
 )

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError
-from headfirst.common.safetensors_file import Tensor
+from headfirst.common.safetensors_file import StoredTensor
 from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.config import Weights, from_config
 from headfirst.decide.model.measured import Part, part_of
 
 
-def described(config: dict[str, Any], *tensors: Tensor, **more: Any) -> Checkpoint:
+def described(config: dict[str, Any], *tensors: StoredTensor, **more: Any) -> Checkpoint:
     """The checkpoint of `config` and one shard with `tensors`."""
     weights = Weights(sum(tensor.end - tensor.start for tensor in tensors), (), [tensors])
     return from_config(config, id="a/b", revision=None, weights=weights, source="folder", where="x", **more)
 
 
-def tensor(name: str, dtype: str, size: int = 1000) -> Tensor:
-    return Tensor(name, dtype, (), 0, size)
+def tensor(name: str, dtype: str, size: int = 1000) -> StoredTensor:
+    return StoredTensor(name, dtype, (), 0, size)
 
 
 LLAMA: dict[str, Any] = {

@@ -19,7 +19,7 @@ from headfirst.decide.containers.blanks import (
     parse,
 )
 from headfirst.decide.containers.spec import Container, docker_run
-from headfirst.decide.plan.types import Plan, Replica, Scheduled
+from headfirst.decide.plan.types import Plan, PlannedReplica, Scheduled
 
 ROOT = Path(__file__).resolve().parents[2]
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").glob("*.ini"))
@@ -40,7 +40,7 @@ def planned(inventory: str, *settings: str) -> Plan:
     return prepare([ROOT / inventory], settings, probe=False).plan
 
 
-def assert_alike(scheduled: Scheduled, replica: Replica) -> None:
+def assert_alike(scheduled: Scheduled, replica: PlannedReplica) -> None:
     """With the addresses of the inventory's hosts, each rank is that of the plan."""
     for rank, node in zip(scheduled.ranks, replica.nodes, strict=True):
         values = {

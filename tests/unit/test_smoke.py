@@ -12,7 +12,7 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.smoke import runner
 from headfirst.control.smoke.api import Api, Target
 from headfirst.control.smoke.verdict import CASES, Case, Report, Result, write_junit
-from headfirst.decide.engines.base import Readiness, RequestDialect, ScoreRequest, Task
+from headfirst.decide.engines.base import ReadinessProbe, RequestDialect, ScoreRequest, Task
 from openai_server import KEY, MODEL, State, serving
 
 FULL = RequestDialect(
@@ -293,7 +293,7 @@ def test_an_answer_that_does_not_come(slow: str) -> None:
 
 
 def test_nothing_listens() -> None:
-    readiness = Readiness("/health", "", {}, ())
+    readiness = ReadinessProbe("/health", "", {}, ())
     with Api("http://127.0.0.1:1", KEY, Target(MODEL, "chat", "Stand-in", FULL), 5) as api:
         [found] = runner.run(api, [CASES["chat.answer"]], Watched(), str).results
         assert "connection was closed" in found.why
@@ -302,7 +302,7 @@ def test_nothing_listens() -> None:
 
 
 def test_a_service_that_still_starts() -> None:
-    readiness = Readiness("/health", "", {}, ())
+    readiness = ReadinessProbe("/health", "", {}, ())
     for faults, ready in ((frozenset({"not-ready"}), False), (frozenset(), True)):
         with serving(faults=faults) as (url, _), Api(url, KEY, target(), 5) as api:
             if ready:

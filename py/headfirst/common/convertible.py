@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from headfirst.common.quantization import MX_GROUP, SCHEMES, Scheme
-from headfirst.common.safetensors_file import Tensor
+from headfirst.common.safetensors_file import StoredTensor
 from headfirst.common.untrusted import shown
 
 NESTED = ("text_config", "llm_config", "language_config", "thinker_config")
@@ -74,7 +74,7 @@ class Format:
         """Whether the result has no tensor for this one, which is no weight's scale."""
         return name.endswith(self.dropped)
 
-    def is_weight(self, tensor: Tensor) -> bool:
+    def is_weight(self, tensor: StoredTensor) -> bool:
         """Whether this is a quantised weight, by its type, and where the type is not enough by its name."""
         return tensor.dtype == self.codes and (not self.marked or bool(self.scale_names(tensor.name)))
 
@@ -82,7 +82,7 @@ class Format:
         """What the result calls this weight."""
         return weight.removesuffix(self.endings[0][0]) if self.marked else weight
 
-    def result_bytes(self, tensor: Tensor) -> int:
+    def result_bytes(self, tensor: StoredTensor) -> int:
         """Bytes in the result of this tensor of the checkpoint."""
         if self.weight_name(tensor.name) or self.drops(tensor.name):
             return 0

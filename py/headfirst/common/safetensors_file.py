@@ -42,7 +42,7 @@ _REFETCH = "Delete this file and fetch it again; corrupt downloads are common."
 
 
 @dataclass(frozen=True)
-class Tensor:
+class StoredTensor:
     """One tensor of a shard; `start` and `end` are byte offsets from the start of the file."""
 
     name: str
@@ -58,7 +58,7 @@ class Shard:
 
     path: Path
     size: int
-    tensors: Mapping[str, Tensor]
+    tensors: Mapping[str, StoredTensor]
 
 
 def read_shard(path: Path) -> Shard:
@@ -94,7 +94,7 @@ def header_length(prefix: bytes) -> int:
     return length
 
 
-def read_header(raw: bytes, data_start: int) -> list[Tensor]:
+def read_header(raw: bytes, data_start: int) -> list[StoredTensor]:
     """The tensors that the header `raw` describes; UntrustedError where it breaks the format in any way."""
     if not raw.startswith(b"{"):
         raise UntrustedError("its header does not start with {")
@@ -114,7 +114,7 @@ def read_header(raw: bytes, data_start: int) -> list[Tensor]:
     return tensors
 
 
-def _tensor(name: str, entry: object, data_start: int) -> Tensor:
+def _tensor(name: str, entry: object, data_start: int) -> StoredTensor:
     what = f"tensor {line(name, what='a tensor name')}"
     fields = json_object(entry, what=what)
     if fields.keys() != {"dtype", "shape", "data_offsets"}:
@@ -135,10 +135,10 @@ def _tensor(name: str, entry: object, data_start: int) -> Tensor:
             f"{what} has {end - start} bytes, which its shape {shown(str(shape))} and type {dtype} "
             "do not give"
         )
-    return Tensor(name, dtype, sizes, data_start + start, data_start + end)
+    return StoredTensor(name, dtype, sizes, data_start + start, data_start + end)
 
 
-def _refuse_gaps(tensors: Iterable[Tensor], data_start: int) -> None:
+def _refuse_gaps(tensors: Iterable[StoredTensor], data_start: int) -> None:
     """UntrustedError where tensors overlap or leave a hole."""
     end = data_start
     for tensor in sorted(tensors, key=lambda tensor: (tensor.start, tensor.end)):
@@ -148,13 +148,13 @@ def _refuse_gaps(tensors: Iterable[Tensor], data_start: int) -> None:
         end = tensor.end
 
 
-def read_bytes(shard: Shard, tensor: Tensor) -> bytes:
+def read_bytes(shard: Shard, tensor: StoredTensor) -> bytes:
     """All bytes of one (small) tensor."""
     with shard.path.open("rb") as file:
         return os.pread(file.fileno(), tensor.end - tensor.start, tensor.start)
 
 
-def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> tuple[bytes, list[Tensor], int]:
+def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> tuple[bytes, list[StoredTensor], int]:
     """Lay out a new shard from (name, dtype, shape).
 
     Returns the length field with the padded header, the tensors in file order, and the file's size in bytes:
@@ -173,7 +173,7 @@ def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> tuple[bytes, 
     raw += b" " * (-len(raw) % 8)
     data_start = LENGTH_BYTES + len(raw)
     placed = [
-        Tensor(name, dtype, shape, data_start + start, data_start + end)
+        StoredTensor(name, dtype, shape, data_start + start, data_start + end)
         for (name, dtype, shape), (start, end) in zip(ordered, spans, strict=True)
     ]
     return len(raw).to_bytes(LENGTH_BYTES, "little") + raw, placed, data_start + offset

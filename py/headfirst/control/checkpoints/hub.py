@@ -18,7 +18,7 @@ from urllib.parse import quote
 import httpx
 
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.common.safetensors_file import LENGTH_BYTES, Tensor, header_length, read_header
+from headfirst.common.safetensors_file import LENGTH_BYTES, StoredTensor, header_length, read_header
 from headfirst.common.untrusted import (
     UntrustedError,
     file_listing,
@@ -195,13 +195,13 @@ class _Session:
         ]
         return dict(zip(names, sizes, strict=True))
 
-    def all_tensors(self, shards: Sequence[Shard]) -> list[list[Tensor]]:
+    def all_tensors(self, shards: Sequence[Shard]) -> list[list[StoredTensor]]:
         """The tensors of each shard."""
         room = _Room(MAX_HEADER_BYTES)
         with ThreadPoolExecutor(_PARALLEL_READS) as pool:
             return list(pool.map(lambda shard: self.tensors(shard.name, room), shards))
 
-    def tensors(self, file: str, room: _Room) -> list[Tensor]:
+    def tensors(self, file: str, room: _Room) -> list[StoredTensor]:
         """The tensors of a shard, from its header, by two range requests, where there is `room` for it."""
         url = self._file(file)
         prefix = self._part(url, 0, LENGTH_BYTES)

@@ -23,7 +23,7 @@ from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE
 from headfirst.decide.diagnose.subject import Subject, masked
 from headfirst.decide.diagnose.types import Answer, Container, Node
-from headfirst.decide.engines.base import Readiness
+from headfirst.decide.engines.base import ReadinessProbe
 from headfirst.decide.scrub import Scrubber
 
 _SCRIPT = Path(__file__).with_name("node_script.py")
@@ -120,7 +120,7 @@ def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject)
     )
 
 
-def _health(found: NodeAnswer, readiness: Readiness, *, where: str) -> Answer | None:
+def _health(found: NodeAnswer, readiness: ReadinessProbe, *, where: str) -> Answer | None:
     """The first answer that no ready service gives, else 200."""
     health, probe = found.health, found.probe
     if health is None:

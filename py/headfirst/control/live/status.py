@@ -31,7 +31,7 @@ from headfirst.control.live.status_types import (
     WebuiStatus,
 )
 from headfirst.control.live.supervision import supervision
-from headfirst.decide.engines.base import Readiness
+from headfirst.decide.engines.base import ReadinessProbe
 
 # Between two readings of an engine's counters.
 RATE_S = 1.0
@@ -53,7 +53,7 @@ class ReplicaTarget:
     index: int
     ranks: Sequence[HostAccess]
     engine_url: str
-    readiness: Readiness
+    readiness: ReadinessProbe
     api_key: str | None = None
     container: str = names.ENGINE
     metrics: Metrics | None = None  # None: its load is not asked for
@@ -145,7 +145,7 @@ def _load(meter: Meter) -> Load | None:
     return meter.read()
 
 
-def _probe(client: httpx.Client, readiness: Readiness, models: list[str]) -> str | None:
+def _probe(client: httpx.Client, readiness: ReadinessProbe, models: list[str]) -> str | None:
     """What is wrong with the answer to the probe; None where the model computed."""
     path, request = readiness.probe_path, {**readiness.probe_body, "model": models[0] if models else ""}
     status, body = ask(client, "POST", path, request)

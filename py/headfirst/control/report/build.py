@@ -21,7 +21,7 @@ from headfirst.control.report.types import (
 )
 from headfirst.control.run.amounts import duration, size
 from headfirst.control.run.history import History
-from headfirst.decide.plan.types import Node, Plan, Replica, Service
+from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 
 MOST_RUNS, MOST_RESULTS = 15, 5
 
@@ -76,7 +76,7 @@ def _comm(history: History) -> CommResult | None:
     return None
 
 
-def _service(service: Service) -> ServiceReport:
+def _service(service: PlannedService) -> ServiceReport:
     fit = service.fit
     memory = [("memory of a GPU", fit.gpu_memory_bytes), ("weights", fit.weight_bytes_per_rank)]
     memory += [(term.replace("_", " "), value) for term, value in fit.terms.items()]
@@ -91,7 +91,7 @@ def _service(service: Service) -> ServiceReport:
     )
 
 
-def _choices(service: Service) -> Iterator[Choice]:
+def _choices(service: PlannedService) -> Iterator[Choice]:
     weights = service.weights
     yield Choice(
         what="model",
@@ -134,7 +134,7 @@ def _yes(what: str, value: bool, reason: str) -> Choice:
     return Choice(what=what, value="yes" if value else "no", reason=reason)
 
 
-def _rank(service: Service, replica: Replica, node: Node) -> RankRow:
+def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> RankRow:
     if service.device != "cuda":
         gpus = "–"
     elif node.gpu_devices is None:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.decide.plan.front.webui import chats
-from headfirst.decide.plan.types import Monitoring, Node, Plan, Replica, Service
+from headfirst.decide.plan.types import Monitoring, Node, Plan, PlannedReplica, PlannedService
 
 # More ranks of a replica, or replicas of a service, than this are not distinguished on a screen.
 MOST_RANKS, RANKS_OF_MANY = 16, 8
@@ -99,29 +99,29 @@ def topology(plan: Plan) -> Topology:
     )
 
 
-def _title(service: Service) -> str:
+def _title(service: PlannedService) -> str:
     return service.name or service.served_model_name
 
 
-def _heads(service: Service) -> list[tuple[str, Replica]]:
+def _heads(service: PlannedService) -> list[tuple[str, PlannedReplica]]:
     """Each replica with the id of the box that has its rank 0."""
     own = _own_replicas(service)
     rest = [(f"replicas:{_title(service)}", one) for one in service.replicas[len(own) :]]
     return [*((_rank_id(service, one, one.nodes[0]), one) for one in own), *rest]
 
 
-def _own_replicas(service: Service) -> list[Replica]:
+def _own_replicas(service: PlannedService) -> list[PlannedReplica]:
     """Those that have boxes of their own."""
     many = len(service.replicas) > MOST_REPLICAS
     return service.replicas[: REPLICAS_OF_MANY if many else None]
 
 
-def _own_ranks(replica: Replica) -> list[Node]:
+def _own_ranks(replica: PlannedReplica) -> list[Node]:
     """Those that have boxes of their own."""
     return replica.nodes[: RANKS_OF_MANY if len(replica.nodes) > MOST_RANKS else None]
 
 
-def _rank_id(service: Service, replica: Replica, node: Node) -> str:
+def _rank_id(service: PlannedService, replica: PlannedReplica, node: Node) -> str:
     return f"rank:{_title(service)}/{replica.index}:{node.rank}"
 
 
@@ -162,11 +162,11 @@ def _entry(plan: Plan) -> list[Box]:
     return boxes
 
 
-def _router_id(service: Service, host: str) -> str:
+def _router_id(service: PlannedService, host: str) -> str:
     return f"router:{_title(service)}:{host}"
 
 
-def _service(service: Service, notes: list[str]) -> ServiceBoxes:
+def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
     sizes = [
         ("TP", service.tensor_parallel),
         ("PP", service.pipeline_parallel),
@@ -191,7 +191,7 @@ def _service(service: Service, notes: list[str]) -> ServiceBoxes:
     )
 
 
-def _replica(service: Service, replica: Replica, notes: list[str]) -> ReplicaBoxes:
+def _replica(service: PlannedService, replica: PlannedReplica, notes: list[str]) -> ReplicaBoxes:
     own = _own_ranks(replica)
     boxes = [_rank(service, replica, node) for node in own]
     if rest := replica.nodes[len(own) :]:
@@ -215,11 +215,11 @@ def _replica(service: Service, replica: Replica, notes: list[str]) -> ReplicaBox
     return ReplicaBoxes(title=f"replica {replica.index}", boxes=boxes, network=_network(service, replica))
 
 
-def _rest_id(service: Service, replica: Replica) -> str:
+def _rest_id(service: PlannedService, replica: PlannedReplica) -> str:
     return f"ranks:{_title(service)}/{replica.index}"
 
 
-def _rank(service: Service, replica: Replica, node: Node) -> Box:
+def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> Box:
     lines = [f"rank {node.rank}", node.address]
     if node.rank == 0:
         lines.append(f"API {replica.engine_port}")
@@ -240,7 +240,7 @@ def _rank(service: Service, replica: Replica, node: Node) -> Box:
     )
 
 
-def _gpus(service: Service, replica: Replica, node: Node) -> list[str]:
+def _gpus(service: PlannedService, replica: PlannedReplica, node: Node) -> list[str]:
     """Names of a rank's GPUs: indices, UUIDs, or numbers where it has all of the host."""
     if service.device != "cuda":
         return []
@@ -249,12 +249,12 @@ def _gpus(service: Service, replica: Replica, node: Node) -> list[str]:
     return [str(number) for number in range(service.world_size // len(replica.nodes))]
 
 
-def _gpu_count(service: Service, replica: Replica, nodes: Sequence[Node]) -> list[str]:
+def _gpu_count(service: PlannedService, replica: PlannedReplica, nodes: Sequence[Node]) -> list[str]:
     count = sum(len(_gpus(service, replica, node)) for node in nodes)
     return [f"{count} GPUs"] if count else []
 
 
-def _more_replicas(service: Service, rest: Sequence[Replica]) -> ReplicaBoxes:
+def _more_replicas(service: PlannedService, rest: Sequence[PlannedReplica]) -> ReplicaBoxes:
     hosts = list(dict.fromkeys(node.host for replica in rest for node in replica.nodes))
     gpus = sum(len(_gpus(service, replica, node)) for replica in rest for node in replica.nodes)
     box = Box(
@@ -287,7 +287,7 @@ def _many(texts: Sequence[str], what: str) -> list[str]:
     return list(texts) if rest < 1 else [*texts[:_NAMES_OF_MANY], f"and {rest} more {what}"]
 
 
-def _network(service: Service, replica: Replica) -> list[str]:
+def _network(service: PlannedService, replica: PlannedReplica) -> list[str]:
     """What carries the collectives between hosts; hosts are counted where they differ."""
     if len(replica.nodes) < 2:
         return []
@@ -369,7 +369,7 @@ def _links_of_people(plan: Plan) -> Iterator[Link]:
                 yield Link(source=PAGE, target=target, ports=[port], what=f"API of {_title(service)}")
 
 
-def _doors(service: Service) -> list[tuple[str, int]]:
+def _doors(service: PlannedService) -> list[tuple[str, int]]:
     """Where clients of a service connect to: its routers, or rank 0 of its replicas."""
     if service.routers:
         return [(_router_id(service, router.host), router.port) for router in service.routers]

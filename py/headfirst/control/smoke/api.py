@@ -14,7 +14,7 @@ import openai
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.smoke.answers import Chat, Chunk, FailedCase, Models, RefusedRequest, read
-from headfirst.decide.engines.base import Readiness, RequestDialect, Task
+from headfirst.decide.engines.base import ReadinessProbe, RequestDialect, Task
 
 AT_ONCE = 32
 PROMPT = "Count to ten."
@@ -76,7 +76,7 @@ class Api:
         """Tokens for an answer of a few words; a model that thinks first needs more."""
         return 4096 if self.target.dialect.reasoning_parser else 256
 
-    def require_ready(self, readiness: Readiness) -> None:
+    def require_ready(self, readiness: ReadinessProbe) -> None:
         """Raise NotReadyError where the service does not answer GET `readiness.path` with 200."""
         hint = "`deploy status` shows the ranks; `deploy diagnose` finds why the service does not answer."
         try:

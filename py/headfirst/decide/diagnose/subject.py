@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 
-from headfirst.decide.engines.base import Diagnostics, Engine, Metrics, Readiness
+from headfirst.decide.engines.base import Diagnostics, Engine, Metrics, ReadinessProbe
 from headfirst.decide.scrub import MASK
 
 
@@ -19,12 +19,12 @@ class Subject:
     log: Profile
     about: Diagnostics
     metrics: Metrics
-    readiness: Readiness
+    readiness: ReadinessProbe
     model: str = ""
     api_key: str = ""
 
 
-def subject(engine: Engine, readiness: Readiness, model: str = "", api_key: str = "") -> Subject:
+def subject(engine: Engine, readiness: ReadinessProbe, model: str = "", api_key: str = "") -> Subject:
     """What a diagnosis needs of an engine."""
     return Subject(profile(engine.log()), engine.diagnostics, engine.metrics, readiness, model, api_key)
 

@@ -156,7 +156,7 @@ class RequestDialect:
 
 
 @dataclass(frozen=True)
-class Readiness:
+class ReadinessProbe:
     """When a replica counts as ready; only rank 0 is asked.
 
     GET `path` answers 200, and POST `probe_path` with `probe_body` answers with something at `answer`: keys
@@ -221,7 +221,7 @@ class Engine:
     # Options that the plan sets, by destination: the sentence that states where a person sets them.
     owned: Mapping[str, str]
     metrics: Metrics  # the figures that rank 0 publishes, by the names of this version
-    probes: Mapping[Task, Readiness]  # a task that is not there is asked as chat is
+    probes: Mapping[Task, ReadinessProbe]  # a task that is not there is asked as chat is
     # Why this version cannot serve the checkpoint on the GPU, a clause each: architecture, quantisation,
     # compute capability, task. Empty: it can.
     support_problems: Callable[[Checkpoint, Gpu | None, Task, Values], list[str]]
@@ -285,7 +285,7 @@ class Engine:
         """Read the user's extra arguments as this version's own parser would."""
         return self.parse(self.specification, words)
 
-    def readiness(self, task: Task) -> Readiness:
+    def readiness(self, task: Task) -> ReadinessProbe:
         """How to find out that a replica serves `task`."""
         return self.probes.get(task, self.probes["chat"])
 

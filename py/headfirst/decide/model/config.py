@@ -15,7 +15,7 @@ from typing import Any
 from headfirst.common import quantization as schemes
 from headfirst.common.convertible import config_parts, quantization_of
 from headfirst.common.errors import InputError
-from headfirst.common.safetensors_file import SMALL_FLOATS, Tensor
+from headfirst.common.safetensors_file import SMALL_FLOATS, StoredTensor
 from headfirst.common.untrusted import device_name, integer
 from headfirst.decide.model import quantization, vision
 from headfirst.decide.model.checkpoint import Checkpoint, LinearAttention, Mla, Moe, Shard
@@ -59,7 +59,7 @@ class Weights:
 
     total_bytes: int
     shards: tuple[Shard, ...]
-    tensors: Sequence[Sequence[Tensor]] = ()
+    tensors: Sequence[Sequence[StoredTensor]] = ()
 
 
 def from_config(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from headfirst.common.convertible import Format
-from headfirst.common.safetensors_file import Tensor
+from headfirst.common.safetensors_file import StoredTensor
 
 
 class Part(Enum):
@@ -62,7 +62,7 @@ def part_of(name: str, layers: int) -> Part:
     return next((part for part, pattern in _MATCHERS[2:] if pattern.search(name)), Part.DENSE)
 
 
-def measure(shards: Iterable[Sequence[Tensor]], layers: int, conversion: Format | None) -> Measured:
+def measure(shards: Iterable[Sequence[StoredTensor]], layers: int, conversion: Format | None) -> Measured:
     """The sums over the tensors of all shards."""
     by_dtype: Counter[str] = Counter()
     by_part: Counter[str] = Counter()

@@ -55,7 +55,7 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
     )
 
 
-def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Service:
+def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.PlannedService:
     settings = service.settings
     where = str(cluster.inventories[0])
     engine, note = engines.of_image(
@@ -119,7 +119,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         arguments=choice.arguments,
     )
     launching = launch(service)
-    return types.Service(
+    return types.PlannedService(
         name=service.name,
         model=checkpoint.id,
         model_described_by=f"{checkpoint.source}: {checkpoint.note}"

@@ -63,10 +63,10 @@ class Launching:
         self._cores_given: dict[str, int] = {}
         self._ranks = {replica.index: self._ranks_of(replica) for replica in service.replicas}
 
-    def replica(self, replica: Replica) -> types.Replica:
+    def replica(self, replica: Replica) -> types.PlannedReplica:
         """One replica's nodes."""
         ranks = self._ranks[replica.index]
-        return types.Replica(
+        return types.PlannedReplica(
             index=replica.index,
             engine_port=replica.engine_port,
             dist_port=replica.dist_port,

@@ -9,7 +9,7 @@ from headfirst.common.metrics import Series
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.engines.base import Metrics
 from headfirst.decide.plan.monitoring import metrics_of
-from headfirst.decide.plan.types import Service
+from headfirst.decide.plan.types import PlannedService
 
 # Of one replica.
 _BY = "cluster, service, replica, engine"
@@ -17,7 +17,7 @@ _RATE = "1m"
 _QUANTILES = {"p50": "0.5", "p95": "0.95", "p99": "0.99"}
 
 
-def rules(cluster: Cluster, services: Sequence[Service]) -> dict[str, Any]:
+def rules(cluster: Cluster, services: Sequence[PlannedService]) -> dict[str, Any]:
     """A rule file: one group for each engine of these services, and one that lists the ranks."""
     used = {service.engine: metrics_of(service) for service in services}
     groups = [_group(name, metrics) for name, metrics in used.items()]
@@ -58,7 +58,7 @@ def _of(engine: str, series: Series) -> str:
     return Series(series.name, {"engine": engine, **series.labels}).selector
 
 
-def _ranks(cluster: Cluster, services: Iterable[Service]) -> Iterable[dict[str, Any]]:
+def _ranks(cluster: Cluster, services: Iterable[PlannedService]) -> Iterable[dict[str, Any]]:
     """Which rank runs on which host: figures of hosts and GPUs name their host alone."""
     for service in services:
         for replica in service.replicas:

@@ -13,10 +13,10 @@ from headfirst.decide.engines.base import Metrics
 from headfirst.decide.plan.types import (
     Monitoring,
     MonitoringContainer,
+    PlannedReplica,
+    PlannedRouter,
+    PlannedService,
     Proxy,
-    Replica,
-    Router,
-    Service,
 )
 
 PROMETHEUS, GRAFANA = "headfirst-prometheus", "headfirst-grafana"
@@ -88,13 +88,13 @@ def monitoring_ports(cluster: Cluster, host: Host) -> list[int]:
     return [*exporter_ports(cluster, host), *(pages if host is cluster.monitoring else [])]
 
 
-def metrics_of(service: Service) -> Metrics:
+def metrics_of(service: PlannedService) -> Metrics:
     """The figures of a service's engine."""
     return engines.get(service.engine, service.engine_version).metrics
 
 
 def targets(
-    cluster: Cluster, services: Sequence[Service], proxy: Proxy | None = None
+    cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | None = None
 ) -> dict[str, list[Group]]:
     """What is scraped, by file below `targets/`: one for each replica's engine, one for each host."""
     found: dict[str, list[Group]] = {}
@@ -119,7 +119,7 @@ def targets(
     return found
 
 
-def configuration(cluster: Cluster, services: Sequence[Service]) -> dict[str, Any]:
+def configuration(cluster: Cluster, services: Sequence[PlannedService]) -> dict[str, Any]:
     """prometheus.yml."""
     jobs = [
         _job("engine", [f"engine-{service.name or 'only'}-*.json"], service)
@@ -149,7 +149,7 @@ def configuration(cluster: Cluster, services: Sequence[Service]) -> dict[str, An
     }
 
 
-def _own_names(services: Sequence[Service]) -> list[dict[str, Any]]:
+def _own_names(services: Sequence[PlannedService]) -> list[dict[str, Any]]:
     """To a Prometheus that asks for OpenMetrics, engines write `_` in place of the `:` of their names."""
     names = {metrics_of(service).running.name for service in services}
     return [
@@ -163,7 +163,7 @@ def _own_names(services: Sequence[Service]) -> list[dict[str, Any]]:
     ]
 
 
-def _job(name: str, files: Iterable[str], keyed: Service | None = None) -> dict[str, Any]:
+def _job(name: str, files: Iterable[str], keyed: PlannedService | None = None) -> dict[str, Any]:
     key = f"{KEYS}/{keyed.name or 'only'}" if keyed else None
     found: dict[str, Any] = {
         "job_name": f"{name}-{keyed.name or 'only'}" if keyed else name,
@@ -172,7 +172,7 @@ def _job(name: str, files: Iterable[str], keyed: Service | None = None) -> dict[
     return found | ({"authorization": {"credentials_file": key}} if key else {})
 
 
-def _engine(cluster: Cluster, service: Service, replica: Replica) -> Group:
+def _engine(cluster: Cluster, service: PlannedService, replica: PlannedReplica) -> Group:
     """Rank 0 alone answers for the whole replica."""
     head = replica.nodes[0]
     return {
@@ -189,7 +189,7 @@ def _engine(cluster: Cluster, service: Service, replica: Replica) -> Group:
     }
 
 
-def _router(cluster: Cluster, service: Service, router: Router) -> Group:
+def _router(cluster: Cluster, service: PlannedService, router: PlannedRouter) -> Group:
     return {
         "targets": [f"{router.address}:{router.metrics_port}"],
         "labels": {"cluster": cluster.name, "service": service.served_model_name, "host": router.host},
@@ -209,7 +209,7 @@ def _proxy(cluster: Cluster, proxy: Proxy, part: str) -> Group:
     }
 
 
-def _publishes(cluster: Cluster, service: Service) -> bool:
+def _publishes(cluster: Cluster, service: PlannedService) -> bool:
     engine = engines.get(service.engine, service.engine_version)
     arguments = cluster.service(service.name).settings.engine_args
     return engine.publishes(engine.check_arguments(arguments).values)

@@ -152,7 +152,7 @@ class Adapter(_Frozen):
     directory: str
 
 
-class Replica(_Frozen):
+class PlannedReplica(_Frozen):
     """One copy of a service."""
 
     index: int
@@ -203,10 +203,10 @@ class Standby(_Frozen):
     address: str  # of the spare
     replaces: int
     after_seconds: int  # that the host stays away
-    replica: Replica
+    replica: PlannedReplica
 
 
-class Router(_Frozen):
+class PlannedRouter(_Frozen):
     """What spreads the requests of a service over its replicas; `url` is what clients use. No secrets."""
 
     host: str
@@ -222,7 +222,7 @@ class Router(_Frozen):
     fixed_replicas: list[str]
 
 
-class Service(_Frozen):
+class PlannedService(_Frozen):
     """One model served under one name by one engine."""
 
     name: str | None  # the group in the inventory; None in the short form
@@ -248,10 +248,10 @@ class Service(_Frozen):
     readiness: Readiness
     drain_seconds: int  # for the requests that a replica behind a router has, before its ranks stop
     config_file: dict[str, Text]  # what the file with the API key holds, YAML
-    replicas: list[Replica]
+    replicas: list[PlannedReplica]
     scheduled: list[Scheduled]  # the same replicas, for hosts that are not in the inventory
     # Left out of JSON where clients ask the only replica.
-    routers: list[Router] = Field(default_factory=list, exclude_if=operator.not_)
+    routers: list[PlannedRouter] = Field(default_factory=list, exclude_if=operator.not_)
     # The following lists are left out of JSON where there is nothing.
     standbys: list[Standby] = Field(default_factory=list, exclude_if=operator.not_)
     chosen_arguments: list[ChosenArgument] = Field(default_factory=list, exclude_if=operator.not_)
@@ -350,7 +350,7 @@ class Plan(_Frozen):
     """What `deploy plan` prints, `deploy up` carries out and the tests assert."""
 
     cluster: str
-    services: list[Service]
+    services: list[PlannedService]
     webui: Webui | None  # None: no service answers chats
     rank_ports: list[RankPorts]
     devices: list[HostDevices]  # of hosts on whose GPUs a service runs

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headfirst.decide.containers.spec import Container
-from headfirst.decide.plan.types import Plan, Replica, Service
+from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedService
 from headfirst.decide.render.secret_files import SecretFile, key_file, of_env_file, of_replica
 from headfirst.decide.render.shell import ASK, FAIL, program
 
@@ -17,8 +17,8 @@ from headfirst.decide.render.shell import ASK, FAIL, program
 class Rank:
     """Whose rank a container is."""
 
-    service: Service
-    replica: Replica
+    service: PlannedService
+    replica: PlannedReplica
     number: int
 
 

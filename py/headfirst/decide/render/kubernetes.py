@@ -11,7 +11,7 @@ from typing import Any, Literal
 from headfirst.common.errors import InputError
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, blanks
 from headfirst.decide.containers.spec import Container
-from headfirst.decide.plan.types import Plan, Replica, Scheduled, Service
+from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedService, Scheduled
 from headfirst.decide.render import scheduled_options, secret_files, shell
 from headfirst.decide.render.files import File, Files, documents, script
 from headfirst.decide.render.shell import (
@@ -77,7 +77,7 @@ def files(plan: Plan, header: Sequence[str], options: Options) -> Files:
     return {secret_files.SCRIPT: script(secrets), **made}
 
 
-def _service(header: Sequence[str], service: Service, options: Options) -> str:
+def _service(header: Sequence[str], service: PlannedService, options: Options) -> str:
     secrets = [secret_files.of_replica(service, replica).name for replica in service.replicas]
     sources = " ".join(f"--from-file=secrets/{name}" for name in secrets)
     about = [
@@ -99,7 +99,7 @@ def _service(header: Sequence[str], service: Service, options: Options) -> str:
     return documents(about, *found, _endpoint(service))
 
 
-def _left_out(service: Service) -> list[str]:
+def _left_out(service: PlannedService) -> list[str]:
     """Options that the pods do not have; of replicas alike, once."""
     lines: list[str] = []
     for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
@@ -118,12 +118,12 @@ def _numeric(user: str | None) -> bool:
     return all(part.isdigit() for part in (user or "").split(":"))
 
 
-def _api(service: Service) -> str:
+def _api(service: PlannedService) -> str:
     """The name of what all replicas share."""
     return _plain(f"headfirst-api-{service.name}" if service.name else "headfirst-api")
 
 
-def _name(replica: Replica) -> str:
+def _name(replica: PlannedReplica) -> str:
     return _plain(replica.nodes[0].container.name)
 
 
@@ -131,12 +131,12 @@ def _plain(name: str) -> str:
     return name.replace("_", "-").rstrip("-")
 
 
-def _labels(service: Service, replica: Replica | None = None) -> dict[str, str]:
+def _labels(service: PlannedService, replica: PlannedReplica | None = None) -> dict[str, str]:
     found = {"app.kubernetes.io/name": _api(service), "app.kubernetes.io/managed-by": "headfirst"}
     return found | ({"app.kubernetes.io/instance": _name(replica)} if replica else {})
 
 
-def _claim(service: Service) -> dict[str, Any]:
+def _claim(service: PlannedService) -> dict[str, Any]:
     """A tenth more than the weights, for the cache of compiled code."""
     size = math.ceil(service.weights.served_bytes * 1.1 / _GIB)
     return {
@@ -150,7 +150,7 @@ def _claim(service: Service) -> dict[str, Any]:
     }
 
 
-def _scripts(service: Service, replica: Replica, scheduled: Scheduled) -> dict[str, Any]:
+def _scripts(service: PlannedService, replica: PlannedReplica, scheduled: Scheduled) -> dict[str, Any]:
     checks = [f"check_model {shlex.quote(service.weights.directory)}\n"]
     if service.cache_dir:
         checks.append(f"check_cache {shlex.quote(service.cache_dir)}\n")
@@ -181,7 +181,9 @@ def _limits(planned: Container) -> str:
     return f"{scheduled_options.LIMIT}{lines}" if lines else ""
 
 
-def _workers(service: Service, replica: Replica, scheduled: Scheduled, options: Options) -> dict[str, Any]:
+def _workers(
+    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options
+) -> dict[str, Any]:
     template: dict[str, Any] = {
         "size": len(replica.nodes),
         # A rank cannot come back alone.
@@ -199,7 +201,7 @@ def _workers(service: Service, replica: Replica, scheduled: Scheduled, options: 
 
 
 def _pod(
-    service: Service, replica: Replica, scheduled: Scheduled, options: Options, *, leader: bool
+    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
 ) -> dict[str, Any]:
     labels = _labels(service, replica)
     apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
@@ -221,7 +223,7 @@ def _pod(
 
 
 def _container(
-    service: Service, replica: Replica, scheduled: Scheduled, options: Options, *, leader: bool
+    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
 ) -> dict[str, Any]:
     planned = replica.nodes[0].container
     found: dict[str, Any] = {
@@ -253,7 +255,7 @@ def _security(planned: Container) -> dict[str, Any]:
     }
 
 
-def _probes(service: Service, replica: Replica) -> dict[str, Any]:
+def _probes(service: PlannedService, replica: PlannedReplica) -> dict[str, Any]:
     ready = service.readiness
     url = shell.probe_url(f"${VARIABLES[ADDRESS]}", replica.engine_port, ready)
     path = secret_files.of_replica(service, replica).path
@@ -288,7 +290,7 @@ def _folders(planned: Container, secret: secret_files.SecretFile) -> list[tuple[
 
 
 def _volumes(
-    service: Service, replica: Replica, scheduled: Scheduled, options: Options, *, leader: bool
+    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
 ) -> list[dict[str, Any]]:
     planned, secret = replica.nodes[0].container, secret_files.of_replica(service, replica)
     memory = {"medium": "Memory", **({"sizeLimit": _quantity(planned.shm_size)} if planned.shm_size else {})}
@@ -308,7 +310,7 @@ def _volumes(
 
 
 def _mounts(
-    service: Service, replica: Replica, scheduled: Scheduled, options: Options, *, leader: bool
+    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
 ) -> list[dict[str, Any]]:
     secret = secret_files.of_replica(service, replica)
     found: list[dict[str, Any]] = [
@@ -330,7 +332,7 @@ def _quantity(size: str) -> str:
     return f"{size[:-1]}{_UNITS[size[-1].lower()]}" if size[-1].lower() in _UNITS else size
 
 
-def _endpoint(service: Service) -> dict[str, Any]:
+def _endpoint(service: PlannedService) -> dict[str, Any]:
     """Requests go to the leaders of all replicas that are ready."""
     return {
         "apiVersion": "v1",

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from headfirst.common import container_names as names
 from headfirst.decide.containers.blanks import Text, blanks, joined, secret_of
-from headfirst.decide.plan.types import Plan, Replica, Router, Service, Webui
+from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedRouter, PlannedService, Webui
 from headfirst.decide.render.shell import FAIL, program
 
 FOLDER = "secrets"
@@ -38,13 +38,13 @@ class SecretFile:
         return PurePosixPath(self.path).name
 
 
-def of_replica(service: Service, replica: Replica) -> SecretFile:
+def of_replica(service: PlannedService, replica: PlannedReplica) -> SecretFile:
     """The file with the engine's API key."""
     path = names.engine_config(replica.nodes[0].container.name)
     return SecretFile(path, tuple(_line(f"{key}: ", text) for key, text in service.config_file.items()))
 
 
-def of_env_file(part: Router | Webui) -> SecretFile:
+def of_env_file(part: PlannedRouter | Webui) -> SecretFile:
     """The env file of a container."""
     path = part.container.env_file or ""
     return SecretFile(path, tuple(_line(f"{name}=", text) for name, text in part.env_file.items()))
@@ -55,7 +55,7 @@ def engines(plan: Plan) -> list[SecretFile]:
     return [of_replica(service, replica) for service in plan.services for replica in service.replicas]
 
 
-def key_file(service: Service) -> str:
+def key_file(service: PlannedService) -> str:
     """Where the script keeps the API key of a service."""
     (key,) = _secrets(line for line in of_replica(service, service.replicas[0]).lines)
     return f"{FOLDER}/{key}"

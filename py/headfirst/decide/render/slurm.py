@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS
-from headfirst.decide.plan.types import Plan, Replica, Scheduled, Service
+from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedService, Scheduled
 from headfirst.decide.render import scheduled_options, secret_files
 from headfirst.decide.render.files import Files, comment, script
 from headfirst.decide.render.shell import (
@@ -71,7 +71,11 @@ def files(plan: Plan, header: Sequence[str], container: ContainerOf) -> Files:
 
 
 def _job(
-    header: Sequence[str], service: Service, replica: Replica, scheduled: Scheduled, container: ContainerOf
+    header: Sequence[str],
+    service: PlannedService,
+    replica: PlannedReplica,
+    scheduled: Scheduled,
+    container: ContainerOf,
 ) -> str:
     about = [
         *header,
@@ -98,7 +102,7 @@ def _job(
     )
 
 
-def _options(replica: Replica, scheduled: Scheduled) -> str:
+def _options(replica: PlannedReplica, scheduled: Scheduled) -> str:
     whole = all(node.gpu_devices is None for node in replica.nodes)
     options = [
         f"--job-name={replica.nodes[0].container.name}",
@@ -112,7 +116,7 @@ def _options(replica: Replica, scheduled: Scheduled) -> str:
     return "".join(f"#SBATCH {option}\n" for option in options)
 
 
-def _secrets(service: Service, replica: Replica) -> str:
+def _secrets(service: PlannedService, replica: PlannedReplica) -> str:
     config = shlex.quote(secret_files.of_replica(service, replica).name)
     key = shlex.quote(secret_files.key_file(service).rpartition("/")[2])
     return (
@@ -122,7 +126,7 @@ def _secrets(service: Service, replica: Replica) -> str:
     )
 
 
-def _check(service: Service, replica: Replica, scheduled: Scheduled) -> str:
+def _check(service: PlannedService, replica: PlannedReplica, scheduled: Scheduled) -> str:
     """Before anything starts: every host has the weights, the cache and the key, and the head free ports."""
     ports = " ".join(str(port) for port in (replica.engine_port, *replica.rendezvous_ports))
     model = shlex.quote(service.weights.directory)
@@ -151,7 +155,9 @@ def _check(service: Service, replica: Replica, scheduled: Scheduled) -> str:
     )
 
 
-def _start(service: Service, replica: Replica, scheduled: Scheduled, container: ContainerOf) -> str:
+def _start(
+    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, container: ContainerOf
+) -> str:
     before, runner = _runner(service, replica, scheduled, container)
     inside = "$config" if container == "none" else secret_files.of_replica(service, replica).path
     body = [
@@ -180,14 +186,14 @@ def _from_input(text: str, end: str, after: str = "") -> str:
     return f"bash -s <<'{end}'{after}\nset -euo pipefail\n{text}{end}\n"
 
 
-def _limits(replica: Replica, scheduled: Scheduled) -> str:
+def _limits(replica: PlannedReplica, scheduled: Scheduled) -> str:
     """Slurm hands on the limits of the host where the job was submitted; RDMA pins memory."""
     consequences = {"memlock": ": RDMA may fail"} if scheduled.rdma else {}
     lines = scheduled_options.limits(replica.nodes[0].container.ulimits, consequences)
     return f"{scheduled_options.LIMIT}{lines}" if lines else ""
 
 
-def _left_out(replica: Replica) -> list[str]:
+def _left_out(replica: PlannedReplica) -> list[str]:
     planned = replica.nodes[0].container
     # The size of the host's shared memory is the host's.
     carried = _CARRIED | ({"shm_size"} if planned.ipc_mode == "host" else set())
@@ -195,7 +201,7 @@ def _left_out(replica: Replica) -> list[str]:
 
 
 def _runner(
-    service: Service, replica: Replica, scheduled: Scheduled, container: ContainerOf
+    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, container: ContainerOf
 ) -> tuple[str, str]:
     """Lines before the start, and what is before the shell of a rank."""
     if container == "none":
@@ -226,7 +232,7 @@ def _enroot(image: str) -> str:
     return f"{first}#{rest}" if slash and ("." in first or ":" in first) else image
 
 
-def _await(service: Service, replica: Replica) -> str:
+def _await(service: PlannedService, replica: PlannedReplica) -> str:
     ready = service.readiness
     return (
         f'api="http://$head_address:{replica.engine_port}"\n'

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.control.terminal import Terminal
-from headfirst.decide.plan.types import Carrier, Fit, Plan, Replica, Service, WeightsTime
+from headfirst.decide.plan.types import Carrier, Fit, Plan, PlannedReplica, PlannedService, WeightsTime
 
 GB, GIB = 10**9, 2**30
 
@@ -66,11 +66,11 @@ def print_plan(plan: Plan) -> None:
         _print_run(console, title, plan.proxy.docker_run, plan.proxy.container.image)
 
 
-def _replica(service: Service, replica: Replica) -> str:
+def _replica(service: PlannedService, replica: PlannedReplica) -> str:
     return f"{service.name or service.served_model_name}/{replica.index}"
 
 
-def _print_service(console: Console, service: Service) -> None:
+def _print_service(console: Console, service: PlannedService) -> None:
     name = f"[bold]{escape(service.name)}[/]: " if service.name else ""
     console.print(
         f"{name}[bold]{escape(service.model)}[/] as {escape(service.served_model_name)}, "
@@ -115,7 +115,7 @@ def _print_service(console: Console, service: Service) -> None:
         console.print(f"[yellow]Note: {escape(note)}[/]", soft_wrap=True)
 
 
-def _print_choices(console: Console, service: Service) -> None:
+def _print_choices(console: Console, service: PlannedService) -> None:
     """The task where it is not chat, the arguments of presets with their reasons, and the adapters."""
     if service.task != "chat":
         console.print(f"Task: {service.task}")

@@ -197,7 +197,7 @@ def _name_of(path: Path) -> str:
 
 
 def _subject(
-    cluster: Cluster, service: Service, replica: Replica, planned: plan.Service, *, is_routed: bool
+    cluster: Cluster, service: Service, replica: Replica, planned: plan.PlannedService, *, is_routed: bool
 ) -> Subject:
     """What runs: the image and the arguments are those of the replica's container, not of the plan."""
     measured = service.replicas if is_routed else (replica,)

@@ -102,5 +102,5 @@ def refusal(own: Prepared, service: Service, candidate: Candidate) -> str | None
     return planned.fit.reason if planned.fit.fits is False else None
 
 
-def _planned(whole: plan.Plan, service: Service) -> plan.Service:
+def _planned(whole: plan.Plan, service: Service) -> plan.PlannedService:
     return next(one for one in whole.services if one.name == service.name)

@@ -41,8 +41,7 @@ from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan import trust
-from headfirst.decide.plan.types import Plan
-from headfirst.decide.plan.types import Service as PlannedService
+from headfirst.decide.plan.types import Plan, PlannedService
 
 Job = Callable[[Advance], Any]
 

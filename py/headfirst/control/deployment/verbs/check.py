@@ -29,7 +29,7 @@ from headfirst.control.run.result import RunResult
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware.facts import NetworkFacts
 from headfirst.decide.plan.host import rdma
-from headfirst.decide.plan.types import Node, Plan, Replica, Service
+from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 
 BYTES = 8 / 1e9  # a second, in Gbit/s
 _MOST_PAIRS = 100  # that did not meet are recorded; of the others their number
@@ -173,8 +173,8 @@ def keep_comm(reporter: Reporter, found: Comm) -> None:
 
 def _measure(
     prepared: Prepared,
-    service: Service,
-    replica: Replica,
+    service: PlannedService,
+    replica: PlannedReplica,
     backends: list[Backend],
     options: RunOptions,
     reporter: Reporter,
@@ -203,7 +203,7 @@ def _report(told: Any, findings: list[dict[str, Any]]) -> Comm:
         raise UntrustedError("the report of a host is not a result of the communication test") from None
 
 
-def _chosen(cluster: Cluster, plan: Plan, options: RunOptions) -> tuple[Service, Replica]:
+def _chosen(cluster: Cluster, plan: Plan, options: RunOptions) -> tuple[PlannedService, PlannedReplica]:
     """The replica that --service names, else the first that has several ranks."""
     found = [
         (service, replica)
@@ -219,13 +219,15 @@ def _chosen(cluster: Cluster, plan: Plan, options: RunOptions) -> tuple[Service,
     return found[0]
 
 
-def _variables(cluster: Cluster, service: Service, replica: Replica, backends: list[Backend]) -> HostVars:
+def _variables(
+    cluster: Cluster, service: PlannedService, replica: PlannedReplica, backends: list[Backend]
+) -> HostVars:
     hosts = {host.name: host for host in cluster.ranks}
     return {node.host: _node(service, replica, node, hosts[node.host], backends) for node in replica.nodes}
 
 
 def _node(
-    service: Service, replica: Replica, node: Node, host: Host, backends: list[Backend]
+    service: PlannedService, replica: PlannedReplica, node: Node, host: Host, backends: list[Backend]
 ) -> dict[str, Any]:
     rate = host.network_rate or host.link_rate or 0
     return {

@@ -24,7 +24,7 @@ from headfirst.control.live.supervision import supervision
 from headfirst.control.live.watch import Watch
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.decide.engines.base import Engine, Metrics, Readiness
+from headfirst.decide.engines.base import Engine, Metrics, ReadinessProbe
 from headfirst.decide.model import families
 from headfirst.decide.scrub import Scrubber
 
@@ -39,7 +39,7 @@ def engine_of(service: Service) -> Engine:
     return engine
 
 
-def readiness_of(service: Service) -> Readiness:
+def readiness_of(service: Service) -> ReadinessProbe:
     """How to find out that a replica of the service serves."""
     return engine_of(service).readiness(service.settings.task or families.task_of_id(service.model_id))
 

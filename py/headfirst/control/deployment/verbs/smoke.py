@@ -15,7 +15,7 @@ from headfirst.control.smoke.api import Api, Target
 from headfirst.control.smoke.verdict import Case, Report, Result
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Service
-from headfirst.decide.engines.base import Readiness
+from headfirst.decide.engines.base import ReadinessProbe
 from headfirst.decide.plan import types as plan
 from headfirst.decide.scrub import Scrubber
 
@@ -61,7 +61,7 @@ class _Timed:
         self._watcher.ended(result)
 
 
-def asked(service: Service, planned: plan.Service) -> tuple[Target, Readiness]:
+def asked(service: Service, planned: plan.PlannedService) -> tuple[Target, ReadinessProbe]:
     """How a service is asked, and how it shows that it is ready."""
     engine = engines.get(planned.engine, planned.engine_version)
     chosen = [word for one in planned.chosen_arguments for word in (one.flag, one.value) if word]

@@ -12,7 +12,7 @@ from headfirst.decide.engines.base import (
     Diagnostics,
     Engine,
     LaunchRequest,
-    Readiness,
+    ReadinessProbe,
     RequestDialect,
     ScoreRequest,
     Task,
@@ -58,9 +58,9 @@ _METRICS = Metrics(
 
 _CHAT_BODY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
 # The server listens after it has loaded the model; /health is missing in the proxy of --dp.
-_PROBES: dict[Task, Readiness] = {
-    "chat": Readiness("/v1/models", "/v1/chat/completions", _CHAT_BODY, ("usage", "completion_tokens")),
-    "reward": Readiness("/v1/models", "/pooling", {"input": "Hello"}, ("usage", "prompt_tokens")),
+_PROBES: dict[Task, ReadinessProbe] = {
+    "chat": ReadinessProbe("/v1/models", "/v1/chat/completions", _CHAT_BODY, ("usage", "completion_tokens")),
+    "reward": ReadinessProbe("/v1/models", "/pooling", {"input": "Hello"}, ("usage", "prompt_tokens")),
 }
 _DIAGNOSTICS = Diagnostics(
     rank_flag="--node-rank",

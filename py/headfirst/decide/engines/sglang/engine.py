@@ -12,7 +12,7 @@ from headfirst.decide.engines.base import (
     Diagnostics,
     Engine,
     LaunchRequest,
-    Readiness,
+    ReadinessProbe,
     RequestDialect,
     ScoreRequest,
     Task,
@@ -68,14 +68,14 @@ _METRICS = Metrics(
 _CHAT_BODY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
 
 
-def _probe(path: str, body: Mapping[str, Any], *answer: str | int) -> Readiness:
+def _probe(path: str, body: Mapping[str, Any], *answer: str | int) -> ReadinessProbe:
     """The health path needs no key; 200: a token or an embedding was computed, 503: warm-up still
     runs (entrypoints/http_server.py, health_generate)."""
-    return Readiness("/health_generate", path, body, answer, generates=True)
+    return ReadinessProbe("/health_generate", path, body, answer, generates=True)
 
 
 # Paths: entrypoints/http_server.py; bodies: openai/protocol.py; of a reranker: openai/serving_rerank.py.
-_PROBES: dict[Task, Readiness] = {
+_PROBES: dict[Task, ReadinessProbe] = {
     "chat": _probe("/v1/chat/completions", _CHAT_BODY, "usage", "completion_tokens"),
     "embedding": _probe("/v1/embeddings", {"input": "Hello"}, "data", 0, "embedding"),
     "rerank": _probe("/v1/rerank", {"query": "Hello", "documents": ["Hello"]}, 0, "score"),

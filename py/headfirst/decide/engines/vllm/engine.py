@@ -11,7 +11,7 @@ from headfirst.decide.engines.base import (
     PATTERN,
     Diagnostics,
     Engine,
-    Readiness,
+    ReadinessProbe,
     RequestDialect,
     ScoreRequest,
     Task,
@@ -72,11 +72,11 @@ _METRICS = Metrics(
 _CHAT_BODY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
 _RERANK_BODY = {"query": "Hello", "documents": ["Hello"]}
 # The health path needs no key and answers 200 while the engine's processes live, 503 when they are gone.
-_PROBES: dict[Task, Readiness] = {
-    "chat": Readiness("/health", "/v1/chat/completions", _CHAT_BODY, ("usage", "completion_tokens")),
-    "embedding": Readiness("/health", "/v1/embeddings", {"input": "Hello"}, ("data", 0, "embedding", 0)),
-    "rerank": Readiness("/health", "/v1/rerank", _RERANK_BODY, ("results", 0, "relevance_score")),
-    "reward": Readiness("/health", "/pooling", {"input": "Hello"}, ("data", 0, "data")),
+_PROBES: dict[Task, ReadinessProbe] = {
+    "chat": ReadinessProbe("/health", "/v1/chat/completions", _CHAT_BODY, ("usage", "completion_tokens")),
+    "embedding": ReadinessProbe("/health", "/v1/embeddings", {"input": "Hello"}, ("data", 0, "embedding", 0)),
+    "rerank": ReadinessProbe("/health", "/v1/rerank", _RERANK_BODY, ("results", 0, "relevance_score")),
+    "reward": ReadinessProbe("/health", "/pooling", {"input": "Hello"}, ("data", 0, "data")),
 }
 _DIAGNOSTICS = Diagnostics(
     rank_flag="--node-rank",

@@ -10,7 +10,7 @@ from headfirst.common import container_names as names
 from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.spec import Container, docker_run
-from headfirst.decide.plan.types import ProxiedService, Proxy, Service, Webui
+from headfirst.decide.plan.types import PlannedService, ProxiedService, Proxy, Webui
 
 # The branch that Debian 12 has, which the tests run.
 OFFICIAL_IMAGE = "docker.io/library/haproxy:2.6"
@@ -18,7 +18,7 @@ OFFICIAL_IMAGE = "docker.io/library/haproxy:2.6"
 BUILT_IMAGE = "headfirst/haproxy:2.6.12"
 
 
-def plan(cluster: Cluster, services: Sequence[Service], page: Webui | None) -> Proxy:
+def plan(cluster: Cluster, services: Sequence[PlannedService], page: Webui | None) -> Proxy:
     """The proxy on the host of the chat page; certificate and keys are not part of the plan."""
     settings, host = cluster.settings, cluster.webui
     built = settings.proxy_image_source == "build"
@@ -47,7 +47,7 @@ def service_name(name: str | None) -> str:
     return name or "api"
 
 
-def _service(cluster: Cluster, service: Service) -> ProxiedService:
+def _service(cluster: Cluster, service: PlannedService) -> ProxiedService:
     return ProxiedService(
         name=service_name(service.name),
         path=cluster.api_path(cluster.service(service.name)),
@@ -55,7 +55,7 @@ def _service(cluster: Cluster, service: Service) -> ProxiedService:
     )
 
 
-def _closed(services: Sequence[Service], page: Webui | None, proxy: str) -> dict[str, list[int]]:
+def _closed(services: Sequence[PlannedService], page: Webui | None, proxy: str) -> dict[str, list[int]]:
     """Ports that answer in plain HTTP, or without a key."""
     found: dict[str, list[int]] = {proxy: [PROXY_METRICS_PORT]}
     for service in services:

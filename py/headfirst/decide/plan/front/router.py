@@ -11,7 +11,7 @@ from headfirst.decide.cluster import types as cluster_types
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.blanks import Text, api_key, mark, parsed, secret
 from headfirst.decide.containers.spec import Container, docker_run
-from headfirst.decide.plan.types import Router
+from headfirst.decide.plan.types import PlannedRouter
 
 VERSION = "1.13.0"
 OFFICIAL_IMAGE = f"lightseekorg/smg:{VERSION}"
@@ -31,7 +31,7 @@ _HEALTH = {
 }
 
 
-def routers(cluster: Cluster, service: Service) -> list[Router]:
+def routers(cluster: Cluster, service: Service) -> list[PlannedRouter]:
     """The routers of a service; their keys come from an env file that the role writes."""
     return [_router(cluster, service, router) for router in service.routers]
 
@@ -57,7 +57,7 @@ def fixed_replicas(urls: Sequence[str]) -> list[str]:
     return ["--worker-urls", *urls]
 
 
-def _router(cluster: Cluster, service: Service, router: cluster_types.Router) -> Router:
+def _router(cluster: Cluster, service: Service, router: cluster_types.Router) -> PlannedRouter:
     settings, policy = cluster.settings, service.settings.router_policy
     image = BUILT_IMAGE if settings.router_image_source == "build" else OFFICIAL_IMAGE
     name, address = names.router(service.name), router.host.address
@@ -69,7 +69,7 @@ def _router(cluster: Cluster, service: Service, router: cluster_types.Router) ->
         command=command(address, router.port, router.metrics_port, policy),
         env_file=names.router_env(name),
     )
-    return Router(
+    return PlannedRouter(
         host=router.host.name,
         address=address,
         port=router.port,

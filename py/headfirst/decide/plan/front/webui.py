@@ -10,7 +10,7 @@ from headfirst.common import container_names as names
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.blanks import mark, parsed, secret
 from headfirst.decide.containers.spec import Container, docker_run
-from headfirst.decide.plan.types import Service, Webui
+from headfirst.decide.plan.types import PlannedService, Webui
 
 OFFICIAL_IMAGE = "ghcr.io/open-webui/open-webui:v0.12.4-slim"
 # What control/images/recipes.py builds; the same server as the official image, from its PyPI package.
@@ -58,7 +58,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
     )
 
 
-def chats(services: Sequence[Service]) -> list[Service]:
+def chats(services: Sequence[PlannedService]) -> list[PlannedService]:
     """The services that the chat page offers."""
     return [service for service in services if service.task in ("chat", "vision")]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ansible_collections.headfirst.serving.plugins.module_utils.host_cgroups import OBSTACLES
 
 from headfirst.decide.cluster.types import Cluster, Host
-from headfirst.decide.plan.types import Proxy, RankPorts, Service
+from headfirst.decide.plan.types import PlannedService, Proxy, RankPorts
 
 SLICE = "headfirst-ranks.slice"
 # Where containers have their addresses; ranks have the host's.
@@ -24,7 +24,7 @@ def slice_of(host: Host) -> str | None:
     return SLICE if host.cgroup_obstacle == "" else None
 
 
-def plan(cluster: Cluster, services: Sequence[Service], proxy: Proxy | None) -> list[RankPorts]:
+def plan(cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | None) -> list[RankPorts]:
     """One for each host that runs ranks or may have to."""
     served = {} if proxy else _served(services)  # people come through the proxy
     own = {host.name: _addresses(host) for host in cluster.nodes}
@@ -47,7 +47,7 @@ def plan(cluster: Cluster, services: Sequence[Service], proxy: Proxy | None) -> 
     return found
 
 
-def _served(services: Sequence[Service]) -> dict[str, list[int]]:
+def _served(services: Sequence[PlannedService]) -> dict[str, list[int]]:
     """By host: the API's ports of each rank 0, also of one that a spare may run."""
     replicas = [replica for service in services for replica in service.replicas]
     replicas += [standby.replica for service in services for standby in service.standbys]

@@ -9,10 +9,10 @@ from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.plan.monitoring import monitoring_ports
-from headfirst.decide.plan.types import Node, NodeNetwork, Plan, Replica, Router, Service
+from headfirst.decide.plan.types import Node, NodeNetwork, Plan, PlannedReplica, PlannedRouter, PlannedService
 from headfirst.decide.plan.weights.placement import may_be_in_place
 
-Rank = tuple[Service, Replica, Node]
+Rank = tuple[PlannedService, PlannedReplica, Node]
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def ranks_on(plan: Plan, host: Host) -> list[Rank]:
     ]
 
 
-def routers_on(plan: Plan, host: Host) -> list[Router]:
+def routers_on(plan: Plan, host: Host) -> list[PlannedRouter]:
     """The routers on a host."""
     return [router for service in plan.services for router in service.routers if router.host == host.name]
 

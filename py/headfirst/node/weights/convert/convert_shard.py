@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from headfirst.common.convertible import GROUP, Format
 from headfirst.common.errors import NotReadyError
-from headfirst.common.safetensors_file import Shard, Tensor, layout
+from headfirst.common.safetensors_file import Shard, StoredTensor, layout
 from headfirst.node.weights.convert.recipe import Scaled, ShardRecipe
 from headfirst.node.weights.convert.shard_writer import ShardWriter
 from headfirst.node.weights.proof.samples import Sample, take_samples
@@ -211,7 +211,7 @@ class _Inputs(ExitStack):
             filled += count
 
 
-def _layout(recipe: ShardRecipe) -> tuple[bytes, list[Tensor], int]:
+def _layout(recipe: ShardRecipe) -> tuple[bytes, list[StoredTensor], int]:
     """Header, tensors in file order, and size in bytes of the converted shard."""
     return layout(
         [(tensor.name, tensor.dtype, tensor.shape) for tensor in recipe.copied]

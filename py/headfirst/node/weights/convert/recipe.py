@@ -19,7 +19,7 @@ from headfirst.common.convertible import (
     read_format,
 )
 from headfirst.common.errors import InputError
-from headfirst.common.safetensors_file import DTYPE_BITS, SMALL_FLOATS, Shard, Tensor
+from headfirst.common.safetensors_file import DTYPE_BITS, SMALL_FLOATS, Shard, StoredTensor
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, read_json
 
 _SCALE_NAME = re.compile(
@@ -37,9 +37,9 @@ class Scaled:
     `block` is (rows, columns) of what one scale covers; `name` and `shape` are the result's.
     """
 
-    tensor: Tensor
+    tensor: StoredTensor
     scale_shard: Shard
-    scale: Tensor
+    scale: StoredTensor
     block: tuple[int, int]
     name: str
     shape: tuple[int, ...]
@@ -51,7 +51,7 @@ class ShardRecipe:
 
     source: Shard
     format: Format
-    copied: Sequence[Tensor]
+    copied: Sequence[StoredTensor]
     scaled: Sequence[Scaled]
 
     @property
@@ -112,7 +112,7 @@ def make_recipe(shard: Shard, scale_shards: Sequence[Shard], form: Format) -> Sh
     that is not understood.
     """
     homes = {tensor.name: home for home in (shard, *scale_shards) for tensor in home.tensors.values()}
-    copied: list[Tensor] = []
+    copied: list[StoredTensor] = []
     scaled: list[Scaled] = []
     for tensor in shard.tensors.values():
         where = str(shard.path)
@@ -139,7 +139,7 @@ def _is_unknown(name: str, form: Format) -> bool:
 
 
 def _scaled(
-    tensor: Tensor, shard: Shard, homes: Mapping[str, Shard], scale_name: str | None, form: Format
+    tensor: StoredTensor, shard: Shard, homes: Mapping[str, Shard], scale_name: str | None, form: Format
 ) -> Scaled:
     where = str(shard.path)
     if scale_name is None:

@@ -14,15 +14,15 @@ from headfirst.common import container_names as names
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide import engines
-from headfirst.decide.cluster.types import Cluster, Host
-from headfirst.decide.cluster.types import Replica as ClusterReplica
-from headfirst.decide.cluster.types import Service as ClusterService
-from headfirst.decide.plan.types import Node, Readiness, Replica, Service, Standby
+from headfirst.decide.cluster.types import Cluster, Host, Replica, Service
+from headfirst.decide.plan.types import Node, PlannedReplica, PlannedService, Readiness, Standby
 
 SUPERVISOR = "/opt/headfirst/venv/bin/headfirst-supervisor"
 
 
-def replica_vars(cluster: Cluster, service: Service, replica: Replica, secrets: Secrets) -> HostVars:
+def replica_vars(
+    cluster: Cluster, service: PlannedService, replica: PlannedReplica, secrets: Secrets
+) -> HostVars:
     """Variables per host for `playbooks/serve.yml`: the ranks of one replica."""
     planned = _containers(cluster)
     waiting = standby_generations(service, replica)
@@ -60,7 +60,7 @@ def supervisor_vars(cluster: Cluster, secrets: Secrets) -> HostVars:
     }
 
 
-def stop_vars(service: ClusterService, replica: ClusterReplica, spares: Sequence[Host] = ()) -> HostVars:
+def stop_vars(service: Service, replica: Replica, spares: Sequence[Host] = ()) -> HostVars:
     """Variables per host for `playbooks/stop.yml`: stopping needs the ranks and no plan.
 
     Spares have what waits for a takeover, or what took over.
@@ -73,7 +73,7 @@ def stop_vars(service: ClusterService, replica: ClusterReplica, spares: Sequence
 
 
 def rollback_vars(
-    service: ClusterService, replica: ClusterReplica, version: str, generations: Mapping[str, str]
+    service: Service, replica: Replica, version: str, generations: Mapping[str, str]
 ) -> HostVars:
     """Variables per host for `playbooks/rollback.yml`: the containers on the hosts have the rest.
 
@@ -89,7 +89,7 @@ def rollback_vars(
     return {name: own | more for name, own in stop_vars(service, replica).items()}
 
 
-def version_vars(service: ClusterService) -> HostVars:
+def version_vars(service: Service) -> HostVars:
     """Variables per host for `playbooks/versions.yml` and `prune.yml`: the ranks of all replicas."""
     found: dict[str, list[dict[str, Any]]] = {}
     for replica in service.replicas:
@@ -99,7 +99,7 @@ def version_vars(service: ClusterService) -> HostVars:
     return {host: {"engine_service_ranks": ranks} for host, ranks in found.items()}
 
 
-def service_version(service: Service, secrets: Secrets) -> str:
+def service_version(service: PlannedService, secrets: Secrets) -> str:
     """The name of a version of the service: a digest of the containers of all its replicas."""
     ranks = [
         [replica.index, rank["engine_rank"], rank["engine_container"], rank["engine_config"]]
@@ -109,7 +109,7 @@ def service_version(service: Service, secrets: Secrets) -> str:
     return hashlib.sha256(json.dumps(ranks, sort_keys=True).encode()).hexdigest()[:12]
 
 
-def supervision(service: Service, replica: Replica, secrets: Secrets) -> dict[str, Any]:
+def supervision(service: PlannedService, replica: PlannedReplica, secrets: Secrets) -> dict[str, Any]:
     """What the supervisors need to keep a replica: `engine_supervision`."""
     engine = engines.get(service.engine, service.engine_version)
     return {
@@ -122,7 +122,7 @@ def supervision(service: Service, replica: Replica, secrets: Secrets) -> dict[st
     }
 
 
-def standby_generations(service: Service, replica: Replica) -> dict[str, Standby]:
+def standby_generations(service: PlannedService, replica: PlannedReplica) -> dict[str, Standby]:
     """What the replica becomes when a spare takes over, by the names of these generations."""
     found = {}
     for one in service.standbys:
@@ -132,7 +132,9 @@ def standby_generations(service: Service, replica: Replica) -> dict[str, Standby
     return found
 
 
-def engine_vars(service: Service, replica: Replica, node: Node, secrets: Secrets) -> dict[str, Any]:
+def engine_vars(
+    service: PlannedService, replica: PlannedReplica, node: Node, secrets: Secrets
+) -> dict[str, Any]:
     """Variables of one rank."""
     engine, key = engines.get(service.engine, service.engine_version), secrets.api_key(service.name)
     path = names.engine_config(node.container.name)
@@ -153,7 +155,9 @@ def engine_vars(service: Service, replica: Replica, node: Node, secrets: Secrets
     }
 
 
-def standby_vars(cluster: Cluster, service: Service, replica: Replica, secrets: Secrets) -> HostVars:
+def standby_vars(
+    cluster: Cluster, service: PlannedService, replica: PlannedReplica, secrets: Secrets
+) -> HostVars:
     """Variables per host for `playbooks/standby.yml`: one replica's hosts, and the spares."""
     spares = [host.name for host in cluster.spares]
     found: HostVars = {
@@ -171,7 +175,9 @@ def standby_vars(cluster: Cluster, service: Service, replica: Replica, secrets: 
     return found
 
 
-def _waits(service: Service, replica: Replica, one: Standby, node: Node, secrets: Secrets) -> dict[str, Any]:
+def _waits(
+    service: PlannedService, replica: PlannedReplica, one: Standby, node: Node, secrets: Secrets
+) -> dict[str, Any]:
     """One host's part of a generation that waits."""
     rank = engine_vars(service, one.replica, node, secrets)
     config = rank["engine_config"]
@@ -209,7 +215,7 @@ def _containers(cluster: Cluster) -> dict[str, list[str]]:
     return found
 
 
-def _warm(service: Service) -> list[str]:
+def _warm(service: PlannedService) -> list[str]:
     """The job that reads the weights into the page cache; [] for none."""
     weights = service.weights
     if weights.warm_cache == "none":

@@ -9,14 +9,13 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.certificate import certificate_of
 from headfirst.control.deployment.running.artifacts import Artifacts, image_source
 from headfirst.control.deployment.running.role_vars import HostVars
-from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.cluster.types import Service as ClusterService
+from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.front.proxy import service_name
 from headfirst.decide.plan.front.webui import chats
-from headfirst.decide.plan.types import Plan, Service
+from headfirst.decide.plan.types import Plan, PlannedService
 
 
-def router_vars(cluster: Cluster, service: Service, secrets: Secrets, files: Artifacts) -> HostVars:
+def router_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, files: Artifacts) -> HostVars:
     """Variables per host for `playbooks/router.yml`: the routers of one service."""
     planned = _planned(cluster)
     return {
@@ -33,7 +32,7 @@ def router_vars(cluster: Cluster, service: Service, secrets: Secrets, files: Art
     }
 
 
-def deregister_vars(service: Service, secrets: Secrets) -> HostVars:
+def deregister_vars(service: PlannedService, secrets: Secrets) -> HostVars:
     """Variables per host for `playbooks/deregister.yml`."""
     replicas = [replica.engine_url for replica in service.replicas]
     return {
@@ -46,7 +45,7 @@ def deregister_vars(service: Service, secrets: Secrets) -> HostVars:
     }
 
 
-def router_stop_vars(service: ClusterService) -> HostVars:
+def router_stop_vars(service: Service) -> HostVars:
     """Variables per host for `playbooks/stop_router.yml`: stopping needs no plan."""
     return {router.host.name: {"router_name": names.router(service.name)} for router in service.routers}
 

@@ -12,7 +12,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts, image_sour
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Host
-from headfirst.decide.plan.types import Adapter, Plan, Service, WeightsMember
+from headfirst.decide.plan.types import Adapter, Plan, PlannedService, WeightsMember
 
 
 def tools_vars(cluster: Cluster, plan: Plan, files: Artifacts) -> HostVars:
@@ -20,7 +20,7 @@ def tools_vars(cluster: Cluster, plan: Plan, files: Artifacts) -> HostVars:
     return {host.name: _node_tools(plan, host, files) for host in cluster.nodes}
 
 
-def service_vars(cluster: Cluster, service: Service, secrets: Secrets, files: Artifacts) -> HostVars:
+def service_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, files: Artifacts) -> HostVars:
     """Variables per host for the stages `image` and `weights` of one service."""
     image = {
         "engine_image_name": service.replicas[0].nodes[0].container.image,
@@ -31,7 +31,7 @@ def service_vars(cluster: Cluster, service: Service, secrets: Secrets, files: Ar
     }
 
 
-def adapter_vars(cluster: Cluster, service: Service, adapter: Adapter, secrets: Secrets) -> HostVars:
+def adapter_vars(cluster: Cluster, service: PlannedService, adapter: Adapter, secrets: Secrets) -> HostVars:
     """Variables per host for the stage `weights` of a LoRA adapter of a service."""
     folder, _, name = adapter.directory.rpartition("/")
     own = {
@@ -76,7 +76,9 @@ def _address(member: WeightsMember) -> str:
     return ",".join(member.addresses)
 
 
-def _weights(cluster: Cluster, service: Service, member: WeightsMember, secrets: Secrets) -> dict[str, Any]:
+def _weights(
+    cluster: Cluster, service: PlannedService, member: WeightsMember, secrets: Secrets
+) -> dict[str, Any]:
     demo, members = service.weights.source == "demo", service.weights.members
     return {
         "weights_model": str(shared_demo(service.weights.model)) if demo else service.weights.model,
