@@ -23,14 +23,6 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules
 SLACK_S = 5.0
 # An error that no rule matches counts when it came this long before the end.
 CRASH_S = 120.0
-_ORDER: dict[Weight, int] = {
-    "cause": 0,
-    "mismatch": 1,
-    "general": 2,
-    "consequence": 3,
-    "hang": 4,
-    "note": 5,
-}
 _FIRM = ("cause", "general")
 _SIGNALS = {137: ", killed (signal 9)", 139: ", a segmentation fault", 143: ", stopped by a signal (15)"}
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) ?")
@@ -74,13 +66,18 @@ AnySymptom = TypeVar("AnySymptom", bound=Weighed)
 
 
 def decisive(symptoms: Collection[AnySymptom]) -> AnySymptom | None:
-    """Return the symptom of any rank that the others follow from; None where there are only notes."""
+    """Return the symptom of any rank that the others follow from; None where there are only notes.
+
+    Of the causes and general errors within SLACK_S of the first one, the earliest cause counts; else a
+    mismatch. Without either, it is the first general error, unless ranks had been lost long before it; then a
+    later cause, or the loss. Last come the loss of ranks and a hang.
+    """
     firm = [symptom for symptom in symptoms if symptom.weight in _FIRM]
     lost = _earliest(symptoms, "consequence")
     differs = _earliest(symptoms, "mismatch")
     began = min((symptom.at for symptom in firm), default=0.0)
     near = [symptom for symptom in firm if symptom.at <= began + SLACK_S]
-    first = min(near, key=lambda symptom: (_ORDER[symptom.weight], symptom.at), default=None)
+    first = min(near, key=lambda symptom: (symptom.weight != "cause", symptom.at), default=None)
     if first and first.weight == "cause":
         return first
     if differs:  # what no rule explains, a rank that is unlike the others may

@@ -19,6 +19,13 @@ STOREYS = {
     "decide": {"common"},
     "control": {"common", "node", "decide", "collection"},
 }
+# Folders of the collection that a storey imports. On nodes there are only module_utils.
+COLLECTION = {
+    "common": set(),
+    "node": {"module_utils"},
+    "decide": {"module_utils", "plugin_utils"},
+    "control": {"module_utils", "plugin_utils"},
+}
 # The packages of a storey from the top to the ground floor. Packages in one row may import from each other.
 FLOORS = {
     "node": (("supervisor",), ("weights",), ("peers",)),
@@ -55,6 +62,14 @@ def _name(path: Path) -> str:
     return ".".join(part for part in parts if part != "__init__")
 
 
+def _imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def _imports(path: Path, names: set[str]) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
@@ -84,6 +99,18 @@ def test_a_storey_imports_from_itself_and_those_below(storey: str) -> None:
         if name.split(".")[0] == storey and imported.split(".")[0] not in {storey, *STOREYS[storey]}
     }
     assert not wrong
+
+
+@pytest.mark.parametrize("storey", STOREYS)
+def test_a_storey_imports_of_the_collection_what_is_there(storey: str) -> None:
+    used = {
+        imported.split(".")[4]
+        for path in (PACKAGE / storey).rglob("*.py")
+        if "shims" not in path.parts
+        for imported in _imported(path)
+        if imported.startswith("ansible_collections.headfirst.serving.plugins.")
+    }
+    assert used == COLLECTION[storey]
 
 
 @pytest.mark.parametrize("storey", FLOORS)

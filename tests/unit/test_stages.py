@@ -61,6 +61,12 @@ def test_the_plays_of_a_playbook_are_its_stages(playbook: str) -> None:
     assert list(found.items()) == list(listed.items())
 
 
+def test_each_stage_that_takes_packages_or_weights_has_those_of_a_bundle() -> None:
+    [copies] = plays("bundle.yml")
+    stages = [stage for stage in STAGES if stage.group in ("host", "weights")]
+    assert set(copies["tags"]) == {tag for stage in stages for tag in (stage.group, stage.name)}
+
+
 def test_up_imports_the_playbooks_of_all_stages_in_their_order() -> None:
     listed = dict.fromkeys(stage.playbook for stage in STAGES if stage.playbook not in ALONE)
     assert imports("up.yml") == list(listed)

@@ -1,4 +1,4 @@
-"""All nodes' events → where it began: the earliest that is no consequence of another rank's death."""
+"""All nodes' events → where it began, by `failure_causes.decisive`, and what followed."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """The stages of `deploy up` in their order: the one list that runs, `-t`, `-l` and their help read.
 
-tests/unit/test_stages.py compares it with the playbooks and the pages.
+What comes before the first stage is in `deployment/verbs/up.py`: files of a bundle, and drivers
+where the plan waits for them. tests/unit/test_stages.py compares the list with the playbooks and the pages.
 """
 
 from __future__ import annotations
