@@ -345,7 +345,11 @@ def test_a_container_as_the_engine_describes_it() -> None:
 
 @pytest.mark.parametrize(
     "attrs",
-    [None, [], {}, CONTAINER | {"State": "x"}, CONTAINER | {"Args": 5}, CONTAINER | {"RestartCount": "a"}],
+    [
+        *(None, [], {}, CONTAINER | {"State": "x"}, CONTAINER | {"Args": 5}),
+        CONTAINER | {"RestartCount": "a"},
+        described(StartedAt="2026-99-99T10:00:00Z"),
+    ],
 )
 def test_a_container_as_no_engine_describes_it(attrs: Any) -> None:
     with pytest.raises(UntrustedError) as raised:

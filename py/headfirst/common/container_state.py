@@ -42,9 +42,7 @@ class ContainerState:
     @property
     def started_s(self) -> int:
         """When it was started last, in whole seconds since 1970; negative where it never was."""
-        time = _TIME.fullmatch(self.started_at)
-        assert time  # noqa: S101 - container_state() has proven it
-        return int(datetime.fromisoformat(time[1] + time[2].replace("Z", "+00:00")).timestamp())
+        return _seconds(self.started_at)
 
 
 def container_state(description: Any, *, where: str | None = None) -> ContainerState:
@@ -92,6 +90,16 @@ def _argv(program: str, arguments: list[str]) -> tuple[str, ...]:
 
 def _time(value: Any) -> str:
     text = line(value, what="a time", limit=64)
-    if not _TIME.fullmatch(text):
-        raise UntrustedError(f"a time is none: {text}")
+    try:
+        _seconds(text)
+    except ValueError:
+        raise UntrustedError(f"a time is none: {text}") from None
     return text
+
+
+def _seconds(text: str) -> int:
+    """A time of the API in whole seconds since 1970; ValueError where it is none."""
+    time = _TIME.fullmatch(text)
+    if not time:
+        raise ValueError(text)
+    return int(datetime.fromisoformat(time[1] + time[2].replace("Z", "+00:00")).timestamp())
