@@ -1,10 +1,10 @@
-"""What must be alike on all ranks: each rank that differs from most others is a finding of role `check`."""
+"""What must be alike on the ranks of a service: one that differs from most is a finding of role `check`."""
 
 from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,12 +33,25 @@ class Difference:
 
 
 def differences(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> list[Finding]:
-    """Compare the ranks' facts; one host has nobody to differ from."""
+    """Compare the ranks of each service; clocks are compared on all hosts."""
     found = []
-    for one in DIFFERENCES:
-        values = {host: one.value(known, limits[host]) for host, known in facts.items()}
-        found += _odd(one, {host: value for host, value in values.items() if value})
+    for difference in DIFFERENCES:
+        values = {host: difference.value(known, limits[host]) for host, known in facts.items()}
+        odd: dict[str, Finding] = {}
+        for hosts in _services(limits, facts):
+            for each in _odd(difference, {host: values[host] for host in hosts if values[host]}):
+                odd.setdefault(each["host"], each)  # once, also for a host of two services
+        found += odd.values()
     return found + _clocks(facts, limits)
+
+
+def _services(limits: Mapping[str, Limits], hosts: Iterable[str]) -> list[list[str]]:
+    """The hosts of each service; those that name none belong together."""
+    by_name: dict[str, list[str]] = {}
+    for host in hosts:
+        for name in limits[host]["services"] or [""]:
+            by_name.setdefault(name, []).append(host)
+    return list(by_name.values())
 
 
 def _odd(one: Difference, values: Mapping[str, str]) -> list[Finding]:

@@ -52,6 +52,7 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
         "max_clock_skew_s": 30.0,
         "address": ADDRESSES[shape],
         "is_rank": True,
+        "services": [],
         "gpus": len(facts["gpus_on_pci"]),
         "min_cuda": "12.9" if facts["smi_cuda"].startswith("12") else "13.0",
         "min_shm_gb": 34.4,
@@ -157,6 +158,23 @@ def test_drivers_are_compared(tmp_path: Path) -> None:
     known["b"]["driver"] = known["b"]["driver"] | {"running": "550.127.05"}
     found = check_differences.differences(known, dict.fromkeys(known, limits("pcie-a100", known["a"])))
     assert [(one["id"], one["host"]) for one in found] == [("driver-differs", "b")]
+
+
+def test_ranks_are_compared_with_those_of_their_services(tmp_path: Path) -> None:
+    known = facts("hgx-h100-infiniband", tmp_path)
+    drivers = {"a": "570.1", "b": "570.1", "c": "580.2", "d": "580.2", "e": "575.3"}
+    services = {"a": ["chat"], "b": ["chat"], "c": ["embed"], "d": ["embed", "chat"], "e": ["embed", "chat"]}
+    ranks = {
+        host: known | {"driver": {"running": version, "loaded": True}} for host, version in drivers.items()
+    }
+    asked = {
+        host: limits("hgx-h100-infiniband", known) | {"services": names} for host, names in services.items()
+    }
+    found = check_differences.differences(ranks, asked)
+    assert [(one["id"], one["host"], one["what"]) for one in found] == [
+        ("driver-differs", "d", "its driver: 580.2; on a, b: 570.1"),
+        ("driver-differs", "e", "its driver: 575.3; on a, b: 570.1"),
+    ]
 
 
 def test_ranks_that_are_alike_do_not_differ(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from headfirst.control.deployment.running import phases, playbooks
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_down, of_up
+from headfirst.control.deployment.running.role_vars.hosts import check_vars
 from headfirst.control.inventory.inventory import load
 from headfirst.control.run.result import RunResult, StageTime, joined
 from headfirst.decide.cluster.settings import ServiceSettings
@@ -317,6 +318,21 @@ def test_the_chat_page_asks_the_router_of_a_service_with_replicas(tmp_path: Path
     urls = own["open_webui_container"]["environment"]["OPENAI_API_BASE_URLS"].split(";")
     assert urls == [f"http://192.0.2.1:{PORT}/v1"]
     assert len(own["open_webui_engine_api_key"].split(";")) == 1
+
+
+def test_the_check_compares_hosts_of_one_service(tmp_path: Path) -> None:
+    own = services(small="gpus_per_replica=1\nreplicas=1", chat="gpus_per_replica=4\nreplicas=3")
+    made = cluster(tmp_path, own)
+    found = check_vars(made, planned(made))
+    assert {host: set(variables["check_services"]) for host, variables in found.items()} == {
+        "node1": {"chat"},
+        "node2": {"chat", "small"},
+    }
+    short_form = cluster(tmp_path, short(""))
+    assert all(
+        variables["check_services"] == []
+        for variables in check_vars(short_form, planned(short_form)).values()
+    )
 
 
 def test_a_cluster_that_only_embeds_has_no_chat_page(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ Rank = tuple[PlannedService, PlannedReplica, Node]
 class RankRequirements:
     """What the ranks of a host need beyond ports and disk; sizes are in bytes."""
 
+    services: list[str]  # whose ranks run there; empty in the short form of an inventory
     images: list[str]
     gpus: int  # 0 on CPU
     min_cuda: str  # that the driver must support
@@ -110,6 +111,7 @@ def _of_ranks(
     if host in cluster.spares:  # its devices have names of their own
         network = NodeNetwork(nic=host.nic, hca=host.hca, host_ip=host.address, reasons=[])
     return RankRequirements(
+        services=list({service.name: None for service, _, _ in ranks if service.name}),
         images=list({node.container.image: None for _, _, node in ranks}),
         gpus=(host.gpus or 0) if on_gpus else 0,
         min_cuda=max((service.engine_cuda for service, _, _ in ranks), key=_version),

@@ -56,6 +56,7 @@ def _check_rank(cluster: Cluster, plan: Plan, host: Host, required: RankRequirem
     devices = next((devices for devices in plan.devices if devices.host == host.name), None)
     gid_index = required.network.ib_gid_index
     return {
+        "check_services": required.services,
         "check_images": required.images,
         "check_gpus": required.gpus,
         "check_min_cuda": required.min_cuda,
