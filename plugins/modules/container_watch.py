@@ -89,11 +89,11 @@ log:
 now: {description: "The node's clock, in seconds since 1970.", type: float, returned: always}
 """
 
-import calendar
 import contextlib
 import re
 import time
 import typing as t
+from datetime import datetime
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import http_probe
@@ -118,6 +118,7 @@ ABSENT = {
     "log": [],
 }
 INTERVAL_S = 1.0
+TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)$")
 # An engine that is busy may take this long to generate.
 PROBE_TIMEOUT_S = 30.0
 
@@ -193,8 +194,11 @@ def _probe(params: t.Dict[str, t.Any]) -> t.Tuple[bool, str]:
 
 
 def _log(container: Container, started_at: str, lines: int, timestamps: bool) -> t.List[str]:
-    # The engine gives nanoseconds, 2025-01-31T10:20:30.123456789Z; whole seconds are enough and lose no line.
-    started = calendar.timegm(time.strptime(started_at[:19], "%Y-%m-%dT%H:%M:%S"))
+    # Docker writes 2025-01-31T10:20:30.123456789Z, Podman a local time with its offset.
+    whole, zone = TIME.match(started_at).groups()
+    started = int(datetime.fromisoformat(whole + zone.replace("Z", "+00:00")).timestamp())
+    if started <= 0:  # of a container that never started it is in the year 1
+        return []
     text = container.logs(since=started, tail=lines, timestamps=timestamps).decode("utf-8", "replace")
     # A progress bar redraws its line with carriage returns.
     return [line for line in re.split(r"[\r\n]+", text) if line.strip()][-lines:]
