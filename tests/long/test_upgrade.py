@@ -18,7 +18,7 @@ from readme_lab import INVENTORY, ROOT, Service, bring_up, deploy, on_node, star
 
 pytestmark = pytest.mark.lab
 # What this commit of our own history leaves on hosts and controller is the state to be taken over.
-PREVIOUS = "79a74d99b6cb83024d46e522399088d5b92c4803"
+PREVIOUS = "0b9104e4af1a8619942c1fd31a860e1e8263d6cc"
 VERSION = "0.0.9"
 NODES = ("node1", "node2")
 
