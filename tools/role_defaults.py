@@ -7,7 +7,8 @@ Usage: python tools/role_defaults.py
 - Modules that run as an action: the action's arguments have the defaults of the module's documentation.
 - The inventory's settings: a variable of a role that takes its value from a setting has the setting's default
   (`FOLLOWING`, and variables with the name of a setting).
-- Documentation: a table that shows the default of a setting shows the present one.
+- Pairs of variables that two roles have for one purpose (`EQUAL`).
+- Documentation: a number beside the name of a setting, in a row or in parentheses, is its default.
 Exit code 1 when one differs.
 """
 
@@ -46,9 +47,13 @@ ALONE = {
     "proxy_port": "the setting depends on `tls`",
     "weights_fetch": "`auto` requires the hub's client and token on every host",
 }
-# `| 8000 (`router_port`) |`, with the parentheses of both languages.
+# One decision for both container engines.
+EQUAL = {"podman_engine_log_max_size": "docker_engine_log_max_size"}
+# `| 8000 (`router_port`) |` and `hang_timeout` seconds (180), with the parentheses of both languages.
 _AFTER = re.compile(r"^\| *(\d+) *[(（]`(\w+)`[)）]", re.MULTILINE)
-_BEFORE = re.compile(r"^\| *`(\w+)` *\| *`?(\d+)`? *\|", re.MULTILINE)
+_BEFORE = re.compile(
+    r"^\| *`(\w+)` *\| *`?(\d+)`? *\||`(\w+)`(?: seconds| ?秒)? ?[(（](\d+)[)）]", re.MULTILINE
+)
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -108,10 +113,20 @@ def setting_differences(defaults: Mapping[str, Any], settings: Mapping[str, Any]
     ]
 
 
+def pair_differences(defaults: Mapping[str, Any]) -> list[str]:
+    """Sentences about variables of two roles that must have one default."""
+    return [
+        f"{name} defaults to {defaults[name]!r}, {other} to {defaults[other]!r}"
+        for name, other in EQUAL.items()
+        if defaults[name] != defaults[other]
+    ]
+
+
 def page_differences(path: Path, settings: Mapping[str, Any]) -> list[str]:
     """Sentences about numbers of a page that are not the defaults of the settings beside them."""
     text = path.read_text(encoding="utf-8")
-    shown = [(name, number) for number, name in _AFTER.findall(text)] + _BEFORE.findall(text)
+    shown = [(name, number) for number, name in _AFTER.findall(text)]
+    shown += [(row or beside, in_row or number) for row, in_row, beside, number in _BEFORE.findall(text)]
     return [
         f"{path}: {name} is {number}, its default {settings[name]}"
         for name, number in shown
@@ -141,7 +156,8 @@ def main() -> int:
     settings = ServiceSettings().model_dump() | ClusterSettings().model_dump()
     found = [text for role in roles for text in differences(role)]
     found += action_differences(actions)
-    found += setting_differences(dict(_defaults(roles)), settings)
+    defaults = dict(_defaults(roles))
+    found += setting_differences(defaults, settings) + pair_differences(defaults)
     found += [text for page in sorted(ROOT.glob("docs/**/*.md")) for text in page_differences(page, settings)]
     print("\n".join(found) or "Every default is the same in all places.")
     return 1 if found else 0

@@ -97,6 +97,30 @@ def test_another_number_on_a_page_is_found(tmp_path: Path, row: str) -> None:
     assert text.endswith("router_port is 8001, its default 8000")
 
 
+@pytest.mark.parametrize(
+    "row",
+    [
+        "| an engine hangs for `hang_timeout` seconds (180) | stops it |",
+        "| 引擎挂起：`hang_timeout` 秒（180）内 | 停止 |",
+        "| Prometheus | the host's `address`, `hang_timeout` (180) |",
+        "The limit is `hang_timeout` (180).",
+    ],
+)
+def test_a_number_beside_the_name_of_a_setting_is_its_default(tmp_path: Path, row: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(row)
+    assert role_defaults.page_differences(page, {"hang_timeout": 180}) == []
+    (text,) = role_defaults.page_differences(page, {"hang_timeout": 360})
+    assert text.endswith("hang_timeout is 180, its default 360")
+
+
+def test_two_roles_with_one_purpose_have_one_default() -> None:
+    same = {"docker_engine_log_max_size": "50m", "podman_engine_log_max_size": "50m"}
+    assert role_defaults.pair_differences(same) == []
+    (text,) = role_defaults.pair_differences(same | {"docker_engine_log_max_size": "100m"})
+    assert "podman_engine_log_max_size defaults to '50m', docker_engine_log_max_size to '100m'" in text
+
+
 def test_readme_lists_every_variable_and_shows_how_to_use_the_role() -> None:
     specs = yaml.safe_load(
         SPECS
