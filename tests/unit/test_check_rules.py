@@ -34,6 +34,7 @@ PEERS = {
     "pcie-a100": "192.168.20.32",
     "cpu-only": "10.0.0.2",
 }
+ROLE = Path(__file__).resolve().parents[2] / "roles" / "check"
 BROKEN: dict[str, Any] = yaml.safe_load((SHAPES / "broken.yml").read_text())
 
 
@@ -63,6 +64,13 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
         "roles_to_come": [],
         "may_reboot": False,
     }
+
+
+def test_the_role_gives_the_limits_that_the_rules_read(fit: dict[str, Any]) -> None:
+    tasks = yaml.safe_load((ROLE / "tasks" / "main.yml").read_text())
+    (given,) = (fact for task in tasks if (fact := task.get("ansible.builtin.set_fact")))
+    folder = {"model_folder", "model_folder_required"}
+    assert given["__check_limits"].keys() == limits("cpu-only", fit).keys() | folder
 
 
 @pytest.fixture

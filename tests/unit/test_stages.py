@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from headfirst.collection import collection_root
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
@@ -87,6 +88,28 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
             arguments = (own.cluster, own.plan, secrets, files)
             found[name] = (of_up(*arguments), up_variables(*arguments), of_down(own.cluster))
     yield found
+
+
+@pytest.mark.parametrize("name", ["all", "one"])
+def test_roles_take_the_variables_of_a_run(runs: dict[str, Any], name: str) -> None:
+    roles = {path.parents[1].name: path for path in ROOT.glob("roles/*/meta/argument_specs.yml")}
+    options = {
+        role: {
+            key: option
+            for entry_point in yaml.safe_load(path.read_text())["argument_specs"].values()
+            for key, option in entry_point.get("options", {}).items()
+        }
+        for role, path in roles.items()
+    }
+    for host, variables in ((host, own) for phase in runs[name][0] for host, own in phase.variables.items()):
+        for role, known in options.items():
+            own = {key: value for key, value in variables.items() if key.startswith(f"{role}_")}
+            longer = [other for other in options if other.startswith(f"{role}_")]
+            own = {key: value for key, value in own.items() if not key.startswith(tuple(longer))}
+            assert not own.keys() - known.keys(), (host, role)
+            # What one playbook leaves out another one gives, so nothing is required here.
+            given = {key: {**known[key], "required": False} for key in own}
+            assert not ArgumentSpecValidator(given).validate(own).error_messages, (host, role)
 
 
 def test_no_stage_is_left_out_of_a_run_of_replicas(runs: dict[str, Any]) -> None:
