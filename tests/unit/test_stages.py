@@ -30,6 +30,7 @@ from headfirst.control.run.translate import parse_play_name
 
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = collection_root() / "playbooks"
+REMOVING = ("stop_monitoring.yml", "down.yml")
 NAMES = list(dict.fromkeys(stage.name for stage in STAGES))
 COMMON = "gpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\nproxy=true\n"
 # Everything that has a stage of its own: replicas with a router, a spare, an adapter, a proxy, monitoring.
@@ -127,7 +128,14 @@ def test_one_replica_gets_the_variables_of_all_stages(runs: dict[str, Any]) -> N
 def test_down_imports_the_playbooks_of_its_runs(runs: dict[str, Any]) -> None:
     several = list(dict.fromkeys(phase.playbook for phase in runs["all"][2]))
     assert several == ["stop_monitoring.yml", *imports("down.yml")]
-    assert [phase.playbook for phase in runs["one"][2]] == ["stop_monitoring.yml", "down.yml"]
+    assert [phase.playbook for phase in runs["one"][2]] == list(REMOVING)
+
+
+def test_down_removes_what_each_stage_starts() -> None:
+    removed = {parse_play_name(play["name"]).stage for name in REMOVING for play in plays(name)}
+    # What waits on a spare is removed with the ranks.
+    started = {stage.name for stage in STAGES if stage.group not in ("check", "host", "weights")}
+    assert started - {"standby"} <= removed
 
 
 @pytest.mark.parametrize("page", ["concepts.md", "zh-CN/concepts.md"])
