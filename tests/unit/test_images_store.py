@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from dataclasses import replace
@@ -25,11 +26,23 @@ def test_it_is_made_once(tmp_path: Path) -> None:
     assert (len(calls), first.read_text()) == (1, "made")
 
 
-def test_another_key_makes_it_anew_and_removes_the_old_but_nothing_else(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("hours", "stays"), [(23, True), (25, False)])
+def test_another_key_makes_it_again_and_removes_what_nobody_used_for_a_day(
+    tmp_path: Path, hours: int, stays: bool
+) -> None:
     (tmp_path / "thing-else.json").touch()
     old = store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("1") and None)
+    used = time.time() - hours * 3600
+    os.utime(old, (used, used))
     new = store.kept(tmp_path, "thing", "k2", ".tar", lambda target, _: target.write_text("2") and None)
-    assert (old.exists(), new.read_text(), (tmp_path / "thing-else.json").exists()) == (False, "2", True)
+    assert (old.exists(), new.read_text(), (tmp_path / "thing-else.json").exists()) == (stays, "2", True)
+
+
+def test_what_is_used_counts_as_used_now(tmp_path: Path) -> None:
+    done = store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: target.write_text("1") and None)
+    os.utime(done, (0, 0))
+    store.kept(tmp_path, "thing", "k1", ".tar", lambda target, _: None)
+    assert time.time() - done.stat().st_mtime < 60
 
 
 def test_a_failure_leaves_neither_file_nor_scratch_and_the_next_try_makes_it(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 _HERE = Path(__file__).parent
+_UNUSED_S = 24 * 3600
 
 
 def recipe_key(*data: Path, settings: str = "") -> str:
@@ -35,11 +37,13 @@ def only_one(folder: Path, name: str) -> Iterator[None]:
 def kept(folder: Path, name: str, key: str, suffix: str, make: Callable[[Path, Path], None]) -> Path:
     """The file `NAME-KEY.SUFFIX` in `folder`; `make(file, scratch folder)` writes it where it is missing.
 
-    It appears only when it is complete. Files of the same name with another key are then removed.
+    It appears only when it is complete. Files of the same name with another key, which nobody used for a day,
+    are then removed: another release may be sending one to its hosts.
     """
     done = folder / f"{name}-{key}{suffix}"
     with only_one(folder, name):
         if done.exists():
+            done.touch()
             return done
         scratch = folder / f".{name}.tmp"
         shutil.rmtree(scratch, ignore_errors=True)  # of a build that was killed
@@ -50,7 +54,7 @@ def kept(folder: Path, name: str, key: str, suffix: str, make: Callable[[Path, P
         finally:
             shutil.rmtree(scratch)
         for old in folder.glob(f"{name}-*{suffix}"):
-            if old != done:
+            if old != done and time.time() - old.stat().st_mtime > _UNUSED_S:
                 old.unlink()
     return done
 
