@@ -20,6 +20,7 @@ from headfirst.control.deployment.running.stages import (
     ALL_RANKS,
     ALONE,
     GROUPS,
+    NAMES,
     STAGES,
     TAGS,
     checked_tags,
@@ -31,7 +32,6 @@ from headfirst.control.run.translate import parse_play_name
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOKS = collection_root() / "playbooks"
 REMOVING = ("stop_monitoring.yml", "down.yml")
-NAMES = list(dict.fromkeys(stage.name for stage in STAGES))
 COMMON = "gpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\nproxy=true\n"
 # Everything that has a stage of its own: replicas with a router, a spare, an adapter, a proxy, monitoring.
 ALL = (
@@ -143,7 +143,7 @@ def test_the_page_of_concepts_lists_the_stages_and_their_groups(page: str) -> No
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     (paragraph,) = (part for part in text.split("\n\n") if "`--tags`" in part)
     names, _, groups = re.sub(r"\band\b", "", paragraph).replace("The stages are", "").partition("`--tags`")
-    assert re.findall(r"[a-z_]+", re.split("[;；]", names)[0]) == NAMES
+    assert re.findall(r"[a-z_]+", re.split("[;；]", names)[0]) == list(NAMES)
     assert re.findall(r"[a-z_]+", re.split("[:：]", groups)[1]) == list(GROUPS)
 
 

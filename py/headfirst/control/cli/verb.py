@@ -19,7 +19,7 @@ import typer
 from headfirst.common.errors import InputError
 from headfirst.control.cli import passwords
 from headfirst.control.deployment.running.options import BundleRequest, RunOptions
-from headfirst.control.deployment.running.stages import ALL_RANKS, GROUPS, complete
+from headfirst.control.deployment.running.stages import ALL_RANKS, GROUPS, NAMES, complete
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ _BEFORE: dict[str, Any] = {
         typer.Option(
             "-t",
             "--tags",
-            help=f"Only these stages: {', '.join(GROUPS)}.",
+            help=f"Only these stages: {', '.join(NAMES)}; or groups: {', '.join(GROUPS)}.",
             autocompletion=complete,
         ),
     ],

@@ -50,6 +50,7 @@ STAGES = (
     Stage("proxy", "proxy", "proxy.yml", "cluster"),
     Stage("monitoring", "monitoring", "monitoring.yml", "cluster"),
 )
+NAMES = tuple(dict.fromkeys(stage.name for stage in STAGES))
 GROUPS = tuple(dict.fromkeys(stage.group for stage in STAGES))
 TAGS = tuple(dict.fromkeys(tag for stage in STAGES for tag in (stage.group, stage.name)))
 _HOST_TAGS = {tag for stage in STAGES if stage.group not in ALL_RANKS for tag in (stage.group, stage.name)}
