@@ -110,7 +110,8 @@ def test_status_of_a_running_cluster(sshd: Sshd, start: Start, port: int) -> Non
         (1, "node2", "running"),
     ]
     head = status.replicas[0].ranks[0]
-    assert head.argv == ["/bin/sh", "-c", command]
+    # Without what would move the cursor of a terminal.
+    assert head.argv == ["/bin/sh", "-c", command.replace("\r", "")]
     assert head.image_id == container.image.id
     assert head.restarts == 0
     assert head.exit_code is None
