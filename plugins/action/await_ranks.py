@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom, Weight
@@ -248,7 +249,7 @@ def judge(
         return Verdict(host, rank, ALIVE, "running", known, doing=doing)
     exit_code = None if seen["running"] else seen["exit_code"]
     how = "it hangs after a crash" if exit_code is None else f"it ended with exit code {exit_code}"
-    finished_at = causes.from_rfc3339(seen["finished_at"]) - ahead_s if seen["finished_at"] else time.time()
+    finished_at = docker_api.seconds(seen["finished_at"]) - ahead_s if seen["finished_at"] else time.time()
     end = causes.end_of(
         log,
         lines,

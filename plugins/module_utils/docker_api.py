@@ -1,12 +1,16 @@
-"""The Docker Engine's HTTP API over its socket, where Python's docker SDK may be missing. Python 3.8+."""
+"""The Docker Engine's HTTP API over its socket, where the SDK may be missing, and its times. Python 3.8+."""
 
 from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import typing as t
+from datetime import datetime
 
+# Docker writes 2026-01-31T10:20:30.123456789Z, Podman a local time with its offset.
+TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d)")
 SOCKET = "/var/run/docker.sock"
 TIMEOUT_S = 20.0
 
@@ -37,3 +41,12 @@ def get(path: str) -> t.Dict[str, t.Any]:
 def is_podman(version: t.Dict[str, t.Any]) -> bool:
     """Whether an answer to GET /version is Podman's."""
     return any(part.get("Name") == "Podman Engine" for part in version.get("Components") or [])
+
+
+def seconds(text: str) -> float:
+    """Seconds since 1970 of a time of the API; ValueError where it is none."""
+    time = TIME.fullmatch(text)
+    if time is None:
+        raise ValueError(f"not a time: {text!r}")
+    whole, fraction, zone = time.groups()
+    return datetime.fromisoformat(whole + zone.replace("Z", "+00:00")).timestamp() + float(fraction or 0)

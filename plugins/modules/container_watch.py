@@ -93,10 +93,9 @@ import contextlib
 import re
 import time
 import typing as t
-from datetime import datetime
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import http_probe
+from ansible_collections.headfirst.serving.plugins.module_utils import docker_api, http_probe
 from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
 
 # Without the SDK connect() ends the module, or check mode goes on without an engine.
@@ -118,7 +117,6 @@ ABSENT = {
     "log": [],
 }
 INTERVAL_S = 1.0
-TIME = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)$")
 # An engine that is busy may take this long to generate.
 PROBE_TIMEOUT_S = 30.0
 
@@ -194,9 +192,7 @@ def _probe(params: t.Dict[str, t.Any]) -> t.Tuple[bool, str]:
 
 
 def _log(container: Container, started_at: str, lines: int, timestamps: bool) -> t.List[str]:
-    # Docker writes 2025-01-31T10:20:30.123456789Z, Podman a local time with its offset.
-    whole, zone = TIME.match(started_at).groups()
-    started = int(datetime.fromisoformat(whole + zone.replace("Z", "+00:00")).timestamp())
+    started = int(docker_api.seconds(started_at))  # whole seconds lose no line
     if started <= 0:  # of a container that never started it is in the year 1
         return []
     text = container.logs(since=started, tail=lines, timestamps=timestamps).decode("utf-8", "replace")

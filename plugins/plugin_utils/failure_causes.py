@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import NamedTuple, Protocol, TypeVar
 
+from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import (
     LINE_CHARS,
     Profile,
@@ -25,7 +25,7 @@ SLACK_S = 5.0
 CRASH_S = 120.0
 _FIRM = ("cause", "general")
 _SIGNALS = {137: ", killed (signal 9)", 139: ", a segmentation fault", 143: ", stopped by a signal (15)"}
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?(Z|[+-]\d\d:\d\d) ?")
+_STAMP = re.compile(docker_api.TIME.pattern + " ?")
 
 
 class Line(NamedTuple):
@@ -102,19 +102,9 @@ def stamped(log: Iterable[str], ahead_s: float, unstamped_at: float) -> list[Lin
     for text in log:
         stamp = _STAMP.match(text)
         if stamp:
-            at = from_rfc3339(stamp[0].strip()) - ahead_s
+            at = docker_api.seconds(stamp[0].strip()) - ahead_s
         lines.append(Line(at, text[stamp.end() if stamp else 0 :][:LINE_CHARS]))
     return lines
-
-
-def from_rfc3339(text: str) -> float:
-    """Seconds since 1970 of Docker's times: `2026-01-31T10:20:30.123456789Z`, or with an offset."""
-    stamp = _STAMP.fullmatch(text)
-    if stamp is None:
-        raise ValueError(f"not a time: {text!r}")
-    whole, fraction, zone = stamp.groups()
-    seconds = datetime.fromisoformat(whole + ("+00:00" if zone == "Z" else zone)).timestamp()
-    return seconds + float(fraction or 0)
 
 
 def of_rule(log: Profile, rule: Rule, line: Line) -> Symptom:

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import from_rfc3339
+from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from described_container import described
 from diagnosing import SGLANG, diagnose
 from headfirst.common.untrusted import UntrustedError
@@ -60,7 +60,7 @@ def test_a_script_that_ended() -> None:
     ],
 )
 def test_docker_times(text: str, seconds: float) -> None:
-    assert from_rfc3339(text) == seconds
+    assert docker_api.seconds(text) == seconds
 
 
 def engine(log: list[str], status: str = "exited", **state: Any) -> dict[str, Any]:

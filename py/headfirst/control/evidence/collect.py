@@ -9,8 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from ansible_collections.headfirst.serving.plugins.module_utils.http_probe import holds
-from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, from_rfc3339
+from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 
 from headfirst.common import container_names as names
 from headfirst.common.container_state import container_state
@@ -141,7 +142,7 @@ def _answer(reply: Reply | None) -> Answer | None:
 
 def _container(engine: Engine, clock: Clock, secret_flags: Collection[str]) -> Container:
     def when(at: str) -> float:
-        return clock.corrected(from_rfc3339(at)) if at > "0002" else 0.0
+        return clock.corrected(docker_api.seconds(at)) if at > "0002" else 0.0
 
     state = container_state(engine.inspected)
     return Container(
@@ -167,7 +168,7 @@ def _lines(told: list[str], clock: Clock) -> tuple[Line, ...]:
     """Docker's time and text of each line; of a progress bar that redraws itself, the last state."""
     pairs = (line.partition(" ") for line in told)
     lines = [
-        Line(clock.corrected(from_rfc3339(at)), for_terminal(text.rpartition("\r")[2]))
+        Line(clock.corrected(docker_api.seconds(at)), for_terminal(text.rpartition("\r")[2]))
         for at, _, text in pairs
     ]
     return tuple(sorted(lines, key=lambda line: line.at))
