@@ -18,8 +18,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import monitoring, presets, standby, trust, types
 from headfirst.decide.plan.front import proxy, router, webui
-from headfirst.decide.plan.host import devices, network, rank_ports
-from headfirst.decide.plan.host import hardware as hosts
+from headfirst.decide.plan.host import devices, hardware, network, rank_ports
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.alternatives import alternatives
@@ -66,7 +65,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     where_arguments = service.given.get("engine_args")
     arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
-    gpu, machines = hosts.gpu(service, where), hosts.machines(service, where)
+    gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
     )

@@ -15,8 +15,7 @@ from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import types
-from headfirst.decide.plan.host import hardware as hosts
-from headfirst.decide.plan.host import network, rank_ports
+from headfirst.decide.plan.host import hardware, network, rank_ports
 from headfirst.decide.plan.types import NodeNetwork
 
 _T = TypeVar("_T")
@@ -145,7 +144,7 @@ class Launching:
         name, here = place.host.name, max(1, self._layout.world // nodes)
         first = self._cores_given.get(name, 0)
         self._cores_given[name] = first + here
-        return hosts.core_lists(place.host, self._ranks_on[name])[first : first + here]
+        return hardware.core_lists(place.host, self._ranks_on[name])[first : first + here]
 
     def _node(self, replica: Replica, rank: _Rank) -> types.Node:
         container = self._container(replica, rank)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster, Host, Place, Replica, Service
 from headfirst.decide.hardware.gpus import Gpu
-from headfirst.decide.plan.host import hardware as hosts
+from headfirst.decide.plan.host import hardware
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.sizing.fit import gib
 from headfirst.decide.plan.types import Standby
@@ -63,8 +63,8 @@ def _spares(cluster: Cluster, replica: Replica) -> Sequence[Host]:
 
 def _refuse_other_gpus(service: Service, spare: Host, gpu: Gpu | None) -> None:
     """`service` has the spare among its hosts."""
-    hosts.machines(service, spare.name)
-    smallest = hosts.gpu(service, spare.name)
+    hardware.machines(service, spare.name)
+    smallest = hardware.gpu(service, spare.name)
     if smallest and gpu and smallest.memory_bytes < gpu.memory_bytes:
         raise InputError(
             f"its GPUs have {gib(smallest.memory_bytes)}, and the plan counts with {gib(gpu.memory_bytes)}",

@@ -17,7 +17,7 @@ from headfirst.decide.plan.host.requirements import (
     routers_on,
 )
 from headfirst.decide.plan.monitoring import exporter_ports
-from headfirst.decide.plan.types import Plan
+from headfirst.decide.plan.types import HostDevices, Plan
 
 GB = 10**9
 GPU_ROLES = ("nvidia_driver", "rdma", "nvidia_container_toolkit")
@@ -53,7 +53,7 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
 
 
 def _check_rank(cluster: Cluster, plan: Plan, host: Host, required: RankRequirements) -> dict[str, Any]:
-    devices = next((devices for devices in plan.devices if devices.host == host.name), None)
+    devices = _devices(plan, host)
     gid_index = required.network.ib_gid_index
     return {
         "check_services": required.services,
@@ -99,10 +99,14 @@ def _drivers(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     hcas = {
         device: None for _, _, node in ranks_on(plan, host) for device in rdma.devices(node.network.hca or "")
     }
-    devices = next((one for one in plan.devices if one.host == host.name), None)
+    devices = _devices(plan, host)
     has = (devices.driver, devices.rdma) if devices else (False, False)
     return {
         OWN_GROUPS: [name for name, is_member in zip(DEVICE_GROUPS, has, strict=True) if is_member],
         "nvidia_driver_allow_reboot": cluster.settings.allow_reboot,
         "rdma_devices": list(hcas),
     }
+
+
+def _devices(plan: Plan, host: Host) -> HostDevices | None:
+    return next((devices for devices in plan.devices if devices.host == host.name), None)
