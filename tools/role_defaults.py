@@ -49,11 +49,11 @@ ALONE = {
 }
 # One decision for both container engines.
 EQUAL = {"podman_engine_log_max_size": "docker_engine_log_max_size"}
-# `| 8000 (`router_port`) |` and `hang_timeout` seconds (180), with the parentheses of both languages.
+# `| 8000 (`router_port`) |`, with the parentheses of both languages.
 _AFTER = re.compile(r"^\| *(\d+) *[(（]`(\w+)`[)）]", re.MULTILINE)
-_BEFORE = re.compile(
-    r"^\| *`(\w+)` *\| *`?(\d+)`? *\||`(\w+)`(?: seconds| ?秒)? ?[(（](\d+)[)）]", re.MULTILINE
-)
+_BEFORE = re.compile(r"^\| *`(\w+)` *\| *`?(\d+)`? *\|", re.MULTILINE)
+# `hang_timeout` seconds (180), anywhere.
+_BESIDE = re.compile(r"`(\w+)`(?: seconds| ?秒)? ?[(（](\d+)[)）]")
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def page_differences(path: Path, settings: Mapping[str, Any]) -> list[str]:
     """Sentences about numbers of a page that are not the defaults of the settings beside them."""
     text = path.read_text(encoding="utf-8")
     shown = [(name, number) for number, name in _AFTER.findall(text)]
-    shown += [(row or beside, in_row or number) for row, in_row, beside, number in _BEFORE.findall(text)]
+    shown += _BEFORE.findall(text) + _BESIDE.findall(text)
     return [
         f"{path}: {name} is {number}, its default {settings[name]}"
         for name, number in shown

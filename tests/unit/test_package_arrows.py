@@ -71,19 +71,12 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 def _imports(path: Path, names: set[str]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            imported = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            imported = [f"{node.module}.{alias.name}" for alias in node.names] + [node.module]
-            inner = [name for name in imported[:-1] if name.removeprefix("headfirst.") in names]
-            imported = inner if len(inner) == len(node.names) else imported
-        else:
-            continue
-        for name in imported:
-            inside = name.removeprefix("headfirst.")
-            if name.startswith("headfirst.") and inside in names:
-                yield inside
+    for imported in _imported(path):
+        package, _, name = imported.partition(".")
+        # What is no module is a name of the module that has it.
+        module = name if name in names else name.rpartition(".")[0]
+        if package == "headfirst" and module and module in names:
+            yield module
 
 
 def _floors(storey: str) -> dict[str, int]:
