@@ -226,6 +226,8 @@ def test_host_that_may_be_silent(tmp_path: Path) -> None:
                 ansible_connection: "{{ 'ssh' if inventory_hostname == 'node2' else 'local' }}"
                 ansible_host: 127.0.0.1
                 ansible_port: 1
+                # Else the task's data may meet a closed pipe before the refusal is read.
+                ansible_pipelining: false
         """,
     )
     assert result.ok
