@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -382,6 +383,24 @@ def test_a_controller_that_slept_stops_before_the_next_stage(
         reached = True
     assert not reached
     assert caught.value.where == "b"
+
+
+@pytest.mark.parametrize(("asleep_s", "lost"), [(300.0, False), (3600.0, True)])
+def test_a_host_that_rebooted_counts_the_time_since_its_last_renewal(
+    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch, asleep_s: float, lost: bool
+) -> None:
+    """Its lock is gone; another run may have had it once the lease, of ten minutes, had ended."""
+    since_s = 0.0
+    monkeypatch.setattr(lease, "_TICK_S", 60.0)  # the thread is not scheduled yet
+    clock = lease._clock
+    monkeypatch.setattr(lease, "_clock", lambda: clock() + since_s)
+    path = site.inventory("hosts.ini", "a", "b")
+    with contextlib.suppress(NotReadyError), up(path) as first:
+        for name in ("lock.json", "taker"):
+            hosts.file("b", f"/run/headfirst/{name}").unlink()
+        since_s = asleep_s
+        first.held.confirm()
+    assert (first.held.lost is not None) is lost
 
 
 def test_the_lease_is_renewed_and_a_silent_host_does_not_end_the_run(

@@ -15,6 +15,7 @@ from headfirst.control.deployment.running.phases import of_down, of_up
 from headfirst.control.deployment.running.role_vars.hosts import check_vars, hardware_vars
 from headfirst.control.deployment.running.role_vars.monitoring import monitoring_vars
 from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster import ports
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan import monitoring
@@ -87,6 +88,18 @@ def test_nothing_listens_wider_than_it_must(tmp_path: Path) -> None:
         assert {"9100", "9400"} <= set(tuned[host.name]["host_tuning_rendezvous_ports"])
         assert "192.0.2.9" in tuned[host.name]["host_tuning_peers"]
     assert set(check_vars(cluster, plan)["watcher"]["check_ports"]) == {9090, 3000}
+
+
+def test_exporters_take_ports_only_where_they_run(tmp_path: Path) -> None:
+    """On the nodes of a cluster with monitoring; elsewhere the same numbers are free."""
+    exporters = {"node_exporter_port", "dcgm_exporter_port"}
+    roles = {"weights_port": 5010}
+    cluster, _ = made(tmp_path)
+    assert cluster.monitoring
+    assert exporters <= set(ports.services(cluster, cluster.ranks[0], roles))
+    assert not exporters & set(ports.services(cluster, cluster.monitoring, roles))
+    unwatched, _ = made(tmp_path, watched="")
+    assert not exporters & set(ports.services(unwatched, unwatched.ranks[0], roles))
 
 
 def test_targets_follow_replicas(tmp_path: Path) -> None:

@@ -143,6 +143,16 @@ def test_the_owner_and_its_credentials(tmp_path: Path) -> None:
     assert (tmp_path / "etc/headfirst/owner.json").stat().st_mtime_ns == before
 
 
+def test_other_users_may_read_the_owner_and_write_nothing(tmp_path: Path) -> None:
+    ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)
+    ask(tmp_path, "own", token="aa", owner=OWNER, credentials="{}")
+    assert (tmp_path / "etc/headfirst").stat().st_mode & 0o777 == 0o755
+    ask(tmp_path, "disown", token="aa")
+    assert (tmp_path / "var/lib/headfirst").stat().st_mode & 0o777 == 0o755
+    files = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "var/lib/headfirst").iterdir()}
+    assert files == {"owner.json": 0o644, "credentials.json": 0o600}
+
+
 @pytest.mark.parametrize("there", ['{"id": "2"}', "{", ""])
 def test_another_owner_stays(tmp_path: Path, there: str) -> None:
     ask(tmp_path, "take", lock=LOCK, lease_s=LEASE)

@@ -20,6 +20,7 @@ from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.hardware.facts import NetworkFacts
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Weights
+from headfirst.decide.plan.weights import carrier
 from recorded_hosts import facts
 
 INVENTORY = """
@@ -123,6 +124,13 @@ def test_unequal_numbers_of_ports_are_refused(made: Made) -> None:
 def test_one_host_alone_needs_no_carrier(made: Made) -> None:
     cluster = made("cpu-only")
     assert weights(with_hosts(cluster, cluster.ranks[:1])).carrier.kind == "tcp"
+
+
+def test_one_host_alone_is_not_asked_for_its_network(made: Made) -> None:
+    several = made()
+    assert carrier.is_asked(several.services[0])
+    assert not carrier.is_asked(with_hosts(several, several.ranks[:1]).services[0])
+    assert not carrier.is_asked(with_settings(several, weights_carrier="tcp").services[0])
 
 
 @pytest.fixture

@@ -156,6 +156,15 @@ def test_rdma_that_one_host_keeps_out_is_kept_out_on_its_peers(ranks: Ranks) -> 
     assert "hca=none is set for node2" in " ".join(chosen[0].reasons)
 
 
+def test_different_devices_for_two_hosts_leave_the_third_without_a_rule(ranks: Ranks) -> None:
+    first, second = ranks("hgx-a100-roce", "192.168.5.4")
+    named = [replace(second, name=f"node{n}", hca=hca) for n, hca in ((2, "mlx5_1"), (3, "mlx5_2"))]
+    with pytest.raises(InputError, match=r"mlx5_1 for node2, mlx5_2 for node3.*node1 has none"):
+        choose([first, *named], gpus=True)
+    same = [replace(host, hca="mlx5_2") for host in named]
+    assert {one.hca for one in choose([first, *same], gpus=True)} == {"=mlx5_2", "mlx5_2"}
+
+
 def test_devices_that_the_inventory_names_for_one_host_are_its_peers_too(ranks: Ranks) -> None:
     first, second = ranks("hgx-a100-roce", "192.168.5.4")
     chosen = choose([first, replace(second, hca="mlx5_1,mlx5_2")], gpus=True)

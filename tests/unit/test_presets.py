@@ -218,6 +218,18 @@ def test_what_the_engine_refuses_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    "arguments", [("--ep-size", "8"), ("--ep-size", "16")], ids=["another value", "the same value"]
+)
+def test_a_rule_that_the_user_decides_ends_no_other(arguments: tuple[str, str]) -> None:
+    """All rules after it count as without the argument."""
+    alone, chosen = (
+        {argument.flag for argument in choose(situation(model(), *words, preset="throughput")).chosen}
+        for words in ((), arguments)
+    )
+    assert chosen == alone - {"--ep-size"}
+
+
+@pytest.mark.parametrize(
     ("parsers", "preset", "wanted"),
     [(None, None, False), (None, "latency", True), ("auto", None, True), ("none", "latency", False)],
 )

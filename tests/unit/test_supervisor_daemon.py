@@ -175,6 +175,25 @@ def test_a_turn_of_the_spares_that_raises_is_not_the_last(
     ]
 
 
+def test_a_replica_leaves_its_routers_when_it_is_removed_and_not_when_the_service_ends(
+    host: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[str] = []
+    monkeypatch.setattr(daemon.registration, "TURN_S", 0.01)
+    monkeypatch.setattr(daemon.Registration, "leave", lambda self: left.append(self._record.name))
+    for name in ("bad", "good"):
+        record(name)
+    host.turn()
+    removed, kept = host._kept["bad"], host._kept["good"]
+    containers: Any = host._containers
+    containers.names = ["good"]
+    host.turn()
+    end(host)
+    for thread in (*removed._threads, *kept._threads):
+        thread.join(20)
+    assert left == ["bad"]
+
+
 def test_a_host_that_has_left_stops_its_ranks_with_pauses(
     host: Daemon, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -260,6 +260,16 @@ def test_an_answer_that_no_router_gives_is_refused(workers: object) -> None:
     server.shutdown()
 
 
+def test_a_replica_is_the_one_at_exactly_its_address() -> None:
+    listed = [GOOD | {"url": f"http://{host}:30000"} for host in ("a", "b", "c")]
+    server = replying(200, json.dumps({"workers": listed}).encode())
+    router = Router(f"http://127.0.0.1:{server.server_port}", ADMIN_KEY)
+    for host in ("b", "c"):
+        assert (worker := router.worker(f"http://{host}:30000")) and worker.url == f"http://{host}:30000"
+    assert router.worker("http://b:3000") is router.worker("http://d:30000") is None
+    server.shutdown()
+
+
 def test_an_answer_without_an_end_and_a_redirect_are_refused() -> None:
     server = replying(200, b" " * (2 << 20))
     with pytest.raises(UntrustedError):
