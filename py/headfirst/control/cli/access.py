@@ -45,9 +45,9 @@ def credentials(
             "credentials are printed to a terminal only",
             hint="For a program: deploy credentials INVENTORY --json",
         )
-    cluster, found = show(run)
+    cluster, secrets = show(run)
     if output.as_json:
-        typer.echo(found.applied().model_dump_json(exclude_none=True, exclude={"named_keys", "local_ca"}))
+        typer.echo(secrets.applied().model_dump_json(exclude_none=True, exclude={"named_keys", "local_ca"}))
         return
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
     if cluster.has_proxy:
@@ -55,19 +55,19 @@ def credentials(
             "The proxy accepts the keys of `deploy keys`; the following ones are between the hosts."
         )
     for service in cluster.services:
-        key = known_key(found, service)
+        key = known_key(secrets, service)
         console.print(f"API key    {key or f'none yet, until: deploy up {cluster.inventories[0]}'}")
         urls = ", ".join(f"{url}/v1" for url in service.urls)
         console.print(f"API        {urls}   model {service.served_model_name}")
-    if ca := keep_ca(cluster, found):
+    if ca := keep_ca(cluster, secrets):
         console.print(f"Trust      {ca}")
     console.print(f"Chat page  {cluster.proxy_url if cluster.has_proxy else cluster.webui_url}")
-    console.print(f"  sign in  {found.webui_admin_email}")
-    console.print(f"  password {found.webui_admin_password}")
-    if cluster.monitoring and found.grafana_admin_password:
+    console.print(f"  sign in  {secrets.webui_admin_email}")
+    console.print(f"  password {secrets.webui_admin_password}")
+    if cluster.monitoring and secrets.grafana_admin_password:
         console.print(f"Grafana    http://{cluster.monitoring.address}:{cluster.settings.grafana_port}")
         console.print("  sign in  admin")
-        console.print(f"  password {found.grafana_admin_password}")
+        console.print(f"  password {secrets.grafana_admin_password}")
 
 
 @verb("deploy keys add cluster.ini alice --rate 60/min", "wait", "json", of=keys, inventory="required")
@@ -100,14 +100,13 @@ def list_(run: RunOptions, output: Output) -> None:
     """List the keys by name, with date, service and limit."""
     from headfirst.control.deployment.verbs import keys
 
-    found = keys.names(run)
+    records = keys.names(run)
     if output.as_json:
-        typer.echo(
-            json.dumps([{"name": name, **key.model_dump(exclude={"sha256"})} for name, key in found.items()])
-        )
+        listed = [{"name": name, **key.model_dump(exclude={"sha256"})} for name, key in records.items()]
+        typer.echo(json.dumps(listed))
         return
     table = Table("name", "since", "service", "requests a minute", box=None)
-    for name, key in found.items():
+    for name, key in records.items():
         table.add_row(name, key.created, key.service or "all", str(key.requests_per_minute or "no limit"))
     Terminal().print(table)
 

@@ -61,13 +61,13 @@ def _comm(run: RunOptions, output: Output, backend: Backend | None) -> None:
     from headfirst.control.deployment.verbs.check import comm
 
     with output.reporter() as reporter:
-        found = comm(run, reporter, backend)
+        report = comm(run, reporter, backend)
     if output.as_json:
-        print(json.dumps({"event": "comm", **found.model_dump()}))
+        print(json.dumps({"event": "comm", **report.model_dump()}))
     else:
-        print_comm(found, Terminal(highlight=False, soft_wrap=True))
-    if found.findings:
-        raise typer.Exit((NotReadyError if found.failed else HeadfirstError).exit_code)
+        print_comm(report, Terminal(highlight=False, soft_wrap=True))
+    if report.findings:
+        raise typer.Exit((NotReadyError if report.failed else HeadfirstError).exit_code)
 
 
 def print_checked(result: RunResult, *, as_json: bool) -> int:
@@ -84,39 +84,39 @@ def print_checked(result: RunResult, *, as_json: bool) -> int:
     return len(warnings)
 
 
-def print_comm(found: Comm, console: Console) -> None:
+def print_comm(report: Comm, console: Console) -> None:
     """The ports, a table for each back-end, NCCL's way, and the findings with what to do about them."""
-    _ports(found, console)
-    for run in found.runs:
-        _run(run, found, console)
-    for host, way in found.nccl.items():
+    _ports(report, console)
+    for run in report.runs:
+        _run(run, report, console)
+    for host, way in report.nccl.items():
         console.print(f"  {escape(f'{host}: {_way(way)}')}")
-    for finding in found.findings:
+    for finding in report.findings:
         colour = "red" if finding.severity == "error" else "yellow"
         console.print(f"[{colour}]{escape(finding.severity)}:[/] {escape(f'{finding.host}: {finding.what}')}")
         if finding.why:
             console.print(f"  {escape(finding.why)}")
         console.print(f"  → {escape(finding.fix)}")
-    if not found.findings:
+    if not report.findings:
         console.print("[bold green]The ranks reach each other, and their sums are right.[/]")
 
 
-def _ports(found: Comm, console: Console) -> None:
-    met = sum(one.ok for one in found.pairs)
-    ports = sorted({one.port for one in found.pairs if not one.rendezvous})
-    rendezvous = {one.port for one in found.pairs if one.rendezvous}
+def _ports(report: Comm, console: Console) -> None:
+    met = sum(pair.ok for pair in report.pairs)
+    ports = sorted({pair.port for pair in report.pairs if not pair.rendezvous})
+    rendezvous = {pair.port for pair in report.pairs if pair.rendezvous}
     listed = ", ".join([*(f"{port} (rendezvous)" for port in rendezvous), *map(str, ports)])
-    held = "; a service holds the rendezvous port, and answers" if found.rendezvous_held else ""
-    if found.pairs:
+    held = "; a service holds the rendezvous port, and answers" if report.rendezvous_held else ""
+    if report.pairs:
         console.print(
-            f"{met} of {len(found.pairs)} connections made, in both directions, to ports {listed}{held}"
+            f"{met} of {len(report.pairs)} connections made, in both directions, to ports {listed}{held}"
         )
 
 
-def _run(run: Run, found: Comm, console: Console) -> None:
+def _run(run: Run, report: Comm, console: Console) -> None:
     link = f", the slowest link has {run.link_gbit:.0f} Gbit/s" if run.link_gbit else ""
     console.print(
-        f"[bold]{escape(run.backend)}[/] all-reduce, {run.ranks} ranks, torch {escape(found.torch)}{link}"
+        f"[bold]{escape(run.backend)}[/] all-reduce, {run.ranks} ranks, torch {escape(report.torch)}{link}"
     )
     table = Table("size", "time", "algorithm Gbit/s", "bus Gbit/s", "sums", box=None)
     for column in table.columns[:4]:

@@ -49,17 +49,17 @@ def diagnose(
             print_tuning(advised, console)
         return
     replicas = diagnose.diagnose(cluster, run.service)
-    ready = all(one.found.ready for one in replicas)
+    ready = all(diagnosis.found.ready for diagnosis in replicas)
     if output.as_json:
-        listed = [one.model_dump(mode="json") for one in replicas]
+        listed = [diagnosis.model_dump(mode="json") for diagnosis in replicas]
         typer.echo(json.dumps({"ready": ready, "replicas": listed}, indent=2))
     else:
-        for one in replicas:
+        for diagnosis in replicas:
             if len(replicas) > 1:
-                console.print(f"[bold]{escape(one.service)}, replica {one.replica}[/]")
-            print_diagnosis(one.found, str(run.inventories[0]), console)
+                console.print(f"[bold]{escape(diagnosis.service)}, replica {diagnosis.replica}[/]")
+            print_diagnosis(diagnosis.found, str(run.inventories[0]), console)
     if not ready:
-        failed = any(one.found.decisive for one in replicas)
+        failed = any(diagnosis.found.decisive for diagnosis in replicas)
         raise typer.Exit((HeadfirstError if failed else NotReadyError).exit_code)
 
 
@@ -80,30 +80,30 @@ def report(
     from headfirst.control.deployment.verbs.report import report
     from headfirst.control.report.page import html
 
-    found = report(run, probe=probe)
-    text = found.model_dump_json(indent=2, ensure_ascii=True) + "\n" if output.as_json else html(found)
+    document = report(run, probe=probe)
+    text = document.model_dump_json(indent=2, ensure_ascii=True) + "\n" if output.as_json else html(document)
     if file is None:
         typer.echo(text, nl=False)
         return
     write_file(file, text)
-    for one in found.missing:
-        typer.echo(f"not recorded: {one.what}; recorded by: {one.command}", err=True)
+    for missing in document.missing:
+        typer.echo(f"not recorded: {missing.what}; recorded by: {missing.command}", err=True)
     typer.echo(f"Written to {file}", err=True)
 
 
-def print_diagnosis(found: Diagnosis, inventory: str, console: Console) -> None:
+def print_diagnosis(diagnosis: Diagnosis, inventory: str, console: Console) -> None:
     """The decisive event first; colour where the console has any."""
-    if found.decisive:
-        _decisive(found.decisive, inventory, console)
-        _followed(found.decisive, found.then, console)
-    elif found.ready:
+    if diagnosis.decisive:
+        _decisive(diagnosis.decisive, inventory, console)
+        _followed(diagnosis.decisive, diagnosis.then, console)
+    elif diagnosis.ready:
         console.print("[bold green]Nothing is wrong.[/] All ranks run, and the engine generates.")
     else:
         console.print("[bold yellow]Not ready, and no failure found.[/] It may still be starting:")
-        for node in found.nodes:
+        for node in diagnosis.nodes:
             doing = node.doing or "no word"
             console.print(f"  rank {node.rank} on {node.host}: {escape(f'{node.state}, {doing}')}")
-    for node in found.nodes:
+    for node in diagnosis.nodes:
         if node.problem:
             console.print(f"[red]not seen:[/] rank {node.rank} on {node.host}: {escape(node.problem)}")
         if abs(node.clock_offset_s) >= CLOCK_S:
@@ -112,27 +112,27 @@ def print_diagnosis(found: Diagnosis, inventory: str, console: Console) -> None:
             console.print(
                 f"[yellow]clock:[/] {node.host} is {off:.1f} s {way} this machine (corrected above)"
             )
-    for note in found.notes:
+    for note in diagnosis.notes:
         console.print(f"[yellow]note:[/] {_who(note)}: {escape(note.means)} [dim]({_rule(note)})[/]")
         _lines(note, console)
         console.print(f"  → {escape(note.fix)}")
 
 
-def print_tuning(found: Tuning, console: Console) -> None:
+def print_tuning(tuning: Tuning, console: Console) -> None:
     """The figures, then each change with the figures that led to it."""
-    if live := found.live:
+    if live := tuning.live:
         rate = "" if live.gen_throughput is None else f", {live.gen_throughput:.1f} tokens/s"
         usage = f"token usage {live.token_usage:.2f}"
         console.print(f"running {live.running:.0f}, queued {live.queued:.0f}, {usage}{rate}")
-    if found.seen:
-        console.print(found.seen)
-    if found.advice is None:
-        console.print(f"There are no tuning rules for {found.engine}; {found.load}.")
+    if tuning.seen:
+        console.print(tuning.seen)
+    if tuning.advice is None:
+        console.print(f"There are no tuning rules for {tuning.engine}; {tuning.load}.")
         return
-    for advice in found.advice:
+    for advice in tuning.advice:
         console.print(f"[bold]{advice.setting}[/]: {escape(advice.change)}\n  because {escape(advice.why)}")
-    if not found.advice:
-        console.print(f"[bold green]Nothing to change[/]; {found.load}.")
+    if not tuning.advice:
+        console.print(f"[bold green]Nothing to change[/]; {tuning.load}.")
 
 
 def _decisive(event: Event, inventory: str, console: Console) -> None:

@@ -31,15 +31,15 @@ def down(
     """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay."""
     from headfirst.control.deployment.verbs.down import down, target
 
-    found = target(run)
-    for host, owner in found.left.items():
+    cluster_target = target(run)
+    for host, owner in cluster_target.left.items():
         Terminal(stderr=True, highlight=False, soft_wrap=True).print(
             f"[yellow]warning:[/] {host} is left alone: it belongs to {escape(str(owner))}"
         )
     if data and not run.check:
-        _confirm(found, yes=yes)
+        _confirm(cluster_target, yes=yes)
     with output.reporter() as reporter:
-        result = down(found, reporter, data=data)
+        result = down(cluster_target, reporter, data=data)
     print_down(result, data=data, as_json=output.as_json)
 
 
@@ -68,15 +68,15 @@ def release(
         console.print("No host was released.")
 
 
-def _confirm(found: Target, *, yes: bool) -> None:
+def _confirm(target: Target, *, yes: bool) -> None:
     """Print what will be deleted, and ask unless --yes was given."""
     from headfirst.control.deployment.verbs.down import data_bytes
     from headfirst.control.run.amounts import size
 
     console = Terminal(stderr=True, highlight=False, soft_wrap=True)
-    name = found.cluster.name
+    name = target.cluster.name
     console.print(f"--data deletes /var/lib/headfirst (weights, chats, accounts) of cluster {escape(name)}:")
-    for host, number in data_bytes(found).items():
+    for host, number in data_bytes(target).items():
         console.print(f"  {host}  {size(number)}")
     if yes:
         return

@@ -60,8 +60,8 @@ def init(
     """Write a commented inventory that `deploy plan` accepts; prompt for what no flag sets."""
     from headfirst.control.deployment.verbs.init import (
         copy_example,
-        write_found,
         write_inventory,
+        write_probed,
     )
     from headfirst.control.inventory.template import Answers
 
@@ -76,7 +76,7 @@ def init(
             raise InputError("--host and --hosts are both given", hint="Keep --hosts: it probes the servers.")
         given = {"gpus": str(gpus) if gpus else None, "gpu": gpu, "nic": nic, "hca": hca}
         answers = Answers(
-            hosts=_asked_hosts(hosts),
+            hosts=_named_hosts(hosts),
             user=_word(user) if user else None,
             private_key=_word(private_key) if private_key else None,
             model=_word(model) if model else None,
@@ -84,7 +84,7 @@ def init(
             weights_dir=_word(weights_dir),
             common={name: _word(value.replace(" ", "")) for name, value in given.items() if value},
         )
-        _report(path, write_found(answers, path), model)
+        _report(path, write_probed(answers, path), model)
         return
     asks = None in (host or None, user, gpus, gpu, model)
     earlier: Answers | None = None
@@ -129,35 +129,35 @@ def _common(
     """The variables of all hosts, from flags or answers."""
     before = earlier.common if earlier else {}
     count = _answer("--gpus", "GPUs per server", str(gpus) if gpus else None, before.get("gpus", "8"), _count)
-    found = {
+    common = {
         "gpus": str(count),
         "gpu": _answer("--gpu", "GPU model", gpu, before.get("gpu", "A100-80G"), _gpu),
     }
-    found |= {"nic": _word(nic)} if nic else {}
-    return found | ({"hca": _word(hca.replace(" ", ""))} if hca else {})
+    common |= {"nic": _word(nic)} if nic else {}
+    return common | ({"hca": _word(hca.replace(" ", ""))} if hca else {})
 
 
-def _asked_hosts(text: str) -> list[HostAddress]:
+def _named_hosts(text: str) -> list[HostAddress]:
     from headfirst.control.inventory.template import HostAddress
 
     words = [word for word in text.replace(",", " ").split() if word]
-    found = [HostAddress.named(word, index) for index, word in enumerate(words, start=1)]
-    names = [host.name for host in found]
+    addresses = [HostAddress.named(word, index) for index, word in enumerate(words, start=1)]
+    names = [host.name for host in addresses]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise InputError(f"two servers are called {repeated}", hint="Name them: a=192.0.2.1,b=192.0.2.2")
-    if not found:
+    if not addresses:
         raise InputError("--hosts names no server", hint=f"Example: {_EXAMPLE}")
-    return found
+    return addresses
 
 
 def _hosts(given: list[str] | None, earlier: Answers | None) -> list[HostAddress]:
     from headfirst.control.inventory.template import HostAddress
 
     def parse(text: str) -> list[HostAddress]:
-        found = [HostAddress.parse(word, index) for index, word in enumerate(text.split(), start=1)]
-        if not found:
+        addresses = [HostAddress.parse(word, index) for index, word in enumerate(text.split(), start=1)]
+        if not addresses:
             raise InputError("no server is given")
-        return found
+        return addresses
 
     default = " ".join(f"{host.name}={host.address}" for host in earlier.hosts) if earlier else None
     question = "Addresses of the servers, the head first, separated by spaces"

@@ -49,12 +49,12 @@ def status(run: RunOptions, output: Output) -> None:
     """Show the lab nodes of an inventory."""
     from headfirst.control.lab import lifecycle as nodes
 
-    found = nodes.status(_lab(run))
+    statuses = nodes.status(_lab(run))
     if output.as_json:
-        typer.echo(json.dumps([asdict(node) for node in found], indent=2))
+        typer.echo(json.dumps([asdict(node) for node in statuses], indent=2))
         return
     table = Table("node", "address", "state", "ssh")
-    for node in found:
+    for node in statuses:
         table.add_row(node.name, node.address, node.state, "answers" if node.ssh else "no answer")
     Terminal().print(table)
 

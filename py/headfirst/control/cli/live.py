@@ -37,13 +37,13 @@ def status(
     from headfirst.control.inventory.inventory import load
 
     cluster = load(run.inventories, run.extra_vars)
-    found = service.status(cluster, run.service)
-    keep_images(cluster, found)
+    cluster_status = service.status(cluster, run.service)
+    keep_images(cluster, cluster_status)
     if output.as_json:
-        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
+        typer.echo(cluster_status.model_dump_json(indent=2, ensure_ascii=True))
     else:
-        print_status(found, str(run.inventories[0]), Terminal(highlight=False), arguments=arguments)
-    if not found.ready:
+        print_status(cluster_status, str(run.inventories[0]), Terminal(highlight=False), arguments=arguments)
+    if not cluster_status.ready:
         raise typer.Exit(NotReadyError.exit_code)
 
 
@@ -111,20 +111,20 @@ def events(
     from headfirst.control.live.supervision import HISTORY
 
     cluster = load(run.inventories, run.extra_vars)
-    found = events(cluster, run.service, since=parse_since(since) if since else None)
+    history = events(cluster, run.service, since=parse_since(since) if since else None)
     if output.as_json:
-        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
+        typer.echo(history.model_dump_json(indent=2, ensure_ascii=True))
         return
     console = Terminal(highlight=False, soft_wrap=True)
     several = len(cluster.chosen(run.service)) > 1
-    for one in found.events:
-        _event(one, console, named=several, log=log)
-    if not found.events:
+    for event in history.events:
+        _event(event, console, named=several, log=log)
+    if not history.events:
         console.print("No events: no rank has ended since the supervisors started.")
-    for host, count in found.damaged.items():
+    for host, count in history.damaged.items():
         lines = "1 line" if count == 1 else f"{count} lines"
         console.print(f"[yellow]{escape(host)}: {lines} of its history cannot be read: {HISTORY}[/]")
-    for host, reason in found.silent.items():
+    for host, reason in history.silent.items():
         console.print(f"[yellow]{escape(host)} does not answer: {escape(reason)}[/]")
 
 
@@ -160,29 +160,27 @@ def _event(event: Event, console: Terminal, *, named: bool, log: bool) -> None:
         console.print(f"    | {escape(line)}")
 
 
-def print_status(found: ClusterStatus, inventory: str, console: Console, *, arguments: bool) -> None:
+def print_status(status: ClusterStatus, inventory: str, console: Console, *, arguments: bool) -> None:
     """A table of each replica's ranks, then a line for each router and the chat page."""
-    for replica in found.replicas:
-        _replica(replica, console, alone=len(found.replicas) == 1)
+    for replica in status.replicas:
+        _replica(replica, console, alone=len(status.replicas) == 1)
         if arguments:
             _arguments(replica, console)
-    for router in found.routers:
-        seen = ", ".join(f"{one.url} {one.state}, {one.requests} requests" for one in router.replicas)
+    for router in status.routers:
+        workers = [f"{worker.url} {worker.state}, {worker.requests} requests" for worker in router.replicas]
         what = f"router of {router.service}"
-        _line(console, what, router.url, router.ready, seen or router.state, router.problem)
-    if found.webui:
-        _line(
-            console, "chat page", found.webui.url, found.webui.ready, found.webui.state, found.webui.problem
-        )
-    if not all(replica.ready for replica in found.replicas):
+        _line(console, what, router.url, router.ready, ", ".join(workers) or router.state, router.problem)
+    if page := status.webui:
+        _line(console, "chat page", page.url, page.ready, page.state, page.problem)
+    if not all(replica.ready for replica in status.replicas):
         console.print(f"Why: deploy diagnose {escape(inventory)}", soft_wrap=True)
 
 
-def _replica(found: ReplicaStatus, console: Console, *, alone: bool) -> None:
+def _replica(replica: ReplicaStatus, console: Console, *, alone: bool) -> None:
     if not alone:
-        console.print(f"[bold]{escape(found.service)}, replica {found.index}[/]")
+        console.print(f"[bold]{escape(replica.service)}, replica {replica.index}[/]")
     table = Table("rank", "host", "container", "since", "image", box=None)
-    for rank in found.ranks:
+    for rank in replica.ranks:
         state = f"{rank.state}: {rank.problem}" if rank.problem else rank.state
         table.add_row(
             str(rank.rank),
@@ -195,27 +193,28 @@ def _replica(found: ReplicaStatus, console: Console, *, alone: bool) -> None:
     _line(
         console,
         "engine",
-        found.engine.url,
-        found.engine.ready,
-        ", ".join(found.engine.models),
-        found.engine.problem,
+        replica.engine.url,
+        replica.engine.ready,
+        ", ".join(replica.engine.models),
+        replica.engine.problem,
     )
-    if found.supervisor:
-        console.print(escape(_supervision(found.supervisor)), soft_wrap=True)
-    if found.engine.ready:
-        console.print(f"load    {_load(found.engine.load)}", soft_wrap=True)
+    if replica.supervisor:
+        console.print(escape(_supervision(replica.supervisor)), soft_wrap=True)
+    if replica.engine.ready:
+        console.print(f"load    {_load(replica.engine.load)}", soft_wrap=True)
 
 
-def _supervision(found: Supervision) -> str:
+def _supervision(supervision: Supervision) -> str:
     """The phase, since when, and how often and why the replica was started again."""
-    parts = [f"{found.phase.replace('_', ' ')} for {duration(found.for_s)}"]
-    parts += [found.text] if found.text else []
-    parts += [f"{found.restarts} restarts, the last one: {found.last_reason}"] if found.restarts else []
+    parts = [f"{supervision.phase.replace('_', ' ')} for {duration(supervision.for_s)}"]
+    parts += [supervision.text] if supervision.text else []
+    if supervision.restarts:
+        parts.append(f"{supervision.restarts} restarts, the last one: {supervision.last_reason}")
     return "supervisor  " + "; ".join(parts)
 
 
-def _arguments(found: ReplicaStatus, console: Console) -> None:
-    for rank in found.ranks:
+def _arguments(replica: ReplicaStatus, console: Console) -> None:
+    for rank in replica.ranks:
         if rank.argv:
             console.print(f"rank {rank.rank}  {escape(shlex.join(rank.argv))}", soft_wrap=True)
 
@@ -225,11 +224,11 @@ def _line(console: Console, what: str, url: str, ready: bool, more: str, problem
     console.print(f"{what}  {url}  {mark}  {escape(problem or more)}", soft_wrap=True)
 
 
-def _load(found: Load | None) -> str:
-    if found is None:
+def _load(load: Load | None) -> str:
+    if load is None:
         return "unknown: the engine publishes no metrics"
     return (
-        f"{found.generated_tokens_per_s:.1f} tokens/s generated, "
-        f"{found.prompt_tokens_per_s:.1f} tokens/s read, "
-        f"{found.running} running, {found.queued} queued, KV cache {found.cache_usage:.0%}"
+        f"{load.generated_tokens_per_s:.1f} tokens/s generated, "
+        f"{load.prompt_tokens_per_s:.1f} tokens/s read, "
+        f"{load.running} running, {load.queued} queued, KV cache {load.cache_usage:.0%}"
     )

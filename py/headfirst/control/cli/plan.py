@@ -131,11 +131,11 @@ def render(
         typer.echo(f"note: {note}", err=True)
     older = write(rendered.files, folder) if folder else []
     if output.as_json:
-        found = [
+        files = [
             {"path": str((folder or Path()) / name), "mode": f"{file.mode:04o}", "text": file.text}
             for name, file in rendered.files.items()
         ]
-        report = {"to": to, "files": found, "left_out": rendered.left_out, "older": older}
+        report = {"to": to, "files": files, "left_out": rendered.left_out, "older": older}
         typer.echo(json.dumps(report, indent=2))
         return
     for name, file in rendered.files.items():
@@ -182,24 +182,24 @@ def models(
     """
     from headfirst.control.deployment.verbs.models import models
 
-    found = models(run.inventories, run.extra_vars, task=task, engine=engine, probe=probe)
+    survey = models(run.inventories, run.extra_vars, task=task, engine=engine, probe=probe)
     if model is not None:
-        _print_lines(found, model)
+        _print_lines(survey, model)
     elif output.as_json:
-        typer.echo(found.model_dump_json(indent=2, ensure_ascii=True))
+        typer.echo(survey.model_dump_json(indent=2, ensure_ascii=True))
     else:
         from headfirst.control.cli.shown.models import print_models
 
-        print_models(found)
+        print_models(survey)
 
 
-def _print_lines(found: Models, model: str) -> None:
+def _print_lines(survey: Models, model: str) -> None:
     """The lines of one model, to be appended to an inventory; InputError where it cannot be served."""
-    for offer in found.offers:
+    for offer in survey.offers:
         if offer.model.lower() == model.lower():
             typer.echo("\n".join(offer.lines))
             return
-    for refusal in found.refused:
+    for refusal in survey.refused:
         if refusal.model.lower() == model.lower():
             raise InputError(f"{refusal.model} cannot be served here. {refusal.reason}")
     raise InputError(f"the catalogue has no {model}", hint="List its models: deploy models INVENTORY")
@@ -220,14 +220,14 @@ def variables(
     from headfirst.control.terminal import Terminal
 
     known = [*settings_variables(), *(role_variables() if roles or text else ())]
-    found = [variable for variable in known if text is None or text in variable.name]
-    if not found:
+    matches = [variable for variable in known if text is None or text in variable.name]
+    if not matches:
         raise InputError(f"no variable has {text!r} in its name", hint="All: deploy variables --roles")
     if output.as_json:
-        typer.echo(json.dumps([variable._asdict() for variable in found], indent=2))
+        typer.echo(json.dumps([variable._asdict() for variable in matches], indent=2))
         return
     table = Table("variable", "of", "default", "meaning", box=None)
     table.columns[0].no_wrap = True
-    for variable in found:
+    for variable in matches:
         table.add_row(*variable)
     Terminal(highlight=False, markup=False).print(table)

@@ -158,11 +158,11 @@ def verb(
                 passwords.accept(given)
                 values["run"] = _run_options(given, required=not (unless and given[unless]))
             values["output"] = Output(given.pop("json", False), given.pop("plain", False))
-            values = {name: value for name, value in values.items() if name in _own(function)}
+            values = {name: value for name, value in values.items() if name in _signature(function)}
             function(**values, **given)
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        command.__annotations__ = {one.name: one.annotation for one in parameters}
+        command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         of.command(function.__name__.rstrip("_"), epilog=f"Example: {example}")(command)
         return function
 
@@ -192,20 +192,24 @@ def write_file(path: Path, text: str) -> None:
         raise InputError(f"the file cannot be written: {error.strerror}", where=str(path)) from None
 
 
-def _own(function: Verb) -> dict[str, inspect.Parameter]:
+def _signature(function: Verb) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(function).parameters)
 
 
 def _parameters(function: Verb, shared: Sequence[str], inventory: str) -> list[inspect.Parameter]:
     """Those of the command line, in the order of the help: arguments, options, passwords."""
     known = inspect.get_annotations(function, eval_str=True)
-    own = [
-        one.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=known[one.name])
-        for one in _own(function).values()
-        if one.name not in ("run", "output")
+    declared = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=known[parameter.name])
+        for parameter in _signature(function).values()
+        if parameter.name not in ("run", "output")
     ]
-    arguments = [one for one in own if isinstance(one.annotation.__metadata__[0], typer.models.ArgumentInfo)]
-    options = [one for one in own if one not in arguments]
+    arguments = [
+        parameter
+        for parameter in declared
+        if isinstance(parameter.annotation.__metadata__[0], typer.models.ArgumentInfo)
+    ]
+    options = [parameter for parameter in declared if parameter not in arguments]
     if "bundle" in shared:
         shared = [*shared, *_OF_A_BUNDLE]
     before = [_parameter(name, kind) for name, kind in _BEFORE.items() if name in shared]

@@ -35,15 +35,15 @@ def write_inventory(answers: Answers, path: Path) -> str | None:
     return note
 
 
-def write_found(answers: Answers, path: Path) -> str | None:
+def write_probed(answers: Answers, path: Path) -> str | None:
     """Ask the hosts, then write the inventory as `write_inventory` does; without a model it is not planned.
 
     Raises NotReadyError, and writes nothing, where a host does not answer.
     """
-    found = probed(answers)
-    if found.model is not None:
-        return write_inventory(found, path)
-    _write(path, render_inventory(found, path))
+    answers = probed(answers)
+    if answers.model is not None:
+        return write_inventory(answers, path)
+    _write(path, render_inventory(answers, path))
     return None
 
 
@@ -85,7 +85,7 @@ _ANY_MODEL = "model=/any"
 
 
 @dataclass(frozen=True)
-class FoundHosts:
+class ProbedHosts:
     """The hosts with the values that differ between them, and the values that all share."""
 
     hosts: list[HostAddress]
@@ -101,11 +101,11 @@ def probed(answers: Answers) -> Answers:
         path = Path(scratch) / "hosts.ini"
         path.write_text(render_inventory(answers, path), encoding="utf-8")
         cluster = probe_hosts(load([path], [_ANY_MODEL]), [_ANY_MODEL])
-    found = describe(cluster, answers.hosts)
-    return replace(answers, hosts=found.hosts, common={**found.common, **answers.common})
+    described = describe(cluster, answers.hosts)
+    return replace(answers, hosts=described.hosts, common={**described.common, **answers.common})
 
 
-def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> FoundHosts:
+def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> ProbedHosts:
     """What an inventory states of the hosts of a probed cluster. A pure function."""
     ranks = cluster.ranks
     cuda = any(host.gpus for host in ranks)
@@ -116,7 +116,9 @@ def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> FoundHosts:
     }
     first = values[ranks[0].name]
     common = {
-        name: value for name, value in first.items() if all(own.get(name) == value for own in values.values())
+        name: value
+        for name, value in first.items()
+        if all(variables.get(name) == value for variables in values.values())
     }
     known = {host.name: host for host in ranks}
     hosts = [
@@ -127,22 +129,22 @@ def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> FoundHosts:
         )
         for address in addresses
     ]
-    return FoundHosts(hosts, common if cuda else {**common, "engine_device": "cpu"})
+    return ProbedHosts(hosts, common if cuda else {**common, "engine_device": "cpu"})
 
 
 def _values(host: Host, chosen: NodeNetwork, *, cuda: bool, connected: bool) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     if cuda:
-        found["gpus"] = str(host.gpus or 0)
+        values["gpus"] = str(host.gpus or 0)
         if host.gpu and (name := _gpu_name(host.gpu)):
-            found["gpu"] = name
+            values["gpu"] = name
     if connected and chosen.nic:
-        found["nic"] = chosen.nic
+        values["nic"] = chosen.nic
     if connected and cuda:
-        found["hca"] = chosen.hca or "none"
+        values["hca"] = chosen.hca or "none"
     if chosen.ib_gid_index is not None:
-        found["ib_gid_index"] = str(chosen.ib_gid_index)
-    return found
+        values["ib_gid_index"] = str(chosen.ib_gid_index)
+    return values
 
 
 def _gpu_name(reported: str) -> str | None:
