@@ -16,8 +16,8 @@ from headfirst.control.cli import access, chats, down, init, lab  # noqa: F401
 # isort: on
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"headfirst {__version__}")
         raise typer.Exit
 

@@ -67,7 +67,7 @@ def bundle(
     """
     from headfirst.control.deployment.verbs.bundle import BundleOptions, bundle
 
-    wanted = BundleOptions(
+    options = BundleOptions(
         inventories=run.inventories,
         extra_vars=run.extra_vars,
         output=file,
@@ -79,7 +79,7 @@ def bundle(
         probe=probe,
     )
     with output.reporter() as reporter:
-        made = bundle(wanted, reporter)
+        made = bundle(options, reporter)
     print_made(made, as_json=output.as_json)
 
 
@@ -115,8 +115,8 @@ def print_sources(bundled: Bundled) -> None:
 
 def sources(bundled: Bundled) -> dict[str, Any]:
     """The same for JSON."""
-    own = {"path": str(bundled.bundle.path), "signer": bundled.bundle.signer}
-    return own | _document(bundled.manifest)
+    bundle = bundled.bundle
+    return {"path": str(bundle.path), "signer": bundle.signer} | _document(bundled.manifest)
 
 
 def _document(manifest: Manifest) -> dict[str, Any]:
@@ -144,11 +144,11 @@ def _lines(manifest: Manifest) -> list[str]:
 
 def _by_kind(manifest: Manifest) -> Mapping[str, tuple[int, int]]:
     """Files and bytes by kind, also of those in older bundles."""
-    found: dict[str, tuple[int, int]] = {}
+    totals: dict[str, tuple[int, int]] = {}
     for path, file in manifest.files.items():
-        count, size = found.get(kind := path.partition("/")[0], (0, 0))
-        found[kind] = (count + 1, size + file.bytes)
-    return found
+        count, size = totals.get(kind := path.partition("/")[0], (0, 0))
+        totals[kind] = (count + 1, size + file.bytes)
+    return totals
 
 
 def _bytes(manifest: Manifest) -> int:

@@ -21,16 +21,16 @@ def backup(run: RunOptions, output: Output) -> None:
     from headfirst.control.deployment.verbs import webui_backups
     from headfirst.control.run.reporters.reporter import QuietReporter
 
-    name, found = webui_backups.take(run, QuietReporter())
+    name, backups = webui_backups.take(run, QuietReporter())
     if output.as_json:
-        typer.echo(json.dumps({"backup": name, "backups": [asdict(one) for one in found]}))
+        typer.echo(json.dumps({"backup": name, "backups": [asdict(backup) for backup in backups]}))
         return
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
     if not name:
         console.print("There are no accounts and chats yet.")
         return
-    made = next(one for one in found if one.name == name)
-    console.print(f"{name}: {made.files} files, {made.bytes / 1e6:.1f} MB. Backups on the host: {len(found)}")
+    new = next(backup for backup in backups if backup.name == name)
+    console.print(f"{name}: {new.files} files, {new.bytes / 1e6:.1f} MB. Backups on the host: {len(backups)}")
     console.print(f"  Restore it  deploy restore {run.inventories[0]} {name}")
 
 
@@ -56,17 +56,17 @@ def restore(
             return
         console.print(f"The chat page serves the backup {restored}.")
         return
-    found = webui_backups.listed(run, QuietReporter())
+    backups = webui_backups.listed(run, QuietReporter())
     if output.as_json:
-        typer.echo(json.dumps([asdict(one) for one in found]))
+        typer.echo(json.dumps([asdict(backup) for backup in backups]))
         return
     table = Table("backup", "files", "MB", "of image", "reason", box=None)
-    for one in found:
+    for backup in backups:
         table.add_row(
-            one.name,
-            str(one.files),
-            f"{one.bytes / 1e6:.1f}",
-            escape(one.image),
-            escape(f"cannot be restored: {one.problem}" if one.problem else one.reason),
+            backup.name,
+            str(backup.files),
+            f"{backup.bytes / 1e6:.1f}",
+            escape(backup.image),
+            escape(f"cannot be restored: {backup.problem}" if backup.problem else backup.reason),
         )
     console.print(table)

@@ -49,8 +49,8 @@ def rollback(run: RunOptions, output: Output) -> None:
     from headfirst.control.deployment.verbs.rollback import rollback
 
     with output.reporter() as reporter:
-        found = rollback(run, reporter)
-    print_rollback(found, run.inventories[0], as_json=output.as_json)
+        outcome = rollback(run, reporter)
+    print_rollback(outcome, run.inventories[0], as_json=output.as_json)
 
 
 @verb(
@@ -168,15 +168,15 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     console.print(f"  Stop it      deploy down {outcome.inventory}")
 
 
-def print_rollback(found: Rollback, inventory: Path, *, as_json: bool) -> None:
+def print_rollback(outcome: Rollback, inventory: Path, *, as_json: bool) -> None:
     """Which version of each service serves, and what the next `up` will do."""
     if as_json:
-        versions = {service: version.name if version else None for service, version in found.versions.items()}
+        versions = {name: version.name if version else None for name, version in outcome.versions.items()}
         print(json.dumps({"event": "rollback", "versions": versions}))
         return
     console = Terminal(highlight=False, soft_wrap=True)
     console.print("[bold green]The previous version serves.[/]")
-    for service, version in found.versions.items():
+    for service, version in outcome.versions.items():
         if version is None:
             console.print(
                 f"  {escape(service)}: unchanged. No other version has served on all of its replicas."

@@ -14,24 +14,24 @@ _NUMBERS = ("nodes", "replicas", "KV tokens", "weights")
 _GAP = "  "
 
 
-def print_models(found: Models) -> None:
+def print_models(survey: Models) -> None:
     """Print one row a model, the lines of the first one, and what cannot be served."""
     console = Terminal(highlight=False)
     console.print(
-        f"{found.nodes} node(s) × {found.gpus_per_node} {escape(found.gpu)}, "
-        f"{found.engine} {found.engine_version}"
+        f"{survey.nodes} node(s) × {survey.gpus_per_node} {escape(survey.gpu)}, "
+        f"{survey.engine} {survey.engine_version}"
     )
-    if found.offers:
-        for line in _table(found.offers, console.width):
+    if survey.offers:
+        for line in _table(survey.offers, console.width):
             console.print(escape(line), soft_wrap=True)
-        first = found.offers[0]
+        first = survey.offers[0]
         console.print(f"\nTo serve {escape(first.model)}, write under \\[all:vars]:")
         for line in first.lines:
             console.print(f"  {escape(line)}", soft_wrap=True)
         console.print("The lines of another model: deploy models INVENTORY --model ID")
     else:
         console.print("No model of the catalogue can be served there.")
-    for refusal in found.refused:
+    for refusal in survey.refused:
         console.print(f"Not {escape(refusal.model)}: {escape(refusal.reason)}", soft_wrap=True)
 
 

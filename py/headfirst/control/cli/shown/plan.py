@@ -42,9 +42,9 @@ def print_plan(plan: Plan) -> None:
     if plan.webui:
         table.add_row("–", plan.webui.host, plan.webui.address, f"{plan.webui.port} chat page")
     if plan.monitoring:
-        for one in plan.monitoring.containers:
-            name = one.container.name.removeprefix("headfirst-")
-            table.add_row("–", one.host, "", f"{name} at {one.url}")
+        for monitor in plan.monitoring.containers:
+            name = monitor.container.name.removeprefix("headfirst-")
+            table.add_row("–", monitor.host, "", f"{name} at {monitor.url}")
     if plan.proxy:
         what = "proxy with TLS" if plan.proxy.tls != "none" else "proxy"
         table.add_row("–", plan.proxy.host, ", ".join(plan.proxy.addresses), f"{plan.proxy.port} {what}")

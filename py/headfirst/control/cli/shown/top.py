@@ -87,13 +87,13 @@ class Top(App[None]):
     @work(thread=True, exit_on_error=True)
     def _look(self) -> None:
         worker = get_current_worker()
-        found = self._source()
+        snapshot = self._source()
         if not worker.is_cancelled:
-            self.call_from_thread(self._take, found)
+            self.call_from_thread(self._take, snapshot)
 
-    def _take(self, found: Snapshot) -> None:
+    def _take(self, snapshot: Snapshot) -> None:
         self._looking = False
-        self._shown = found
+        self._shown = snapshot
         if self.query("#summary"):  # when the program ends, its widgets are gone before the last reading ends
             self._draw()
 
@@ -129,8 +129,8 @@ class Top(App[None]):
         order = (*REPLICA_COLUMNS, *RANK_COLUMNS)[self._sorted]
         return for_terminal(
             f"{self._cluster}: {self._service or 'all services'}, {running} of {len(ranks)} ranks run, "
-            f"{sum(one.running for one in loads)} running, {sum(one.queued for one in loads)} queued, "
-            f"{sum(one.generated_tokens_per_s for one in loads):.1f} tokens/s; "
+            f"{sum(load.running for load in loads)} running, {sum(load.queued for load in loads)} queued, "
+            f"{sum(load.generated_tokens_per_s for load in loads):.1f} tokens/s; "
             f"sorted by {order}{' (reversed)' if self._reversed else ''}"
         )
 
@@ -159,8 +159,7 @@ def _number(value: float | None, text: str) -> Cell:
 
 
 def _replica(row: ReplicaRow) -> list[Cell]:
-    one = row.load
-    figures = [Cell("", None)] * 7 if one is None else _load(one)
+    figures = [Cell("", None)] * 7 if row.load is None else _load(row.load)
     state = Cell(row.problem, row.problem, "red") if row.problem else Cell("answers", "answers", "green")
     return [
         Cell(row.service, row.service),
@@ -170,15 +169,15 @@ def _replica(row: ReplicaRow) -> list[Cell]:
     ]
 
 
-def _load(found: Load) -> list[Cell]:
+def _load(load: Load) -> list[Cell]:
     return [
-        _number(found.generated_tokens_per_s, "{:.1f}"),
-        _number(found.prompt_tokens_per_s, "{:.1f}"),
-        _number(found.requests_per_s, "{:.2f}"),
-        _number(found.running, "{}"),
-        _number(found.queued, "{}"),
-        Cell(f"{found.cache_usage:.0%}", found.cache_usage),
-        _number(found.first_token_s, "{:.3f} s"),
+        _number(load.generated_tokens_per_s, "{:.1f}"),
+        _number(load.prompt_tokens_per_s, "{:.1f}"),
+        _number(load.requests_per_s, "{:.2f}"),
+        _number(load.running, "{}"),
+        _number(load.queued, "{}"),
+        Cell(f"{load.cache_usage:.0%}", load.cache_usage),
+        _number(load.first_token_s, "{:.3f} s"),
     ]
 
 
