@@ -16,14 +16,14 @@ from headfirst.control.bench.load import SHAPES, Load
 from headfirst.control.cli.shown.bench import Silent
 from headfirst.control.deployment.measuring import bench_engines
 from headfirst.control.deployment.measuring import restored as restoring
-from headfirst.control.deployment.measuring.bench import Wanted
+from headfirst.control.deployment.measuring.bench import Workload
 from headfirst.control.deployment.measuring.bench_engines import Named, read_names
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines
 
 LAB = Path(__file__).resolve().parents[2] / "inventories" / "lab.ini"
-WANTED = Wanted(SHAPES["chat"], [Load(kind="concurrency", value=1)])
+WORKLOAD = Workload(SHAPES["chat"], [Load(kind="concurrency", value=1)])
 
 
 def test_names_have_versions() -> None:
@@ -49,7 +49,7 @@ def compared(
         if fails and fails in done[-1]:
             raise HeadfirstError("it does not start")
 
-    def bench(options: RunOptions, wanted: Wanted, folder: Path, _: object) -> Any:
+    def bench(options: RunOptions, workload: Workload, folder: Path, _: object) -> Any:
         done.append(f"bench {engine(options)['engine']} {folder.name}")
         return SimpleNamespace(result=done[-1], folder=folder)
 
@@ -60,7 +60,7 @@ def compared(
     try:
         with QuietReporter() as quiet:
             bench_engines.bench_engines(
-                RunOptions([inventory]), WANTED, read_names(names), tmp_path, Silent(), quiet
+                RunOptions([inventory]), WORKLOAD, read_names(names), tmp_path, Silent(), quiet
             )
     except HeadfirstError as error:
         done.append(error.what)

@@ -23,7 +23,7 @@ from headfirst.control.bench.trial import Judged
 from headfirst.control.cli.shown.tune import watcher
 from headfirst.control.deployment.measuring import restored as restoring
 from headfirst.control.deployment.measuring import tune as tuning
-from headfirst.control.deployment.measuring.bench import Wanted
+from headfirst.control.deployment.measuring.bench import Workload
 from headfirst.control.deployment.measuring.candidates import Candidate, merged, of_advice
 from headfirst.control.deployment.measuring.tune import Wishes, intended
 from headfirst.control.deployment.measuring.written import write_arguments
@@ -76,8 +76,8 @@ def test_arguments_replace_those_of_the_same_name() -> None:
 
 
 def wishes(**changes: Any) -> Wishes:
-    wanted = Wanted(SHAPES["chat"], [LOAD], number=4)
-    return Wishes(**{"wanted": wanted, "goal": "throughput", "repeats": 2, **changes})
+    workload = Workload(SHAPES["chat"], [LOAD], number=4)
+    return Wishes(**{"workload": workload, "goal": "throughput", "repeats": 2, **changes})
 
 
 OPTIONS = RunOptions([LAB])

@@ -20,7 +20,7 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from headfirst.control.bench.result import Result
     from headfirst.control.bench.slo import Promise
-    from headfirst.control.deployment.measuring.bench import Outcome, Wanted, Watcher
+    from headfirst.control.deployment.measuring.bench import Outcome, Watcher, Workload
 
 _ShapeName = Literal["chat", "long-prompt", "long-answer", "shared-prefix"]
 _Shape = Annotated[_ShapeName, typer.Option("--shape", help="Lengths of prompts and answers.")]
@@ -107,7 +107,7 @@ def bench(
     from headfirst.control.cli.shown import bench as shown
     from headfirst.control.deployment.measuring.bench import bench, draw
 
-    wanted = _load(shape, dataset, concurrency, rate, requests, seconds, warmup, seed, promises(slo or ""))
+    workload = _load(shape, dataset, concurrency, rate, requests, seconds, warmup, seed, promises(slo or ""))
     earlier = read(compare) if compare else None
     console = Terminal(highlight=False, soft_wrap=True)
     if engines:
@@ -115,24 +115,24 @@ def bench(
             raise InputError(
                 "--engines compares engines with each other", hint="Leave --compare and --slo out."
             )
-        _engines(run, wanted, engines, folder, console, yes=yes, as_json=output.as_json)
+        _engines(run, workload, engines, folder, console, yes=yes, as_json=output.as_json)
         return
-    with _watcher(console, wanted, as_json=output.as_json) as watcher:
-        outcome = bench(run, wanted, folder, watcher)
+    with _watcher(console, workload, as_json=output.as_json) as watcher:
+        outcome = bench(run, workload, folder, watcher)
     if earlier:
         draw(outcome.folder, [earlier, outcome.result])
     if output.as_json:
         typer.echo(json.dumps(_summary(outcome, earlier), indent=2, allow_nan=False))
     else:
         shown.print_result(outcome.result, console)
-        if outcome.found:
-            shown.print_found(outcome.found, outcome.result.points, wanted.promised, console)
+        if outcome.capacity:
+            shown.print_capacity(outcome.capacity, outcome.result.points, workload.promised, console)
         if earlier:
             shown.print_comparison(earlier, outcome.result, console, names=("earlier", "now"))
         console.print(f"  Result   {escape(str(outcome.folder))}")
-    kept = outcome.found is None or outcome.found.highest is not None
+    kept = outcome.capacity is None or outcome.capacity.highest is not None
     # A search goes on until requests fail.
-    if not kept or (outcome.found is None and any(point.failed for point in outcome.result.points)):
+    if not kept or (outcome.capacity is None and any(point.failed for point in outcome.result.points)):
         raise typer.Exit(HeadfirstError.exit_code)
 
 
@@ -176,10 +176,10 @@ def tune(
     from headfirst.control.run.reporters.plain import PlainReporter
 
     usual = None if rate else "16"
-    wanted = _load(shape, dataset, concurrency or usual, rate, requests, seconds, warmup, seed)
-    if len(wanted.loads) > 1:
+    workload = _load(shape, dataset, concurrency or usual, rate, requests, seconds, warmup, seed)
+    if len(workload.loads) > 1:
         raise InputError("arguments are compared at one load", hint="Give one --concurrency or one --rate.")
-    wishes = Wishes(wanted, goal, repeats, most)
+    wishes = Wishes(workload, goal, repeats, most)
     plan = intended(run, wishes)
     console = Terminal(highlight=False, soft_wrap=True, stderr=output.as_json)
     shown.print_intended(plan, wishes, console)
@@ -190,14 +190,14 @@ def tune(
             hint="Add --yes to start.",
         )
     with shown.watcher(console, wishes) as watcher, PlainReporter(sys.stderr) as reporter:
-        found, folder = tune(run, wishes, plan, watcher, reporter)
+        tuned, folder = tune(run, wishes, plan, watcher, reporter)
     given = plan.service.settings.engine_args
-    best = found.best_arguments(given)
+    best = tuned.best_arguments(given)
     if output.as_json:
         words = {"folder": str(folder), "engine_args": best}
-        typer.echo(json.dumps({**words, **found.model_dump(mode="json")}, indent=2, allow_nan=False))
+        typer.echo(json.dumps({**words, **tuned.model_dump(mode="json")}, indent=2, allow_nan=False))
     else:
-        shown.print_tuned(found, console)
+        shown.print_tuned(tuned, console)
         if best is not None:
             console.print(f"  In the inventory: {escape(line_of(best))}")
         console.print(f"  Result   {escape(str(folder))}")
@@ -216,18 +216,18 @@ def _load(
     warmup: int | None,
     seed: int,
     promised: Sequence[Promise] = (),
-) -> Wanted:
+) -> Workload:
     """The options together. InputError where two exclude each other."""
     from headfirst.control.bench.load import SHAPES, loads
-    from headfirst.control.deployment.measuring.bench import Wanted
+    from headfirst.control.deployment.measuring.bench import Workload
 
-    for one, other, names in (
+    for first, second, names in (
         (concurrency, rate, "--concurrency and --rate"),
         (requests, seconds, "--requests and --seconds"),
     ):
-        if one is not None and other is not None:
+        if first is not None and second is not None:
             raise InputError(f"{names} exclude each other", hint="Leave one of them out.")
-    return Wanted(
+    return Workload(
         shape=SHAPES[shape],
         loads=loads("rate", rate) if rate else loads("concurrency", concurrency or _DEFAULT),
         dataset=dataset,
@@ -240,35 +240,35 @@ def _load(
 
 
 @contextmanager
-def _watcher(console: Terminal, wanted: Wanted, *, as_json: bool) -> Iterator[Watcher]:
+def _watcher(console: Terminal, workload: Workload, *, as_json: bool) -> Iterator[Watcher]:
     """What shows the run while it lasts: nothing with `as_json`."""
     from headfirst.control.cli.shown import bench as shown
 
     if as_json:
         yield shown.Silent()
         return
-    with shown.watcher(console, wanted.loads, wanted.number) as live:
+    with shown.watcher(console, workload.loads, workload.number) as live:
         yield live
 
 
 def _summary(outcome: Outcome, earlier: Result | None) -> dict[str, Any]:
     from headfirst.control.bench.trial import compare
 
-    found: dict[str, Any] = {"folder": str(outcome.folder), **outcome.result.model_dump(mode="json")}
-    if outcome.found:
-        found["slo"] = {
-            "highest": outcome.found.highest and outcome.found.highest.value,
-            "limit": outcome.found.limit and outcome.found.limit.value,
+    summary: dict[str, Any] = {"folder": str(outcome.folder), **outcome.result.model_dump(mode="json")}
+    if outcome.capacity:
+        summary["slo"] = {
+            "highest": outcome.capacity.highest and outcome.capacity.highest.value,
+            "limit": outcome.capacity.limit and outcome.capacity.limit.value,
         }
     if earlier:
         rows = compare(earlier.points, outcome.result.points)
-        found["compared"] = [row.model_dump(mode="json") for row in rows]
-    return found
+        summary["compared"] = [row.model_dump(mode="json") for row in rows]
+    return summary
 
 
 def _engines(
     run: RunOptions,
-    wanted: Wanted,
+    workload: Workload,
     names: str,
     output: Path | None,
     console: Terminal,
@@ -288,16 +288,16 @@ def _engines(
             hint="Add --yes to confirm.",
         )
     with (
-        _watcher(console, wanted, as_json=as_json) as watcher,
+        _watcher(console, workload, as_json=as_json) as watcher,
         PlainReporter(sys.stderr) as reporter,
     ):
-        outcome = bench_engines(run, wanted, listed, output, watcher, reporter)
+        outcome = bench_engines(run, workload, listed, output, watcher, reporter)
     if as_json:
-        found = {
+        summary = {
             "folder": str(outcome.folder),
-            "runs": [one.model_dump(mode="json") for one in outcome.results],
+            "runs": [result.model_dump(mode="json") for result in outcome.results],
         }
-        typer.echo(json.dumps(found, indent=2, allow_nan=False))
+        typer.echo(json.dumps(summary, indent=2, allow_nan=False))
         return
     for result in outcome.results:
         shown.print_result(result, console)

@@ -171,18 +171,22 @@ def print_comparison(old: Result, new: Result, console: Console, *, names: tuple
         console.print(f"[yellow]The runs differ in {name}:[/] {escape(str(before))} → {escape(str(now))}")
 
 
-def print_found(found: Found, points: Sequence[Point], promised: Sequence[Promise], console: Console) -> None:
+def print_capacity(
+    capacity: Found, points: Sequence[Point], promised: Sequence[Promise], console: Console
+) -> None:
     """The highest load that keeps the promises, and what the next one breaks."""
     terms = ", ".join(map(str, promised))
     console.print()
-    if found.highest is None:
+    if capacity.highest is None:
         console.print(f"[red]No measured load keeps {terms}.[/]")
     else:
-        console.print(f"[bold green]{_what(found.highest)}[/] keeps {terms}: the highest that was measured.")
-    limits = [point for point in points if found.limit and point.load == found.limit]
+        console.print(
+            f"[bold green]{_what(capacity.highest)}[/] keeps {terms}: the highest that was measured."
+        )
+    limits = [point for point in points if capacity.limit and point.load == capacity.limit]
     for point in limits:
         console.print(f"  {_what(point.load)} does not: {'; '.join(broken(point, promised))}.")
-    if found.limit is None:
+    if capacity.limit is None:
         console.print("  No measured load broke one: the service may carry more.")
     measured = ", ".join(str(point.load) for point in points)
     console.print(f"  Measured: {measured}.")

@@ -26,9 +26,9 @@ def print_intended(plan: Intended, wishes: Wishes, console: Console) -> None:
     for arguments, why in plan.left_out.items():
         console.print(f"  [dim]left out: {escape(arguments)}: {escape(why)}[/]")
     console.print("What `diagnose --tuning` advises under the load is tried too.")
-    load = wishes.wanted.loads[0]
-    number = wishes.wanted.number or load.usual_requests()
-    amount = f"{wishes.wanted.seconds:g} s" if wishes.wanted.seconds else f"{number} requests"
+    load = wishes.workload.loads[0]
+    number = wishes.workload.number or load.usual_requests()
+    amount = f"{wishes.workload.seconds:g} s" if wishes.workload.seconds else f"{number} requests"
     console.print(
         f"Each: {wishes.repeats} measurements of {amount} at {load}. "
         "The inventory's arguments are measured before and after."
@@ -59,35 +59,35 @@ class _Live(Live):
         name = f"{number}/{total} {candidate}" if candidate else "The inventory's arguments"
         self.console.print(f"[bold]{escape(name)}[/]")
 
-    def judged(self, candidate: Candidate, found: Judged) -> None:
+    def judged(self, candidate: Candidate, judgement: Judged) -> None:
         """The verdict so far."""
-        self.console.print(f"  {_verdict(found)}")
+        self.console.print(f"  {_verdict(judgement)}")
 
 
-def print_tuned(found: Tuned, console: Console) -> None:
+def print_tuned(tuned: Tuned, console: Console) -> None:
     """A row for each candidate, and the best."""
     table = Table("arguments", "verdict", box=None, header_style="bold")
     table.add_column("ratio", justify="right")
     table.add_column("noise", justify="right")
-    for one in found.trials:
-        ratio, noise = one.judged.ratio, one.judged.noise
+    for trial in tuned.trials:
+        ratio, noise = trial.judged.ratio, trial.judged.noise
         table.add_row(
-            escape(str(one.candidate)),
-            _verdict(one.judged),
+            escape(str(trial.candidate)),
+            _verdict(trial.judged),
             "–" if ratio is None else f"× {ratio:.3f}",
             "–" if noise is None else f"± {noise:.3f}",
         )
     console.print()
     console.print(table)
-    console.print(f"[dim]Ratio of {found.goal} to that of the inventory's arguments, at {found.load}.[/]")
-    if found.best is None:
+    console.print(f"[dim]Ratio of {tuned.goal} to that of the inventory's arguments, at {tuned.load}.[/]")
+    if tuned.best is None:
         console.print("No candidate is better than the inventory's arguments beyond the noise.")
         return
-    best = found.trials[found.best]
+    best = tuned.trials[tuned.best]
     console.print(f"[bold green]Best: {escape(str(best.candidate))}[/] × {best.judged.ratio:.3f}")
     console.print(f"  because {escape(best.candidate.why)} ({escape(best.candidate.source)})")
 
 
-def _verdict(found: Judged) -> str:
-    why = f": {escape(found.why)}" if found.why else ""
-    return f"[{_COLOURS[found.verdict]}]{found.verdict}[/]{why}"
+def _verdict(judgement: Judged) -> str:
+    why = f": {escape(judgement.why)}" if judgement.why else ""
+    return f"[{_COLOURS[judgement.verdict]}]{judgement.verdict}[/]{why}"

@@ -25,7 +25,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import note_left, timed
 from headfirst.control.deployment.verbs.diagnose import nodes_of
 from headfirst.control.deployment.verbs.service import is_routed, open_api
-from headfirst.control.deployment.verbs.smoke import asked
+from headfirst.control.deployment.verbs.smoke import api_target
 from headfirst.control.paths import state_dir
 from headfirst.control.smoke.api import Api
 from headfirst.decide.cluster.types import Cluster, Replica, Service
@@ -43,7 +43,7 @@ class Watcher(runner.Watcher, Protocol):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class Workload:
     """What to measure. `dataset` replaces the prompts of the shape; `promised`: find the highest load that
     keeps these; `number`, `seconds` and `warmup` as in runner.Settings."""
 
@@ -63,7 +63,7 @@ class Outcome:
 
     result: Result
     folder: Path
-    found: slo.Found | None
+    capacity: slo.Found | None
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,16 @@ class Opened:
     dataset: str | None
 
 
-def bench(options: RunOptions, wanted: Wanted, folder: Path | None, watcher: Watcher) -> Outcome:
+def bench(options: RunOptions, workload: Workload, folder: Path | None, watcher: Watcher) -> Outcome:
     """Measure what `options.service` names, and write what was found into `folder` or, without
     one, into a new folder of the state. NotReadyError: the service does not answer."""
     begun = datetime.now(UTC)
     with (
-        opened(options, wanted, watcher) as service,
-        timed(service.cluster, options, "bench", what_is_asked(wanted)) as recording,
+        opened(options, workload, watcher) as service,
+        timed(service.cluster, options, "bench", workload_label(workload)) as recording,
     ):
         points: list[Point] = []
-        found = None
+        capacity = None
 
         def measure(load: Load) -> Point:
             note_left(recording.begin(str(load)).left, watcher.note)
@@ -96,36 +96,36 @@ def bench(options: RunOptions, wanted: Wanted, folder: Path | None, watcher: Wat
             recording.end(str(load))
             return measured
 
-        if wanted.promised:
+        if workload.promised:
 
             def keeps(load: Load) -> bool:
                 points.append(measure(load))
-                return not slo.broken(points[-1], wanted.promised)
+                return not slo.broken(points[-1], workload.promised)
 
-            found = slo.search(wanted.loads, keeps)
+            capacity = slo.search(workload.loads, keeps)
         else:
-            points += [measure(load) for load in wanted.loads]
-    result = result_of(service, wanted, points, begun)
+            points += [measure(load) for load in workload.loads]
+    result = result_of(service, workload, points, begun)
     where = folder or _new_folder(result.subject, begun)
     where.mkdir(parents=True, exist_ok=True)
     result.write(where)
     draw(where, [result])
-    return Outcome(result, where, found)
+    return Outcome(result, where, capacity)
 
 
-def what_is_asked(wanted: Wanted) -> str:
+def workload_label(workload: Workload) -> str:
     """What the time of a measurement depends on."""
-    amount = f"{wanted.seconds:g} s" if wanted.seconds else f"{wanted.number or 'usual'} requests"
-    loads = ",".join(map(str, wanted.loads))
-    name = wanted.dataset.name if wanted.dataset else wanted.shape.name
-    return f"{name} {loads} {amount} warmup {wanted.warmup}{' slo' if wanted.promised else ''}"
+    amount = f"{workload.seconds:g} s" if workload.seconds else f"{workload.number or 'usual'} requests"
+    loads = ",".join(map(str, workload.loads))
+    name = workload.dataset.name if workload.dataset else workload.shape.name
+    return f"{name} {loads} {amount} warmup {workload.warmup}{' slo' if workload.promised else ''}"
 
 
 def draw(folder: Path, results: Sequence[Result]) -> Path:
     """The picture of several runs, beside their results."""
     lines = [
-        picture.Line(f"{one.subject.engine} {one.subject.engine_version}, {one.date[:16]}", one.points)
-        for one in results
+        picture.Line(f"{run.subject.engine} {run.subject.engine_version}, {run.date[:16]}", run.points)
+        for run in results
     ]
     newest = results[-1]
     path = folder / PICTURE
@@ -133,7 +133,7 @@ def draw(folder: Path, results: Sequence[Result]) -> Path:
     return path
 
 
-def result_of(service: Opened, wanted: Wanted, points: Sequence[Point], begun: datetime) -> Result:
+def result_of(service: Opened, workload: Workload, points: Sequence[Point], begun: datetime) -> Result:
     """The points, with everything that they depend on."""
     return Result(
         headfirst=__version__,
@@ -142,7 +142,7 @@ def result_of(service: Opened, wanted: Wanted, points: Sequence[Point], begun: d
         subject=service.subject,
         shape=service.shape,
         dataset=service.dataset,
-        seed=wanted.seed,
+        seed=workload.seed,
         mark=service.mark,
         path_seconds=service.path_seconds,
         points=sorted(points, key=lambda point: point.load.value),
@@ -150,13 +150,13 @@ def result_of(service: Opened, wanted: Wanted, points: Sequence[Point], begun: d
 
 
 @contextmanager
-def opened(options: RunOptions, wanted: Wanted, watcher: Watcher) -> Iterator[Opened]:
+def opened(options: RunOptions, workload: Workload, watcher: Watcher) -> Iterator[Opened]:
     """The service through a tunnel, and the load tool beside it."""
-    dataset = _dataset(wanted.dataset)
+    dataset = _dataset(workload.dataset)
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
     cluster = prepared.cluster
     service, replica = cluster.chosen(options.service)[0]
-    planned = next(one for one in prepared.plan.services if one.name == service.name)
+    planned = next(planned for planned in prepared.plan.services if planned.name == service.name)
     if planned.task not in ("chat", "vision"):
         raise InputError(
             f"{service} is a service of {planned.task}",
@@ -165,7 +165,7 @@ def opened(options: RunOptions, wanted: Wanted, watcher: Watcher) -> Iterator[Op
         )
     python = environment.python(watcher.note)
     subject = _subject(cluster, service, replica, planned, is_routed=is_routed(service, options.service))
-    target, readiness = asked(service, planned)
+    target, readiness = api_target(service, planned)
     mark = f"Run {secrets.token_hex(3)}."
     log = state_dir("logs") / f"{cluster.name}-bench-{mark[4:-1]}.log"
     with (
@@ -174,16 +174,18 @@ def opened(options: RunOptions, wanted: Wanted, watcher: Watcher) -> Iterator[Op
     ):
         api.require_ready(readiness)
         seen = runner.examine(api, mark)
-        shape = wanted.shape.within(seen.context)
-        if shape != wanted.shape:
+        shape = workload.shape.within(seen.context)
+        if shape != workload.shape:
             watcher.note(
                 f"The context has {seen.context} tokens: prompts have {shape.prompt}, answers {shape.answer} "
-                f"in place of {wanted.shape.prompt} and {wanted.shape.answer}."
+                f"in place of {workload.shape.prompt} and {workload.shape.answer}."
             )
-        settings = Settings(shape, wanted.seed, mark, dataset, wanted.number, wanted.seconds, wanted.warmup)
+        settings = Settings(
+            shape, workload.seed, mark, dataset, workload.number, workload.seconds, workload.warmup
+        )
         with tool.running(python, url, key, log) as running:
             run = Run(running, target.model, settings, seen.scale, watcher)
-            name = _name_of(wanted.dataset) if wanted.dataset else None
+            name = _name_of(workload.dataset) if workload.dataset else None
             yield Opened(cluster, subject, run, shape, mark, seen.path_seconds, name)
     log.unlink(missing_ok=True)  # after a failure it stays
 
@@ -206,14 +208,14 @@ def _subject(
     return Subject(
         cluster=cluster.name,
         service=str(service),
-        replicas=[one.index for one in measured],
+        replicas=[member.index for member in measured],
         is_routed=is_routed,
         model=planned.model,
         engine=planned.engine,
         engine_version=planned.engine_version,
         image=container.image if container else "",
         device=planned.device,
-        hosts=[host.name for one in measured for host in one.hosts],
+        hosts=[host.name for member in measured for host in member.hosts],
         tensor_parallel=planned.tensor_parallel,
         pipeline_parallel=planned.pipeline_parallel,
         data_parallel=planned.data_parallel,

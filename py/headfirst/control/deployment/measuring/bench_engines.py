@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from headfirst.common.errors import InputError
 from headfirst.control.bench.result import Result
-from headfirst.control.deployment.measuring.bench import Wanted, Watcher, bench, draw
+from headfirst.control.deployment.measuring.bench import Watcher, Workload, bench, draw
 from headfirst.control.deployment.measuring.restored import only_service, restored
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
@@ -36,49 +36,49 @@ class Outcome:
 
 def read_names(text: str) -> list[Named]:
     """`sglang,vllm=0.32.0`. InputError for an unknown engine or version."""
-    found = []
+    names = []
     for part in text.split(","):
         name, _, version = part.strip().partition("=")
         engines.get(name, version or None, where="--engines")
-        found.append(Named(name, version or None))
-    if len(found) < 2 or len(set(found)) < len(found):
+        names.append(Named(name, version or None))
+    if len(names) < 2 or len(set(names)) < len(names):
         raise InputError("at least two different engines are compared", where="--engines")
-    return found
+    return names
 
 
 def bench_engines(
     options: RunOptions,
-    wanted: Wanted,
+    workload: Workload,
     named: Sequence[Named],
     folder: Path | None,
     watcher: Watcher,
     reporter: Reporter,
 ) -> Outcome:
     """Bring each engine up, measure it, and bring the inventory's own up again, also after a failure."""
-    own = prepare(options.inventories, options.extra_vars, probe=False)
-    only_service(own.cluster, "deploy bench --engines")
-    usual = Named(own.plan.services[0].engine, own.plan.services[0].engine_version)
-    changes = [_change(one, usual) for one in named]
+    prepared = prepare(options.inventories, options.extra_vars, probe=False)
+    only_service(prepared.cluster, "deploy bench --engines")
+    usual = Named(prepared.plan.services[0].engine, prepared.plan.services[0].engine_version)
+    changes = [_change(choice, usual) for choice in named]
     for change in changes:  # what cannot be planned is refused before anything is restarted
         prepare(options.inventories, [*options.extra_vars, *change], probe=False)
     results: list[Result] = []
     with restored(options, reporter):
-        for one, change in zip(named, changes, strict=True):
+        for choice, change in zip(named, changes, strict=True):
             changed = replace(options, extra_vars=[*options.extra_vars, *change])
             up(replace(changed, service=None), reporter)
-            place = folder / one.engine if folder else None
-            outcome = bench(changed, wanted, place, watcher)
+            place = folder / choice.engine if folder else None
+            outcome = bench(changed, workload, place, watcher)
             results.append(outcome.result)
             where = folder or outcome.folder
     draw(where, results)
     return Outcome(results, where)
 
 
-def _change(one: Named, usual: Named) -> list[str]:
+def _change(choice: Named, usual: Named) -> list[str]:
     """Extra variables. The inventory's image and flags are those of its own engine."""
-    if one.engine == usual.engine and one.version in (None, usual.version):
+    if choice.engine == usual.engine and choice.version in (None, usual.version):
         return []
-    found = {"engine": one.engine, "engine_version": one.version, "engine_image": None}
-    if one.engine != usual.engine:
-        found["engine_args"] = ""
-    return [json.dumps(found)]
+    variables = {"engine": choice.engine, "engine_version": choice.version, "engine_image": None}
+    if choice.engine != usual.engine:
+        variables["engine_args"] = ""
+    return [json.dumps(variables)]

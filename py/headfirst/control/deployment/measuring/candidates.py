@@ -32,34 +32,34 @@ class Candidate(BaseModel):
         return " ".join(words(self.arguments))
 
 
-def of_presets(own: Prepared, service: Service) -> list[Candidate]:
+def of_presets(prepared: Prepared, service: Service) -> list[Candidate]:
     """Each rule of a preset that the engine and the GPUs' memory accept, and that is not in use."""
-    used = {(one.flag, one.value) for one in _planned(own.plan, service).chosen_arguments}
-    found: dict[str, Candidate] = {}
+    used = {(argument.flag, argument.value) for argument in _planned(prepared.plan, service).chosen_arguments}
+    candidates: dict[str, Candidate] = {}
     for preset in get_args(Preset):
         try:
-            other = _planned(own.replanned(preset=preset), service)
+            other = _planned(prepared.replanned(preset=preset), service)
         except InputError:  # a preset that is not for this service
             continue
         rules: dict[tuple[str, str], dict[str, str]] = {}
-        for one in other.chosen_arguments:
-            if (one.flag, one.value) not in used and not one.flag.endswith("-parser"):
-                rules.setdefault((one.reason, one.source), {})[one.flag] = one.value
+        for argument in other.chosen_arguments:
+            if (argument.flag, argument.value) not in used and not argument.flag.endswith("-parser"):
+                rules.setdefault((argument.reason, argument.source), {})[argument.flag] = argument.value
         for (why, source), arguments in rules.items():
-            one_of = Candidate(arguments=arguments, why=why, source=source)
-            found.setdefault(str(one_of), one_of)
-    return list(found.values())
+            candidate = Candidate(arguments=arguments, why=why, source=source)
+            candidates.setdefault(str(candidate), candidate)
+    return list(candidates.values())
 
 
 def of_advice(advice: Sequence[Advice], known: Sequence[Candidate]) -> list[Candidate]:
     """The values that the rules of `diagnose --tuning` name, without those of `known`."""
-    listed = {str(one) for one in known}
-    found = [
-        Candidate(arguments={one.setting: value}, why=one.why, source="deploy diagnose --tuning")
-        for one in advice
-        for value in one.values
+    listed = {str(candidate) for candidate in known}
+    candidates = [
+        Candidate(arguments={rule.setting: value}, why=rule.why, source="deploy diagnose --tuning")
+        for rule in advice
+        for value in rule.values
     ]
-    return [one for one in found if str(one) not in listed]
+    return [candidate for candidate in candidates if str(candidate) not in listed]
 
 
 def changed(options: RunOptions, service: Service, candidate: Candidate) -> RunOptions:
@@ -76,14 +76,14 @@ def changed(options: RunOptions, service: Service, candidate: Candidate) -> RunO
 def merged(given: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
     """`given` without the flags of `arguments`, and these at the end."""
     replaced = {_option(flag) for flag in arguments}
-    found: list[str] = []
+    remaining: list[str] = []
     is_value_of_dropped = False
     for word in given:
         if is_flag(word):
             is_value_of_dropped = _option(word) in replaced
         if not is_value_of_dropped:
-            found.append(word)
-    return found + words(arguments)
+            remaining.append(word)
+    return remaining + words(arguments)
 
 
 def _option(word: str) -> str:
@@ -92,15 +92,15 @@ def _option(word: str) -> str:
     return f"--{name[5:]}" if name.startswith("--no-") else name
 
 
-def refusal(own: Prepared, service: Service, candidate: Candidate) -> str | None:
+def refusal(prepared: Prepared, service: Service, candidate: Candidate) -> str | None:
     """Why the plan refuses the candidate; None: it can be tried."""
-    wanted = merged(service.settings.engine_args, candidate.arguments)
+    engine_args = merged(service.settings.engine_args, candidate.arguments)
     try:
-        planned = _planned(own.replanned(engine_args=wanted), service)
+        planned = _planned(prepared.replanned(engine_args=engine_args), service)
     except HeadfirstError as error:
         return error.what
     return planned.fit.reason if planned.fit.fits is False else None
 
 
 def _planned(whole: plan.Plan, service: Service) -> plan.PlannedService:
-    return next(one for one in whole.services if one.name == service.name)
+    return next(planned for planned in whole.services if planned.name == service.name)

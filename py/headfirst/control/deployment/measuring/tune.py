@@ -17,7 +17,7 @@ from headfirst.control.bench.load import Load
 from headfirst.control.bench.result import Point, Subject
 from headfirst.control.bench.trial import Goal, Judged
 from headfirst.control.deployment.measuring import bench
-from headfirst.control.deployment.measuring.bench import Wanted
+from headfirst.control.deployment.measuring.bench import Workload
 from headfirst.control.deployment.measuring.candidates import (
     Candidate,
     changed,
@@ -49,15 +49,15 @@ class Watcher(bench.Watcher, Protocol):
     def trying(self, candidate: Candidate | None, number: int, total: int) -> None:
         """The next trial; None: the arguments of the inventory."""
 
-    def judged(self, candidate: Candidate, found: Judged) -> None:
+    def judged(self, candidate: Candidate, judgement: Judged) -> None:
         """What came of it."""
 
 
 @dataclass(frozen=True)
 class Wishes:
-    """`wanted` has one load; `repeats` of it make a trial. `most`: candidates at most."""
+    """`workload` has one load; `repeats` of it make a trial. `most`: candidates at most."""
 
-    wanted: Wanted
+    workload: Workload
     goal: Goal
     repeats: int
     most: int = MOST_CANDIDATES
@@ -124,8 +124,8 @@ def intended(options: RunOptions, wishes: Wishes) -> Intended:
 def _accepted(
     prepared: Prepared, service: Service, candidates: Sequence[Candidate]
 ) -> tuple[list[Candidate], dict[str, str]]:
-    refused = {str(one): refusal(prepared, service, one) for one in candidates}
-    accepted = [one for one in candidates if refused[str(one)] is None]
+    refused = {str(candidate): refusal(prepared, service, candidate) for candidate in candidates}
+    accepted = [candidate for candidate in candidates if refused[str(candidate)] is None]
     return accepted, {name: why for name, why in refused.items() if why is not None}
 
 
@@ -136,8 +136,8 @@ def tune(
 
     The service ends as it was, also after a failure and Ctrl-C. Returns what was found, and its folder.
     """
-    asked = f"{bench.what_is_asked(wishes.wanted)} × {wishes.repeats}, {len(plan.candidates)} candidates"
-    with timed(plan.prepared.cluster, options, "tune", asked) as recording:
+    label = f"{bench.workload_label(wishes.workload)} × {wishes.repeats}, {len(plan.candidates)} candidates"
+    with timed(plan.prepared.cluster, options, "tune", label) as recording:
         return _tune(options, wishes, plan, _Timed(watcher, recording), reporter)
 
 
@@ -164,24 +164,26 @@ def _tune(
         watcher.trying(None, len(candidates), len(candidates))
         base = [*base, *_measure(options, wishes, watcher)[1]]
         trials = [
-            one.model_copy(update={"judged": _judged(base, one.points, wishes.goal, one.judged.why)})
-            for one in trials
+            attempt.model_copy(
+                update={"judged": _judged(base, attempt.points, wishes.goal, attempt.judged.why)}
+            )
+            for attempt in trials
         ]
     watcher.end()
-    found = Tuned(
+    tuned = Tuned(
         date=begun.isoformat(timespec="seconds"),
         subject=subject,
         goal=wishes.goal,
-        seed=wishes.wanted.seed,
-        load=wishes.wanted.loads[0],
+        seed=wishes.workload.seed,
+        load=wishes.workload.loads[0],
         baseline=base,
         trials=trials,
         left_out={**plan.left_out, **refused},
-        best=trial.best([one.judged for one in trials], wishes.goal),
+        best=trial.best([attempt.judged for attempt in trials], wishes.goal),
     )
     folder = state_dir("bench", subject.cluster, f"{begun:%Y%m%d-%H%M%S}-tune")
-    replace_file(folder / FILE, found.model_dump_json(indent=2) + "\n")
-    return found, folder
+    replace_file(folder / FILE, tuned.model_dump_json(indent=2) + "\n")
+    return tuned, folder
 
 
 def _judged(base: Sequence[Point], points: Sequence[Point], goal: Goal, why: str) -> Judged:
@@ -205,10 +207,10 @@ def _try(
     reporter: Reporter,
 ) -> tuple[list[Point], str]:
     """The candidate's repeats; or none, and why it does not serve."""
-    wanted = changed(options, plan.service, candidate)
+    trial_options = changed(options, plan.service, candidate)
     try:
-        up(wanted, reporter)
-        return _measure(wanted, wishes, watcher)[1], ""
+        up(trial_options, reporter)
+        return _measure(trial_options, wishes, watcher)[1], ""
     except StoppedError:
         raise
     except HeadfirstError as error:  # the role has brought back what served before
@@ -217,8 +219,8 @@ def _try(
 
 def _measure(options: RunOptions, wishes: Wishes, watcher: bench.Watcher) -> tuple[Subject, list[Point]]:
     """The repeats of one trial: each with requests new to the engine, and the same ones in every trial."""
-    with bench.opened(options, wishes.wanted, watcher) as service:
-        load = wishes.wanted.loads[0]
+    with bench.opened(options, wishes.workload, watcher) as service:
+        load = wishes.workload.loads[0]
         return service.subject, [service.run.measure(load) for _ in range(wishes.repeats)]
 
 
@@ -251,9 +253,9 @@ class _Timed:
         if self._stage:
             self._recording.end(self._stage)
 
-    def judged(self, candidate: Candidate, found: Judged) -> None:
+    def judged(self, candidate: Candidate, judgement: Judged) -> None:
         """As the watcher."""
-        self._watcher.judged(candidate, found)
+        self._watcher.judged(candidate, judgement)
 
     def note(self, text: str) -> None:
         """As the watcher."""

@@ -31,8 +31,8 @@ def run(options: RunOptions, cases: Sequence[Case], watcher: Watcher, *, timeout
     """Run the cases on what `options.service` names. NotReadyError: it does not answer."""
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
     service, _ = prepared.cluster.chosen(options.service)[0]
-    planned = next(one for one in prepared.plan.services if one.name == service.name)
-    target, readiness = asked(service, planned)
+    planned = next(planned for planned in prepared.plan.services if planned.name == service.name)
+    target, readiness = api_target(service, planned)
     with (
         open_api(prepared.cluster, options.service) as (url, key),
         Api(url, key, target, timeout_s) as api,
@@ -61,10 +61,10 @@ class _Timed:
         self._watcher.ended(result)
 
 
-def asked(service: Service, planned: plan.PlannedService) -> tuple[Target, ReadinessProbe]:
+def api_target(service: Service, planned: plan.PlannedService) -> tuple[Target, ReadinessProbe]:
     """How a service is asked, and how it shows that it is ready."""
     engine = engines.get(planned.engine, planned.engine_version)
-    chosen = [word for one in planned.chosen_arguments for word in (one.flag, one.value) if word]
+    chosen = [word for option in planned.chosen_arguments for word in (option.flag, option.value) if word]
     values = engine.check_arguments([*service.settings.engine_args, *chosen]).require()
     dialect = engine.request_dialect(values)
     target = Target(planned.served_model_name, planned.task, engine.title, dialect)
