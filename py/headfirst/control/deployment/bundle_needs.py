@@ -24,7 +24,7 @@ def images(plan: Plan) -> list[str]:
     return list(dict.fromkeys(container.image for container in plan.containers))
 
 
-def wanted(cluster: Cluster, hosts: HostSystems) -> Wanted:
+def requirements(cluster: Cluster, hosts: HostSystems) -> Wanted:
     """What the hosts need of devices' packages, by the inventory alone: both sides of a bundle read it."""
     gpus, rdma = bool(devices.hosts_with_driver(cluster)), devices.may_have_rdma(cluster)
     return Wanted(gpus, rdma, hosts.kernels if gpus else (), cluster.settings.container_runtime)
@@ -38,16 +38,18 @@ def needs(
     hosts: HostSystems,
 ) -> Needs:
     """All that the plan needs. `values` are those of the roles' variables on one host."""
-    own = wanted(cluster, hosts)
+    required = requirements(cluster, hosts)
     return Needs(
         headfirst=__version__,
         cluster=cluster.name,
-        engines={one.name or "": f"{one.engine} {one.engine_version}" for one in plan.services},
+        engines={
+            service.name or "": f"{service.engine} {service.engine_version}" for service in plan.services
+        },
         images=tuple(sorted({unpinned(image) for image in images(plan)})),
         models=dict(models),
         systems=hosts.systems,
-        kernels=tuple(own.kernels),
-        packages=sources(values, own),
+        kernels=tuple(required.kernels),
+        packages=sources(values, required),
         extras=extras(cluster),
     )
 

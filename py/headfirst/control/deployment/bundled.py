@@ -64,7 +64,7 @@ class Bundled:
 
     def applied(self, cluster: Cluster) -> Cluster:
         """The cluster with sources that are in the bundle. NotReadyError where it lacks a model."""
-        missing = [one for service in cluster.services if (one := self._lacks_model(service))]
+        missing = [gap for service in cluster.services if (gap := self._lacks_model(service))]
         if missing:
             raise self._refusal(missing)
         images = {
@@ -98,13 +98,13 @@ class Bundled:
         words = ["deploy", "bundle", *map(str, self.inventories[:1]), "-o", str(self.bundle.path)]
         words += [word for path in self.inventories[1:] for word in ("-i", str(path))]
         words += [word for variable in self.extra_vars for word in ("-e", without_secrets(variable))]
-        if any(model.folder for model in self._models.values()) or any("weights" in one for one in missing):
+        if any(model.folder for model in self._models.values()) or any("weights" in gap for gap in missing):
             words.append("--weights")
         known = hosts or HostSystems(self.manifest.what.needs.systems, self.manifest.what.needs.kernels)
         words += [word for system in known.systems for word in ("--system", str(system))]
         words += [word for kernel in known.kernels for word in ("--kernel", kernel)]
         return NotReadyError(
-            "the bundle is of another plan:\n" + "\n".join(f"- {one}" for one in missing),
+            "the bundle is of another plan:\n" + "\n".join(f"- {gap}" for gap in missing),
             where=str(self.bundle.path),
             hint=f"Where there is a network, make the one for this plan: {shlex.join(words)}",
         )
@@ -122,12 +122,12 @@ class Bundled:
 
     def _service(self, service: Service) -> Service:
         settings, model = service.settings, self._models.get(service.name or "")
-        own: dict[str, Any] = {}
+        changes: dict[str, Any] = {}
         if settings.engine_image is not None:
-            own["engine_image"] = unpinned(settings.engine_image)
+            changes["engine_image"] = unpinned(settings.engine_image)
         if model is not None and model.folder:
             # A path that changes with the content, ending as the model's own name does.
-            own |= {
+            changes |= {
                 "model_source": "path",
                 "model": f"{FOLDER}/models/{self._key(model)}/{model.folder.removeprefix('models/')}",
                 "weights_shared": "stage",
@@ -136,8 +136,8 @@ class Bundled:
             }
             commit = catalogue.trusted_commit(settings.model, settings.model_source)
             if settings.trust_remote_code is None and commit and model.revision == commit:
-                own["trust_remote_code"] = True  # what a hub's commit has earned, its copy has too
-        return replace(service, settings=settings.model_copy(update=own))
+                changes["trust_remote_code"] = True  # what a hub's commit has earned, its copy has too
+        return replace(service, settings=settings.model_copy(update=changes))
 
     def _key(self, model: Model) -> str:
         files = [
@@ -163,14 +163,16 @@ class Unpacked(Bundled):
             for name in bundle_needs.images(plan)
         }
         watching = plan.monitoring.containers if plan.monitoring else []
-        routers = [one for service in plan.services for one in service.routers]
+        routers = [router for service in plan.services for router in service.routers]
         return Artifacts(
-            engines={one.name: files[one.replicas[0].nodes[0].container.image] for one in plan.services},
+            engines={
+                service.name: files[service.replicas[0].nodes[0].container.image] for service in plan.services
+            },
             webui=files[plan.webui.container.image] if plan.webui else None,
             node_wheel=build_node_wheel(cache_dir("wheels")),
             router=files[routers[0].container.image] if routers else None,
             proxy=files[plan.proxy.container.image] if plan.proxy else None,
-            monitoring={one.container.image: files[one.container.image] for one in watching},
+            monitoring={monitor.container.image: files[monitor.container.image] for monitor in watching},
         )
 
     def packages(self, system: System) -> Path:
@@ -230,10 +232,10 @@ def looked_at(request: BundleRequest | None, cluster: Cluster, extra_vars: Seque
     UntrustedError for one that is older than the newest accepted one, unless `request` has `older`.
     """
     request = request or _of_inventory(cluster)
-    found = _opened(request)
+    bundles = _opened(request)
     if not request.older:
-        _accepted().refuse_older(found[-1], cluster.name)
-    return Bundled(found, cluster.name, cluster.inventories, extra_vars)
+        _accepted().refuse_older(bundles[-1], cluster.name)
+    return Bundled(bundles, cluster.name, cluster.inventories, extra_vars)
 
 
 def _opened(request: BundleRequest) -> list[Bundle]:

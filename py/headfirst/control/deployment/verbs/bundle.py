@@ -106,8 +106,8 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
     jobs |= _wheel_jobs(cluster, hosts)
     jobs |= _weight_jobs(cluster, needs)
     done, _ = run_jobs(reporter, "collect", "Collect images, packages and wheels", jobs)
-    found = _joined(done.values())
-    write = partial(_write, options, found, needs, older)
+    collected = _joined(done.values())
+    write = partial(_write, options, collected, needs, older)
     written, _ = run_jobs(reporter, "write", f"Write {options.output.name}", {"bundle": write}, unit="bytes")
     made, kept = written["bundle"]
     return Made(options.output, made, options.sign is not None, kept, _notes(needs))
@@ -117,8 +117,8 @@ def hosts_of(options: BundleOptions, cluster: Cluster) -> HostSystems:
     """The systems and kernels to collect packages for. InputError where they are not known."""
     if options.probe:
         return host_systems.ask(cluster)
-    own = systems.own()
-    named = tuple(systems.parse(text) for text in options.systems) or ((own,) if own else ())
+    system = systems.own()
+    named = tuple(systems.parse(text) for text in options.systems) or ((system,) if system else ())
     if not named:
         raise InputError(
             "which system the hosts run is not known, and this machine runs another one",
@@ -158,37 +158,39 @@ def _image_jobs(cluster: Cluster, plan: Plan) -> dict[str, Job]:
     """Images that are built here, are files, or come from registries, each as parts."""
     builds, files = artifacts.jobs(cluster), _image_files(cluster, plan)
     built = {name: image for name, image in _built_images(plan).items() if name in builds}
-    found: dict[str, Job] = {name: partial(_built, builds[name], image) for name, image in built.items()}
+    jobs: dict[str, Job] = {name: partial(_built, builds[name], image) for name, image in built.items()}
     for name in bundle_needs.images(plan):
         if name in files:
-            found[f"image {name}"] = partial(_from_file, files[name], unpinned(name))
+            jobs[f"image {name}"] = partial(_from_file, files[name], unpinned(name))
         elif name not in built.values():
-            found[f"image {name}"] = partial(_pulled, name)
-    return found
+            jobs[f"image {name}"] = partial(_pulled, name)
+    return jobs
 
 
 def _built_images(plan: Plan) -> dict[str, str]:
     """What the plan calls the images that artifacts.jobs makes, by the names of those jobs."""
-    found = {f"image {image}": image for one in plan.services for image in [_engine_image(one)]}
-    routers = [router.container.image for one in plan.services for router in one.routers]
+    engine_images = {f"image {image}": image for image in map(_engine_image, plan.services)}
+    routers = [router.container.image for service in plan.services for router in service.routers]
     watching = plan.monitoring.containers if plan.monitoring else []
     others = {
         "webui image": [plan.webui.container.image] if plan.webui else [],
         "router image": routers,
         "proxy image": [plan.proxy.container.image] if plan.proxy else [],
-        "prometheus image": [one.container.image for one in watching if one.image_source == "build"],
+        "prometheus image": [
+            monitor.container.image for monitor in watching if monitor.image_source == "build"
+        ],
     }
-    return found | {name: images[0] for name, images in others.items() if images}
+    return engine_images | {name: images[0] for name, images in others.items() if images}
 
 
 def _image_files(cluster: Cluster, plan: Plan) -> dict[str, Path]:
     """Archives of this machine by the image's name in the plan."""
-    found = {}
-    for one in plan.services:
-        settings = cluster.service(one.name).settings
+    archives = {}
+    for service in plan.services:
+        settings = cluster.service(service.name).settings
         if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
-            found[_engine_image(one)] = Path(settings.engine_image_tarball).expanduser().absolute()
-    return found
+            archives[_engine_image(service)] = Path(settings.engine_image_tarball).expanduser().absolute()
+    return archives
 
 
 def _engine_image(service: PlannedService) -> str:
@@ -212,14 +214,14 @@ def _pulled(name: str, advance: Advance) -> Collected:
 
 
 def _package_jobs(cluster: Cluster, hosts: HostSystems, values: Mapping[str, Any]) -> dict[str, Job]:
-    wanted = bundle_needs.wanted(cluster, hosts)
+    required = bundle_needs.requirements(cluster, hosts)
 
     def collect(system: System, advance: Advance) -> Collected:
-        repositories = packages.repositories(values, wanted, system)
+        repositories = packages.repositories(values, required, system)
         apt = Apt(cache_dir("bundle", "apt", str(system)), system, repositories)
         apt.update(advance)
-        found = apt.collect(packages.groups(values, wanted, system, apt), advance)
-        return Collected({f"apt/{system}/{name}": item for name, item in found.items()}, [])
+        files = apt.collect(packages.groups(values, required, system, apt), advance)
+        return Collected({f"apt/{system}/{name}": item for name, item in files.items()}, [])
 
     return {f"packages of {system}": partial(collect, system) for system in hosts.systems}
 
@@ -229,11 +231,11 @@ def _wheel_jobs(cluster: Cluster, hosts: HostSystems) -> dict[str, Job]:
 
     def collect(advance: Advance) -> Collected:
         folder = cache_dir("bundle", "wheels")
-        found = {f"controller/{name}": item for name, item in wheels.controller(folder, advance).items()}
+        files = {f"controller/{name}": item for name, item in wheels.controller(folder, advance).items()}
         for python in sorted({RELEASES[system].python for system in hosts.systems}):
-            own = wheels.node_tools(folder / python, python, extras, advance)
-            found |= {f"wheels/{python}/{name}": item for name, item in own.items()}
-        return Collected(found, [])
+            tools = wheels.node_tools(folder / python, python, extras, advance)
+            files |= {f"wheels/{python}/{name}": item for name, item in tools.items()}
+        return Collected(files, [])
 
     return {"wheels": collect}
 
@@ -251,24 +253,24 @@ def _weight_jobs(cluster: Cluster, needs: Needs) -> dict[str, Job]:
 
 
 def _joined(parts: Iterable[Collected]) -> Collected:
-    found = Collected({}, [])
+    total = Collected({}, [])
     for part in parts:
-        found.items |= part.items
-        found.images += part.images
-    return Collected(dict(sorted(found.items.items())), sorted(found.images, key=lambda image: image.name))
+        total.items |= part.items
+        total.images += part.images
+    return Collected(dict(sorted(total.items.items())), sorted(total.images, key=lambda image: image.name))
 
 
 def _write(
-    options: BundleOptions, found: Collected, needs: Needs, older: Manifest | None, advance: Advance
+    options: BundleOptions, collected: Collected, needs: Needs, older: Manifest | None, advance: Advance
 ) -> tuple[Manifest, bool]:
     """The manifest, and whether the bundle with it was there already."""
-    digests = hashes(found.items, advance)
+    digests = hashes(collected.items, advance)
     held = {file.sha256 for file in older.files.values()} if older else set()
-    sizes = {path: item.size for path, item in found.items.items()}
+    sizes = {path: item.size for path, item in collected.items.items()}
     contents = Contents(
         format=manifest.FORMAT,
         needs=needs,
-        images=tuple(found.images),
+        images=tuple(collected.images),
         since=older.id if older else "",
         carried={path: size for path, size in sizes.items() if digests[path] not in held},
         earlier={path: size for path, size in sizes.items() if digests[path] in held},
@@ -279,7 +281,7 @@ def _write(
     made = manifest.make(contents.model_copy(update={"made": int(time.time())}), digests)
     signed = signature.sign(made.sums, options.sign) if options.sign else b""
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    archive.write(options.output, made, signed, found.items, advance)
+    archive.write(options.output, made, signed, collected.items, advance)
     return made, False
 
 

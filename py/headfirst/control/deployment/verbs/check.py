@@ -153,21 +153,21 @@ def comm(options: RunOptions, reporter: Reporter, backend: Backend | None) -> Co
     by_device: list[Backend] = ["gloo", "nccl"] if service.device == "cuda" else ["gloo"]
     backends = [backend] if backend else by_device
     with recorded(cluster, options, "check --comm", reporter) as shown:
-        found = _measure(prepared, service, replica, backends, options, shown)
-        keep_comm(shown, found)
-    return found
+        report = _measure(prepared, service, replica, backends, options, shown)
+        keep_comm(shown, report)
+    return report
 
 
-def keep_comm(reporter: Reporter, found: Comm) -> None:
+def keep_comm(reporter: Reporter, report: Comm) -> None:
     """Record the result of a test; pairs that met are counted only."""
     if isinstance(reporter, RecordingReporter):
-        apart = [pair.model_dump() for pair in found.pairs if not pair.ok]
+        apart = [pair.model_dump() for pair in report.pairs if not pair.ok]
         reporter.recording.comm = {
-            **found.model_dump(exclude={"pairs", "findings"}),
-            "connections": len(found.pairs),
+            **report.model_dump(exclude={"pairs", "findings"}),
+            "connections": len(report.pairs),
             "failed_connections": len(apart),
             "failed_pairs": apart[:_MOST_PAIRS],
-            "findings": [finding.model_dump() for finding in found.findings],
+            "findings": [finding.model_dump() for finding in report.findings],
         }
 
 
@@ -192,7 +192,7 @@ def _measure(
     if "comm" not in result.stats or result.cancelled or result.unreachable:
         error = to_error(result, host_access(cluster), cluster.inventories[0])
         raise error if result.cancelled else NotReadyError(error.what, where=error.where, hint=error.hint)
-    return _report(result.stats["comm"], [asdict(one) for one in result.findings])
+    return _report(result.stats["comm"], [asdict(finding) for finding in result.findings])
 
 
 def _report(told: Any, findings: list[dict[str, Any]]) -> Comm:
@@ -205,18 +205,18 @@ def _report(told: Any, findings: list[dict[str, Any]]) -> Comm:
 
 def _chosen(cluster: Cluster, plan: Plan, options: RunOptions) -> tuple[PlannedService, PlannedReplica]:
     """The replica that --service names, else the first that has several ranks."""
-    found = [
+    candidates = [
         (service, replica)
         for service in plan.services
         for replica in service.replicas
         if cluster.matches(options.service, service.name, replica.index) and service.world_size > 1
     ]
-    if not found:
+    if not candidates:
         raise InputError(
             "no replica has several ranks: one rank alone has no peer",
             where=str(options.inventories[0]),
         )
-    return found[0]
+    return candidates[0]
 
 
 def _variables(

@@ -22,10 +22,10 @@ TAGS = ("supervisor", "router", "serve", "webui", "proxy", "monitoring")
 def show(options: RunOptions) -> tuple[Cluster, Secrets]:
     """The cluster, and the credentials that its service has now."""
     cluster = load(options.inventories, options.extra_vars)
-    found = current_credentials(cluster)
-    if found is None:
+    secrets = current_credentials(cluster)
+    if secrets is None:
         raise _not_up(cluster)
-    return cluster, found
+    return cluster, secrets
 
 
 def rotate(options: RunOptions, reporter: Reporter) -> Outcome:

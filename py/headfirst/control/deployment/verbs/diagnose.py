@@ -37,12 +37,12 @@ def _diagnose(cluster: Cluster, service: Service, replica: Replica) -> Diagnosis
     if not silent and not any(node.container for node in nodes):
         names = ", ".join(node.host for node in nodes)
         raise NotReadyError("no rank has a container", where=names, hint="`deploy up` starts the service.")
-    found = decide(nodes, engine, service.container(replica))
-    if silent and found.decisive is None:
-        one = silent[0]
-        hint = f"Try: {host_access(cluster)[one.host].ssh_command('true')}"
-        raise NotReadyError(one.problem or "it does not answer", where=one.host, hint=hint)
-    return found
+    diagnosis = decide(nodes, engine, service.container(replica))
+    if silent and diagnosis.decisive is None:
+        node = silent[0]
+        hint = f"Try: {host_access(cluster)[node.host].ssh_command('true')}"
+        raise NotReadyError(node.problem or "it does not answer", where=node.host, hint=hint)
+    return diagnosis
 
 
 def nodes_of(cluster: Cluster, service: Service, replica: Replica) -> tuple[list[Node], Subject]:

@@ -45,22 +45,22 @@ def target_of(cluster: Cluster, options: RunOptions) -> Target:
     return Target(cluster, options, left)
 
 
-def data_bytes(found: Target) -> dict[str, int]:
+def data_bytes(target: Target) -> dict[str, int]:
     """Bytes of /var/lib/headfirst by host."""
-    access = host_access(found.cluster)
-    hosts = [access[host.name] for host in found.cluster.limited_hosts]
+    access = host_access(target.cluster)
+    hosts = [access[host.name] for host in target.cluster.limited_hosts]
     answers = requests.ask_all(hosts, "measure", timeout_s=requests.MEASURE_TIMEOUT_S)
     return {host: int(answer["bytes"]) for host, answer in answers.items()}
 
 
-def down(found: Target, reporter: Reporter, *, data: bool) -> RunResult:
+def down(target: Target, reporter: Reporter, *, data: bool) -> RunResult:
     """Stop Open WebUI and the ranks and remove our files; with `data`, weights and chats too."""
     extra = ["headfirst_down_data=true"] if data else []
-    phases = of_down(found.cluster)
-    if found.options.check:
-        return run_phases(phases, found.options, found.cluster, reporter, extra=extra)
+    phases = of_down(target.cluster)
+    if target.options.check:
+        return run_phases(phases, target.options, target.cluster, reporter, extra=extra)
     with (
-        recorded(found.cluster, found.options, "down --data" if data else "down", reporter) as shown,
-        run_lock(found.cluster, found.options, "down", shown) as held,
+        recorded(target.cluster, target.options, "down --data" if data else "down", reporter) as shown,
+        run_lock(target.cluster, target.options, "down", shown) as held,
     ):
-        return run_phases(phases, found.options, found.cluster, shown, extra=extra, held=held)
+        return run_phases(phases, target.options, target.cluster, shown, extra=extra, held=held)

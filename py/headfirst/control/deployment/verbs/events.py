@@ -63,17 +63,17 @@ def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | Non
         host, reason = next(iter(silent.items()))
         raise NotReadyError(reason, where=host, hint=f"Try: {access[host].ssh_command('true')}")
     logs = {name: profile(engine_of(service).log()) for name, (service, _) in replicas.items()}
-    histories = {host: one for host, one in answers.items() if not isinstance(one, HeadfirstError)}
+    histories = {host: answer for host, answer in answers.items() if not isinstance(answer, HeadfirstError)}
     clocks = {host: its.clock for host, its in histories.items()}
-    found = [
-        _event(host, one, *replicas[one.name], logs[one.name], clocks)
+    all_events = [
+        _event(host, event, *replicas[event.name], logs[event.name], clocks)
         for host, its in histories.items()
-        for one in its.events
-        if one.name in replicas
+        for event in its.events
+        if event.name in replicas
     ]
-    kept = [one for one in found if since is None or one.at >= since]
+    kept = [event for event in all_events if since is None or event.at >= since]
     damaged = {host: its.damaged for host, its in histories.items() if its.damaged}
-    return History(events=sorted(kept, key=lambda one: one.at), silent=silent, damaged=damaged)
+    return History(events=sorted(kept, key=lambda event: event.at), silent=silent, damaged=damaged)
 
 
 def _event(
@@ -106,8 +106,8 @@ def _event(
 def _cause(event: HostEvent, log: Profile, lines: Mapping[int, Sequence[Line]]) -> tuple[int, Symptom | None]:
     """The rank where the failure began, and its cause; None where no log has one."""
     symptoms = {rank: causes.in_log(log, its) for rank, its in lines.items()}
-    own = symptoms[event.rank]
-    only_lost = bool(own) and all(symptom.weight in ("consequence", "note") for symptom in own)
+    weights = {symptom.weight for symptom in symptoms[event.rank]}
+    only_lost = bool(weights) and weights <= {"consequence", "note"}
     for rank, its in symptoms.items():
         # Of the other ranks no record has whether they ended; where this one lost a peer, one did.
         ended = event.at if rank == event.rank or only_lost else causes.died_at(log, lines[rank])
@@ -117,7 +117,7 @@ def _cause(event: HostEvent, log: Profile, lines: Mapping[int, Sequence[Line]]) 
     cause = causes.decisive([symptom for its in symptoms.values() for symptom in its])
     if cause is None or cause.rule == "rank-ended":  # the text of the event has how it ended
         return event.rank, None
-    return next(rank for rank, its in symptoms.items() if any(one is cause for one in its)), cause
+    return next(rank for rank, its in symptoms.items() if any(symptom is cause for symptom in its)), cause
 
 
 def _clock(replica: Replica, rank: int, host: str, clocks: Mapping[str, Clock]) -> Clock:

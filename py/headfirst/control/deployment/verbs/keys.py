@@ -65,7 +65,7 @@ def add(options: RunOptions, name: str, chosen: str | None, limit: int | None) -
             _change(changed, claim.secrets.named_keys)  # nobody has seen the new key
             raise
     services = [service] if service else list(cluster.services)
-    return MadeKey(key, [f"{cluster.proxy_url}{cluster.api_path(one)}" for one in services])
+    return MadeKey(key, [f"{cluster.proxy_url}{path}" for path in map(cluster.api_path, services)])
 
 
 def names(options: RunOptions) -> Mapping[str, NamedKey]:
@@ -78,12 +78,12 @@ def revoke(options: RunOptions, name: str) -> None:
     """Refuse a key from now on. InputError where there is none of this name."""
     cluster = _load(options)
     with claimed(cluster, options, "keys revoke", QuietReporter()) as claim:
-        found = claim.secrets.named_keys
-        if name not in found:
-            listed = f"Keys: {', '.join(sorted(found))}." if found else "There are no keys."
+        keys = claim.secrets.named_keys
+        if name not in keys:
+            listed = f"Keys: {', '.join(sorted(keys))}." if keys else "There are no keys."
             raise InputError(f"there is no key {name!r}", hint=listed)
         # Where the proxy cannot be reached the key stays revoked: the next run applies it.
-        _apply(_change(claim, {other: key for other, key in found.items() if other != name}), options)
+        _apply(_change(claim, {other: key for other, key in keys.items() if other != name}), options)
 
 
 def _load(options: RunOptions) -> Cluster:
@@ -109,8 +109,8 @@ def _require_name(name: str) -> None:
         ) from None
 
 
-def _change(claim: Claim, wanted: Mapping[str, NamedKey]) -> Claim:
-    return claim.change(claim.secrets.model_copy(update={"named_keys": dict(wanted)}))
+def _change(claim: Claim, keys: Mapping[str, NamedKey]) -> Claim:
+    return claim.change(claim.secrets.model_copy(update={"named_keys": dict(keys)}))
 
 
 def _apply(claim: Claim, options: RunOptions) -> None:
