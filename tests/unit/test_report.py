@@ -29,7 +29,7 @@ from headfirst.control.deployment.verbs.check import (
     Way,
     keep_comm,
 )
-from headfirst.control.deployment.verbs.report import own_digest
+from headfirst.control.deployment.verbs.report import program_digest
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live.status_types import (
     ClusterStatus,
@@ -226,7 +226,7 @@ def test_the_page_has_what_was_recorded(cluster: Cluster, tmp_path: Path) -> Non
     assert "1234.5" in text
     assert "0.125 s" in text
     assert DIGEST in text
-    assert f"sha256:{own_digest()}" in text
+    assert f"sha256:{program_digest()}" in text
     assert "lmsysorg/sglang:v0.5.23" in text
     assert "Not recorded" not in text
 

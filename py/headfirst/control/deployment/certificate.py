@@ -40,24 +40,24 @@ def with_certificate(cluster: Cluster, secrets: Secrets, *, rotates: bool = Fals
     """
     if cluster.settings.tls != "local-ca":
         return Signed(secrets)
-    own, names = secrets.local_ca, cluster.proxy_names
-    if own is None:
+    authority, names = secrets.local_ca, cluster.proxy_names
+    if authority is None:
         return _new_authority(cluster, secrets)
-    if not local_ca.is_constrained(own) or not _is_trustworthy(cluster, own):
+    if not local_ca.is_constrained(authority) or not _is_trustworthy(cluster, authority):
         return _new_authority(cluster, secrets, "the one before was not limited to this cluster's names")
-    if not local_ca.permits(own, names):
+    if not local_ca.permits(authority, names):
         return _new_authority(
             cluster, secrets, "the one before is not for all names and addresses of the proxy"
         )
-    if local_ca.is_current(own, names):
+    if local_ca.is_current(authority, names):
         return Signed(secrets)
-    if not local_ca.outlives_certificates(own):
+    if not local_ca.outlives_certificates(authority):
         return _new_authority(cluster, secrets, "the one before ends within its last year")
-    if new := local_ca.new_certificate(own, read_file(_ca_key_file(cluster)), names):
+    if new := local_ca.new_certificate(authority, read_file(_ca_key_file(cluster)), names):
         return Signed(secrets.model_copy(update={"local_ca": new}))
     if rotates:
         return _new_authority(cluster, secrets, "the key of the one before is not on this controller")
-    ends = local_ca.not_after(own.certificate)
+    ends = local_ca.not_after(authority.certificate)
     what = "the proxy's certificate cannot be replaced: the key of its authority is not on this controller"
     ways = (
         f"Run `deploy up` on the controller that has the key, or copy ca-key.pem from there to "
@@ -80,8 +80,9 @@ def certificate_of(cluster: Cluster, secrets: Secrets) -> Certificate:
         return _from_files(cluster)
     if cluster.settings.tls == "none" or secrets.local_ca is None:
         return Certificate()
-    own = secrets.local_ca
-    return Certificate(own.certificate, own.key, int(local_ca.not_after(own.certificate).timestamp()))
+    authority = secrets.local_ca
+    ends = int(local_ca.not_after(authority.certificate).timestamp())
+    return Certificate(authority.certificate, authority.key, ends)
 
 
 def keep_ca(cluster: Cluster, secrets: Secrets) -> Path | None:
@@ -99,10 +100,10 @@ def keep_ca(cluster: Cluster, secrets: Secrets) -> Path | None:
     return path
 
 
-def _is_trustworthy(cluster: Cluster, own: local_ca.LocalCa) -> bool:
+def _is_trustworthy(cluster: Cluster, authority: local_ca.LocalCa) -> bool:
     """Whether people may trust what the head has as the authority; whoever took the head could change it."""
-    known = read_file(_ca_file(cluster)) == own.ca_certificate
-    return known or local_ca.is_limited_to(own, cluster.proxy_names)
+    known = read_file(_ca_file(cluster)) == authority.ca_certificate
+    return known or local_ca.is_limited_to(authority, cluster.proxy_names)
 
 
 def _new_authority(cluster: Cluster, secrets: Secrets, reason: str = "") -> Signed:
@@ -149,15 +150,15 @@ def _from_files(cluster: Cluster) -> Certificate:
     return Certificate(text, key_text, int(ends.timestamp()))
 
 
-def _refuse_other_names(cluster: Cluster, found: list[str], where: str) -> None:
+def _refuse_other_names(cluster: Cluster, names: list[str], where: str) -> None:
     shown = cluster.proxy_names[0]
-    if shown in found or f"*.{shown.partition('.')[2]}" in found:
+    if shown in names or f"*.{shown.partition('.')[2]}" in names:
         return
     raise InputError(
-        f"the certificate is not for {shown}, but for {', '.join(found) or 'no name'}",
+        f"the certificate is not for {shown}, but for {', '.join(names) or 'no name'}",
         where=where,
         hint="Write the name at which people reach the cluster: tls_names="
-        + next((name for name in found if not name.startswith("*")), "NAME"),
+        + next((name for name in names if not name.startswith("*")), "NAME"),
     )
 
 

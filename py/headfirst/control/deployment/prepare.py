@@ -112,9 +112,9 @@ def _describe_path(cluster: Cluster, service: Service, folder: Path, *, probe: b
     for id in catalogue.ids():
         if id.rpartition("/")[2] == folder.name:
             note = f"{folder} is on the head; its name suggests {id} (--probe reads it)"
-            found = catalogue.lookup(id, note=note)
-            if found is not None:
-                return found.model_copy(update={"id": str(folder)})
+            checkpoint = catalogue.lookup(id, note=note)
+            if checkpoint is not None:
+                return checkpoint.model_copy(update={"id": str(folder)})
     raise NotReadyError(
         f"the model folder {folder} is on the head and its name is not in the catalogue",
         hint="Read it over SSH: deploy plan --probe.",

@@ -21,22 +21,22 @@ def host_access(cluster: Cluster) -> dict[str, HostAccess]:
 
 def login_secrets(cluster: Cluster) -> list[str]:
     """Passwords of the logins: they must not appear in a log, an event or an error."""
-    found: list[str] = []
+    passwords: list[str] = []
     for host in cluster.hosts:
         become = host.login.become.password if host.login.become else None
-        found += [secret for secret in (host.login.password, become) if secret]
-    return list(dict.fromkeys(found))
+        passwords += [secret for secret in (host.login.password, become) if secret]
+    return list(dict.fromkeys(passwords))
 
 
 def refuse_missing_tools(cluster: Cluster) -> None:
     """Raise InputError where a run of Ansible would end because this machine lacks a program."""
     if shutil.which("ssh") is None:
         raise InputError("ssh is not installed on this machine", hint="apt-get install openssh-client")
-    asked = next((host for host in cluster.hosts if host.login.needs_sshpass), None)
-    if asked and shutil.which("sshpass") is None:
+    host = next((host for host in cluster.hosts if host.login.needs_sshpass), None)
+    if host and shutil.which("sshpass") is None:
         raise InputError(
             "ansible_ssh_password_mechanism=sshpass, and sshpass is not installed on this machine",
-            where=asked.name,
+            where=host.name,
             hint="Remove that setting: ssh then gets the password itself. Or: apt-get install sshpass",
         )
 
@@ -52,7 +52,7 @@ def _access(host: Host, login: LabAccess | None) -> HostAccess:
             login.known_hosts,
             become=True,
         )
-    own, become = host.login, host.login.become
+    ssh_login, become = host.login, host.login.become
     sudo = (
         {
             "become": True,
@@ -66,13 +66,13 @@ def _access(host: Host, login: LabAccess | None) -> HostAccess:
     )
     return HostAccess(
         host.name,
-        own.host,
-        own.user,
-        own.port,
-        Path(own.private_key) if own.private_key else None,
-        options=own.options,
-        more_options=own.more_options,
-        password=own.password,
-        obstacle=own.obstacle,
+        ssh_login.host,
+        ssh_login.user,
+        ssh_login.port,
+        Path(ssh_login.private_key) if ssh_login.private_key else None,
+        options=ssh_login.options,
+        more_options=ssh_login.more_options,
+        password=ssh_login.password,
+        obstacle=ssh_login.obstacle,
         **sudo,  # type: ignore[arg-type]
     )

@@ -44,20 +44,20 @@ class HostSystems:
 
 def ask(cluster: Cluster, names: Sequence[str] | None = None) -> HostSystems:
     """The systems of these hosts, or of all. Raises the error of the first that cannot be asked."""
-    access = [one for name, one in host_access(cluster).items() if names is None or name in names]
-    answers = try_each(access, _ask)
+    hosts = [access for name, access in host_access(cluster).items() if names is None or name in names]
+    answers = try_each(hosts, _ask)
     for answer in answers.values():
         if isinstance(answer, HeadfirstError):
             raise answer
-    found = {host: _system(answer, host) for host, answer in answers.items()}  # type: ignore[arg-type]
+    by_host = {host: _system(answer, host) for host, answer in answers.items()}  # type: ignore[arg-type]
     gpus = {host.name for host in devices.hosts_with_driver(cluster)}
     kernels = {
         device_name(answer["kernel"], what="the kernel's release", where=host)
         for host, answer in answers.items()
         if isinstance(answer, dict) and host in gpus and not (answer["driver"] or answer["headers"])
     }
-    systems = sorted(set(found.values()), key=str)
-    return HostSystems(tuple(systems), tuple(sorted(kernels)), tuple(found.items()))
+    systems = sorted(set(by_host.values()), key=str)
+    return HostSystems(tuple(systems), tuple(sorted(kernels)), tuple(by_host.items()))
 
 
 def _ask(access: HostAccess) -> dict[str, Any]:
@@ -67,10 +67,10 @@ def _ask(access: HostAccess) -> dict[str, Any]:
         said = (answer.err.strip().splitlines() or ["no reason given"])[-1]
         raise HeadfirstError(f"the system of the host cannot be read: {said}", where=access.host)
     what = "the host's system"
-    found = json_object(json_document(answer.out, what=what, where=access.host), what=what, where=access.host)
-    if not {"id", "release", "machine", "kernel", "driver", "headers"} <= found.keys():
+    facts = json_object(json_document(answer.out, what=what, where=access.host), what=what, where=access.host)
+    if not {"id", "release", "machine", "kernel", "driver", "headers"} <= facts.keys():
         raise UntrustedError("the host's system is not complete", where=access.host)
-    return found
+    return facts
 
 
 def _system(answer: dict[str, Any], host: str) -> System:

@@ -65,7 +65,7 @@ def probe_hosts(cluster: Cluster, extra_vars: Sequence[str]) -> Cluster:
     }
     options = RunOptions(cluster.inventories, extra_vars)
     result = try_stages("probe.yml", options, cluster.limited(None), variables, QuietReporter())
-    failed = {one.host for one in (*result.failed, *result.unreachable)}
+    failed = {failure.host for failure in (*result.failed, *result.unreachable)}
     if not result.ok and (
         result.cancelled or not failed or failed & {host.name for host in cluster.limited_hosts}
     ):
@@ -80,24 +80,24 @@ def with_facts(host: Host, facts: dict[str, Any]) -> Host:
     """
     if not facts:  # it did not answer, and the run leaves it out
         return host
-    found = read(facts, host=host.name)
-    holder = next((nic for nic in found.nics if host.address in nic.addresses), None)
+    report = read(facts, host=host.name)
+    holder = next((nic for nic in report.nics if host.address in nic.addresses), None)
     return replace(
         host,
-        gpus=len(found.gpus or found.gpus_on_pci) if host.gpus is None else host.gpus,
-        gpu=host.gpu or (found.gpus[0].name if found.gpus else None),
-        gpu_memory_bytes=min((gpu.memory_bytes for gpu in found.gpus), default=0) or host.gpu_memory_bytes,
+        gpus=len(report.gpus or report.gpus_on_pci) if host.gpus is None else host.gpus,
+        gpu=host.gpu or (report.gpus[0].name if report.gpus else None),
+        gpu_memory_bytes=min((gpu.memory_bytes for gpu in report.gpus), default=0) or host.gpu_memory_bytes,
         gpu_capability=min(
-            (gpu.capability for gpu in found.gpus if gpu.capability), default=host.gpu_capability
+            (gpu.capability for gpu in report.gpus if gpu.capability), default=host.gpu_capability
         ),
         link_rate=holder.mbit * MBIT or None if holder else None,
-        cores=found.cores,
-        memory_bytes=found.memory_bytes,
-        network=NetworkFacts(nics=found.nics, routes=found.routes, hcas=found.hcas),
-        cgroup_obstacle=found.cgroup_obstacle,
-        lacks=_lacks(found),
-        weights_dir_shared=found.disk_shared,
-        model_folder=found.model_folder,
+        cores=report.cores,
+        memory_bytes=report.memory_bytes,
+        network=NetworkFacts(nics=report.nics, routes=report.routes, hcas=report.hcas),
+        cgroup_obstacle=report.cgroup_obstacle,
+        lacks=_lacks(report),
+        weights_dir_shared=report.disk_shared,
+        model_folder=report.model_folder,
     )
 
 
@@ -111,7 +111,7 @@ def _folders(cluster: Cluster, host: Host) -> dict[str, Any]:
     }
 
 
-def _lacks(found: HostFacts) -> frozenset[str]:
+def _lacks(facts: HostFacts) -> frozenset[str]:
     """What is on PCI and known to no driver."""
-    driver = {"nvidia_driver"} if found.gpus_on_pci and not found.gpus else set()
-    return frozenset(driver | ({"rdma"} if found.hcas_on_pci and not found.hcas else set()))
+    driver = {"nvidia_driver"} if facts.gpus_on_pci and not facts.gpus else set()
+    return frozenset(driver | ({"rdma"} if facts.hcas_on_pci and not facts.hcas else set()))

@@ -63,12 +63,12 @@ def _ask(target: _Target) -> RouterStatus:
 
 def _replicas(service: Service, router: Router) -> list[RoutedReplica]:
     listed = {worker.url: worker for worker in router.workers()}
-    found = []
+    replicas = []
     for replica in service.replicas:
         worker = listed.get(replica.url)
-        found.append(
+        replicas.append(
             RoutedReplica(url=worker.url, state=worker.status, requests=worker.requests)
             if worker
             else RoutedReplica(url=replica.url, state="missing")
         )
-    return found
+    return replicas

@@ -50,7 +50,7 @@ def models(
     return survey(
         fleet(cluster),
         chosen,
-        [found for id in catalogue.ids() if (found := catalogue.lookup(id))],
+        [model for id in catalogue.ids() if (model := catalogue.lookup(id))],
         task=task,
         seconds=lambda checkpoint, convert: _seconds(cluster, checkpoint, convert),
         base_lines=base,
@@ -67,12 +67,12 @@ def fleet(cluster: Cluster) -> Fleet:
             where=where,
             hint="Write gpus=8 gpu=A100-80G in the inventory, or probe the hosts: deploy models --probe.",
         )
-    found = [
+    devices = [
         gpus.reported(host.gpu or "", host.gpu_memory_bytes, host.gpu_capability, where=host.name)
         for host in cluster.ranks
     ]
     counts = {host.gpus or 0 for host in cluster.ranks}
-    kinds = sorted({gpu.name for gpu in found})
+    kinds = sorted({gpu.name for gpu in devices})
     if len(kinds) > 1 or len(counts) > 1:
         listed = ", ".join(f"{host.name} {host.gpus} × {host.gpu}" for host in cluster.ranks)
         raise InputError(
@@ -80,7 +80,7 @@ def fleet(cluster: Cluster) -> Fleet:
             where=where,
             hint="Replicas are alike: write an inventory for the hosts of each kind.",
         )
-    smallest = min(found, key=lambda gpu: gpu.memory_bytes)
+    smallest = min(devices, key=lambda gpu: gpu.memory_bytes)
     rdma = network.rdma_between(cluster.ranks, gpus=True)
     return Fleet(smallest, len(cluster.ranks), counts.pop(), rdma)
 
@@ -97,5 +97,4 @@ def _seconds(cluster: Cluster, checkpoint: Checkpoint, convert: bool) -> float:
         memory_bytes=min(memories, default=None),
     )
     download_rate = cluster.settings.download_rate
-    found = rates(cluster.ranks, download_rate, from_hub=True, convert=convert)
-    return estimate(job, found).seconds
+    return estimate(job, rates(cluster.ranks, download_rate, from_hub=True, convert=convert)).seconds

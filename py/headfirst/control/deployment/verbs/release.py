@@ -29,22 +29,22 @@ def release(options: RunOptions, owner_name: str | None) -> Released:
     states = look([access[host.name] for host in cluster.limited_hosts])
     owners = {host: state.owner for host, state in states.items() if state.owner}
     ours = {host for host, owner in owners.items() if is_ours(cluster, owner)}
-    wanted = (
+    released = (
         ours
         if owner_name is None
         else {host for host, owner in owners.items() if owner.cluster == owner_name and host not in ours}
     )
-    if owner_name is not None and not wanted:
+    if owner_name is not None and not released:
         names = sorted({owner.cluster for host, owner in owners.items() if host not in ours})
         raise InputError(
             f"no host of the inventory belongs to another cluster named {owner_name}",
             hint=f"Owners of its hosts: {', '.join(names)}." if names else "No other cluster has its hosts.",
         )
-    if wanted:
-        hosts = [access[host] for host in states if host in wanted]
+    if released:
+        hosts = [access[host] for host in states if host in released]
         with locked(hosts, "release", cluster.name, judge=lambda states: None, wait_s=options.wait_s) as held:
             requests.ask_all(hosts, "disown", token=held.token)
     return Released(
-        {host: owner for host, owner in owners.items() if host in wanted},
-        {host: owner for host, owner in owners.items() if host not in wanted},
+        {host: owner for host, owner in owners.items() if host in released},
+        {host: owner for host, owner in owners.items() if host not in released},
     )

@@ -112,13 +112,13 @@ def _refuse(plan: Plan, target: Target) -> None:
 
 
 def _left_out(plan: Plan, target: Target) -> list[str]:
-    found: Mapping[str, bool] = {
+    parts: Mapping[str, bool] = {
         "the supervisors, which start all ranks of a replica again when one fails": target in _ON_HOSTS,
         "the firewall rules that close the ports of the ranks to other hosts": True,
         "monitoring": plan.monitoring is not None,
         "spares": bool(plan.spares),
         "the chat page": plan.webui is not None and target not in _ON_HOSTS,
-        "the router": any(one.routers for one in plan.services) and target not in _ON_HOSTS,
+        "the router": any(service.routers for service in plan.services) and target not in _ON_HOSTS,
         "the proxy": plan.proxy is not None,
     }
-    return [what for what, there in found.items() if there]
+    return [what for what, there in parts.items() if there]

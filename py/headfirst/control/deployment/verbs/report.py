@@ -35,18 +35,18 @@ def report(options: RunOptions, *, probe: bool) -> ClusterReport:
     """The report, without the secrets of the cluster, of its hub and of the login."""
     prepared = prepare(options.inventories, options.extra_vars, probe=probe, ports=probe)
     cluster, plan = prepared.cluster, prepared.plan
-    found = build(
+    document = build(
         plan,
         read(cluster_folder(cluster)),
         list(_results(cluster)),
-        Own(version=__version__, digest=own_digest()),
+        Own(version=__version__, digest=program_digest()),
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         inventory=str(options.inventories[0]),
     )
-    return without_secrets(found, cluster, plan)
+    return without_secrets(document, cluster, plan)
 
 
-def without_secrets(found: ClusterReport, cluster: Cluster, plan: Plan) -> ClusterReport:
+def without_secrets(document: ClusterReport, cluster: Cluster, plan: Plan) -> ClusterReport:
     """The report to hand over: a second fence, since the plan and the history have no secret of ours."""
     known = secrets.existing(cluster)
     hidden = [
@@ -56,10 +56,10 @@ def without_secrets(found: ClusterReport, cluster: Cluster, plan: Plan) -> Clust
         *url_credentials(plan.model_dump(mode="json")),
         *hub_tokens(plan),
     ]
-    return ClusterReport.model_validate(Scrubber(hidden).value(found.model_dump(mode="json")))
+    return ClusterReport.model_validate(Scrubber(hidden).value(document.model_dump(mode="json")))
 
 
-def own_digest() -> str:
+def program_digest() -> str:
     """SHA-256 over the names and contents of the program's files, the same in a checkout and in a wheel."""
     package = Path(__file__).resolve().parents[3]
     roots = [("headfirst", package), *((part, collection_root() / part) for part in _PARTS)]

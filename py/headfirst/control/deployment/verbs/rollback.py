@@ -39,8 +39,8 @@ def previous(service: Service, stats: Mapping[str, Any]) -> Version | None:
     `stats` is what `playbooks/versions.yml` published, by host. UntrustedError: a host cannot have it.
     """
     ranks = [rank for host in service.hosts for rank in _ranks(stats.get(host.name, []), host.name)]
-    found = service_change.by_replica(ranks)
-    replicas = {name: found.get(name, []) for name in map(service.container, service.replicas)}
+    by_replica = service_change.by_replica(ranks)
+    replicas = {name: by_replica.get(name, []) for name in map(service.container, service.replicas)}
     before = service_change.previous(replicas)
     if not before["version"]:
         return None

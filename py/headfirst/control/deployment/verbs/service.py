@@ -60,12 +60,12 @@ def known_key(secrets: Secrets | None, service: Service) -> str | None:
 def status(cluster: Cluster, chosen: str | None = None) -> ClusterStatus:
     """Every rank's container, the engines and the chat page, asked in parallel."""
     page = WebuiTarget(host_access(cluster)[cluster.webui.name], cluster.webui_url)
-    found = cluster_status(_targets(cluster, chosen), page)
+    state = cluster_status(_targets(cluster, chosen), page)
     names_chosen = {service.name for service, _ in cluster.chosen(chosen)}
     services = [service for service in cluster.services if service.name in names_chosen]
     routers = router_status(cluster, services, known_credentials(cluster))
-    ready = found.ready and all(router.ready for router in routers)
-    return found.model_copy(update={"ready": ready, "routers": routers})
+    ready = state.ready and all(router.ready for router in routers)
+    return state.model_copy(update={"ready": ready, "routers": routers})
 
 
 def last_start(cluster: Cluster, service: Service) -> float | None:
@@ -73,17 +73,17 @@ def last_start(cluster: Cluster, service: Service) -> float | None:
     replica = service.replicas[0]
     try:
         with ssh(host_access(cluster)[replica.head.name]) as client:
-            found = supervision(client).get(service.container(replica))
+            state = supervision(client).get(service.container(replica))
     except HeadfirstError:  # the head does not answer
         return None
-    return found.start_seconds * len(service.replicas) if found and found.start_seconds else None
+    return state.start_seconds * len(service.replicas) if state and state.start_seconds else None
 
 
 @contextmanager
 def watch(cluster: Cluster, chosen: str | None = None) -> Iterator[Watch]:
     """The replicas and their ranks, for as many readings as needed."""
-    with closing(Watch(_targets(cluster, chosen))) as found:
-        yield found
+    with closing(Watch(_targets(cluster, chosen))) as watcher:
+        yield watcher
 
 
 def _targets(cluster: Cluster, chosen: str | None) -> list[ReplicaTarget]:
@@ -111,7 +111,7 @@ def rank_logs(cluster: Cluster, chosen: str | None, host: str | None) -> list[Ra
     access, replicas = host_access(cluster), cluster.chosen(chosen)
     if host == ROUTER:
         return _routers(cluster, [service for service, _ in replicas])
-    found = [
+    ranks = [
         Rank(
             number,
             access[place.name],
@@ -121,28 +121,28 @@ def rank_logs(cluster: Cluster, chosen: str | None, host: str | None) -> list[Ra
         for service, replica in replicas
         for number, place in enumerate(replica.hosts)
     ]
-    wanted = [rank for rank in found if host in (None, rank.access.host, str(rank.number))]
-    if not wanted:
-        listed = ", ".join(f"{rank.number} ({rank.access.host})" for rank in found)
+    selected = [rank for rank in ranks if host in (None, rank.access.host, str(rank.number))]
+    if not selected:
+        listed = ", ".join(f"{rank.number} ({rank.access.host})" for rank in ranks)
         raise InputError(f"no rank on {host}", hint=f"Ranks: {listed}.")
-    return wanted
+    return selected
 
 
 def _routers(cluster: Cluster, services: Sequence[Service]) -> list[Rank]:
     access = host_access(cluster)
-    found = {
+    routers = {
         (service.name, router.host.name): Rank(
             None, access[router.host.name], names.router(service.name), str(service)
         )
         for service in services
         for router in service.routers
     }
-    if not found:
+    if not routers:
         raise InputError(
             "no service here has a router",
             hint="Services with several replicas have one, and all with a group [router].",
         )
-    return list(found.values())
+    return list(routers.values())
 
 
 def without_secrets(cluster: Cluster, lines: Iterable[LogLine]) -> Iterator[LogLine]:

@@ -96,10 +96,10 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
 
 def _complete(cluster: Cluster, secrets: Secrets, reporter: Reporter, *, rotates: bool) -> Signed:
     """The secrets, with those that this cluster needs and has not yet."""
-    found = secrets.with_keys([service.name for service in cluster.services])
+    secrets = secrets.with_keys([service.name for service in cluster.services])
     if cluster.monitoring and cluster.settings.grafana:
-        found = found.with_grafana_password()
-    signed = with_certificate(cluster, found, rotates=rotates)
+        secrets = secrets.with_grafana_password()
+    signed = with_certificate(cluster, secrets, rotates=rotates)
     if signed.warning:
         host = cluster.webui.name
         finding = Finding(id="certificate", severity="warning", host=host, what=signed.warning)

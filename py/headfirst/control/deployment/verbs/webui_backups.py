@@ -70,18 +70,18 @@ def _made(stats: Mapping[str, Any]) -> str:
 
 
 def _backups(stats: Mapping[str, Any]) -> list[Backup]:
-    found = stats.get("webui_backups")
-    if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
+    backups = stats.get("webui_backups")
+    if not isinstance(backups, list) or not all(isinstance(backup, dict) for backup in backups):
         raise untrusted.UntrustedError("the list of backups is not a list", where=stats["host"])
-    return [_backup(one, stats["host"]) for one in found]
+    return [_backup(backup, stats["host"]) for backup in backups]
 
 
-def _backup(found: Mapping[str, Any], where: str) -> Backup:
+def _backup(fields: Mapping[str, Any], where: str) -> Backup:
     def text(key: str) -> str:
-        return untrusted.line(found.get(key, ""), what=f"{key} of a backup", where=where)
+        return untrusted.line(fields.get(key, ""), what=f"{key} of a backup", where=where)
 
     def count(key: str) -> int:
-        return untrusted.integer(found.get(key, 0), what=f"{key} of a backup", where=where)
+        return untrusted.integer(fields.get(key, 0), what=f"{key} of a backup", where=where)
 
     return Backup(
         text("name"), count("bytes"), count("files"), text("image"), text("reason"), text("problem")
