@@ -56,24 +56,25 @@ def image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
 
 def jobs(cluster: Cluster) -> dict[str, Callable[[Advance], Any]]:
     """The work to do on this machine before the nodes can be changed, by name."""
-    found: dict[str, Callable[[Advance], Any]] = {}
+    work: dict[str, Callable[[Advance], Any]] = {}
     for service in cluster.services:
         if service.settings.engine_image_source == "build":
             recipe = _recipe(cluster, service)
-            found[f"image {recipe.tag}"] = partial(_build, recipe, cluster)
+            work[f"image {recipe.tag}"] = partial(_build, recipe, cluster)
     if cluster.settings.webui_image_source == "build":
-        found["webui image"] = partial(_build, recipes.OPEN_WEBUI, cluster)
+        work["webui image"] = partial(_build, recipes.OPEN_WEBUI, cluster)
     if _builds_prometheus(cluster):
-        found["prometheus image"] = partial(_build, recipes.PROMETHEUS, cluster)
+        work["prometheus image"] = partial(_build, recipes.PROMETHEUS, cluster)
     if _builds_router(cluster):
-        found["router image"] = partial(_build, recipes.SMG, cluster)
+        work["router image"] = partial(_build, recipes.SMG, cluster)
     if _builds_proxy(cluster):
-        found["proxy image"] = partial(_build, recipes.HAPROXY, cluster)
-    return found
+        work["proxy image"] = partial(_build, recipes.HAPROXY, cluster)
+    return work
 
 
 def _builds_router(cluster: Cluster) -> bool:
-    return cluster.settings.router_image_source == "build" and any(one.routers for one in cluster.services)
+    routed = any(service.routers for service in cluster.services)
+    return routed and cluster.settings.router_image_source == "build"
 
 
 def _builds_proxy(cluster: Cluster) -> bool:
@@ -116,14 +117,14 @@ def _engine(cluster: Cluster, service: Service, built: dict[str, Any]) -> Tarbal
 def _recipe(cluster: Cluster, service: Service) -> ImageRecipe:
     settings = service.settings
     engine, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
-    found = engine.image_recipe(settings.engine_device)
-    if found is None:
+    recipe = engine.image_recipe(settings.engine_device)
+    if recipe is None:
         raise InputError(
             f"the {settings.engine_device} image of {engine.title} {engine.version} cannot be built here",
             where=service.given.get("engine_image_source"),
             hint="Remove engine_image_source=build: the image is then pulled from its registry.",
         )
-    return found
+    return recipe
 
 
 def _build(recipe: ImageRecipe | build.DebianRecipe, cluster: Cluster, advance: Advance) -> ImageArchive:

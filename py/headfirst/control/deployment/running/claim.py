@@ -45,11 +45,11 @@ class Claim:
     id: str
     secrets: Secrets
 
-    def change(self, wanted: Secrets) -> Claim:
+    def change(self, credentials: Secrets) -> Claim:
         """Replace the credentials, on the head and then here."""
-        _record(self.cluster, self.held, self.id, wanted)
-        secrets.save(self.cluster, wanted)
-        return replace(self, secrets=wanted)
+        _record(self.cluster, self.held, self.id, credentials)
+        secrets.save(self.cluster, credentials)
+        return replace(self, secrets=credentials)
 
 
 @contextlib.contextmanager
@@ -83,18 +83,18 @@ def is_ours(cluster: Cluster, owner: Owner) -> bool:
 
 def refuse_foreign(cluster: Cluster, states: States) -> None:
     """Raise NotReadyError for hosts that belong to another cluster, with the command that releases them."""
-    found = foreign(cluster, states)
-    if found:
-        host, owner = next(iter(found.items()))
+    owners = foreign(cluster, states)
+    if owners:
+        host, owner = next(iter(owners.items()))
         raise NotReadyError(
-            f"the host belongs to {owner}", where=host, hint="\n".join(_release_hints(cluster, found))
+            f"the host belongs to {owner}", where=host, hint="\n".join(_release_hints(cluster, owners))
         )
 
 
-def _release_hints(cluster: Cluster, found: Mapping[str, Owner]) -> list[str]:
+def _release_hints(cluster: Cluster, owners: Mapping[str, Owner]) -> list[str]:
     lines = []
-    for owner in dict.fromkeys(found.values()):
-        hosts = [host for host, other in found.items() if other == owner]
+    for owner in dict.fromkeys(owners.values()):
+        hosts = [host for host, other in owners.items() if other == owner]
         elsewhere = identity.bound_elsewhere(owner.id, cluster)
         down = f"deploy down {elsewhere or 'INVENTORY'}"
         lines.append(
@@ -134,12 +134,12 @@ def current_credentials(cluster: Cluster) -> Secrets | None:
 
 def known_credentials(cluster: Cluster) -> Secrets | None:
     """The credentials here, else those on the head; None where neither can be had."""
-    found = secrets.existing(cluster)
-    if found is None:
+    credentials = secrets.existing(cluster)
+    if credentials is None:
         # A host that does not answer is a row of the status, not its end.
         with contextlib.suppress(NotReadyError):
-            found = current_credentials(cluster)
-    return found
+            credentials = current_credentials(cluster)
+    return credentials
 
 
 def _remembered_id(cluster: Cluster, states: States) -> str | None:
@@ -183,7 +183,7 @@ def _agree(cluster: Cluster, head: HostState | None, id: str, reporter: Reporter
     return there
 
 
-def _record(cluster: Cluster, held: Held, id: str, wanted: Secrets) -> None:
+def _record(cluster: Cluster, held: Held, id: str, credentials: Secrets) -> None:
     owner = {
         "id": id,
         "cluster": cluster.name,
@@ -193,7 +193,7 @@ def _record(cluster: Cluster, held: Held, id: str, wanted: Secrets) -> None:
     }
     head = [access for access in held.hosts if access.host == cluster.head.name]
     others = [access for access in held.hosts if access not in head]
-    text = secrets.document(wanted)
+    text = secrets.document(credentials)
     requests.ask_all(head, "own", token=held.token, owner=owner, credentials=text)
     requests.ask_all(others, "own", token=held.token, owner=owner)
 

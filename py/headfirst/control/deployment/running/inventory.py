@@ -15,7 +15,7 @@ from headfirst.control.run.environment import SSH_ARGS
 from headfirst.decide.cluster.types import Cluster, Host
 
 DEVICE_GROUPS = ("headfirst_gpu", "headfirst_rdma")
-OWN_GROUPS = "headfirst_groups"
+HOST_GROUPS = "headfirst_groups"
 
 
 class _Literal(str):
@@ -42,7 +42,7 @@ def write(
 ) -> None:
     """Write the inventory with mode 0600: it carries secrets, for the length of a run.
 
-    `role_vars` are the variables of each host; its OWN_GROUPS are groups of DEVICE_GROUPS.
+    `role_vars` are the variables of each host; its HOST_GROUPS are groups of DEVICE_GROUPS.
     """
     hosts = {name: dict(variables) for name, variables in role_vars.items()}
     if access:
@@ -59,11 +59,13 @@ def write(
         **{name: {"hosts": {}} for name in DEVICE_GROUPS},
     }
     for host in cluster.hosts:
-        own = hosts.setdefault(host.name, {})
-        own.update(_login(host))
-        for group in own.pop(OWN_GROUPS, ()):
+        variables = hosts.setdefault(host.name, {})
+        variables.update(_login(host))
+        for group in variables.pop(HOST_GROUPS, ()):
             groups[group]["hosts"][host.name] = {}
-    literal = {name: {key: _literal(value) for key, value in own.items()} for name, own in hosts.items()}
+    literal = {
+        name: {key: _literal(value) for key, value in variables.items()} for name, variables in hosts.items()
+    }
     inventory = {"all": {"hosts": literal, "children": groups}}
     text = yaml.dump(inventory, Dumper=_Dumper, sort_keys=False, width=4096)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
@@ -84,14 +86,14 @@ def _literal(value: Any) -> Any:
 
 def _login(host: Host) -> dict[str, Any]:
     """What Ansible cannot read from the user's inventory: typed passwords, our options for ssh."""
-    found: dict[str, Any] = {}
+    variables: dict[str, Any] = {}
     if host.login.ssh_args:
-        found["ansible_ssh_args"] = f"{host.login.ssh_args} {SSH_ARGS}"
+        variables["ansible_ssh_args"] = f"{host.login.ssh_args} {SSH_ARGS}"
     if ASKED.login and host.login.password:
-        found["ansible_password"] = host.login.password
+        variables["ansible_password"] = host.login.password
     if ASKED.become and host.login.become:
-        found["ansible_become_password"] = host.login.become.password
-    return found
+        variables["ansible_become_password"] = host.login.become.password
+    return variables
 
 
 def _lab_login(access: LabAccess) -> dict[str, Any]:

@@ -102,8 +102,8 @@ _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
 def of_up(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> list[Phase]:
     """`deploy up` after the plan is made."""
     phases = [phase for phase in _stages(_Up(cluster, plan, secrets, files)) if phase.variables]
-    one_run = _is_one_run(cluster) and not plan.services[0].adapters
-    return _joined("up.yml", phases) if one_run else phases
+    single_run = _is_single_run(cluster) and not plan.services[0].adapters
+    return _joined("up.yml", phases) if single_run else phases
 
 
 def up_variables(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
@@ -117,7 +117,7 @@ def refuse_decided(cluster: Cluster, plan: Plan) -> None:
     file = Tarball(Path("-"), on_node=False)  # only the names of the variables are read
     files = Artifacts({service.name: file for service in cluster.services}, file, Path("-"), file)
     written = up_variables(cluster, plan, secrets, files)
-    decided = {name for own in written.values() for name in own} - SETTING_NAMES
+    decided = {name for variables in written.values() for name in variables} - SETTING_NAMES
     for name in sorted(cluster.given.keys() & decided):
         setting = setting_of(name)
         other = "`deploy plan` shows its value, `deploy variables` the settings that the plan follows."
@@ -175,10 +175,10 @@ def of_down(cluster: Cluster) -> list[Phase]:
         Phase("clean.yml", {host.name: {} for host in cluster.hosts}),
     ]
     phases = [phase for phase in phases if phase.variables]
-    return _joined("down.yml", phases) if _is_one_run(cluster) else phases
+    return _joined("down.yml", phases) if _is_single_run(cluster) else phases
 
 
-def _is_one_run(cluster: Cluster) -> bool:
+def _is_single_run(cluster: Cluster) -> bool:
     return sum(len(service.replicas) for service in cluster.services) == 1 and not cluster.spares
 
 

@@ -39,9 +39,9 @@ def recorded(
 
 
 @contextmanager
-def timed(cluster: Cluster, options: RunOptions, verb: str, asked: str) -> Iterator[Recording]:
-    """As `recorded`, for a verb that has no events; `asked`: what the length of its stages depends on."""
-    kind = Kind(verb=verb, asked=f"{asked} {_asked(cluster, options)}".strip(), hosts=len(cluster.hosts))
+def timed(cluster: Cluster, options: RunOptions, verb: str, workload: str) -> Iterator[Recording]:
+    """As `recorded`, for a verb that has no events; `workload`: what the length of its stages depends on."""
+    kind = Kind(verb=verb, asked=f"{workload} {_scope(cluster, options)}".strip(), hosts=len(cluster.hosts))
     recording = Recording(cluster_folder(cluster), TimeLeft(read(cluster_folder(cluster)), kind))
     with _saved(recording, None):
         yield recording
@@ -59,17 +59,17 @@ def keep_plan(reporter: Reporter, plan: Plan) -> None:
         reporter.recording.containers = containers_digest(plan)
 
 
-def keep_images(cluster: Cluster, found: ClusterStatus) -> None:
+def keep_images(cluster: Cluster, status: ClusterStatus) -> None:
     """The images that the containers run."""
     named: list[tuple[str, ContainerStatus]] = [
-        (f"{replica.service}/{replica.index}", rank) for replica in found.replicas for rank in replica.ranks
+        (f"{replica.service}/{replica.index}", rank) for replica in status.replicas for rank in replica.ranks
     ]
-    named += [(f"router of {router.service}", router) for router in found.routers]
-    named += [("chat page", found.webui)] if found.webui else []
+    named += [(f"router of {router.service}", router) for router in status.routers]
+    named += [("chat page", status.webui)] if status.webui else []
     images = [
-        ImageRecord(container=name, host=one.host, image=one.image, image_id=one.image_id)
-        for name, one in named
-        if one.image and one.image_id
+        ImageRecord(container=name, host=container.host, image=container.image, image_id=container.image_id)
+        for name, container in named
+        if container.image and container.image_id
     ]
     if not images:
         return
@@ -86,13 +86,14 @@ def containers_digest(plan: Plan) -> str:
 
 def weights_digest(plan: Plan) -> str:
     """What is brought to which hosts."""
-    found = []
+    parts = []
     for service in plan.services:
-        weights, hosts = service.weights, [node.host for one in service.replicas for node in one.nodes]
+        weights = service.weights
+        hosts = [node.host for replica in service.replicas for node in replica.nodes]
         shown = weights.model_dump(include={"model", "source", "revision", "directory", "served_bytes"})
         adapters = [adapter.id for adapter in service.adapters]
-        found.append([shown, adapters, sorted({*hosts, *plan.spares})])
-    return _digest(found)
+        parts.append([shown, adapters, sorted({*hosts, *plan.spares})])
+    return _digest(parts)
 
 
 def _digest(value: object) -> str:
@@ -104,7 +105,7 @@ def _time_left(cluster: Cluster, options: RunOptions, verb: str, plan: Plan | No
     weights = weights_digest(plan) if plan else ""
     kind = Kind(
         verb=verb,
-        asked=_asked(cluster, options),
+        asked=_scope(cluster, options),
         hosts=len(cluster.limited_hosts),
         after=left_with(history) if verb in _BY_STATE else "",
         brings=bool(plan) and not was_brought(history, weights),
@@ -120,7 +121,7 @@ def _weights_seconds(plan: Plan | None) -> list[float | None]:
     return [*(service.weights.time.seconds for service in services), *adapters]
 
 
-def _asked(cluster: Cluster, options: RunOptions) -> str:
+def _scope(cluster: Cluster, options: RunOptions) -> str:
     words: Sequence[tuple[str, object]] = (
         (f"-t {','.join(options.tags)}", options.tags),
         ("-l", cluster.limit),

@@ -58,8 +58,8 @@ _HOST_TAGS = {tag for stage in STAGES if stage.group not in ALL_RANKS for tag in
 
 def tags_of(playbook: str) -> set[str]:
     """The tags of the stages of a playbook, or of all that up.yml imports."""
-    own = [stage for stage in STAGES if stage.playbook == playbook]
-    stages = own or [stage for stage in STAGES if stage.playbook not in ALONE]
+    single = [stage for stage in STAGES if stage.playbook == playbook]
+    stages = single or [stage for stage in STAGES if stage.playbook not in ALONE]
     return {tag for stage in stages for tag in (stage.group, stage.name)}
 
 

@@ -9,13 +9,13 @@ HostVars = dict[str, dict[str, Any]]
 
 def with_sources(variables: HostVars, sources: HostVars) -> HostVars:
     """The variables of each host, with those of `sources` for it."""
-    return {host: own | sources.get(host, {}) for host, own in variables.items()}
+    return {host: values | sources.get(host, {}) for host, values in variables.items()}
 
 
 def merged(*parts: HostVars) -> HostVars:
     """The variables of each host from all parts together."""
-    found: HostVars = {}
+    variables: HostVars = {}
     for part in parts:
-        for host, own in part.items():
-            found[host] = found.get(host, {}) | own
-    return found
+        for host, values in part.items():
+            variables[host] = variables.get(host, {}) | values
+    return variables

@@ -86,17 +86,17 @@ def rollback_vars(
         "engine_generation": generations[service.container(replica)],
         "engine_ready_timeout": service.settings.ready_timeout,
     }
-    return {name: own | more for name, own in stop_vars(service, replica).items()}
+    return {name: variables | more for name, variables in stop_vars(service, replica).items()}
 
 
 def version_vars(service: Service) -> HostVars:
     """Variables per host for `playbooks/versions.yml` and `prune.yml`: the ranks of all replicas."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_host: dict[str, list[dict[str, Any]]] = {}
     for replica in service.replicas:
         for rank, host in enumerate(replica.hosts):
-            ranks = found.setdefault(host.name, [])
+            ranks = by_host.setdefault(host.name, [])
             ranks.append({"name": service.container(replica), "rank": rank})
-    return {host: {"engine_service_ranks": ranks} for host, ranks in found.items()}
+    return {host: {"engine_service_ranks": ranks} for host, ranks in by_host.items()}
 
 
 def service_version(service: PlannedService, secrets: Secrets) -> str:
@@ -124,12 +124,12 @@ def supervision(service: PlannedService, replica: PlannedReplica, secrets: Secre
 
 def standby_generations(service: PlannedService, replica: PlannedReplica) -> dict[str, Standby]:
     """What the replica becomes when a spare takes over, by the names of these generations."""
-    found = {}
-    for one in service.standbys:
-        if one.replica.index == replica.index:
-            digest = hashlib.sha256(one.model_dump_json().encode()).hexdigest()
-            found[f"standby-{digest[:12]}"] = one
-    return found
+    generations = {}
+    for standby in service.standbys:
+        if standby.replica.index == replica.index:
+            digest = hashlib.sha256(standby.model_dump_json().encode()).hexdigest()
+            generations[f"standby-{digest[:12]}"] = standby
+    return generations
 
 
 def engine_vars(
@@ -160,7 +160,7 @@ def standby_vars(
 ) -> HostVars:
     """Variables per host for `playbooks/standby.yml`: one replica's hosts, and the spares."""
     spares = [host.name for host in cluster.spares]
-    found: HostVars = {
+    variables: HostVars = {
         host: {
             "engine_name": replica.nodes[0].container.name,
             "engine_is_spare": host in spares,
@@ -168,22 +168,22 @@ def standby_vars(
         }
         for host in (*(node.host for node in replica.nodes), *spares)
     }
-    for generation, one in standby_generations(service, replica).items():
-        for node in one.replica.nodes:
-            waits = _waits(service, replica, one, node, secrets)
-            found[node.host]["engine_standbys"].append({"generation": generation, **waits})
-    return found
+    for generation, standby in standby_generations(service, replica).items():
+        for node in standby.replica.nodes:
+            waits = _waits(service, replica, standby, node, secrets)
+            variables[node.host]["engine_standbys"].append({"generation": generation, **waits})
+    return variables
 
 
 def _waits(
-    service: PlannedService, replica: PlannedReplica, one: Standby, node: Node, secrets: Secrets
+    service: PlannedService, replica: PlannedReplica, standby: Standby, node: Node, secrets: Secrets
 ) -> dict[str, Any]:
     """One host's part of a generation that waits."""
-    rank = engine_vars(service, one.replica, node, secrets)
+    rank = engine_vars(service, standby.replica, node, secrets)
     config = rank["engine_config"]
     return {
         "rank": node.rank,
-        "ranks": len(one.replica.nodes),
+        "ranks": len(standby.replica.nodes),
         "container": rank["engine_container"],
         "record": {
             "url": rank["engine_url"],
@@ -191,14 +191,14 @@ def _waits(
             "api_key": rank["engine_api_key"],
             "readiness": rank["engine_readiness"],
             "files": {rank["engine_config_path"]: yaml.safe_dump(config)} if config else {},
-            "supervision": supervision(service, one.replica, secrets)
+            "supervision": supervision(service, standby.replica, secrets)
             | {
                 "standby": {
-                    "spare": one.address,
-                    "replaces": one.replaces,
+                    "spare": standby.address,
+                    "replaces": standby.replaces,
                     "instead_of": [other.address for other in replica.nodes],
                     "instead_of_url": replica.engine_url,
-                    "after_seconds": one.after_seconds,
+                    "after_seconds": standby.after_seconds,
                 }
             },
         },
@@ -207,12 +207,12 @@ def _waits(
 
 def _containers(cluster: Cluster) -> dict[str, list[str]]:
     """Names of the engine containers that each host is to have."""
-    found: dict[str, list[str]] = {}
+    containers: dict[str, list[str]] = {}
     for service in cluster.services:
         for replica in service.replicas:
             for host in replica.hosts:
-                found.setdefault(host.name, []).append(service.container(replica))
-    return found
+                containers.setdefault(host.name, []).append(service.container(replica))
+    return containers
 
 
 def _warm(service: PlannedService) -> list[str]:

@@ -52,11 +52,11 @@ def router_stop_vars(service: Service) -> HostVars:
 
 def _planned(cluster: Cluster) -> dict[str, list[str]]:
     """Names of the routers' containers that each host is to have."""
-    found: dict[str, list[str]] = {}
+    containers: dict[str, list[str]] = {}
     for service in cluster.services:
         for router in service.routers:
-            found.setdefault(router.host.name, []).append(names.router(service.name))
-    return found
+            containers.setdefault(router.host.name, []).append(names.router(service.name))
+    return containers
 
 
 def webui_vars(plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:

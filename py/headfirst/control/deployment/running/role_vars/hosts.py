@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headfirst.control.deployment.running.inventory import DEVICE_GROUPS, OWN_GROUPS
+from headfirst.control.deployment.running.inventory import DEVICE_GROUPS, HOST_GROUPS
 from headfirst.control.deployment.running.role_vars import HostVars, merged
 from headfirst.control.deployment.running.role_vars.front import closed_ports
 from headfirst.decide.cluster.types import Cluster, Host
@@ -74,8 +74,8 @@ def _check_rank(cluster: Cluster, plan: Plan, host: Host, required: RankRequirem
 
 def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     # A rank that is alone meets nobody there.
-    meeting = [one for one in ranks_on(plan, host) if len(one[1].nodes) > 1]
-    ports = next((one for one in plan.rank_ports if one.host == host.name), None)
+    meeting = [rank for rank in ranks_on(plan, host) if len(rank[1].nodes) > 1]
+    ports = next((rank_ports for rank_ports in plan.rank_ports if rank_ports.host == host.name), None)
     peers = [peer.address for peer in cluster.hosts if peer.name != host.name]
     return {
         # host_tuning_closed_ports is the user's own.
@@ -102,7 +102,7 @@ def _drivers(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
     devices = _devices(plan, host)
     has = (devices.driver, devices.rdma) if devices else (False, False)
     return {
-        OWN_GROUPS: [name for name, is_member in zip(DEVICE_GROUPS, has, strict=True) if is_member],
+        HOST_GROUPS: [name for name, is_member in zip(DEVICE_GROUPS, has, strict=True) if is_member],
         "nvidia_driver_allow_reboot": cluster.settings.allow_reboot,
         "rdma_devices": list(hcas),
     }

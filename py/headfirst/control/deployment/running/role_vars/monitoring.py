@@ -27,13 +27,13 @@ CONFIG_LABEL = "headfirst.configuration"
 
 def monitoring_vars(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
     """Variables per host; none without a group [monitoring]."""
-    found = plan.monitoring
-    if found is None:
+    planned = plan.monitoring
+    if planned is None:
         return {}
     return {
-        host.name: _host(cluster, plan, found, host.name, secrets, files)
+        host.name: _host(cluster, plan, planned, host.name, secrets, files)
         for host in cluster.hosts
-        if host.name == found.host or host in cluster.nodes
+        if host.name == planned.host or host in cluster.nodes
     }
 
 
@@ -52,7 +52,7 @@ def prometheus_files(cluster: Cluster, plan: Plan) -> Files:
     }
 
 
-def grafana_files(found: Monitoring) -> Files:
+def grafana_files(planned: Monitoring) -> Files:
     """Everything below monitoring.GRAFANA_CONFIG: data source and dashboards."""
     import jinja2  # only a cluster with monitoring waits for it
 
@@ -61,7 +61,7 @@ def grafana_files(found: Monitoring) -> Files:
     text = (template / f"{source}.j2").read_text(encoding="utf-8")
     names = sorted(path.name for path in (template / "dashboards").glob("*.json"))
     return {
-        source: jinja2.Template(text).render(url=found.prometheus_url),
+        source: jinja2.Template(text).render(url=planned.prometheus_url),
         **_folder(
             template, "provisioning/dashboards/headfirst.yml", *(f"dashboards/{name}" for name in names)
         ),
@@ -69,28 +69,28 @@ def grafana_files(found: Monitoring) -> Files:
 
 
 def _host(
-    cluster: Cluster, plan: Plan, found: Monitoring, name: str, secrets: Secrets, files: Artifacts
+    cluster: Cluster, plan: Plan, planned: Monitoring, name: str, secrets: Secrets, files: Artifacts
 ) -> dict[str, Any]:
-    containers = [one for one in found.containers if one.host == name]
+    containers = [monitor for monitor in planned.containers if monitor.host == name]
     folders: list[dict[str, Any]] = [{"path": monitoring.TEXTFILES, "owner": 0, "mode": "0755"}]
     trees: list[dict[str, Any]] = []
     hidden: list[dict[str, Any]] = []
     labels: dict[str, str] = {}
-    if name == found.host:
-        own = prometheus_files(cluster, plan)
+    if name == planned.host:
+        configuration = prometheus_files(cluster, plan)
         targets = monitoring.targets(cluster, plan.services, plan.proxy)
         scraped = {f"targets/{file}": _json(groups) for file, groups in targets.items()}
         folders.append({"path": monitoring.DATA, "owner": monitoring.PROMETHEUS_USER, "mode": "0700"})
-        trees.append({"path": monitoring.CONFIG, "files": own | scraped})
+        trees.append({"path": monitoring.CONFIG, "files": configuration | scraped})
         keys = {
             service.name or "only": secrets.api_key(service.name)
             for service in plan.services
             if monitoring.metrics_of(service).needs_key
         }
         hidden.append({"path": monitoring.KEYS, "files": keys, "group": monitoring.PROMETHEUS_GROUP})
-        labels[monitoring.PROMETHEUS] = _digest(own)
-    if name == found.host and found.grafana_url:
-        pages = grafana_files(found)
+        labels[monitoring.PROMETHEUS] = _digest(configuration)
+    if name == planned.host and planned.grafana_url:
+        pages = grafana_files(planned)
         folders.append({"path": monitoring.GRAFANA_DATA, "owner": GRAFANA_USER, "mode": "0700"})
         trees.append({"path": monitoring.GRAFANA_CONFIG, "files": pages})
         password = {"admin": secrets.grafana_admin_password or ""}
@@ -98,32 +98,34 @@ def _host(
         labels[monitoring.GRAFANA] = _digest(pages)
     return {
         "headfirst_monitoring_images": _images(containers, files),
-        "monitoring_containers": [_container(one, labels.get(one.container.name)) for one in containers],
+        "monitoring_containers": [
+            _container(monitor, labels.get(monitor.container.name)) for monitor in containers
+        ],
         "monitoring_folders": folders,
         "monitoring_trees": trees,
         "monitoring_secrets": hidden,
     }
 
 
-def _container(one: MonitoringContainer, configuration: str | None) -> dict[str, Any]:
+def _container(monitor: MonitoringContainer, configuration: str | None) -> dict[str, Any]:
     """With the digest of its files a container is made again when they change."""
-    spec = one.container.module_spec()
+    spec = monitor.container.module_spec()
     if configuration:
         spec["labels"] = {**spec.get("labels", {}), CONFIG_LABEL: configuration}
-    return {"name": one.container.name, "spec": spec, "url": one.url, "path": one.path}
+    return {"name": monitor.container.name, "spec": spec, "url": monitor.url, "path": monitor.path}
 
 
 def _images(containers: list[MonitoringContainer], files: Artifacts) -> list[dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for one in containers:
-        image: dict[str, Any] = {"name": one.container.image, "source": "registry"}
-        built = files.prometheus if one.image_source == "build" else None
-        if tarball := files.monitoring.get(one.container.image, built):
+    images: dict[str, dict[str, Any]] = {}
+    for monitor in containers:
+        image: dict[str, Any] = {"name": monitor.container.image, "source": "registry"}
+        built = files.prometheus if monitor.image_source == "build" else None
+        if tarball := files.monitoring.get(monitor.container.image, built):
             image |= {
                 "source": "tarball", "tarball": str(tarball.path), "tarball_remote": tarball.on_node,
             }  # fmt: skip
-        found[one.container.image] = image
-    return [*found.values()]
+        images[monitor.container.image] = image
+    return [*images.values()]
 
 
 def _folder(folder: Path, *names: str) -> Files:

@@ -34,7 +34,7 @@ def service_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, fi
 def adapter_vars(cluster: Cluster, service: PlannedService, adapter: Adapter, secrets: Secrets) -> HostVars:
     """Variables per host for the stage `weights` of a LoRA adapter of a service."""
     folder, _, name = adapter.directory.rpartition("/")
-    own = {
+    overrides = {
         "weights_model": adapter.id,
         "weights_source": adapter.source,
         "weights_revision": "",
@@ -46,14 +46,14 @@ def adapter_vars(cluster: Cluster, service: PlannedService, adapter: Adapter, se
     }
     return {
         member.host: _weights(cluster, service, member, secrets)
-        | own
+        | overrides
         | {"weights_hub_token": hub_token(adapter.source) if member.fetches else ""}
         for member in service.weights.members
     }
 
 
 def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
-    own = [
+    members = [
         (service, member)
         for service in plan.services
         for member in service.weights.members
@@ -61,11 +61,11 @@ def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
     ]
     hubs = {
         source: None
-        for service, member in own
+        for service, member in members
         for source in (service.weights.source, *(adapter.source for adapter in service.adapters))
         if source in HUBS and member.fetches
     }
-    rdma = any(member.rdma_ports for _, member in own)
+    rdma = any(member.rdma_ports for _, member in members)
     return {
         "node_tools_wheel": str(files.node_wheel),
         "node_tools_extras": [*hubs, *(["rdma"] if rdma else [])],
