@@ -25,7 +25,7 @@ _DESCRIBED = ("config.json", INDEX, QUANTIZATION, MODULES)
 
 _READ = f"""
 import base64, json, pathlib, struct, sys
-found = {{}}
+files = {{}}
 folder = pathlib.Path(sys.argv[1])
 for path in sorted(folder.iterdir()) if folder.is_dir() else []:
     with path.open("rb") if path.is_file() else open("/dev/null", "rb") as file:
@@ -37,8 +37,8 @@ for path in sorted(folder.iterdir()) if folder.is_dir() else []:
                 head += file.read(min(struct.unpack("<Q", head)[0], {HEADER_LIMIT}))
         else:
             continue
-    found[path.name] = [path.stat().st_size, base64.b64encode(head).decode()]
-print(json.dumps(found))
+    files[path.name] = [path.stat().st_size, base64.b64encode(head).decode()]
+print(json.dumps(files))
 """
 
 
