@@ -69,7 +69,7 @@ def read(path: str) -> bytes:
         return file.read()
 
 
-def found(data: bytes) -> t.Dict[str, bytes]:
+def primary_keys(data: bytes) -> t.Dict[str, bytes]:
     """Packets of each primary key by fingerprint; empty for what holds none."""
     try:
         return public_keys(data)
@@ -79,7 +79,7 @@ def found(data: bytes) -> t.Dict[str, bytes]:
 
 def is_ours(data: bytes, fingerprint: str, write: t.Callable[[bytes], bytes]) -> bool:
     """Whether a file holds the key alone, and exactly as this module writes it."""
-    key = found(data).get(fingerprint)
+    key = primary_keys(data).get(fingerprint)
     return key is not None and write(key) == data
 
 
@@ -94,25 +94,25 @@ def main() -> None:
         supports_check_mode=True,
     )
     url, dest = module.params["url"], module.params["dest"]
-    wanted = module.params["fingerprint"].replace(" ", "").upper()
+    fingerprint = module.params["fingerprint"].replace(" ", "").upper()
     write = FORMS.get(os.path.splitext(dest)[1])
     if write is None:
         module.fail_json(msg=f"dest is {dest}; apt reads keys from files that end in .asc or .gpg.")
-    changed = not is_ours(read(dest), wanted, write)
+    changed = not is_ours(read(dest), fingerprint, write)
     if changed and not module.check_mode:
         try:
             data = open_url(url, timeout=TIMEOUT_S).read(LIMIT)
         except (urllib.error.URLError, OSError) as error:
             module.fail_json(msg=f"{url} cannot be fetched: {error}.")
-        keys = found(data)
-        if wanted not in keys:
+        keys = primary_keys(data)
+        if fingerprint not in keys:
             module.fail_json(
-                msg=f"{url} holds {', '.join(keys) or 'no OpenPGP key'}, not the key {wanted}. "
+                msg=f"{url} holds {', '.join(keys) or 'no OpenPGP key'}, not the key {fingerprint}. "
                 "Nothing was installed. If the repository's owner announced a new key, give its fingerprint."
             )
         os.makedirs(os.path.dirname(dest), mode=0o755, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=module.tmpdir, delete=False) as file:
-            file.write(write(keys[wanted]))
+            file.write(write(keys[fingerprint]))
         os.chmod(file.name, 0o644)
         module.atomic_move(file.name, dest)
     module.exit_json(changed=changed, dest=dest)

@@ -146,29 +146,29 @@ def _apply(
     module: AnsibleModule, client: t.Optional[DockerClient], runtime: container_runtime.Runtime
 ) -> t.Dict[str, t.Any]:
     params = module.params
-    found = _find(client, params["name"])
-    running = found is not None and found.attrs["State"]["Running"]
-    result: t.Dict[str, t.Any] = {"changed": False, "exists": found is not None, "running": running}
-    if found is not None and not running:
-        result["exit_code"] = found.attrs["State"]["ExitCode"]
+    container = _find(client, params["name"])
+    running = container is not None and container.attrs["State"]["Running"]
+    result: t.Dict[str, t.Any] = {"changed": False, "exists": container is not None, "running": running}
+    if container is not None and not running:
+        result["exit_code"] = container.attrs["State"]["ExitCode"]
     if params["state"] == "created":
-        return {**result, **_created(module, client, runtime, found)}
+        return {**result, **_created(module, client, runtime, container)}
     if params["state"] == "started":
-        return {**result, **_started(module, runtime, found, running)}
+        return {**result, **_started(module, runtime, container, running)}
     if params["state"] == "kept":
-        kept = found is not None and container_runtime.keep_running(runtime, found, module.check_mode)
+        kept = container is not None and container_runtime.keep_running(runtime, container, module.check_mode)
         return {**result, "changed": kept}
     if params["state"] == "stopped":
-        if found is not None:
+        if container is not None:
             # A restart that is planned must not come after the stop.
-            policy = runtime.set_restart_policy(found, "no", module.check_mode)
+            policy = runtime.set_restart_policy(container, "no", module.check_mode)
             result["changed"] = running or policy
         if running and not module.check_mode:
-            found.stop(timeout=params["stop_timeout"])
+            container.stop(timeout=params["stop_timeout"])
         return result
-    result["changed"] = found is not None
-    if found is not None and not module.check_mode:
-        container_runtime.remove(runtime, found, params["stop_timeout"])
+    result["changed"] = container is not None
+    if container is not None and not module.check_mode:
+        container_runtime.remove(runtime, container, params["stop_timeout"])
     return result
 
 
@@ -176,23 +176,23 @@ def _created(
     module: AnsibleModule,
     client: t.Optional[DockerClient],
     runtime: container_runtime.Runtime,
-    found: t.Optional[Container],
+    container: t.Optional[Container],
 ) -> t.Dict[str, t.Any]:
     spec = module.params["spec"]
     secret_env = _secret_env(module, spec.get("env_file"))
     image_id = _image_id(module, client, spec["image"])
-    wanted = container_spec.canonical(spec, image_id, secret_env)
-    fingerprint = container_spec.fingerprint(wanted)
-    old_labels = found.labels if found is not None else {}
+    canonical = container_spec.canonical(spec, image_id, secret_env)
+    fingerprint = container_spec.fingerprint(canonical)
+    old_labels = container.labels if container is not None else {}
     differs = old_labels.get(container_spec.SPEC_LABEL) != fingerprint
     if differs and not module.check_mode:
         missing = container_spec.missing_sources(spec, os.path.exists)
         if missing:
             module.fail_json(msg="{} is not on this node; the container mounts it.".format(missing[0]))
-        if found is not None:
-            container_runtime.remove(runtime, found, module.params["stop_timeout"])
+        if container is not None:
+            container_runtime.remove(runtime, container, module.params["stop_timeout"])
         given = {str(key): str(value) for key, value in module.params["labels"].items()}
-        labels = {**container_spec.labels(wanted), **given}
+        labels = {**container_spec.labels(canonical), **given}
         runtime.create(module.params["name"], spec, secret_env, labels)
     before = json.loads(old_labels.get(container_spec.SPEC_JSON_LABEL, "{}"))
     return {
@@ -200,20 +200,20 @@ def _created(
         "differs": differs,
         "fingerprint": fingerprint,
         "image_id": image_id,
-        "diff": {"before": before, "after": wanted},
+        "diff": {"before": before, "after": canonical},
     }
 
 
 def _started(
-    module: AnsibleModule, runtime: container_runtime.Runtime, found: t.Optional[Container], running: bool
+    module: AnsibleModule, runtime: container_runtime.Runtime, container: t.Optional[Container], running: bool
 ) -> t.Dict[str, t.Any]:
     if module.check_mode:
         return {"changed": not running}
-    if found is None:
+    if container is None:
         module.fail_json(msg="There is no container {}.".format(module.params["name"]))
-    runtime.set_restart_policy(found, "no", check=False)
+    runtime.set_restart_policy(container, "no", check=False)
     if not running:
-        found.start()
+        container.start()
     return {"changed": not running}
 
 

@@ -125,13 +125,13 @@ class Generations:
     ) -> None:
         self._client, self._runtime = client, runtime
         self._name, self._check, self._folder = name, check, Path(records) / name
-        found = client.containers.list(all=True, filters={"name": name}) if client is not None else []
+        containers = client.containers.list(all=True, filters={"name": name}) if client is not None else []
         every = {"label": container_spec.GENERATION_LABEL}
         labelled = client.containers.list(all=True, filters=every) if client is not None else []
         self._names = sorted({_base_name(container) for container in labelled})
         self._containers: t.Dict[str, Container] = {
             container.name: container
-            for container in found
+            for container in containers
             if container.name == name or container.name.startswith(name + ".")
         }
 
@@ -192,10 +192,10 @@ class Generations:
         current = self._containers.get(self._name)
         changed = current is None or _generation(current) != generation
         if changed and not self._check:
-            wanted = self._containers["{}.{}".format(self._name, generation)]
+            container = self._containers["{}.{}".format(self._name, generation)]
             if current is not None:
                 self._set_aside(current)
-            wanted.rename(self._name)
+            container.rename(self._name)
         for path, text in self._record(generation).get("files", {}).items():
             if not os.path.exists(path) or Path(path).read_text(encoding="utf-8") != text:
                 changed = True
@@ -232,11 +232,11 @@ class Generations:
         """Remove all generations that are neither current nor kept, with their records and images."""
         changed = False
         current = self._current()["generation"]
-        for other in [one for one in self._containers.values() if one.name != self._name]:
-            if _generation(other) not in keep:
+        for container in self._containers.values():
+            if container.name != self._name and _generation(container) not in keep:
                 changed = True
-                self._remove(other, 0)
-                self._remove_image(other.attrs["Image"])
+                self._remove(container, 0)
+                self._remove_image(container.attrs["Image"])
         for path in self._folder.glob("*.json"):
             if path.stem not in keep and path.stem != current:
                 changed = True
@@ -247,19 +247,19 @@ class Generations:
         """Remove containers, records and files of all generations."""
         paths = {self._path(path.stem) for path in self._folder.glob("*.json")}
         files = {Path(file) for path in paths for file in self._record(path.stem).get("files", {})}
-        found = [path for path in files | paths if path.exists()]
+        present = [path for path in files | paths if path.exists()]
         for container in self._containers.values():
             self._remove(container, stop_timeout)
-        for path in found:
+        for path in present:
             self._unlink(path)
         if self._folder.is_dir() and not self._check:
             self._folder.rmdir()
-        return {"changed": bool(self._containers or found)}
+        return {"changed": bool(self._containers or present)}
 
     def _is_planned(self, generation: str, version: str) -> bool:
         """Whether the version is the one that was planned last, and its generation has the name."""
         versions = self._record(generation).get("versions", {})
-        last = max(versions, key=lambda one: versions[one].get("planned_at", 0), default="")
+        last = max(versions, key=lambda name: versions[name].get("planned_at", 0), default="")
         is_current = self._current()["generation"] == generation
         return version == last and is_current and not versions[last].get("returned")
 
@@ -305,10 +305,10 @@ class Generations:
 
     def _record(self, generation: str) -> Result:
         try:
-            found: Result = json.loads(self._path(generation).read_text(encoding="utf-8"))
+            record: Result = json.loads(self._path(generation).read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):  # ValueError: the node lost power while it was written
             return {}
-        return found
+        return record
 
     def _write(self, path: Path, text: str) -> None:
         if self._check:
@@ -340,7 +340,7 @@ def _with_times(record: Result, version: str, **times: t.Any) -> Result:
 def _served_last(record: Result, version: str) -> bool:
     """Whether the generation has served in a version since any version was planned or served."""
     versions = record.get("versions", {})
-    times = [one.get(key, 0) for one in versions.values() for key in ("planned_at", "served_at")]
+    times = [dates.get(key, 0) for dates in versions.values() for key in ("planned_at", "served_at")]
     return bool(times) and versions.get(version, {}).get("served_at", 0) == max(times)
 
 

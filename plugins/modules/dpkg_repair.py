@@ -106,9 +106,9 @@ def main() -> None:
             msg=f"Another program has used dpkg for {module.params['seconds']} seconds. Wait until it ends "
             "(`lsof /var/lib/dpkg/lock-frontend` shows it) and run this again."
         )
-    found = unfinished()
-    left = found
-    if found and not module.check_mode:
+    report = unfinished()
+    left = report
+    if report and not module.check_mode:
         done = call(*CONFIGURE)
         if done.returncode != 0:
             lines = " ".join(done.stdout.strip().splitlines()[-5:])
@@ -118,7 +118,7 @@ def main() -> None:
             )
         left = unfinished()
     os.close(held)
-    module.exit_json(changed=bool(found) if module.check_mode else left != found, found=found)
+    module.exit_json(changed=bool(report) if module.check_mode else left != report, found=report)
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ class Tree:
             return
         os.makedirs(self._folder, exist_ok=True)
         with _closing(os.open(self._folder, _FOLDER)) as folder:
-            self._own(folder)
+            self._set_access(folder)
             self._fill(folder, ())
 
     def _fill(self, folder: int, above: t.Tuple[str, ...]) -> None:
@@ -109,14 +109,14 @@ class Tree:
             except (FileNotFoundError, NotADirectoryError):
                 if not self._check:
                     raise
-                new = [one for one in here if one[depth] == name]
-                self.written += ["/".join((self._folder, *one)) for one in new]
+                new = [path for path in here if path[depth] == name]
+                self.written += ["/".join((self._folder, *path)) for path in new]
                 continue
             with _closing(descriptor):
-                self._own(descriptor)
+                self._set_access(descriptor)
                 self._fill(descriptor, (*above, name))
 
-    def _own(self, folder: int) -> None:
+    def _set_access(self, folder: int) -> None:
         """Who may read a file may enter its folder; from then on nobody else writes there."""
         if not self._check:
             os.fchown(folder, os.geteuid(), self._group)
@@ -136,10 +136,10 @@ class Tree:
         except OSError:  # missing, or a link
             return False
         with os.fdopen(descriptor, "rb") as file:
-            found = os.fstat(file.fileno())
+            status = os.fstat(file.fileno())
             return (
-                stat.S_ISREG(found.st_mode)
-                and (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid)
+                stat.S_ISREG(status.st_mode)
+                and (stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid)
                 == (self._mode, os.geteuid(), self._group)
                 and file.read() == content
             )

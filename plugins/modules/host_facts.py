@@ -123,22 +123,22 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
-    clock = host_facts.clock(asked["controller_time"])  # first: gathering the rest takes time
+    params = module.params
+    clock = host_facts.clock(params["controller_time"])  # first: gathering the rest takes time
     module.get_bin_path("ip", required=True)
-    silent = host_network.unreachable(asked["peers"], [22, *asked["ports"]])
-    open_peers = [peer for peer in asked["open_peers"] if peer not in silent]
+    silent = host_network.unreachable(params["peers"], [22, *params["ports"]])
+    open_peers = [peer for peer in params["open_peers"] if peer not in silent]
     host = dict(
         clock,
-        **host_gather.gather(Source(), asked["disk_path"], asked["peers"], asked["images"]),
-        **host_facts.disk(asked["disk_path"]),
+        **host_gather.gather(Source(), params["disk_path"], params["peers"], params["images"]),
+        **host_facts.disk(params["disk_path"]),
         **host_facts.shared_memory(),
-        model_folder=shared_folder.model_folder(asked["model_folder"]) if asked["model_folder"] else None,
-        disk_shared=shared_folder.is_shared(asked["disk_path"]),
-        busy_ports=host_network.busy_ports(asked["ports"]),
+        model_folder=shared_folder.model_folder(params["model_folder"]) if params["model_folder"] else None,
+        disk_shared=shared_folder.is_shared(params["disk_path"]),
+        busy_ports=host_network.busy_ports(params["ports"]),
         unreachable_peers=silent,
-        cut_ports=host_network.cut_ports(open_peers, asked["open_ports"]),
-        disk_read_rate=disk_speed.read_rate(asked["disk_path"]) if asked["read_speed"] else 0,
+        cut_ports=host_network.cut_ports(open_peers, params["open_ports"]),
+        disk_read_rate=disk_speed.read_rate(params["disk_path"]) if params["read_speed"] else 0,
     )
     host_network.name_containers([process for gpu in host["gpus"] for process in gpu["processes"]])
     module.exit_json(changed=False, host=host)

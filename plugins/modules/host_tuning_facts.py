@@ -89,28 +89,28 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked, source = module.params, Source()
+    params, source = module.params, Source()
     try:
-        peers = host_firewall.normal_peers(asked["peers"])
-        ports = host_firewall.normal_ports(asked["closed_ports"])
+        peers = host_firewall.normal_peers(params["peers"])
+        ports = host_firewall.normal_ports(params["closed_ports"])
     except ValueError as error:
         module.fail_json(
             msg=f"host_tuning_peers, host_tuning_closed_ports or host_tuning_rendezvous_ports: {error}."
         )
-    if any(low <= asked["open_port"] <= high for low, high in ports):
+    if any(low <= params["open_port"] <= high for low, high in ports):
         module.fail_json(
-            msg=f"host_tuning_closed_ports or host_tuning_rendezvous_ports holds port {asked['open_port']}, "
+            msg=f"host_tuning_closed_ports or host_tuning_rendezvous_ports holds port {params['open_port']}, "
             "which Ansible uses for SSH."
         )
     units = host_tuning.units(source, *host_tuning.CLOCKS, FIREWALL)
     tuning = {
-        "outdated": host_tuning.outdated(source, asked["files"]),
-        "limits_refused": host_tuning.limits_refused(source, asked["memlock"], asked["nofile"]),
+        "outdated": host_tuning.outdated(source, params["files"]),
+        "limits_refused": host_tuning.limits_refused(source, params["memlock"], params["nofile"]),
         "upgrades": shutil.which("unattended-upgrade") is not None,
         "clock": host_tuning.clock(units),
-        "hosts": host_tuning.hosts(source, asked["hosts"]),
+        "hosts": host_tuning.hosts(source, params["hosts"]),
         "nft": shutil.which("nft", path="/usr/sbin:/sbin") is not None,
-        "sources": host_firewall.sources(asked["hosts"].values()),
+        "sources": host_firewall.sources(params["hosts"].values()),
         "firewall": host_tuning.keeps_running(units.get(FIREWALL, {})),
     }
     tuning.update(host_tuning.peer_to_peer(source))

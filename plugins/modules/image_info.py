@@ -79,16 +79,16 @@ def without_tag(name: str) -> str:
 
 def mismatch(attributes: t.Dict[str, t.Any], params: t.Dict[str, t.Any]) -> str:
     """Why the image (as inspected) is not the expected one; empty when it is."""
-    found, expected = attributes["Id"], params["image_id"]
-    if expected and found != expected:
-        return f"its ID is {found}, not {expected}"
+    image_id, expected = attributes["Id"], params["image_id"]
+    if expected and image_id != expected:
+        return f"its ID is {image_id}, not {expected}"
     archive = params["archive"]
     if params["tarball"]:
         archive = image_archive.describe(params["tarball"], params["name"])
     # An engine that converts an old archive for containerd's store gives an ID of its own.
     content = (attributes["RootFS"].get("Layers", []), attributes["Created"])
-    if archive and found not in archive["ids"] and content != (archive["layers"], archive["created"]):
-        return f"its ID is {found}, the archive holds {archive['ids'][0]}"
+    if archive and image_id not in archive["ids"] and content != (archive["layers"], archive["created"]):
+        return f"its ID is {image_id}, the archive holds {archive['ids'][0]}"
     labels = attributes["Config"].get("Labels") or {}
     for key, value in params["labels"].items():
         if labels.get(key) != value:

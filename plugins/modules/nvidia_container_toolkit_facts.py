@@ -65,9 +65,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
+    params = module.params
     host = nvidia_container_toolkit.gather(
-        Source(), asked["version"], asked["repository"], asked["own_source"]
+        Source(), params["version"], params["repository"], params["own_source"]
     )
     module.exit_json(changed=False, host=host)
 

@@ -60,10 +60,10 @@ from ansible_collections.headfirst.serving.plugins.module_utils import apt_sourc
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
 
-def repository_known(source: Source, repository: str, own: str) -> bool:
+def repository_known(source: Source, repository: str, excluded: str) -> bool:
     """Whether a file of apt sources that is not ours has the repository."""
     uri = re.compile(re.escape(repository.rstrip("/")) + r"/?(\s|$)")
-    return bool(repository) and any(uri.search(line) for line in apt_sources.lines(source, own))
+    return bool(repository) and any(uri.search(line) for line in apt_sources.lines(source, excluded))
 
 
 def main() -> None:

@@ -92,16 +92,16 @@ def main() -> None:
     )
     params = module.params
     try:
-        wanted = records(params["keys"])
+        planned = records(params["keys"])
         process = Process(params["socket"], params["map"])
         there = process.read()
         if there is None and params["required"]:
             raise Refused("no proxy runs here: nothing answers at {}".format(params["socket"]))
-        changed = write(params["file"], wanted, module.check_mode)
-        if there is not None and there != wanted:
+        changed = write(params["file"], planned, module.check_mode)
+        if there is not None and there != planned:
             changed = True
             if not module.check_mode:
-                process.replace(wanted)
+                process.replace(planned)
     except (Refused, OSError) as error:
         module.fail_json(msg="The keys of the proxy: {}.".format(error))
     else:
@@ -110,7 +110,7 @@ def main() -> None:
 
 def records(keys: t.List[t.Dict[str, t.Any]]) -> Records:
     """Return what the map has: digest to NAME|LIMIT|SERVICE."""
-    found: Records = {}
+    by_digest: Records = {}
     for key in keys:
         if not NAME.fullmatch(key["name"]):
             raise Refused("{!r} cannot be the name of a key".format(key["name"]))
@@ -120,15 +120,15 @@ def records(keys: t.List[t.Dict[str, t.Any]]) -> Records:
             raise Refused("the key {} has no SHA-256 in hex".format(key["name"]))
         if key["requests_per_minute"] < 0:
             raise Refused("the limit of the key {} is less than 0".format(key["name"]))
-        found[key["sha256"]] = "{}|{}|{}".format(
+        by_digest[key["sha256"]] = "{}|{}|{}".format(
             key["name"], key["requests_per_minute"] or "", key["service"]
         )
-    return found
+    return by_digest
 
 
-def write(path: str, wanted: Records, check: bool) -> bool:
+def write(path: str, planned: Records, check: bool) -> bool:
     """Write the map file; return whether it differed."""
-    text = "".join("{} {}\n".format(digest, record) for digest, record in sorted(wanted.items()))
+    text = "".join("{} {}\n".format(digest, record) for digest, record in sorted(planned.items()))
     try:
         with open(path, encoding="utf-8") as file:
             if file.read() == text:
@@ -161,19 +161,19 @@ class Process:
             raise Refused("the proxy answers {!r}".format(answer[:200]))
         return {digest: record for _entry, digest, record in lines}
 
-    def replace(self, wanted: Records) -> None:
+    def replace(self, planned: Records) -> None:
         """Replace all entries at once."""
         answer = self._ask("prepare map {}".format(self._map))
         match = re.fullmatch(r"New version created: (\d+)", answer.strip())
         if match is None:
             raise Refused("the proxy answers {!r}".format(answer[:200]))
         version = match.group(1)
-        entries = sorted(wanted.items())
+        entries = sorted(planned.items())
         for start in range(0, len(entries), AT_ONCE):
             part = "".join("{} {}\n".format(*entry) for entry in entries[start : start + AT_ONCE])
             self._order("add map @{} {} <<\n{}".format(version, self._map, part))
         self._order("commit map @{} {}".format(version, self._map))
-        if self.read() != wanted:
+        if self.read() != planned:
             raise Refused("the proxy does not have the keys that it was sent")
 
     def _order(self, command: str) -> None:

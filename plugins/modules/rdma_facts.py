@@ -68,12 +68,12 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked = module.params
-    deadline = time.monotonic() + asked["wait"]
-    host = rdma.gather(Source(), asked["packages"], asked["devices"])
+    params = module.params
+    deadline = time.monotonic() + params["wait"]
+    host = rdma.gather(Source(), params["packages"], params["devices"])
     while host["problems"] and time.monotonic() < deadline:
         time.sleep(1)
-        host = rdma.gather(Source(), asked["packages"], asked["devices"])
+        host = rdma.gather(Source(), params["packages"], params["devices"])
     module.exit_json(changed=False, host=host)
 
 

@@ -80,7 +80,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.comm_reach impor
 
 def main() -> None:
     """Run the module."""
-    peer = {
+    peer_options = {
         "address": {"type": "str", "required": True},
         "ports": {"type": "list", "elements": "int", "required": True},
     }
@@ -88,15 +88,15 @@ def main() -> None:
         argument_spec={
             "address": {"type": "str", "required": True},
             "ports": {"type": "list", "elements": "int", "required": True},
-            "peers": {"type": "list", "elements": "dict", "required": True, "options": peer},
+            "peers": {"type": "list", "elements": "dict", "required": True, "options": peer_options},
             "token": {"type": "str", "required": True, "no_log": False},
             "seconds": {"type": "int", "default": 15},
         },
         supports_check_mode=True,
     )
     given = module.params
-    targets = [(one["address"], port) for one in given["peers"] for port in one["ports"]]
-    peers = [one["address"] for one in given["peers"]]
+    targets = [(peer["address"], port) for peer in given["peers"] for port in peer["ports"]]
+    peers = [peer["address"] for peer in given["peers"]]
     meeting = Meeting(given["address"], given["ports"], peers, targets, given["token"])
     module.exit_json(changed=False, **meeting.hold(given["seconds"]))
 

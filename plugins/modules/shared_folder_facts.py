@@ -73,13 +73,13 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    asked, error = module.params, ""
+    params, error = module.params, ""
     try:
-        place = shared_folder.place(asked["place"], mark=asked["mark"] and not module.check_mode)
+        place = shared_folder.place(params["place"], mark=params["mark"] and not module.check_mode)
     except OSError as failure:
-        place = shared_folder.place(asked["place"], mark=False)
+        place = shared_folder.place(params["place"], mark=False)
         error = str(failure)
-    model = shared_folder.model_folder(asked["model"]) if asked["model"] else {}
+    model = shared_folder.model_folder(params["model"]) if params["model"] else {}
     module.exit_json(changed=False, model=model, place=place, error=error)
 
 

@@ -110,19 +110,19 @@ def _change(module: AnsibleModule, folder: Path) -> t.Dict[str, t.Any]:
         page_backup.prune(folder, params["keep"])
         return {"changed": bool(made), "backup": made}
     names = [backup["name"] for backup in page_backup.listed(folder)]
-    wanted = params["backup"] or next(iter(names), "")
-    if not wanted:
+    name = params["backup"] or next(iter(names), "")
+    if not name:
         raise page_backup.BackupError("there are none in {}".format(folder))
     if container.attrs["State"]["Running"]:
         raise page_backup.BackupError("the container runs: stop it first")
     if module.check_mode:
-        return {"changed": True, "backup": "", "restored": wanted}
+        return {"changed": True, "backup": "", "restored": name}
     made = ""
     if params["present"]:
         made = page_backup.take(data, folder, image, "before a restore") or ""
-    page_backup.restore(data, folder, wanted)
-    page_backup.prune(folder, params["keep"], also=wanted)
-    return {"changed": True, "backup": made, "restored": wanted}
+    page_backup.restore(data, folder, name)
+    page_backup.prune(folder, params["keep"], also=name)
+    return {"changed": True, "backup": made, "restored": name}
 
 
 def _container(module: AnsibleModule) -> t.Optional[Container]:
