@@ -23,7 +23,7 @@ class ActionModule(GatedAction):
         """Return {failed, msg, headfirst_findings: [{id, severity, host, what, why, fix}]}."""
         results, limits = arguments["results"], arguments["limits"]
         findings = check_findings.findings(results, limits)
-        failed = any(found["severity"] == "error" for found in findings)
+        failed = any(finding["severity"] == "error" for finding in findings)
         return {
             "changed": False,
             "failed": failed,

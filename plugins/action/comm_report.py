@@ -28,9 +28,9 @@ class ActionModule(GatedAction):
             "changed": False,
             "report": comm_rules.report(hosts),
             "errors": [
-                f"{one['host']}: {one['what']}. {one['fix']}"
-                for one in findings
-                if one["severity"] == "error"
+                f"{finding['host']}: {finding['what']}. {finding['fix']}"
+                for finding in findings
+                if finding["severity"] == "error"
             ],
             "headfirst_findings": findings,
         }
@@ -38,7 +38,7 @@ class ActionModule(GatedAction):
 
 def _reach(addresses: list[str]) -> dict[str, Any]:
     """What is read of module reach's result: no host reports of another one than these."""
-    one_try = {
+    attempt = {
         "address": {"type": "str", "choices": addresses},
         "port": {"type": "int", "min": 1, "max": 65535},
         "state": {"type": "str", "choices": ["ok", *comm_rules.WORDS]},
@@ -46,5 +46,5 @@ def _reach(addresses: list[str]) -> dict[str, Any]:
     }
     return {
         "listening": {"type": "dict", "elements": "str"},
-        "reached": {"type": "list", "elements": "dict", "options": one_try},
+        "reached": {"type": "list", "elements": "dict", "options": attempt},
     }

@@ -14,15 +14,15 @@ _SOURCES = {"sources": {"type": "dict", "elements": {"type": "str", "max": 45}}}
 
 def connecting_addresses(reported: Mapping[str, Any], target: str) -> list[str]:
     """The address from which each host connects to `target`; what is no address becomes part of no rule."""
-    found = []
+    addresses = []
     for host, sources in reported.items():
         try:
             known = node_answer.named({"sources": sources}, _SOURCES)["sources"]
             if target in known:
-                found.append(_address(known[target]))
+                addresses.append(_address(known[target]))
         except ValueError as error:
             raise AnsibleFilterError(f"The addresses that {host} reports are refused: {error}.") from None
-    return found
+    return addresses
 
 
 def _address(text: str) -> str:

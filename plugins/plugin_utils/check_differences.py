@@ -34,15 +34,15 @@ class Difference:
 
 def differences(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> list[Finding]:
     """Compare the ranks of each service; clocks are compared on all hosts."""
-    found = []
+    findings = []
     for difference in DIFFERENCES:
         values = {host: difference.value(known, limits[host]) for host, known in facts.items()}
         odd: dict[str, Finding] = {}
         for hosts in _services(limits, facts):
             for each in _odd(difference, {host: values[host] for host in hosts if values[host]}):
                 odd.setdefault(each["host"], each)  # once, also for a host of two services
-        found += odd.values()
-    return found + _clocks(facts, limits)
+        findings += odd.values()
+    return findings + _clocks(facts, limits)
 
 
 def _services(limits: Mapping[str, Limits], hosts: Iterable[str]) -> list[list[str]]:
@@ -54,19 +54,19 @@ def _services(limits: Mapping[str, Limits], hosts: Iterable[str]) -> list[list[s
     return list(by_name.values())
 
 
-def _odd(one: Difference, values: Mapping[str, str]) -> list[Finding]:
+def _odd(difference: Difference, values: Mapping[str, str]) -> list[Finding]:
     if len(set(values.values())) < 2:
         return []
     usual = Counter(values.values()).most_common(1)[0][0]
     others = some(host for host, value in values.items() if value == usual)
     return [
         finding(
-            one.id,
-            one.severity,
+            difference.id,
+            difference.severity,
             host,
-            f"its {one.noun}: {value}; on {others}: {usual}",
-            one.why,
-            one.fix,
+            f"its {difference.noun}: {value}; on {others}: {usual}",
+            difference.why,
+            difference.fix,
         )
         for host, value in values.items()
         if value != usual
@@ -126,7 +126,7 @@ def _firmware(facts: Facts, limits: Limits) -> str:
 def _mtu(facts: Facts, limits: Limits) -> str:
     """Of the interface with the rank's address, and of those below RDMA devices (by the device's name)."""
     nic = holder(facts, limits["address"])
-    by_name = {one["name"]: one["mtu"] for one in facts["nics"]}
+    by_name = {interface["name"]: interface["mtu"] for interface in facts["nics"]}
     below = {
         f"{hca['name']} {by_name[gid['nic']]}"
         for hca in facts["hcas"]
@@ -208,7 +208,7 @@ def model_folder(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> li
     An error where the folder is required. Else such a rank gets a copy of its own: a warning, where the first
     rank has it on a share or the rank has other files there.
     """
-    found, first = [], {}
+    findings, first = [], {}
     for host, known in facts.items():
         path, folder = limits[host].get("model_folder"), known.get("model_folder")
         if not path or not folder:
@@ -223,10 +223,10 @@ def model_folder(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> li
                 else f"Copy it from {name}: rsync -a {name}:{path}/ {path}/"
             )
             rest = "." if required else ". Without that the rank gets its own copy."
-            found.append(
+            findings.append(
                 finding("model-folder", "error" if required else "warning", host, what, _WHY, fix + rest)
             )
-    return found
+    return findings
 
 
 def _fault(path: str, folder: Mapping[str, Any], name: str, right: Mapping[str, Any]) -> str:

@@ -29,13 +29,13 @@ def findings(results: Mapping[str, Mapping[str, Any]], limits: Mapping[str, Limi
     """What is wrong with the hosts: `results` of module host_facts and `limits` of the role, by host."""
     facts = {host: result["host"] for host, result in results.items() if "host" in result}
     silent = [host for host in results if host not in facts]
-    found = [silent_host(host, results[host]) for host in silent]
+    per_host = [silent_host(host, results[host]) for host in silent]
     for host, known in facts.items():
-        found += check_rules.check_host(host, known, limits[host])
+        per_host += check_rules.check_host(host, known, limits[host])
     addresses = {host: limit["address"] for host, limit in limits.items() if limit["address"]}
     ranks = {host: known for host, known in facts.items() if limits[host]["is_rank"]}
     return [
-        *found,
+        *per_host,
         *compare(facts, addresses),
         *check_differences.differences(ranks, limits),
         *check_differences.model_folder(ranks, limits),

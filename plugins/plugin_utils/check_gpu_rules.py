@@ -94,9 +94,9 @@ def _lost(facts: Facts, limits: Limits) -> Iterator[str]:
     fix="Take the host out of the inventory, reset or exchange the GPU: docs.nvidia.com, Xid errors.",
 )
 def _xid(facts: Facts, limits: Limits) -> Iterator[str]:
-    for one in facts["xids"]:
-        if one["xid"] in FATAL_XIDS:
-            yield f"Xid {one['xid']} of the GPU at {one['bus']} since the last boot: {one['text']}"
+    for fault in facts["xids"]:
+        if fault["xid"] in FATAL_XIDS:
+            yield f"Xid {fault['xid']} of the GPU at {fault['bus']} since the last boot: {fault['text']}"
 
 
 @rule(

@@ -50,7 +50,8 @@ def _nic_name(facts: Facts, limits: Limits) -> Iterator[str]:
 )
 def _nic_address(facts: Facts, limits: Limits) -> Iterator[str]:
     nic = holder(facts, limits["address"])
-    if nic and limits["nic"] in [one["name"] for one in facts["nics"]] and limits["nic"] != nic["name"]:
+    names = [interface["name"] for interface in facts["nics"]]
+    if nic and limits["nic"] in names and limits["nic"] != nic["name"]:
         yield f"{limits['address']} is on {nic['name']}, and the ranks are configured to use {limits['nic']}"
 
 
@@ -99,11 +100,11 @@ def _closed(facts: Facts, *, rejected: bool) -> Iterator[str]:
         if cut["rejected"] == rejected:
             ports[cut["port"]].append(cut["peer"])
     for port, peers in ports.items():
-        one = len(peers) == 1
+        singular = len(peers) == 1
         yield (
-            f"{some(peers)} reject{'s' * one} this host at port {port}"
+            f"{some(peers)} reject{'s' * singular} this host at port {port}"
             if rejected
-            else f"{some(peers)} answer{'s' * one}, but not at port {port}"
+            else f"{some(peers)} answer{'s' * singular}, but not at port {port}"
         )
 
 

@@ -186,9 +186,9 @@ def _clock(facts: Facts, limits: Limits) -> Iterator[str]:
     fix="Set address in the inventory to one of the host's own (ip -4 address).",
 )
 def _address(facts: Facts, limits: Limits) -> Iterator[str]:
-    own = [address for nic in facts["nics"] for address in nic["addresses"]]
-    if limits["address"] and limits["address"] not in own:
-        yield f"{limits['address']} is not an address of this host (it has {', '.join(own)})"
+    addresses = [address for nic in facts["nics"] for address in nic["addresses"]]
+    if limits["address"] and limits["address"] not in addresses:
+        yield f"{limits['address']} is not an address of this host (it has {', '.join(addresses)})"
 
 
 @rule(

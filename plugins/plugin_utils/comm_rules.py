@@ -46,18 +46,18 @@ def pairs(hosts: Hosts) -> list[dict[str, Any]]:
     {source, target, address, port, rendezvous, state, words, ok}
     """
     by_address = {known["address"]: host for host, known in hosts.items()}
-    found = []
+    tried = []
     for source, known in hosts.items():
-        for one in known["reach"]["reached"]:
-            target = by_address[one["address"]]
-            listening = hosts[target]["reach"]["listening"].get(str(one["port"]))
-            rendezvous = one["port"] == known["rendezvous_port"]
+        for attempt in known["reach"]["reached"]:
+            target = by_address[attempt["address"]]
+            listening = hosts[target]["reach"]["listening"].get(str(attempt["port"]))
+            rendezvous = attempt["port"] == known["rendezvous_port"]
             if listening != "open" and not rendezvous:
                 continue
             # Where a service holds the rendezvous port, that somebody answers is proof enough.
-            ok = one["state"] == "ok" or (one["state"] == "stranger" and listening == "held")
-            found.append({"source": source, "target": target, "rendezvous": rendezvous, "ok": ok, **one})
-    return found
+            ok = attempt["state"] == "ok" or (attempt["state"] == "stranger" and listening == "held")
+            tried.append({"source": source, "target": target, "rendezvous": rendezvous, "ok": ok, **attempt})
+    return tried
 
 
 def report(hosts: Hosts) -> dict[str, Any]:
@@ -69,10 +69,10 @@ def report(hosts: Hosts) -> dict[str, Any]:
     head = min(hosts, key=lambda host: hosts[host]["rank"])
     opened = hosts[head]["reach"]["listening"]
     usable = [port for port in hosts[head]["ports"] if opened.get(str(port)) == "open"]
-    met = all(one["ok"] for one in tried) and bool(usable)
+    met = all(pair["ok"] for pair in tried) and bool(usable)
     runs = {host: known["run"] for host, known in hosts.items() if known.get("run")}
     told = runs.get(head, {}).get("comm", {})
-    found = {
+    outcome = {
         "hosts": [
             {"host": host, **{key: known[key] for key in ("rank", "address", "link_gbit", "rdma_gbit")}}
             for host, known in hosts.items()
@@ -82,30 +82,30 @@ def report(hosts: Hosts) -> dict[str, Any]:
         "port": usable[0] if met else 0,
         "torch": told.get("torch", ""),
         "runs": told.get("runs", []),
-        "errors": sorted(_errors(runs), key=lambda one: (one["echo"], one["at"])),
+        "errors": sorted(_errors(runs), key=lambda error: (error["echo"], error["at"])),
         "nccl": {host: transport(run["comm"]["nccl_log"]) for host, run in runs.items() if _has_nccl(run)},
     }
-    found["runs"] = [{**run, "link_gbit": link(run, found)[0]} for run in found["runs"]]
-    return found
+    outcome["runs"] = [{**run, "link_gbit": link(run, outcome)[0]} for run in outcome["runs"]]
+    return outcome
 
 
 def findings(hosts: Hosts) -> list[Finding]:
     """What is wrong: ports that cannot be reached, all-reduces that fail, give wrong sums or are slow."""
-    found = report(hosts)
-    result = list(_unreached(found["pairs"], hosts))
-    if not found["port"] and not result:
-        head = found["hosts"][0]["host"]
+    outcome = report(hosts)
+    result = list(_unreached(outcome["pairs"], hosts))
+    if not outcome["port"] and not result:
+        head = outcome["hosts"][0]["host"]
         what = f"none of the ports {_list(hosts[head]['ports'])} could be opened"
         result.append(_error("comm-ports", head, what, "", "Run it again: other ports are chosen."))
-    result += _failed(found)
-    for run in found["runs"]:
+    result += _failed(outcome)
+    for run in outcome["runs"]:
         result += _wrong(run, hosts)
-        result += _slow(run, found)
-    return result + list(_way(found))
+        result += _slow(run, outcome)
+    return result + list(_way(outcome))
 
 
 def _has_nccl(run: Mapping[str, Any]) -> bool:
-    return any(one["backend"] == "nccl" for one in run.get("comm", {}).get("runs", []))
+    return any(backend_run["backend"] == "nccl" for backend_run in run.get("comm", {}).get("runs", []))
 
 
 def _errors(runs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -126,14 +126,15 @@ def _errors(runs: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _unreached(tried: list[dict[str, Any]], hosts: Hosts) -> Iterator[Finding]:
     """One finding for each direction of a pair and each way in which it fails."""
-    bad = [one for one in tried if not one["ok"]]
+    bad = [pair for pair in tried if not pair["ok"]]
 
-    def kind(one: dict[str, Any]) -> tuple[str, str, str, str]:
-        return one["target"], one["source"], one["state"], one["words"]
+    def kind(pair: dict[str, Any]) -> tuple[str, str, str, str]:
+        return pair["target"], pair["source"], pair["state"], pair["words"]
 
     for (target, source, state, words), group in groupby(sorted(bad, key=kind), key=kind):
-        ports = [one["port"] for one in group]
-        other = [one for one in tried if one["ok"] and (one["source"], one["target"]) == (source, target)]
+        ports = [pair["port"] for pair in group]
+        same = (pair for pair in tried if (pair["source"], pair["target"]) == (source, target))
+        reached = [pair["port"] for pair in same if pair["ok"]]
         how = f"{WORDS[state]}: {words}" if state == "unreachable" else WORDS[state]
         rendezvous = hosts[target]["rendezvous_port"]
         named = ", ".join(f"{port} (rendezvous)" if port == rendezvous else str(port) for port in ports)
@@ -141,20 +142,19 @@ def _unreached(tried: list[dict[str, Any]], hosts: Hosts) -> Iterator[Finding]:
             "comm-reach",
             target,
             f"{source} ({hosts[source]['address']}) does not reach {target} ({hosts[target]['address']}) "
-            f"on port {named}: {how}"
-            + (f"; {_list([one['port'] for one in other])} can be reached" if other else ""),
+            f"on port {named}: {how}" + (f"; {_list(reached)} can be reached" if reached else ""),
             "The ranks meet on the rendezvous port and then connect over ports that are chosen at run time.",
             f"Open all TCP ports of {target} to {hosts[source]['address']}, and check: "
             "nft list ruleset, iptables -S, firewall-cmd --list-all, the provider's security groups.",
         )
 
 
-def _failed(found: dict[str, Any]) -> Iterator[Finding]:
-    if not found["errors"]:
+def _failed(outcome: dict[str, Any]) -> Iterator[Finding]:
+    if not outcome["errors"]:
         return
-    first, *others = found["errors"]
+    first, *others = outcome["errors"]
     fix = "Read the message, and check GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME (deploy plan)."
-    sizes = [row["bytes"] for run in found["runs"] for row in run["rows"]]
+    sizes = [row["bytes"] for run in outcome["runs"] for row in run["rows"]]
     if sizes and max(sizes) <= SMALL:
         fix = "Small messages pass and larger ones do not: compare the MTUs (ping -M do -s 1472 PEER)."
     yield _error(
@@ -162,7 +162,9 @@ def _failed(found: dict[str, Any]) -> Iterator[Finding]:
         first["host"],
         f"the test ended while {first['doing']}: {first['message']}",
         " ".join(
-            f"Then {one['host']}: {one['message'].splitlines()[0]}." for one in others[:3] if not one["echo"]
+            f"Then {error['host']}: {error['message'].splitlines()[0]}."
+            for error in others[:3]
+            if not error["echo"]
         ),
         first["fix"] or fix,
     )
@@ -181,12 +183,12 @@ def _wrong(run: dict[str, Any], hosts: Hosts) -> Iterator[Finding]:
         )
 
 
-def _slow(run: dict[str, Any], found: dict[str, Any]) -> Iterator[Finding]:
-    limit, share = link(run, found)
+def _slow(run: dict[str, Any], outcome: dict[str, Any]) -> Iterator[Finding]:
+    limit, share = link(run, outcome)
     best = max((row["busbw"] for row in run["rows"]), default=0.0) / GBIT
     # Small sizes measure the latency, not the link.
     if limit and best and best < limit * share and max(row["bytes"] for row in run["rows"]) >= 2**20:
-        slowest = min(found["hosts"], key=lambda one: one["link_gbit"] or float("inf"))
+        slowest = min(outcome["hosts"], key=lambda host: host["link_gbit"] or float("inf"))
         yield finding(
             "comm-slow",
             "warning",
@@ -197,28 +199,28 @@ def _slow(run: dict[str, Any], found: dict[str, Any]) -> Iterator[Finding]:
         )
 
 
-def link(run: Mapping[str, Any], found: Mapping[str, Any]) -> tuple[float, float]:
+def link(run: Mapping[str, Any], outcome: Mapping[str, Any]) -> tuple[float, float]:
     """What the slowest host's links give a back-end, in Gbit/s (0: not known), and the share to expect."""
-    over_rdma = run["backend"] == "nccl" and all(way["rdma"] for way in found["nccl"].values())
+    over_rdma = run["backend"] == "nccl" and all(way["rdma"] for way in outcome["nccl"].values())
     key = "rdma_gbit" if over_rdma else "link_gbit"
-    known = [one[key] for one in found["hosts"]]
+    known = [host[key] for host in outcome["hosts"]]
     limit = min(known) if len(known) > 1 and all(known) else 0.0
     if run["backend"] != "nccl":
         return min(limit, GLOO_GBIT), GLOO_SHARE
     return limit, RDMA_SHARE if over_rdma else SOCKET_SHARE
 
 
-def _way(found: dict[str, Any]) -> Iterator[Finding]:
+def _way(outcome: dict[str, Any]) -> Iterator[Finding]:
     """Whether NCCL took the RDMA devices that it was given, and GPU memory directly."""
-    for one in found["hosts"]:
-        way = found["nccl"].get(one["host"])
-        if way is None or not one["rdma_gbit"]:
+    for node in outcome["hosts"]:
+        way = outcome["nccl"].get(node["host"])
+        if way is None or not node["rdma_gbit"]:
             continue
         if way["socket"]:
             yield finding(
                 "comm-rdma-unused",
                 "warning",
-                one["host"],
+                node["host"],
                 f"NCCL uses TCP ({way['socket']} channels NET/Socket), though the host has RDMA devices",
                 "Over TCP a large model may take hours to load and answers at a few tokens a second.",
                 "Check /dev/infiniband and libibverbs in the container, and NCCL_IB_HCA (deploy plan).",
@@ -228,7 +230,7 @@ def _way(found: dict[str, Any]) -> Iterator[Finding]:
             yield finding(
                 "comm-gdr",
                 "warning",
-                one["host"],
+                node["host"],
                 f"{way['rdma'] - way['direct']} of {way['rdma']} RDMA channels do not use GPUDirect{why}",
                 "Without GPUDirect every byte passes through the host's memory on its way to the network.",
                 "modprobe nvidia_peermem, or use the open driver (DMA-BUF); check the PCIe distances.",
@@ -265,19 +267,19 @@ def transport(lines: Iterable[str]) -> dict[str, Any]:
     devices: dict[str, list[str]] = {}
     networks, versions, disabled = [], [], []
     for line in lines:
-        if found := _NET.search(line):
-            count["socket" if found["net"] == "Socket" else "rdma"] += 1
-            count["direct"] += bool(found["direct"])
+        if match := _NET.search(line):
+            count["socket" if match["net"] == "Socket" else "rdma"] += 1
+            count["direct"] += bool(match["direct"])
         elif _INSIDE.search(line):
             count["inside"] += 1
-        elif found := _NETWORK.search(line):
-            networks.append(found["name"].strip())
-        elif found := _DEVICES.search(line):
-            devices[found["net"]] = _DEVICE.findall(found["list"].partition("; OOB")[0])
-        elif found := _NO_DIRECT.search(line):
-            disabled.append(found[0])
-        elif found := _VERSION.search(line):
-            versions.append(found[1])
+        elif match := _NETWORK.search(line):
+            networks.append(match["name"].strip())
+        elif match := _DEVICES.search(line):
+            devices[match["net"]] = _DEVICE.findall(match["list"].partition("; OOB")[0])
+        elif match := _NO_DIRECT.search(line):
+            disabled.append(match[0])
+        elif match := _VERSION.search(line):
+            versions.append(match[1])
     network = networks[0] if networks else ""
     return {
         "version": versions[0] if versions else "",

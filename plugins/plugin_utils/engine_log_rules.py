@@ -95,9 +95,9 @@ class Profile:
         """Return in a few words what a rank does, "" where its log does not show it."""
         for line in reversed(log):
             for pattern, words in self.stages:
-                found = pattern.search(line[:LINE_CHARS])
-                if found:
-                    return words.format(*found.groups())
+                match = pattern.search(line[:LINE_CHARS])
+                if match:
+                    return words.format(*match.groups())
         return ""
 
     def shown(self, line: str) -> str:
@@ -105,22 +105,22 @@ class Profile:
         return self.arguments.sub("...", line).strip()[:_LINE_LIMIT]
 
 
-def profile(own: Mapping[str, Any]) -> Profile:
+def profile(specific: Mapping[str, Any]) -> Profile:
     """Return the profile of an engine, given what its log.yml has; an empty mapping gives the generic one."""
     generic = _read("engine_log")
-    data = {**generic, **own}
+    data = {**generic, **specific}
     patterns = {key: re.compile(data.get(key, _NEVER)) for key in _PATTERNS}
-    stages = [*own.get("stages", ()), *generic["stages"]]
+    stages = [*specific.get("stages", ()), *generic["stages"]]
     return Profile(
         **patterns,
         stages=tuple((re.compile(pattern), words) for pattern, words in stages),
-        rules=_rules(own.get("rules", ())),
+        rules=_rules(specific.get("rules", ())),
     )
 
 
-def _rules(own: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
+def _rules(specific: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
     generic = {entry["id"]: entry for family in FAMILIES for entry in _read(family)}
-    first = {entry["id"]: {**generic.get(entry["id"], {}), **entry} for entry in own}
+    first = {entry["id"]: {**generic.get(entry["id"], {}), **entry} for entry in specific}
     entries = [*first.values(), *(entry for id, entry in generic.items() if id not in first)]
     rules = [Rule(**{**entry, "pattern": re.compile(entry["pattern"])}) for entry in entries]
     return tuple(sorted(rules, key=lambda rule: rule.weight == "general"))

@@ -89,7 +89,8 @@ def decisive(symptoms: Collection[AnySymptom]) -> AnySymptom | None:
 
 
 def _earliest(symptoms: Iterable[AnySymptom], weight: Weight) -> AnySymptom | None:
-    return min((one for one in symptoms if one.weight == weight), key=lambda one: one.at, default=None)
+    candidates = [symptom for symptom in symptoms if symptom.weight == weight]
+    return min(candidates, key=lambda symptom: symptom.at, default=None)
 
 
 def stamped(log: Iterable[str], ahead_s: float, unstamped_at: float) -> list[Line]:

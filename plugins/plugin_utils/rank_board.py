@@ -64,14 +64,14 @@ class RankBoard:
 
     def kinds(self) -> dict[int, int]:
         """Return the kind of each rank's verdict; no file is opened."""
-        found: dict[int, int] = {}
+        kinds: dict[int, int] = {}
         for file in self._folder.iterdir():
             rank, _dot, rest = file.name.partition(".")
             if rank:  # else it is being written
                 kind = int(rest[0])
                 # Between two verdicts a rank has both files.
-                found[int(rank)] = min(kind, found.get(int(rank), kind))
-        return found
+                kinds[int(rank)] = min(kind, kinds.get(int(rank), kind))
+        return kinds
 
     def read(self) -> list[Verdict]:
         """Return the verdicts that are there, by rank."""
@@ -80,7 +80,7 @@ class RankBoard:
 
 
 def _verdict(document: dict[str, object]) -> Verdict:
-    symptoms = [Symptom(**one) for one in document.pop("symptoms")]  # type: ignore[attr-defined]
+    symptoms = [Symptom(**symptom) for symptom in document.pop("symptoms")]  # type: ignore[attr-defined]
     return Verdict(**document, symptoms=symptoms)  # type: ignore[arg-type]
 
 

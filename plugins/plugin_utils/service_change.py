@@ -88,21 +88,22 @@ def change(ranks: Ranks, replicas: int = 1, standbys: Sequence[str] = ()) -> dic
     (generations whose containers stay when the one or the other serves). `standbys` are generations that wait
     for a spare: they stay.
     """
-    wanted = _generation(ranks)
+    planned = _generation(ranks)
     worked = _worked(ranks)
     currents = [rank["seen"]["current"] for rank in ranks]
     running = {current["generation"] if current["running"] else "" for current in currents}
     # What all ranks run now comes first, also where another generation was started after it.
-    others = sorted((one for one in worked if one != wanted), key=lambda one: running != {one})
+    others = [generation for generation in worked if generation != planned]
+    others.sort(key=lambda generation: running != {generation})
     # A generation that worked and only has to be started again is no change that could be undone.
-    same = wanted in worked and all(current["generation"] in (wanted, "") for current in currents)
+    same = planned in worked and all(current["generation"] in (planned, "") for current in currents)
     fallback = "" if same else next(iter(others), "")
     # Which version of several replicas can be returned to is known when all of them serve: see `kept`.
-    keep = [wanted, *(others if replicas > 1 else others[:1]), *standbys]
+    keep = [planned, *(others if replicas > 1 else others[:1]), *standbys]
     return {
-        "generation": wanted,
+        "generation": planned,
         "hosts": [rank["host"] for rank in ranks],
-        "restart": not _runs(ranks, wanted),
+        "restart": not _runs(ranks, planned),
         **_fallback(ranks, fallback),
         "keep": keep,
     }
@@ -175,10 +176,10 @@ def host_ranks(results: Sequence[dict[str, Any]], host: str) -> list[dict[str, A
 
 def by_replica(ranks: Ranks) -> dict[str, list[dict[str, Any]]]:
     """Return the states of the ranks of all replicas, by replica."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    states: dict[str, list[dict[str, Any]]] = {}
     for rank in ranks:
-        found.setdefault(rank["replica"], []).append(rank)
-    return found
+        states.setdefault(rank["replica"], []).append(rank)
+    return states
 
 
 def kept(all_ranks: Ranks) -> dict[str, list[str]]:
@@ -206,8 +207,8 @@ def kept(all_ranks: Ranks) -> dict[str, list[str]]:
 
 def _current(ranks: Ranks) -> str:
     """The generation that all ranks have as theirs; "" where they differ."""
-    found = {rank["seen"]["current"]["generation"] for rank in ranks}
-    return str(found.pop()) if len(found) == 1 else ""
+    generations = {rank["seen"]["current"]["generation"] for rank in ranks}
+    return str(generations.pop()) if len(generations) == 1 else ""
 
 
 def _runs(ranks: Ranks, generation: str) -> bool:
@@ -243,7 +244,7 @@ def _worked(ranks: Ranks) -> list[str]:
         generation: max(entry["worked_at"] for entry in entries)
         for generation, entries in _complete(ranks).items()
     }
-    return sorted((one for one, at in worked.items() if at), key=lambda one: worked[one], reverse=True)
+    return sorted((name for name, at in worked.items() if at), key=lambda name: worked[name], reverse=True)
 
 
 def _versions(ranks: Ranks) -> dict[str, dict[str, Any]]:
@@ -251,15 +252,15 @@ def _versions(ranks: Ranks) -> dict[str, dict[str, Any]]:
 
     A generation of a role that is used without versions is the version of its own name.
     """
-    found: dict[str, dict[str, Any]] = {}
+    versions: dict[str, dict[str, Any]] = {}
     complete = _complete(ranks)
     for generation in _worked(ranks):
         for entry in complete[generation]:
             for version, times in _times(generation, entry).items():
                 served_at = times.get("served_at", 0)
-                if served_at > found.get(version, {}).get("served_at", 0):
-                    found[version] = {"generation": generation, "served_at": served_at}
-    return found
+                if served_at > versions.get(version, {}).get("served_at", 0):
+                    versions[version] = {"generation": generation, "served_at": served_at}
+    return versions
 
 
 def _planned_last(replicas: Iterable[Ranks]) -> tuple[str, bool]:
@@ -288,18 +289,18 @@ def _awaited(replicas: Mapping[str, Ranks], version: str) -> bool:
 
 def _times(generation: str, entry: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """When a generation was planned and served, by version; `returned`: a rollback planned it."""
-    own = {generation: {"planned_at": entry["worked_at"], "served_at": entry["worked_at"]}}
-    return entry.get("versions") or own
+    default = {generation: {"planned_at": entry["worked_at"], "served_at": entry["worked_at"]}}
+    return entry.get("versions") or default
 
 
 def _complete(ranks: Ranks) -> dict[str, list[dict[str, Any]]]:
     """What the ranks have of each generation whose ranks are all there, each once."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_generation: dict[str, list[dict[str, Any]]] = {}
     for rank in ranks:
         for generation, entry in rank["seen"]["generations"].items():
-            found.setdefault(generation, []).append(entry)
+            by_generation.setdefault(generation, []).append(entry)
     return {
-        one: entries
-        for one, entries in found.items()
+        name: entries
+        for name, entries in by_generation.items()
         if sorted(entry["rank"] for entry in entries) == list(range(entries[0]["ranks"]))
     }

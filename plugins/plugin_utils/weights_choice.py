@@ -24,13 +24,13 @@ def choose(
     ({} where the model is no folder).
     """
     reports = [state for state in states.values() if state]
-    asked = next((report["asked"] for report in reports if report.get("asked")), "")
+    requested = next((report["asked"] for report in reports if report.get("asked")), "")
     # Copies of some layers differ from host to host; they are compared by what they are a part of.
     identity = "whole" if parts else "digest"
     complete = [
         report
         for report in reports
-        if report["digest"] and report["answers"] and (not asked or report["pinned"] == asked)
+        if report["digest"] and report["answers"] and (not requested or report["pinned"] == requested)
     ]
     first = complete[0] if complete else _NOBODY  # decides where they differ
     # What a host reports as its address counts only where it is a member's.
@@ -42,7 +42,7 @@ def choose(
     apart |= {state.get("address", "") for host, state in states.items() if host not in writers.values()}
     present = {report["address"] for report in reports} - apart
     return {
-        "asked": asked,
+        "asked": requested,
         "identity": identity,
         "first": dict(first),
         "digest": first[identity],
