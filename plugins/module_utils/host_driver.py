@@ -41,8 +41,8 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
 
 def version(text: str) -> str:
     """The driver's version number in a text, or ""."""
-    found = re.search(r"\b\d{3}\.\d{2,3}(\.\d{2})?\b", text)
-    return found.group() if found else ""
+    match = re.search(r"\b\d{3}\.\d{2,3}(\.\d{2})?\b", text)
+    return match.group() if match else ""
 
 
 def is_open(running: str) -> bool:
@@ -58,8 +58,8 @@ def unheld(listing: str, held: t.Set[str]) -> t.List[str]:
 
 
 def _installed(source: Source) -> str:
-    found = (source.run("modinfo", "-F", "version", name).strip() for name in MODULE_FILES)
-    return next(filter(None, found), "")
+    versions = (source.run("modinfo", "-F", "version", name).strip() for name in MODULE_FILES)
+    return next(filter(None, versions), "")
 
 
 def holds(source: Source) -> t.Set[str]:

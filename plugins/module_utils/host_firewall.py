@@ -20,25 +20,25 @@ UFW_RULE = re.compile(r"ufw allow from (\S+) comment 'headfirst'")
 def normal_peers(peers: t.List[str]) -> t.List[str]:
     """Addresses and networks in one notation, in order; ValueError for what is neither."""
     networks = {ipaddress.ip_network(peer.strip(), strict=False) for peer in peers}
-    ordered = sorted(networks, key=lambda one: (one.version, one))
-    return [str(one.network_address) if one.num_addresses == 1 else str(one) for one in ordered]
+    ordered = sorted(networks, key=lambda net: (net.version, net))
+    return [str(net.network_address) if net.num_addresses == 1 else str(net) for net in ordered]
 
 
 def normal_ports(ports: t.List[str]) -> t.List[t.Tuple[int, int]]:
     """First and last port of each entry ("30000" or "32768-60999"), in order; ValueError for others."""
-    found = []
+    ranges = []
     for text in ports:
         first, dash, last = text.replace(" ", "").partition("-")
         low, high = int(first), int(last if dash else first)
         if not 1 <= low <= high <= 65535:
             raise ValueError(f"{text!r} is not a port or a range of ports")
-        found.append((low, high))
-    return sorted(set(found))
+        ranges.append((low, high))
+    return sorted(set(ranges))
 
 
 def sources(addresses: t.Iterable[str]) -> t.Dict[str, str]:
     """The address of this host that connections to each address come from; none where there is no route."""
-    found = {}
+    local_addresses = {}
     for address in addresses:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
@@ -46,8 +46,8 @@ def sources(addresses: t.Iterable[str]) -> t.Dict[str, str]:
                 probe.connect((address, 9))  # sends nothing
             except OSError:
                 continue
-            found[address] = str(probe.getsockname()[0])
-    return found
+            local_addresses[address] = str(probe.getsockname()[0])
+    return local_addresses
 
 
 def gather(source: Source, peers: t.List[str]) -> t.Dict[str, t.Any]:
@@ -64,8 +64,8 @@ def digest(listing: str) -> str:
     """The digest in the comment of the role's rule; "" where a rule is about a cgroup that is gone."""
     if re.search(r"socket cgroupv2 level \d+ \d", listing):  # a path is in quotation marks
         return ""
-    found = re.search(r'comment "headfirst (\w+)"', listing)
-    return found.group(1) if found else ""
+    match = re.search(r'comment "headfirst (\w+)"', listing)
+    return match.group(1) if match else ""
 
 
 def ufw(source: Source, peers: t.List[str]) -> t.Dict[str, t.Any]:
@@ -92,7 +92,8 @@ def _difference(active: bool, added: t.List[str], peers: t.List[str]) -> t.Dict[
 
 def dropping(chains: str) -> t.List[str]:
     """Chains of nftables that drop what comes in by default, as "family table chain"."""
-    listed = [one["chain"] for one in json.loads(chains or "{}").get("nftables", []) if "chain" in one]
+    ruleset = json.loads(chains or "{}").get("nftables", [])
+    listed = [nft_object["chain"] for nft_object in ruleset if "chain" in nft_object]
     return [
         f"{chain['family']} {chain['table']} {chain['name']}"
         for chain in listed

@@ -32,13 +32,13 @@ def gather(source: Source, disk_path: str, peers: t.List[str], images: t.List[st
     }
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(jobs)) as pool:
         running = {name: pool.submit(job) for name, job in jobs.items()}
-        found = {name: job.result() for name, job in running.items()}
+        facts = {name: job.result() for name, job in running.items()}
     return {
-        **found.pop("system"),
-        **found.pop("smi"),
-        **found.pop("pci"),
-        **found,
-        "cgroup_obstacle": host_cgroups.obstacle(source, found["docker"]),
+        **facts.pop("system"),
+        **facts.pop("smi"),
+        **facts.pop("pci"),
+        **facts,
+        "cgroup_obstacle": host_cgroups.obstacle(source, facts["docker"]),
         "disk_type": host_facts.file_system(source, disk_path),
         "stuck": sorted(source.stuck),
     }
@@ -47,10 +47,10 @@ def gather(source: Source, disk_path: str, peers: t.List[str], images: t.List[st
 def _pci(source: Source) -> t.Dict[str, t.Any]:
     devices = host_pci.devices(source)
     return {
-        "gpus_on_pci": [one.address for one in host_pci.gpus(devices)],
+        "gpus_on_pci": [device.address for device in host_pci.gpus(devices)],
         "nvswitches": len(host_pci.nvswitches(devices)),
         "acs_bridges": host_pci.acs_bridges(source, devices),
-        "hcas_on_pci": [one.address for one in host_pci.hcas(devices)],
+        "hcas_on_pci": [device.address for device in host_pci.hcas(devices)],
         "hcas": host_rdma.hcas(source, devices),
         "rdma_devices": [name for name in source.names("/dev/infiniband") if name.startswith("uverbs")],
     }

@@ -19,13 +19,13 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
     text = source.run("nvidia-smi", "-q", "-x")
     if not text.strip():
         return {"gpus": [], "smi_driver": "", "smi_cuda": "", "smi_error": ""}
-    found = parse(text)
+    facts = parse(text)
     # The XML has no compute capability.
     table = source.run("nvidia-smi", "--query-gpu=pci.bus_id,compute_cap", "--format=csv,noheader")
     capabilities = {bus.lower(): capability for bus, capability in CAPABILITY.findall(table)}
-    for gpu in found["gpus"]:
+    for gpu in facts["gpus"]:
         gpu["compute_capability"] = capabilities.get(gpu["bus"], "")
-    return found
+    return facts
 
 
 def parse(text: str) -> t.Dict[str, t.Any]:
@@ -43,10 +43,10 @@ def parse(text: str) -> t.Dict[str, t.Any]:
 
 def xids(log: str) -> t.List[t.Dict[str, t.Any]]:
     """Faults in the kernel's log since boot, each code of a GPU once: {bus, xid, text}, text of the last."""
-    found: t.Dict[t.Tuple[str, int], t.Dict[str, t.Any]] = {}
+    faults: t.Dict[t.Tuple[str, int], t.Dict[str, t.Any]] = {}
     for bus, code, text in XID.findall(log):
-        found[bus, int(code)] = {"bus": bus, "xid": int(code), "text": text.strip()}
-    return list(found.values())
+        faults[bus, int(code)] = {"bus": bus, "xid": int(code), "text": text.strip()}
+    return list(faults.values())
 
 
 def _gpu(gpu: ElementTree.Element) -> t.Dict[str, t.Any]:
@@ -77,5 +77,5 @@ def _mib(text: str) -> int:
 
 def _number(text: str) -> int:
     """The number that a text begins with; 0 for N/A."""
-    found = re.match(r"\d+", text)
-    return int(found.group()) if found else 0
+    match = re.match(r"\d+", text)
+    return int(match.group()) if match else 0

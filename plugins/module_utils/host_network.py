@@ -119,27 +119,27 @@ def name_containers(processes: t.List[t.Dict[str, t.Any]]) -> None:
 
 def _listeners() -> t.Dict[int, str]:
     """Port → socket inode of every TCP listener, IPv4 and IPv6."""
-    found = {}
+    inodes = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in _read(table).splitlines()[1:]:
             fields = line.split()
             if fields[3] == LISTEN:
-                found[int(fields[1].rsplit(":", 1)[1], 16)] = fields[9]
-    return found
+                inodes[int(fields[1].rsplit(":", 1)[1], 16)] = fields[9]
+    return inodes
 
 
 def _owners(inodes: t.Set[str]) -> t.Dict[str, int]:
     """Socket inode → pid, for those processes that this user may read."""
-    wanted = {f"socket:[{inode}]": inode for inode in inodes}
-    found = {}
+    targets = {f"socket:[{inode}]": inode for inode in inodes}
+    pids = {}
     for link in glob.iglob("/proc/[0-9]*/fd/*"):
         try:
-            inode = wanted.get(os.readlink(link))
+            inode = targets.get(os.readlink(link))
         except OSError:  # the process ended, or belongs to another user
             continue
         if inode is not None:
-            found[inode] = int(link.split("/")[2])
-    return found
+            pids[inode] = int(link.split("/")[2])
+    return pids
 
 
 def _our_containers() -> t.Tuple[t.Dict[str, str], t.Dict[int, str]]:

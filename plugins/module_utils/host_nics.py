@@ -15,26 +15,26 @@ def nics(source: Source) -> t.List[t.Dict[str, t.Any]]:
     `addresses` are IPv4; `mbit` is 0 where the driver does not report it.
     """
     listed = json.loads(source.run("ip", "-j", "-d", "address") or "[]")
-    return [_nic(source, one) for one in listed if one.get("link_type") != "loopback"]
+    return [_nic(source, interface) for interface in listed if interface.get("link_type") != "loopback"]
 
 
 def routes(source: Source, peers: t.List[str]) -> t.Dict[str, t.Dict[str, str]]:
     """Peer → {nic, source}: the interface and the address that packets to it leave with."""
     # One process for all: with a process a peer, a hundred hosts would start ten thousand.
-    asked = "".join(f"route get {peer}\n" for peer in peers)
-    told = source.run("ip", "-force", "-j", "-4", "-batch", "-", stdin=asked) if peers else ""
+    commands = "".join(f"route get {peer}\n" for peer in peers)
+    told = source.run("ip", "-force", "-j", "-4", "-batch", "-", stdin=commands) if peers else ""
     ways = [way for line in told.splitlines() for way in json.loads(line)]
     return {way["dst"]: {"nic": way.get("dev", ""), "source": way.get("prefsrc", "")} for way in ways}
 
 
-def _nic(source: Source, one: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
-    name = one["ifname"]
+def _nic(source: Source, interface: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
+    name = interface["ifname"]
     return {
         "name": name,
-        "kind": one.get("linkinfo", {}).get("info_kind", "physical"),
-        "addresses": [info["local"] for info in one["addr_info"] if info["family"] == "inet"],
-        "mtu": one["mtu"],
-        "state": one["operstate"],
+        "kind": interface.get("linkinfo", {}).get("info_kind", "physical"),
+        "addresses": [info["local"] for info in interface["addr_info"] if info["family"] == "inet"],
+        "mtu": interface["mtu"],
+        "state": interface["operstate"],
         "mbit": _speed(source.read(f"/sys/class/net/{name}/speed")),
     }
 

@@ -47,28 +47,28 @@ def devices(source: Source) -> t.List[Device]:
     ]
 
 
-def gpus(found: t.List[Device]) -> t.List[Device]:
+def gpus(devices: t.List[Device]) -> t.List[Device]:
     """NVIDIA's GPUs."""
-    return [one for one in found if one.vendor == NVIDIA and one.kind in GPU_CLASSES]
+    return [device for device in devices if device.vendor == NVIDIA and device.kind in GPU_CLASSES]
 
 
-def nvswitches(found: t.List[Device]) -> t.List[Device]:
+def nvswitches(devices: t.List[Device]) -> t.List[Device]:
     """The chips of an HGX board that need the fabric manager."""
-    return [one for one in found if one.vendor == NVIDIA and one.kind == NVSWITCH_CLASS]
+    return [device for device in devices if device.vendor == NVIDIA and device.kind == NVSWITCH_CLASS]
 
 
-def hcas(found: t.List[Device]) -> t.List[Device]:
+def hcas(devices: t.List[Device]) -> t.List[Device]:
     """Network cards that can do RDMA, driver or not: InfiniBand, and Mellanox's Ethernet."""
     return [
-        one
-        for one in found
-        if one.kind == INFINIBAND_CLASS or (one.vendor == MELLANOX and one.kind == ETHERNET_CLASS)
+        device
+        for device in devices
+        if device.kind == INFINIBAND_CLASS or (device.vendor == MELLANOX and device.kind == ETHERNET_CLASS)
     ]
 
 
-def distance(one: Device, other: Device) -> str:
+def distance(first: Device, second: Device) -> str:
     """Which of DISTANCES is between two devices."""
-    here, there = _steps(one.path), _steps(other.path)
+    here, there = _steps(first.path), _steps(second.path)
     shared = 0
     while shared < min(len(here), len(there)) and here[shared] == there[shared]:
         shared += 1
@@ -76,18 +76,18 @@ def distance(one: Device, other: Device) -> str:
         return "PIX" if max(len(here), len(there)) - shared <= 2 else "PXB"
     if shared == 1:
         return "PHB"
-    return "NODE" if one.numa == other.numa and one.numa != "-1" else "SYS"
+    return "NODE" if first.numa == second.numa and first.numa != "-1" else "SYS"
 
 
-def acs_bridges(source: Source, found: t.List[Device]) -> t.List[str]:
+def acs_bridges(source: Source, devices: t.List[Device]) -> t.List[str]:
     """Bridges above a GPU whose access control services send peer traffic through the CPU (root only)."""
-    above = {step for gpu in gpus(found) for step in _steps(gpu.path)[:-1]}
+    above = {step for gpu in gpus(devices) for step in _steps(gpu.path)[:-1]}
     return [
-        one.address
-        for one in found
-        if one.kind == BRIDGE_CLASS
-        and one.address in above
-        and acs_control(source.read_bytes(f"{DEVICES}/{one.address}/config")) & ACS_REDIRECT
+        device.address
+        for device in devices
+        if device.kind == BRIDGE_CLASS
+        and device.address in above
+        and acs_control(source.read_bytes(f"{DEVICES}/{device.address}/config")) & ACS_REDIRECT
     ]
 
 

@@ -12,10 +12,10 @@ DEVICES = "/sys/class/infiniband"
 UNSET = ("", "0000:0000:0000:0000:0000:0000:0000:0000")
 
 
-def hcas(source: Source, found: t.List[host_pci.Device]) -> t.List[t.Dict[str, t.Any]]:
+def hcas(source: Source, devices: t.List[host_pci.Device]) -> t.List[t.Dict[str, t.Any]]:
     """Every device: {name, firmware, pci, numa, gpu_distances, ports}; distances in the order of the GPUs."""
-    places = {one.address: one for one in found}
-    gpus = host_pci.gpus(found)
+    places = {device.address: device for device in devices}
+    gpus = host_pci.gpus(devices)
     result = []
     for name in source.names(DEVICES):
         steps = source.real(f"{DEVICES}/{name}").split("/infiniband/")[0]
@@ -50,13 +50,13 @@ def _port(source: Source, folder: str, number: int) -> t.Dict[str, t.Any]:
 
 def _gids(source: Source, folder: str) -> t.List[t.Dict[str, t.Any]]:
     """{index, gid, type, address, nic} of each that is set; `address` is the IPv4 in it, or ""."""
-    found = []
+    gids = []
     for index in sorted(source.names(f"{folder}/gids"), key=int):
         gid = source.read(f"{folder}/gids/{index}")
         if gid in UNSET:
             continue
         mapped = ipaddress.IPv6Address(gid).ipv4_mapped
-        found.append(
+        gids.append(
             {
                 "index": int(index),
                 "gid": gid,
@@ -65,4 +65,4 @@ def _gids(source: Source, folder: str) -> t.List[t.Dict[str, t.Any]]:
                 "nic": source.read(f"{folder}/gid_attrs/ndevs/{index}"),
             }
         )
-    return found
+    return gids

@@ -45,8 +45,9 @@ class Source:
 
     def real(self, path: str) -> str:
         """The path without links, or "" when it leads nowhere."""
-        found = os.path.realpath(self.root + path)
-        return found[len(os.path.realpath(self.root)) if self.root else 0 :] if os.path.exists(found) else ""
+        target = os.path.realpath(self.root + path)
+        start = len(os.path.realpath(self.root)) if self.root else 0
+        return target[start:] if os.path.exists(target) else ""
 
     def run(self, *argv: str, stdin: str = "") -> str:
         """Standard output of a command whatever its exit status; "" when there is no such command."""

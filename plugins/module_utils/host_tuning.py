@@ -29,10 +29,10 @@ def units(source: Source, *names: str) -> t.Dict[str, Unit]:
     return {name: blocks[at] if at < len(blocks) else {} for at, name in enumerate(names)}
 
 
-def clock(found: t.Dict[str, Unit]) -> t.Dict[str, t.Any]:
+def clock(units: t.Dict[str, Unit]) -> t.Dict[str, t.Any]:
     """Keys service (what keeps the clock, or could; "" for none), running, refused (it must not start)."""
     there = [
-        (name, found[name]) for name in CLOCKS if found.get(name, {}).get("LoadState") in ("loaded", "masked")
+        (name, units[name]) for name in CLOCKS if units.get(name, {}).get("LoadState") in ("loaded", "masked")
     ]
     running = [name for name, unit in there if unit["ActiveState"] == "active"]
     usable = [name for name, unit in there if unit["LoadState"] == "loaded"]
@@ -40,7 +40,7 @@ def clock(found: t.Dict[str, Unit]) -> t.Dict[str, t.Any]:
     return {
         "service": service,
         "running": bool(running),
-        "refused": not running and _refused(found.get(service, {})),
+        "refused": not running and _refused(units.get(service, {})),
     }
 
 
@@ -54,9 +54,9 @@ def keeps_running(unit: Unit) -> bool:
     return unit.get("ActiveState") == "active" and unit.get("UnitFileState") == "enabled"
 
 
-def outdated(source: Source, wanted: t.Dict[str, str]) -> t.List[str]:
+def outdated(source: Source, files: t.Dict[str, str]) -> t.List[str]:
     """Files that do not hold the wanted text; where that is "", files that are there."""
-    return [path for path, text in wanted.items() if source.read_bytes(path) != text.encode()]
+    return [path for path, text in files.items() if source.read_bytes(path) != text.encode()]
 
 
 def limits_refused(source: Source, memlock: str, nofile: int) -> bool:
@@ -68,12 +68,12 @@ def limits_refused(source: Source, memlock: str, nofile: int) -> bool:
     return tried.strip() != "set"
 
 
-def hosts(source: Source, wanted: t.Dict[str, str]) -> t.Dict[str, t.Dict[str, str]]:
+def hosts(source: Source, addresses: t.Dict[str, str]) -> t.Dict[str, t.Dict[str, str]]:
     """Keys present, the entries of the role's block in /etc/hosts, and needed, those that belong there."""
     present = block(source.read(HOSTS_FILE))
-    own = source.read("/proc/sys/kernel/hostname").partition(".")[0]
+    hostname = source.read("/proc/sys/kernel/hostname").partition(".")[0]
     # Its own name is left alone: `hostname -f` takes the domain from the distribution's line.
-    others = {name: address for name, address in wanted.items() if name.partition(".")[0] != own}
+    others = {name: address for name, address in addresses.items() if name.partition(".")[0] != hostname}
     known = {name for name, address in others.items() if present.get(name) == address}
     unknown = unresolved({name: address for name, address in others.items() if name not in known})
     return {
@@ -88,13 +88,13 @@ def block(text: str) -> t.Dict[str, str]:
     return {name: words[0] for words in map(str.split, inside.splitlines()) for name in words[1:]}
 
 
-def unresolved(wanted: t.Dict[str, str]) -> t.Set[str]:
+def unresolved(addresses: t.Dict[str, str]) -> t.Set[str]:
     """Names whose first address of the wanted family is another one, or that have none."""
-    if not wanted:
+    if not addresses:
         return set()
-    with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(wanted), LOOKUPS)) as pool:
-        found = {name: pool.submit(_first, name, address) for name, address in wanted.items()}
-        return {name for name, address in wanted.items() if found[name].result() != address}
+    with concurrent.futures.ThreadPoolExecutor(max_workers=min(len(addresses), LOOKUPS)) as pool:
+        lookups = {name: pool.submit(_first, name, address) for name, address in addresses.items()}
+        return {name for name, address in addresses.items() if lookups[name].result() != address}
 
 
 def _first(name: str, like: str) -> str:

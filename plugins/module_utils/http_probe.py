@@ -33,14 +33,14 @@ def post(
         return False, "the answer has nothing at {}".format(".".join(answer))
     message = value_at(document, ["choices", "0", "message"]) or {}
     # A reasoning model's first token is a thought; servers name its key differently.
-    found = [message.get(key) for key in ("content", "reasoning_content", "reasoning")]
-    return True, next((text for text in found if text), "")
+    texts = [message.get(key) for key in ("content", "reasoning_content", "reasoning")]
+    return True, next((text for text in texts if text), "")
 
 
 def holds(document: t.Any, keys: t.List[str]) -> bool:
     """Return whether there is something in a JSON document at these keys and indices."""
-    found = value_at(document, keys)
-    return bool(found) or isinstance(found, float)
+    value = value_at(document, keys)
+    return bool(value) or isinstance(value, float)
 
 
 def value_at(document: t.Any, keys: t.List[str]) -> t.Any:

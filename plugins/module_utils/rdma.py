@@ -12,7 +12,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils import (
 )
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
-Found = t.Dict[str, t.Any]
+Facts = t.Dict[str, t.Any]
 # ib_uverbs is what NCCL talks to, rdma_ucm serves connections by IP address, ib_umad serves ibstat.
 MODULES = ("ib_uverbs", "rdma_ucm", "ib_umad")
 MELLANOX_MODULE, PEER_MODULE = "mlx5_ib", "nvidia_peermem"
@@ -20,12 +20,12 @@ OFED = "ofed-scripts"  # in DOCA-OFED and in MLNX_OFED, and nowhere else
 PERSISTENT = "/etc/modules-load.d/headfirst-rdma.conf"
 
 
-def gather(source: Source, packages: t.List[str], devices: t.List[str]) -> Found:
+def gather(source: Source, packages: t.List[str], devices: t.List[str]) -> Facts:
     """Facts by the keys that module rdma_facts documents; `devices` shall serve, or all if none is named."""
-    found = host_pci.devices(source)
-    cards = host_pci.hcas(found)
-    hcas = host_rdma.hcas(source, found)
-    facts: Found = {
+    pci_devices = host_pci.devices(source)
+    cards = host_pci.hcas(pci_devices)
+    hcas = host_rdma.hcas(source, pci_devices)
+    facts: Facts = {
         "os": host_facts.os_release(source.read("/etc/os-release")).get("ID", ""),
         "cards": [card.address for card in cards],
         "hcas": hcas,
@@ -71,7 +71,7 @@ def modules(source: Source) -> t.Set[str]:
     }
 
 
-def ports(hcas: t.List[Found], devices: t.List[str]) -> t.Tuple[t.List[str], t.List[str]]:
+def ports(hcas: t.List[Facts], devices: t.List[str]) -> t.Tuple[t.List[str], t.List[str]]:
     """What keeps the devices from serving, one sentence each, and what is wrong with devices to spare.
 
     Where none is named one that serves is enough: many machines have ports that nobody has connected.
@@ -93,9 +93,9 @@ def ports(hcas: t.List[Found], devices: t.List[str]) -> t.Tuple[t.List[str], t.L
     ], []
 
 
-def _port_problems(hca: Found) -> t.List[str]:
-    name, found = hca["name"], hca["ports"]
-    active = [port for port in found if port["state"] == "ACTIVE"]
+def _port_problems(hca: Facts) -> t.List[str]:
+    name, ports = hca["name"], hca["ports"]
+    active = [port for port in ports if port["state"] == "ACTIVE"]
     if active:
         return [
             f"{name} is RoCE and has no GID of RoCE v2 with an IPv4 address: give its interface"
@@ -104,23 +104,23 @@ def _port_problems(hca: Found) -> t.List[str]:
             if port["link"] == "Ethernet"
             and not any(gid["type"] == "RoCE v2" and gid["address"] for gid in port["gids"])
         ]
-    if any(port["state"] == "INIT" and port["link"] == "InfiniBand" for port in found):
+    if any(port["state"] == "INIT" and port["link"] == "InfiniBand" for port in ports):
         return [
             f"{name} has a link and waits for a subnet manager (INIT):"
             " start that of the switch, or opensm on one host."
         ]
-    states = ", ".join(f"{port['state']}, {port['physical']}" for port in found) or "none"
+    states = ", ".join(f"{port['state']}, {port['physical']}" for port in ports) or "none"
     return [
         f"No port of {name} is active ({states}): plug in its cable, or leave the device out of rdma_devices."
     ]
 
 
-def _interface(port: Found) -> str:
+def _interface(port: Facts) -> str:
     """The network interface of a port, and a space, where it is known."""
     return next((gid["nic"] + " " for gid in port["gids"] if gid["nic"]), "")
 
 
-def _describe(name: str, port: Found) -> str:
+def _describe(name: str, port: Facts) -> str:
     return f"{name}/{port['number']}: {port['state']}, {port['link']}, {port['gbit']:g} Gbit/s"
 
 
