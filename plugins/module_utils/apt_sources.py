@@ -9,9 +9,9 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_source impo
 FOLDER = "/etc/apt/sources.list.d"
 
 
-def lines(source: Source, own: str) -> t.List[str]:
-    """Lines, without comments, of what apt reads but `own`: apt refuses one repository with two keys."""
+def lines(source: Source, excluded: str) -> t.List[str]:
+    """Lines, without comments, of what apt reads but `excluded`: apt refuses one repository with two keys."""
     names = [name for name in source.names(FOLDER) if name.endswith((".list", ".sources"))]
     paths = ["/etc/apt/sources.list", *(f"{FOLDER}/{name}" for name in names if not name.startswith("."))]
-    found = [line for path in paths if path != own for line in source.read(path).splitlines()]
-    return [line for line in found if not line.lstrip().startswith("#")]
+    texts = (source.read(path) for path in paths if path != excluded)
+    return [line for text in texts for line in text.splitlines() if not line.lstrip().startswith("#")]

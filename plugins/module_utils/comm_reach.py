@@ -39,7 +39,9 @@ class Meeting:
     def hold(self, seconds: float) -> t.Dict[str, t.Any]:
         """Meet the others and return {listening, reached, arrived} (see module `reach`)."""
         end = time.monotonic() + seconds
-        tries = [threading.Thread(target=self._try, args=(one, end), daemon=True) for one in self._targets]
+        tries = [
+            threading.Thread(target=self._try, args=(target, end), daemon=True) for target in self._targets
+        ]
         for thread in tries:
             thread.start()
         for thread in tries:

@@ -121,13 +121,13 @@ class Podman:
     def set_restart_policy(self, container: Container, policy: str, check: bool) -> bool:
         """Start the container again when it ends, or not; return whether that was different."""
         unit = UNIT.replace("@", "@{}".format(container.name))
-        wanted = policy != "no"
+        restart = policy != "no"
         enabled = os.path.lexists(str(self._units / "multi-user.target.wants" / unit))
-        changed = enabled != wanted
-        if wanted:
+        changed = enabled != restart
+        if restart:
             changed = self._write_unit(check) or changed or not self._is_active(unit)
         if changed and not check:
-            self._systemctl(*(["enable"] if wanted else ["disable"]), "--now", unit)
+            self._systemctl(*(["enable"] if restart else ["disable"]), "--now", unit)
         return changed
 
     def _write_unit(self, check: bool) -> bool:

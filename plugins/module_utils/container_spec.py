@@ -75,8 +75,8 @@ def fingerprint(kept: Spec) -> str:
 
 def labels(kept: Spec) -> t.Dict[str, str]:
     """Return the container's labels: the spec's own, its fingerprint, and the spec itself for the diff."""
-    own = {str(key): str(value) for key, value in kept.get("labels", {}).items()}
-    return {**own, SPEC_LABEL: fingerprint(kept), SPEC_JSON_LABEL: json.dumps(kept, sort_keys=True)}
+    spec_labels = {str(key): str(value) for key, value in kept.get("labels", {}).items()}
+    return {**spec_labels, SPEC_LABEL: fingerprint(kept), SPEC_JSON_LABEL: json.dumps(kept, sort_keys=True)}
 
 
 def env_value(value: t.Any) -> str:
@@ -119,8 +119,8 @@ def podman_create(name: str, spec: Spec, secrets: t.List[str], given_labels: t.D
     ):
         line += ["--{}={}".format(option, value)] if value else []
     line += ["--device=" + device for device in [*spec["devices"], *cdi_devices(spec.get("gpus") or "")]]
-    line += ["--cap-drop=" + one for one in spec["cap_drop"]]
-    line += ["--cap-add=" + one for one in spec["cap_add"]]
+    line += ["--cap-drop=" + capability for capability in spec["cap_drop"]]
+    line += ["--cap-add=" + capability for capability in spec["cap_add"]]
     line += ["--ulimit={}={}".format(limit, value) for limit, value in spec["ulimits"].items()]
     line += ["--label={}={}".format(key, value) for key, value in given_labels.items()]
     line += ["--env={}={}".format(key, env_value(value)) for key, value in spec["environment"].items()]

@@ -28,7 +28,7 @@ LINKS_RULE = "/etc/udev/rules.d/71-headfirst-nvidia-dev-char.rules"
 CONTROL_DEVICE = "195:255"  # /dev/nvidiactl
 
 
-def gather(source: Source, version: str, repository: str, own_source: str) -> t.Dict[str, t.Any]:
+def gather(source: Source, version: str, repository: str, excluded: str) -> t.Dict[str, t.Any]:
     """Facts by the keys that module nvidia_container_toolkit_facts documents."""
     release = host_facts.os_release(source.read("/etc/os-release"))
     gpus = host_pci.gpus(host_pci.devices(source))
@@ -39,7 +39,7 @@ def gather(source: Source, version: str, repository: str, own_source: str) -> t.
         driver=host_driver.version(source.read("/proc/driver/nvidia/version")),
         packages=packages(source),
         held=sorted(host_driver.holds(source) & set(PACKAGES)),
-        repository_known=repository_known(source, repository, own_source),
+        repository_known=repository_known(source, repository, excluded),
         engine=engine(source),
         links=CONTROL_DEVICE in source.names("/dev/char") and bool(source.read(LINKS_RULE)),
         cdi=cdi(source),
@@ -88,8 +88,10 @@ def cdi(source: Source) -> t.Dict[str, t.Any]:
 
 def todo(facts: t.Dict[str, t.Any], version: str) -> t.List[str]:
     """What is left to do, in this order: packages, hold, runtime, links, cdi."""
-    found, docker = facts["packages"], facts["engine"]
-    right = len(found) == len(PACKAGES) and all(is_version(one, version) for one in found.values())
+    installed, docker = facts["packages"], facts["engine"]
+    right = len(installed) == len(PACKAGES) and all(
+        is_version(installed[name], version) for name in installed
+    )
     left = {
         "packages": not right,
         "hold": len(facts["held"]) < len(PACKAGES),
@@ -105,15 +107,15 @@ def todo(facts: t.Dict[str, t.Any], version: str) -> t.List[str]:
     return [what for what, is_left in left.items() if is_left]
 
 
-def is_version(installed: str, wanted: str) -> bool:
-    """Whether a package has the wanted version, which may leave out the packaging's revision; "" is any."""
-    return not wanted or installed == wanted or installed.startswith(wanted + "-")
+def is_version(installed: str, planned: str) -> bool:
+    """Whether a package has the planned version, which may leave out the packaging's revision; "" is any."""
+    return not planned or installed == planned or installed.startswith(planned + "-")
 
 
-def repository_known(source: Source, repository: str, own: str) -> bool:
+def repository_known(source: Source, repository: str, excluded: str) -> bool:
     """Whether a file of apt sources that is not ours has the repository, or what is below it."""
     below = repository.rstrip("/") + "/"
-    return bool(repository) and any(below in line + "/" for line in apt_sources.lines(source, own))
+    return bool(repository) and any(below in line + "/" for line in apt_sources.lines(source, excluded))
 
 
 def _config(text: str) -> t.Dict[str, t.Any]:

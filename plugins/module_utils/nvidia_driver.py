@@ -55,7 +55,8 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
         gpus_listed=[gpu["bus"] for gpu in smi["gpus"]],
         persistence=all(gpu["persistence"] for gpu in smi["gpus"]),
         dkms=built,
-        dkms_ready=not built or any(one["kernel"] == kernel and one["state"] == "installed" for one in built),
+        dkms_ready=not built
+        or any(build["kernel"] == kernel and build["state"] == "installed" for build in built),
         headers=bool(source.names(f"/lib/modules/{kernel}/build")),
         key_enrolled=any(
             "already enrolled" in source.run("mokutil", "--test-key", key) for key in SIGNING_KEYS
@@ -68,7 +69,7 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
 
 def generations(ids: t.List[str]) -> t.Dict[str, bool]:
     """Which kernel modules can drive all of the GPUs with these PCI device IDs (like 0x20b2)."""
-    numbers = [int(one, 16) for one in ids if one]
+    numbers = [int(device_id, 16) for device_id in ids if device_id]
     return {
         "open_possible": all(number >= TURING for number in numbers),
         "open_needed": any(number >= BLACKWELL for number in numbers),
@@ -93,23 +94,23 @@ def faults(facts: t.Dict[str, t.Any]) -> t.List[str]:
     """Sentences about what keeps the GPUs from serving, with what to do; empty when all is well."""
     driver, manager = facts["driver"], facts["services"]["fabric_manager"]
     running = driver["running"]
-    found = _driver_faults(facts)
+    faults = _driver_faults(facts)
     if not facts["dkms_ready"]:
-        found.append(f"dkms has no module for the running kernel {facts['kernel']}: see `dkms status`.")
+        faults.append(f"dkms has no module for the running kernel {facts['kernel']}: see `dkms status`.")
     if facts["state"] == "works" and not facts["persistence"]:
-        found.append("Persistence mode is off: see `systemctl status nvidia-persistenced`.")
+        faults.append("Persistence mode is off: see `systemctl status nvidia-persistenced`.")
     if facts["nvswitches"] and running:
         if driver["fabric_manager"] != running:
             have = driver["fabric_manager"] or "not installed"
-            found.append(f"The fabric manager is {have}, and the driver {running}: the two must be equal.")
+            faults.append(f"The fabric manager is {have}, and the driver {running}: the two must be equal.")
         if not (manager["active"] and manager["enabled"]) or manager["stale"]:
-            found.append(
+            faults.append(
                 "nvidia-fabricmanager is not active and enabled at the installed version: see "
                 "`systemctl status nvidia-fabricmanager` and /var/log/fabricmanager.log."
             )
     if driver["unheld"]:
-        found.append(f"An upgrade would move {', '.join(driver['unheld'])}: hold them with `apt-mark hold`.")
-    return found
+        faults.append(f"An upgrade would move {', '.join(driver['unheld'])}: hold them with `apt-mark hold`.")
+    return faults
 
 
 def _driver_faults(facts: t.Dict[str, t.Any]) -> t.List[str]:
@@ -153,14 +154,14 @@ def services(source: Source) -> t.Dict[str, t.Dict[str, bool]]:
     blocks = [dict(line.split("=", 1) for line in block.splitlines()) for block in text.split("\n\n")]
     units = {unit.get("Id", ""): unit for unit in blocks}
     installed = source.run("stat", "-c", "%Z", MANAGER_PROGRAM).strip()
-    found = {}
+    states = {}
     for name, unit in (("fabric_manager", MANAGER), ("persistence", PERSISTENCE)):
         known = units.get(unit, {})
         started = known.get("ActiveEnterTimestamp", "").lstrip("@")
         newer = bool(started and installed) and int(installed) > int(started)
-        found[name] = {
+        states[name] = {
             "active": known.get("ActiveState") == "active",
             "enabled": known.get("UnitFileState") == "enabled",
             "stale": name == "fabric_manager" and newer,
         }
-    return found
+    return states

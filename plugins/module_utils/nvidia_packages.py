@@ -11,13 +11,13 @@ Versions = t.Dict[str, t.Dict[str, str]]  # name -> upstream version -> apt's ve
 
 def offered(listing: str) -> Versions:
     """What `apt-cache madison` lists, in lines like `name | 580.126.20-1 | http://... Packages`."""
-    found: Versions = {}
+    versions: Versions = {}
     for line in listing.splitlines():
         words = [word.strip() for word in line.split("|")]
         upstream = UPSTREAM.match(words[1]) if len(words) == 3 else None
         if upstream:
-            found.setdefault(words[0], {}).setdefault(upstream.group(1), words[1])
-    return found
+            versions.setdefault(words[0], {}).setdefault(upstream.group(1), words[1])
+    return versions
 
 
 def choose(
@@ -31,10 +31,11 @@ def choose(
     """
     for names in sets or [[]]:
         ways = [[*names, manager] for manager in managers] or [names]
-        complete = [(version, way) for way in ways for version in _common(versions, way)]
-        fitting = [one for one in complete if _in(one[0], branch)]
+        fitting = [
+            (version, way) for way in ways for version in _common(versions, way) if _in(version, branch)
+        ]
         if fitting:
-            version, way = max(fitting, key=lambda one: _number(one[0]))
+            version, way = max(fitting, key=lambda candidate: _number(candidate[0]))
             return {"version": version, "packages": [f"{name}={versions[name][version]}" for name in way]}
     return None
 

@@ -21,22 +21,22 @@ def public_keys(data: bytes) -> t.Dict[str, bytes]:
     Nothing else of the file is in the result. Raises ValueError for what is not OpenPGP or holds no key of
     version 4.
     """
-    found: t.Dict[str, t.List[Packet]] = {}
+    keys: t.Dict[str, t.List[Packet]] = {}
     for block in _blocks(data):
         current: t.List[Packet] = []  # packets before the first primary key belong to none
         signed = False  # the signatures of a packet that is left out are left out too
         for tag, body in _packets(block):
             if tag == PUBLIC_KEY:
-                current = found.setdefault(_fingerprint(body), [])
+                current = keys.setdefault(_fingerprint(body), [])
             if tag in (PUBLIC_KEY, USER_ID, SUBKEY, USER_ATTRIBUTE):
                 signed = tag != USER_ATTRIBUTE
             elif tag != SIGNATURE:  # trust, marker, padding
                 continue
             if signed and not (tag == PUBLIC_KEY and current):
                 current.append((tag, body))
-    if not found:
+    if not keys:
         raise ValueError("no key")
-    return {one: b"".join(_packet(tag, body) for tag, body in packets) for one, packets in found.items()}
+    return {fingerprint: b"".join(_packet(*packet) for packet in key) for fingerprint, key in keys.items()}
 
 
 def armoured(packets: bytes) -> bytes:

@@ -96,7 +96,7 @@ def _take(root: int, folder: Path, image: str, reason: str) -> t.Optional[str]:
 
 def listed(folder: Path) -> t.List[t.Dict[str, t.Any]]:
     """Return the backups in `folder`, the newest first: name, bytes, files, time, image, reason, problem."""
-    found = []
+    backups = []
     for name in _names(folder):
         path = _archive(folder, name)
         entry: t.Dict[str, t.Any] = {"name": name, "bytes": path.stat().st_size, "problem": ""}
@@ -109,8 +109,8 @@ def listed(folder: Path) -> t.List[t.Dict[str, t.Any]]:
             entry["problem"] = str(error)
         except (OSError, tarfile.TarError) as error:
             entry["problem"] = "it cannot be read: {}".format(error)
-        found.append(entry)
-    return found
+        backups.append(entry)
+    return backups
 
 
 def restore(data: Path, folder: Path, name: str) -> None:
@@ -162,22 +162,22 @@ def prune(folder: Path, keep: int, also: str = "") -> t.List[str]:
     Those that a person made (reason COMMAND) and automatic ones are counted apart.
     """
     backups = listed(folder)
-    own = [backup["name"] for backup in backups if backup.get("reason") == COMMAND]
+    manual = [backup["name"] for backup in backups if backup.get("reason") == COMMAND]
     automatic = [backup["name"] for backup in backups if backup.get("reason") != COMMAND]
-    old = [name for name in own[keep:] + automatic[keep:] if name != also]
+    old = [name for name in manual[keep:] + automatic[keep:] if name != also]
     for name in old:
         _archive(folder, name).unlink()
     return old
 
 
 def _names(folder: Path) -> t.List[str]:
-    found = [path.name[: -len(".tar")] for path in folder.glob("*.tar")]
+    names = [path.name[: -len(".tar")] for path in folder.glob("*.tar")]
 
     def age(name: str) -> t.Tuple[str, int]:
         made, _dash, number = name.partition("-")
         return made, int(number or 0)
 
-    return sorted((name for name in found if NAME.fullmatch(name)), key=age, reverse=True)
+    return sorted((name for name in names if NAME.fullmatch(name)), key=age, reverse=True)
 
 
 def _archive(folder: Path, name: str) -> Path:
@@ -193,11 +193,11 @@ def _new_name(folder: Path) -> str:
     return name
 
 
-def _require_space(wanted: int, folder: Path) -> None:
+def _require_space(needed_bytes: int, folder: Path) -> None:
     free = shutil.disk_usage(str(folder)).free
-    if free < wanted * 1.05:
+    if free < needed_bytes * 1.05:
         raise BackupError(
-            "{} has {:.0f} MB free, and {:.0f} MB are needed".format(folder, free / 1e6, wanted / 1e6)
+            "{} has {:.0f} MB free, and {:.0f} MB are needed".format(folder, free / 1e6, needed_bytes / 1e6)
         )
 
 
@@ -257,15 +257,15 @@ def _manifest(tar: tarfile.TarFile) -> Manifest:
         raise BackupError("it has no manifest: the backup is not complete")
     file = tar.extractfile(last)
     try:
-        found = json.loads(file.read()) if file else None
+        manifest = json.loads(file.read()) if file else None
     except ValueError:
-        found = None
-    texts = isinstance(found, dict) and all(
-        isinstance(found.get(key), str) for key in ("time", "image", "reason")
+        manifest = None
+    texts = isinstance(manifest, dict) and all(
+        isinstance(manifest.get(key), str) for key in ("time", "image", "reason")
     )
-    if not texts or found.get("format") != _FORMAT or not isinstance(found.get("files"), dict):
+    if not texts or manifest.get("format") != _FORMAT or not isinstance(manifest.get("files"), dict):
         raise BackupError("its manifest is not of the format {}".format(_FORMAT))
-    return t.cast(Manifest, found)
+    return t.cast(Manifest, manifest)
 
 
 def _extract(tar: tarfile.TarFile, target: Path, name: str) -> None:

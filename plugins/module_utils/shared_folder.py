@@ -48,7 +48,7 @@ Mount = t.Tuple[str, str]
 
 def mount(path: str, mountinfo: str) -> Mount:
     """Type and source of the file system that holds `path`, a path without links, by /proc/self/mountinfo."""
-    found, longest = ("", ""), -1
+    innermost, longest = ("", ""), -1
     for line in mountinfo.splitlines():
         left, _dash, right = line.partition(" - ")
         fields, rest = left.split(" "), right.split(" ")
@@ -58,8 +58,8 @@ def mount(path: str, mountinfo: str) -> Mount:
         holds = path == point or path.startswith(point.rstrip("/") + "/")
         # Of two mounts at one point the later one is on top, such as NFS over its autofs.
         if holds and len(point) >= longest:
-            found, longest = (rest[0], _unescaped(rest[1])), len(point)
-    return found
+            innermost, longest = (rest[0], _unescaped(rest[1])), len(point)
+    return innermost
 
 
 def model_folder(path: str, source: t.Optional[Source] = None) -> t.Dict[str, t.Any]:
