@@ -30,8 +30,8 @@ def role_vars(role: str) -> dict[str, Any]:
     import yaml
 
     text = (collection_root() / "roles" / role / "vars" / "main.yml").read_text(encoding="utf-8")
-    found: dict[str, Any] = yaml.safe_load(text)
-    return found
+    variables: dict[str, Any] = yaml.safe_load(text)
+    return variables
 
 
 def data_dir(name: str) -> Path:

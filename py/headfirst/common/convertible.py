@@ -67,8 +67,7 @@ class Format:
 
     def weight_name(self, scale: str) -> str | None:
         """The weight whose scale has this name; None where it is no scale's name."""
-        found = (scale.removesuffix(new) + old for old, new in self.endings if scale.endswith(new))
-        return next(found, None)
+        return next((scale.removesuffix(new) + old for old, new in self.endings if scale.endswith(new)), None)
 
     def drops(self, name: str) -> bool:
         """Whether the result has no tensor for this one, which is no weight's scale."""
@@ -121,8 +120,8 @@ def config_parts(config: dict[str, Any]) -> list[dict[str, Any]]:
 
 def quantization_of(config: dict[str, Any]) -> Any:
     """quantization_config of a config.json, its own or that of its language model; None where it has none."""
-    found = (part.get("quantization_config") for part in config_parts(config))
-    return next((quantization for quantization in found if quantization), None)
+    quantizations = (part.get("quantization_config") for part in config_parts(config))
+    return next((quantization for quantization in quantizations if quantization), None)
 
 
 def read_format(quantization: Mapping[str, Any]) -> Format:
@@ -188,11 +187,11 @@ def _compressed_tensors(config: Mapping[str, Any]) -> Format:
     groups = config.get("config_groups")
     if not isinstance(groups, dict) or not groups:
         raise NotConvertibleError("compressed-tensors without config_groups is not understood")
-    found = [_group(group) for group in groups.values()]
-    blocks = {block for _, block in found if block}
+    scales = [_group(group) for group in groups.values()]
+    blocks = {block for _, block in scales if block}
     if len(blocks) > 1:
         raise NotConvertibleError("compressed-tensors with blocks of several sizes is not understood")
-    layouts = tuple(layout for layout in ("tensor", "row", "block") if layout in {kind for kind, _ in found})
+    layouts = tuple(layout for layout in ("tensor", "row", "block") if layout in {kind for kind, _ in scales})
     return Format(
         "fp8",
         ((".weight", ".weight_scale"),),

@@ -103,19 +103,19 @@ def samples(text: str) -> Iterator[Sample]:
 
 def read(text: str, metrics: Metrics) -> Figures | None:
     """The figures in an engine's answer; None where it has none of this engine."""
-    found = [*samples(text)]
-    if not any(sample.name == metrics.running.name for sample in found):
+    scrape = [*samples(text)]
+    if not any(sample.name == metrics.running.name for sample in scrape):
         return None
     return Figures(
-        running=round(_total(found, metrics.running, metrics.copies)),
-        queued=round(_total(found, metrics.queued, metrics.copies)),
-        cache_usage=max([0.0, *(one.value for one in _of(found, metrics.cache_usage))]),
-        generated_tokens=_total(found, metrics.generated_tokens, metrics.copies),
-        prompt_tokens=_total(found, metrics.prompt_tokens, metrics.copies),
-        progress=sum(_total(found, series, metrics.copies) for series in metrics.progress),
-        requests=_total(found, _part(metrics.request, "count"), metrics.copies),
-        first_tokens=_total(found, _part(metrics.first_token, "count"), metrics.copies),
-        first_token_seconds=_total(found, _part(metrics.first_token, "sum"), metrics.copies),
+        running=round(_total(scrape, metrics.running, metrics.copies)),
+        queued=round(_total(scrape, metrics.queued, metrics.copies)),
+        cache_usage=max([0.0, *(sample.value for sample in _of(scrape, metrics.cache_usage))]),
+        generated_tokens=_total(scrape, metrics.generated_tokens, metrics.copies),
+        prompt_tokens=_total(scrape, metrics.prompt_tokens, metrics.copies),
+        progress=sum(_total(scrape, series, metrics.copies) for series in metrics.progress),
+        requests=_total(scrape, _part(metrics.request, "count"), metrics.copies),
+        first_tokens=_total(scrape, _part(metrics.first_token, "count"), metrics.copies),
+        first_token_seconds=_total(scrape, _part(metrics.first_token, "sum"), metrics.copies),
     )
 
 
@@ -123,17 +123,17 @@ def _part(histogram: Series, part: str) -> Series:
     return Series(f"{histogram.name}_{part}", histogram.labels)
 
 
-def _of(found: list[Sample], series: Series) -> Iterator[Sample]:
-    return (one for one in found if one.name == series.name and series.matches(one.labels))
+def _of(scrape: list[Sample], series: Series) -> Iterator[Sample]:
+    return (sample for sample in scrape if sample.name == series.name and series.matches(sample.labels))
 
 
-def _total(found: list[Sample], series: Series, copies: tuple[str, ...]) -> float:
+def _total(scrape: list[Sample], series: Series, copies: tuple[str, ...]) -> float:
     largest: dict[frozenset[tuple[str, str]], float] = {}
-    for one in _of(found, series):
-        key = frozenset((label, value) for label, value in one.labels.items() if label not in copies)
-        largest[key] = max(largest.get(key, one.value), one.value)
+    for sample in _of(scrape, series):
+        key = frozenset((label, value) for label, value in sample.labels.items() if label not in copies)
+        largest[key] = max(largest.get(key, sample.value), sample.value)
     return sum(largest.values())
 
 
 def _unescaped(value: str) -> str:
-    return re.sub(r"\\.", lambda found: _ESCAPES.get(found[0], found[0]), value)
+    return re.sub(r"\\.", lambda match: _ESCAPES.get(match[0], match[0]), value)

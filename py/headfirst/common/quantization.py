@@ -146,8 +146,8 @@ def identify(method: str, words: str, kind: str, bits: int | None, group: int | 
     if named := [scheme.name for scheme in SCHEMES if scheme.name in words]:
         return max(named, key=len)  # mxfp8 has fp8 in it
     alike = [scheme for scheme in SCHEMES if (scheme.kind, scheme.bits) == (kind, bits)]
-    found = max(alike, key=lambda scheme: scheme.group == group, default=None)
-    return found.name if found else ""
+    closest = max(alike, key=lambda scheme: scheme.group == group, default=None)
+    return closest.name if closest else ""
 
 
 def names() -> list[str]:

@@ -77,10 +77,10 @@ def relative_path(value: Any, *, what: str = "the file name", where: str | None 
 def file_listing(names: Iterable[Any], *, where: str | None = None, limit: int = 100_000) -> list[str]:
     """File names of a whole folder, each a relative_path; none twice, also after case folding, and none a
     folder of another one. One bad name refuses the whole list."""
-    found: list[str] = []
+    listing: list[str] = []
     seen: dict[str, str] = {}
     for name in names:
-        if len(found) >= limit:
+        if len(listing) >= limit:
             raise UntrustedError(f"the file list has more than {limit} names", where=where)
         text = str(relative_path(name, where=where))
         key = _folded(text)
@@ -89,14 +89,14 @@ def file_listing(names: Iterable[Any], *, where: str | None = None, limit: int =
                 f"the file list has names that clash: {shown(seen[key])} and {shown(text)}", where=where
             )
         seen[key] = text
-        found.append(text)
-    for text in found:
+        listing.append(text)
+    for text in listing:
         for parent in PurePosixPath(text).parents:
             if (key := _folded(str(parent))) in seen:
                 raise UntrustedError(
                     f"the file list has {shown(seen[key])} as a file and as a folder", where=where
                 )
-    return found
+    return listing
 
 
 def json_document(
@@ -107,10 +107,10 @@ def json_document(
         raise _too_large(what, where, limit)
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        members = dict(pairs)
+        if len(members) != len(pairs):
             raise ValueError("an object has a name twice")
-        return found
+        return members
 
     too_deep = f"{what} is nested more than {depth} deep"
     try:
@@ -126,26 +126,26 @@ def json_document(
 
 def joined(chunks: Iterable[bytes], *, what: str, where: str | None = None, limit: int) -> bytes:
     """All of a stream of at most `limit` bytes; of a longer one nothing more is read."""
-    found = bytearray()
+    content = bytearray()
     for chunk in chunks:
-        found += chunk
-        if len(found) > limit:
+        content += chunk
+        if len(content) > limit:
             raise _too_large(what, where, limit)
-    return bytes(found)
+    return bytes(content)
 
 
 def inflate(data: bytes, *, what: str, where: str | None = None, limit: int) -> bytes:
     """zlib data that is complete and not longer than `limit` bytes when inflated."""
     inflater = zlib.decompressobj()
     try:
-        found = inflater.decompress(data, limit + 1)
+        inflated = inflater.decompress(data, limit + 1)
     except zlib.error as error:
         raise UntrustedError(f"{what} is not zlib data: {error}", where=where) from None
-    if len(found) > limit:
+    if len(inflated) > limit:
         raise _too_large(what, where, limit)
     if not inflater.eof:
         raise UntrustedError(f"{what} is cut off", where=where)
-    return found
+    return inflated
 
 
 def for_terminal(text: str, *, colours: bool = False) -> str:
