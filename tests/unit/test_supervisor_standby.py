@@ -20,7 +20,7 @@ class Hosts:
     """`Nodes` of the spare, whose worker is away; `asked` has what is more than a look."""
 
     def __init__(self) -> None:
-        self.own, self.now = SPARE, 1000.0
+        self.host, self.now = SPARE, 1000.0
         self.looks: dict[str, Seen | None] = {HEAD: Seen("0123456789ab", running=True), WORKER: None}
         self.refuses: dict[str, Seen | None] = {}
         self.asked: list[tuple[str, str]] = []

@@ -54,9 +54,9 @@ class Caller:
         """Whether a member answers the last request with this body."""
         return _equal(headers.get(PROOF) or "", _answer_proof(self._token, self._words, body))
 
-    def is_refusal(self, token: str, headers: Mapping[str, str], listener: str, own: str) -> bool:
-        """Whether who has `token` refuses the last request, since it comes from the address `own`."""
-        return _equal(headers.get(PROOF) or "", _refusal_proof(token, self._words[1], listener, own))
+    def is_refusal(self, token: str, headers: Mapping[str, str], listener: str, address: str) -> bool:
+        """Whether who has `token` refuses the last request, since it comes from `address`."""
+        return _equal(headers.get(PROOF) or "", _refusal_proof(token, self._words[1], listener, address))
 
 
 class Admission:
@@ -81,14 +81,14 @@ class Admission:
             return HTTPStatus.UNAUTHORIZED
         return None
 
-    def answer(self, asked: Mapping[str, str], words: tuple[str, ...], body: bytes) -> dict[str, str]:
-        """Headers that prove `body` to be the answer to the request `asked`, which was admitted."""
-        said = (asked.get(SESSION) or "", asked.get(CALL) or "", *words)
+    def answer(self, headers: Mapping[str, str], words: tuple[str, ...], body: bytes) -> dict[str, str]:
+        """Headers that prove `body` to be the answer to the request with `headers`, which was admitted."""
+        said = (headers.get(SESSION) or "", headers.get(CALL) or "", *words)
         return {PROOF: _answer_proof(self._token, said, body)}
 
-    def not_a_member(self, asked: Mapping[str, str], listener: str, address: str) -> dict[str, str]:
-        """Headers that prove to who sent the request `asked` that its address is no member's."""
-        call = _CALL_FORM.fullmatch(asked.get(CALL) or "")
+    def not_a_member(self, headers: Mapping[str, str], listener: str, address: str) -> dict[str, str]:
+        """Headers that prove to who sent the request with `headers` that its address is no member's."""
+        call = _CALL_FORM.fullmatch(headers.get(CALL) or "")
         return {PROOF: _refusal_proof(self._token, call[0], listener, address)} if call else {}
 
     def _is_new(self, caller: str, count: int) -> bool:

@@ -25,14 +25,14 @@ class NotAMember(ConnectionRefusedError):
 
 
 class PeerClient:
-    """Asks peers at `port` from the address `own`. Safe to use from threads.
+    """Asks peers at `port` from the address `local_address`. Safe to use from threads.
 
     `keys`, by the peers' addresses, prove requests and answers; `token` proves refusals of those that are no
-    peers of `own` any more.
+    peers of `local_address` any more.
     """
 
-    def __init__(self, own: str, port: int, token: str, keys: Mapping[str, str]) -> None:
-        self._own, self._port, self._token, self._keys = own, port, token, keys
+    def __init__(self, local_address: str, port: int, token: str, keys: Mapping[str, str]) -> None:
+        self._local_address, self._port, self._token, self._keys = local_address, port, token, keys
         self._sessions: dict[str, str] = {}
         self._lock = threading.Lock()
 
@@ -52,11 +52,11 @@ class PeerClient:
         caller = Caller(self._keys[address])
         with self._lock:
             caller.learn(address, {SESSION: self._sessions.get(address, "")})
-        words = ("POST", digest(body), str(len(body)), self._own, address)
+        words = ("POST", digest(body), str(len(body)), self._local_address, address)
         headers = {DIGEST: words[1], **caller.sign(address, *words)}
         left = max(0.1, ends - time.monotonic())
         connection = http.client.HTTPConnection(
-            address, self._port, timeout=min(left, _CONNECT_LIMIT_S), source_address=(self._own, 0)
+            address, self._port, timeout=min(left, _CONNECT_LIMIT_S), source_address=(self._local_address, 0)
         )
         connection.connect()
         left = max(0.1, ends - time.monotonic())
@@ -71,9 +71,9 @@ class PeerClient:
                     self._sessions[address] = answer.headers.get(SESSION, "")
             headers = dict(answer.headers)
             if answer.status == HTTPStatus.FORBIDDEN and caller.is_refusal(
-                self._token, headers, address, self._own
+                self._token, headers, address, self._local_address
             ):
-                raise NotAMember(f"{address} does not list {self._own} as a member")
+                raise NotAMember(f"{address} does not list {self._local_address} as a member")
             if answer.status != HTTPStatus.OK:
                 return answer.status, b""
             data = _bounded(answer, ends, longest)

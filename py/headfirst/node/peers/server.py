@@ -199,8 +199,8 @@ class PeerHandler(BaseHTTPRequestHandler):
         self.close_connection = True
         admission, headers = self._admission, {"Content-Length": "0", "Connection": "close"}
         if status is HTTPStatus.FORBIDDEN:
-            own, address = self.connection.getsockname()[0], self.client_address[0]
-            headers |= admission.not_a_member(dict(self.headers), own, address)
+            listener, address = self.connection.getsockname()[0], self.client_address[0]
+            headers |= admission.not_a_member(dict(self.headers), listener, address)
         self.begin(status, {**headers, SESSION: admission.session})
 
     def begin(self, status: HTTPStatus, headers: dict[str, str]) -> None:

@@ -49,9 +49,9 @@ class Containers:
     def ranks(self) -> list[Rank]:
         """All ranks that have their name, running or not. Raises EngineDown."""
         every = self._docker().containers.list(all=True, filters={"label": GENERATION_LABEL})
-        found = [_rank(container) for container in every]
+        ranks = [_rank(container) for container in every]
         # Containers that are kept beside the one that serves are called NAME.GENERATION.
-        return [rank for rank in found if not rank.name.endswith(f".{rank.generation}")]
+        return [rank for rank in ranks if not rank.name.endswith(f".{rank.generation}")]
 
     def rank(self, name: str) -> Rank | None:
         """The rank called so; None where there is none. Raises EngineDown."""
@@ -73,15 +73,15 @@ class Containers:
     def activate(self, name: str, generation: str) -> None:
         """Stop what has the name, and give it to the container of another generation. Raises EngineDown."""
         client = self._docker()
-        wanted = client.containers.list(all=True, filters={"name": _exactly(f"{name}.{generation}")})
-        if not wanted:
+        containers = client.containers.list(all=True, filters={"name": _exactly(f"{name}.{generation}")})
+        if not containers:
             if (now := self.rank(name)) is not None and now.generation == generation:
                 return
             raise docker.errors.NotFound(f"there is no container {name}.{generation}")
         for present in client.containers.list(all=True, filters={"name": _exactly(name)}):
             present.stop(timeout=STOP_S)
             present.rename(f"{name}.{present.labels.get(GENERATION_LABEL, 'before')}")
-        wanted[0].rename(name)
+        containers[0].rename(name)
 
     def log(self, name: str) -> list[str]:
         """The last lines of its log since its last start, the time before each. Raises EngineDown."""

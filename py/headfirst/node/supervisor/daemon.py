@@ -91,10 +91,10 @@ class Daemon:
         threading.Thread(target=self._watch_standbys, daemon=True).start()
         while not self._ended.wait(_STEP_S):
             self.turn()
-            if all(one.is_alive for one in self._kept.values()):
+            if all(kept.is_alive for kept in self._kept.values()):
                 _notify("WATCHDOG=1")
-        for one in self._kept.values():
-            one.end()
+        for kept in self._kept.values():
+            kept.end()
         listener.shutdown()
         listener.server_close()
 
@@ -114,17 +114,17 @@ class Daemon:
             self._stop_all([rank.name for rank in ranks if rank.running and rank.name in read])
             read = {}
         heads = [rank.name for rank in ranks if rank.rank == 0]
-        found = {
+        replicas = {
             name: record
             for name, record in read.items()
             if name in heads and record.ranks[0] == self._settings.address
         }
         for name, kept in list(self._kept.items()):
-            if found.get(name) != kept.record:
-                kept.end(leaves=name not in found)
+            if replicas.get(name) != kept.record:
+                kept.end(leaves=name not in replicas)
                 del self._kept[name]
-        for name in found.keys() - self._kept.keys():
-            self._kept[name] = _Kept(self._keeper(found[name]), self._holds, self._events)
+        for name in replicas.keys() - self._kept.keys():
+            self._kept[name] = _Kept(self._keeper(replicas[name]), self._holds, self._events)
 
     def _record(self, rank: Rank) -> Record | None:
         """The record of the rank; where it cannot be read, what is kept of the replica counts."""

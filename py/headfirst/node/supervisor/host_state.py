@@ -20,10 +20,10 @@ def uptime() -> float:
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; {} where there is none, as where a node lost power while it was written."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 class Holds:
@@ -54,15 +54,15 @@ class Holds:
 
     def is_held(self, name: str) -> bool:
         """Whether the replica is held now."""
-        found = read_object(self._path(name))
-        if not _lasts(found, "seconds"):
+        hold = read_object(self._path(name))
+        if not _lasts(hold, "seconds"):
             return False
-        return not found.get("lock") or self._lock().get("token") == found["lock"]
+        return not hold.get("lock") or self._lock().get("token") == hold["lock"]
 
     def _is_by_hand(self, name: str) -> bool:
-        found = read_object(self._path(name))
+        hold = read_object(self._path(name))
         # Earlier releases did not write who made a hold.
-        return self.is_held(name) and not found.get("by_run", bool(found.get("lock")))
+        return self.is_held(name) and not hold.get("by_run", bool(hold.get("lock")))
 
     def _path(self, name: str) -> Path:
         return self._run / "holds" / f"{name}.json"
@@ -73,9 +73,9 @@ class Holds:
         return lock if _lasts(lock, "lease_s") else {}
 
 
-def _lasts(found: dict[str, Any], length: str) -> bool:
+def _lasts(document: dict[str, Any], length: str) -> bool:
     """Whether the time that is called `length` has not passed; that of an earlier boot has."""
-    ends, seconds = found.get("ends"), found.get(length)
+    ends, seconds = document.get("ends"), document.get(length)
     if not isinstance(ends, (int, float)) or not isinstance(seconds, (int, float)):
         return False
     return 0 < ends - uptime() <= seconds

@@ -52,8 +52,8 @@ class Memories:
 
     def load(self, name: str, generation: str) -> Memory:
         """What is remembered of the generation; nothing of another one but the length of its start."""
-        found = host_state.read_object(self._path(name))
-        known = {key: found[key] for key, is_valid in _VALID.items() if key in found and is_valid(found[key])}
+        state = host_state.read_object(self._path(name))
+        known = {key: state[key] for key, is_valid in _VALID.items() if key in state and is_valid(state[key])}
         if known.get("generation") != generation:
             return Memory(generation, start_s=known.get("start_s"))
         return Memory(**known)

@@ -53,11 +53,11 @@ def encode(message: Request | Seen) -> bytes:
 
 def request(data: bytes, where: str) -> Request:
     """The request in `data`. Raises UntrustedError."""
-    found = _object(data, "the request of a supervisor", where)
-    do = found.get("do")
+    fields = _object(data, "the request of a supervisor", where)
+    do = fields.get("do")
     if do not in get_args(Do):
         raise UntrustedError("a supervisor sends an unknown request", where=where)
-    name, generation = _text(found, "name", where), _text(found, "generation", where)
+    name, generation = _text(fields, "name", where), _text(fields, "generation", where)
     if do != "member" and not _NAME.fullmatch(name):
         raise UntrustedError("a supervisor sends a name that no replica has", where=where)
     if do not in ("member", "look") and not _GENERATION.fullmatch(generation):
@@ -67,17 +67,17 @@ def request(data: bytes, where: str) -> Request:
 
 def seen(data: bytes, where: str) -> Seen:
     """The answer in `data`. Raises UntrustedError."""
-    found = _object(data, "the answer of a supervisor", where)
-    log = found.get("log")
+    fields = _object(data, "the answer of a supervisor", where)
+    log = fields.get("log")
     if not isinstance(log, list) or not all(isinstance(line, str) for line in log):
         raise UntrustedError("the answer of a supervisor has no log", where=where)
     return Seen(
-        generation=_text(found, "generation", where),
-        running=found.get("running") is True,
-        start=_text(found, "start", where),
-        ended=_text(found, "ended", where),
-        held=found.get("held") is True,
-        problem=_text(found, "problem", where),
+        generation=_text(fields, "generation", where),
+        running=fields.get("running") is True,
+        start=_text(fields, "start", where),
+        ended=_text(fields, "ended", where),
+        held=fields.get("held") is True,
+        problem=_text(fields, "problem", where),
         log=tuple(untrusted.for_terminal(line) for line in log),
     )
 
@@ -87,8 +87,8 @@ def _object(data: bytes, what: str, where: str) -> dict[str, Any]:
     return untrusted.json_object(document, what=what, where=where)
 
 
-def _text(found: dict[str, Any], key: str, where: str) -> str:
-    value = found.get(key)
+def _text(fields: dict[str, Any], key: str, where: str) -> str:
+    value = fields.get(key)
     if not isinstance(value, str) or len(value) > 4096:
         raise UntrustedError(f"a supervisor sends no {key}", where=where)
     return untrusted.for_terminal(value)

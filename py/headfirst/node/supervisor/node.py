@@ -29,65 +29,65 @@ class Node:
         self._locks: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
         self._locks_lock = threading.Lock()
 
-    def answer(self, asked: Request, address: str) -> Seen:
+    def answer(self, request: Request, address: str) -> Seen:
         """What becomes of a request that comes from `address`."""
-        if asked.do == "member":
+        if request.do == "member":
             return Seen()
         with self._locks_lock:
-            lock = self._locks.setdefault(asked.name, threading.Lock())
+            lock = self._locks.setdefault(request.name, threading.Lock())
         with lock:
             try:
-                return self._answer(asked, address)
+                return self._answer(request, address)
             except EngineDown as error:
-                return Seen(held=self._holds.is_held(asked.name), problem=f"Docker: {error}")
+                return Seen(held=self._holds.is_held(request.name), problem=f"Docker: {error}")
 
-    def _answer(self, asked: Request, address: str) -> Seen:
-        if asked.do in ("prepare", "activate"):
-            return self._take_over(asked, address)
-        rank = self._containers.rank(asked.name)
+    def _answer(self, request: Request, address: str) -> Seen:
+        if request.do in ("prepare", "activate"):
+            return self._take_over(request, address)
+        rank = self._containers.rank(request.name)
         if rank is None:
-            return Seen(held=self._holds.is_held(asked.name))
-        if asked.do != "look" and (refused := self._refusal(asked, rank, address)):
+            return Seen(held=self._holds.is_held(request.name))
+        if request.do != "look" and (refused := self._refusal(request, rank, address)):
             return self._seen(rank, refused)
-        if asked.do == "log":
+        if request.do == "log":
             return Seen(rank.generation, rank.running, log=tuple(self._log(rank)))
-        if asked.do == "stop" and (rank.running or "paused" in rank.ended):
-            self._containers.stop(asked.name)
-        if asked.do == "start" and not rank.running:
+        if request.do == "stop" and (rank.running or "paused" in rank.ended):
+            self._containers.stop(request.name)
+        if request.do == "start" and not rank.running:
             if weights_come():
                 return self._seen(rank, "a job brings weights to this node")
-            self._containers.start(asked.name)
-        return self._seen(self._containers.rank(asked.name) or rank, "")
+            self._containers.start(request.name)
+        return self._seen(self._containers.rank(request.name) or rank, "")
 
-    def _refusal(self, asked: Request, rank: Rank, address: str) -> str:
+    def _refusal(self, request: Request, rank: Rank, address: str) -> str:
         """Why nothing is started, stopped or read; only rank 0 of the generation that is here may ask."""
-        if asked.do != "log" and self._holds.is_held(asked.name):
+        if request.do != "log" and self._holds.is_held(request.name):
             return "the replica is being changed"
-        if rank.generation != asked.generation:
+        if rank.generation != request.generation:
             return "it has another version of the replica"
         record = records.read(rank.name, rank.generation)
         if record is None:
             return "the version has not served yet"
         return "" if address == record.ranks[0] else f"{address} is not its head"
 
-    def _take_over(self, asked: Request, address: str) -> Seen:
+    def _take_over(self, request: Request, address: str) -> Seen:
         """Agree to a generation that waits, or activate it, for the supervisor of the spare."""
-        one = records.standby(asked.name, asked.generation)
-        if one is None:
-            active = records.read(asked.name, asked.generation) is not None
+        standby = records.standby(request.name, request.generation)
+        if standby is None:
+            active = records.read(request.name, request.generation) is not None
             return Seen(problem="" if active else "it has no such generation")
-        if self._holds.is_held(asked.name):
+        if self._holds.is_held(request.name):
             return Seen(held=True, problem="the replica is being changed")
-        if address != one.spare:
+        if address != standby.spare:
             return Seen(problem=f"{address} is not the spare")
-        agrees = self._agreement.prepare if asked.do == "prepare" else self._agreement.activate
-        if why := agrees(one):
+        agrees = self._agreement.prepare if request.do == "prepare" else self._agreement.activate
+        if why := agrees(standby):
             return Seen(problem=why)
-        if asked.do == "activate":
+        if request.do == "activate":
             # In this order: as long as the record waits, what was interrupted in between is done again.
-            self._containers.activate(asked.name, asked.generation)
-            records.activate(asked.name, asked.generation)
-        return Seen(asked.generation)
+            self._containers.activate(request.name, request.generation)
+            records.activate(request.name, request.generation)
+        return Seen(request.generation)
 
     def _seen(self, rank: Rank, problem: str) -> Seen:
         held = self._holds.is_held(rank.name)
@@ -127,15 +127,14 @@ class _Handler(PeerHandler):
     def do_POST(self) -> None:
         """Carry out a request."""
         # Who asks whom is proven, too: a request is worth nothing when it is sent back to its sender.
-        own, other = self.connection.getsockname()[0], self.client_address[0]
-        admitted = self.admitted_body(messages.LONGEST, other, own)
+        listener, address = self.connection.getsockname()[0], self.client_address[0]
+        admitted = self.admitted_body(messages.LONGEST, address, listener)
         if admitted is None:
             return
         words, body = admitted
-        address = self.client_address[0]
         try:
-            asked = messages.request(body, where=address)
+            request = messages.request(body, where=address)
         except UntrustedError:
             self.refuse(HTTPStatus.BAD_REQUEST)
             return
-        self.answer(words, messages.encode(self.server.node.answer(asked, address)))
+        self.answer(words, messages.encode(self.server.node.answer(request, address)))

@@ -32,18 +32,18 @@ def ask(client: PeerClient, address: str, request: Request, limit_s: float) -> S
 
 
 class Nodes:
-    """Sends requests from the address `own`. Safe to use from threads.
+    """Sends requests from the address `host`. Safe to use from threads.
 
     `answer` carries out a request to this host itself (Node.answer).
     """
 
-    def __init__(self, own: str, answer: Callable[[Request, str], Seen], client: PeerClient) -> None:
-        self.own, self._answer, self._client = own, answer, client
+    def __init__(self, host: str, answer: Callable[[Request, str], Seen], client: PeerClient) -> None:
+        self.host, self._answer, self._client = host, answer, client
 
     def ask(self, address: str, request: Request, limit_s: float) -> Seen | None:
         """The answer; None where there is none within the limit."""
-        if address == self.own:
-            return self._answer(request, self.own)
+        if address == self.host:
+            return self._answer(request, self.host)
         return ask(self._client, address, request, limit_s)
 
 
@@ -81,14 +81,14 @@ class Ranks:
         return list(self._pool.map(lambda address: self._nodes.ask(address, request, limit_s), addresses))
 
 
-def has_left(own: str, members: Sequence[str], client: PeerClient) -> bool | None:
+def has_left(host: str, members: Sequence[str], client: PeerClient) -> bool | None:
     """Whether this host has left the cluster: more than half of the others refuse it, and none accepts it.
 
     A host that was replaced while it was away must not serve. The others refuse addresses that are not in
     their list, which `deploy up` writes, and prove it with the cluster's secret. None: too few prove that
     they refuse, and none accepts; silence, and whatever is not proven, do not count.
     """
-    others = [member for member in members if member != own]
+    others = [member for member in members if member != host]
     request = messages.encode(Request("member", "", ""))
     refusals = 0
     # The first that accepts decides; another one each time, so that no node answers all of many.

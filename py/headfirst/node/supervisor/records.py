@@ -91,8 +91,8 @@ def standby(name: str, generation: str, folder: Path = CONFIG) -> Standby | None
 def standbys(spare: str, folder: Path = CONFIG) -> list[Standby]:
     """Every generation that waits for a host to be away that `spare` is to replace."""
     paths = sorted(folder.glob("*/standby-*.json"))
-    found = [standby(path.parent.name, path.stem, folder) for path in paths]
-    return [one for one in found if one is not None and one.spare == spare]
+    candidates = [standby(path.parent.name, path.stem, folder) for path in paths]
+    return [candidate for candidate in candidates if candidate is not None and candidate.spare == spare]
 
 
 def activate(name: str, generation: str, folder: Path = CONFIG) -> None:
@@ -214,16 +214,16 @@ def _url(fields: dict[str, Any], key: str) -> str:
 def _routers(documents: Any) -> tuple[RouterAddress, ...]:
     if not isinstance(documents, list):
         raise UntrustedError("routers is not a list")
-    fields = [json_object(document, what="a router") for document in documents]
-    return tuple(RouterAddress(url=_url(one, "url"), key=_text(one, "key")) for one in fields)
+    routers = [json_object(document, what="a router") for document in documents]
+    return tuple(RouterAddress(url=_url(router, "url"), key=_text(router, "key")) for router in routers)
 
 
-def _metrics(found: Any) -> Metrics:
+def _metrics(document: Any) -> Metrics:
     """The engine's metrics, as `dataclasses.asdict` writes them."""
     try:
-        progress, copies = tuple(_series(one) for one in found["progress"]), tuple(found["copies"])
-        series = {key: _series(found[key]) for key in _SERIES}
-        metrics = Metrics(**{**found, **series, "progress": progress, "copies": copies})
+        progress, copies = tuple(map(_series, document["progress"])), tuple(document["copies"])
+        series = {key: _series(document[key]) for key in _SERIES}
+        metrics = Metrics(**{**document, **series, "progress": progress, "copies": copies})
     except (AttributeError, KeyError, TypeError) as error:
         raise UntrustedError(f"metrics has other fields than this version: {error}") from None
     for key in ("model_label", "path", "flag", "throughput"):
@@ -231,6 +231,6 @@ def _metrics(found: Any) -> Metrics:
     return metrics
 
 
-def _series(found: dict[str, Any]) -> Series:
-    labels = json_object(found.get("labels", {}), what="labels")
-    return Series(_text(found, "name"), {label: _text(labels, label) for label in labels})
+def _series(document: dict[str, Any]) -> Series:
+    labels = json_object(document.get("labels", {}), what="labels")
+    return Series(_text(document, "name"), {label: _text(labels, label) for label in labels})

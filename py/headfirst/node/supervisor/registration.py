@@ -51,42 +51,42 @@ class Router:
 
     def workers(self) -> list[Worker]:
         """The replicas in its list. Raises UntrustedError for an answer that no router gives."""
-        found = untrusted.json_object(
+        answer = untrusted.json_object(
             self._ask("GET", "/workers", expected=(200,)), what="the list of replicas", where=self.url
         )
-        listed = found.get("workers")
+        listed = answer.get("workers")
         if not isinstance(listed, list):
             raise UntrustedError("the list of replicas is not a list", where=self.url)
-        return [self._worker(one) for one in listed]
+        return [self._worker(worker) for worker in listed]
 
     def worker(self, url: str) -> Worker | None:
         """The replica at this address; None where it is not in the list."""
-        return next((one for one in self.workers() if one.url == url), None)
+        return next((worker for worker in self.workers() if worker.url == url), None)
 
     def register(self, url: str, api_key: str) -> None:
         """Send requests to the replica at `url`, which must answer now; nothing where that is so."""
         body = {"url": url, "api_key": api_key, "health": {"drain_settle_secs": _DRAIN_S}}
-        found = self.worker(url)
-        if found is None:
+        worker = self.worker(url)
+        if worker is None:
             self._ask("POST", "/workers", body, expected=(202, 409))  # 409: another supervisor was first
-        elif found.status == "draining":
-            self._ask("PUT", f"/workers/{found.id}", body, expected=(202,))
+        elif worker.status == "draining":
+            self._ask("PUT", f"/workers/{worker.id}", body, expected=(202,))
 
     def drain(self, url: str) -> int:
         """Send no new requests to the replica; the number of those that it still answers."""
-        found = self.worker(url)
-        if found is not None and found.status != "draining":
-            self._delete(found)
-            found = self._after(url, lambda one: one.status == "draining")
-        return found.requests if found else 0
+        worker = self.worker(url)
+        if worker is not None and worker.status != "draining":
+            self._delete(worker)
+            worker = self._after(url, lambda latest: latest.status == "draining")
+        return worker.requests if worker else 0
 
     def remove(self, url: str) -> None:
         """Take the replica out of the list; its requests go on."""
         self.drain(url)
-        found = self.worker(url)
-        if found is not None:
-            self._delete(found)
-            self._after(url, lambda one: False)
+        worker = self.worker(url)
+        if worker is not None:
+            self._delete(worker)
+            self._after(url, lambda _: False)
 
     def _delete(self, worker: Worker) -> None:
         """smg drains a replica that is ready, and removes one that is not."""
@@ -94,26 +94,26 @@ class Router:
 
     def _after(self, url: str, is_done: Callable[[Worker], bool]) -> Worker | None:
         ends = time.monotonic() + _DONE_S
-        while (found := self.worker(url)) is not None and not is_done(found):
+        while (worker := self.worker(url)) is not None and not is_done(worker):
             if time.monotonic() > ends:
-                raise NotReadyError(f"{url} is still {found.status}", where=self.url)
+                raise NotReadyError(f"{url} is still {worker.status}", where=self.url)
             time.sleep(0.02)
-        return found
+        return worker
 
-    def _worker(self, found: Any) -> Worker:
-        one = untrusted.json_object(found, what="a replica in the list", where=self.url)
-        status = one.get("status")
+    def _worker(self, document: Any) -> Worker:
+        fields = untrusted.json_object(document, what="a replica in the list", where=self.url)
+        status = fields.get("status")
         if status not in get_args(Status):
             raise UntrustedError("a replica in the list has an unknown status", where=self.url)
-        id = untrusted.line(one.get("id"), what="the id of a replica", where=self.url)
+        id = untrusted.line(fields.get("id"), what="the id of a replica", where=self.url)
         if not _ID.fullmatch(id):
             raise UntrustedError("the id of a replica is not a UUID", where=self.url)
         return Worker(
             id=id,
-            url=untrusted.line(one.get("url"), what="the address of a replica", where=self.url),
+            url=untrusted.line(fields.get("url"), what="the address of a replica", where=self.url),
             status=cast(Status, status),
             requests=untrusted.integer(
-                one.get("load"), what="the requests of a replica", where=self.url, high=10**6
+                fields.get("load"), what="the requests of a replica", where=self.url, high=10**6
             ),
         )
 
@@ -184,7 +184,7 @@ class Registration:
 
 def routers_of(record: Record) -> list[Router]:
     """The routers of a replica."""
-    return [Router(one.url, one.key) for one in record.routers]
+    return [Router(router.url, router.key) for router in record.routers]
 
 
 def drain(url: str, routers: Sequence[Router], seconds: float) -> int:
@@ -217,7 +217,7 @@ def without(url: str, routers: Sequence[Router], seconds: float) -> list[str]:
 
 def _has(router: Router, url: str) -> bool:
     try:
-        found = router.worker(url)
+        worker = router.worker(url)
     except _Failed:
         return False
-    return found is not None and found.status == "ready"
+    return worker is not None and worker.status == "ready"

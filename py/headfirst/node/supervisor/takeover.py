@@ -33,10 +33,10 @@ _LASTS_S = 300.0
 
 
 class Agreement:
-    """What this host, at the address `own`, has agreed to. Safe to use from threads, one for each replica."""
+    """What the host with the address `host` has agreed to. Safe to use from threads, one for each replica."""
 
-    def __init__(self, own: str, client: PeerClient, containers: Containers) -> None:
-        self._own, self._client, self._containers = own, client, containers
+    def __init__(self, host: str, client: PeerClient, containers: Containers) -> None:
+        self._host, self._client, self._containers = host, client, containers
         self._agreed_at: dict[tuple[str, str], float] = {}
 
     def prepare(self, standby: Standby) -> str:
@@ -70,9 +70,9 @@ class Agreement:
     def _objection(self, standby: Standby) -> str:
         away = standby.instead_of[standby.replaces]
         if ask(self._client, away, Request("member", "", ""), _CONNECT_S):
-            return f"{away} answers {self._own}"
+            return f"{away} answers {self._host}"
         others = (rank.running and rank.name != standby.record.name for rank in self._containers.ranks())
-        if self._own == standby.spare and any(others):
+        if self._host == standby.spare and any(others):
             return "the spare serves another replica"
         current = self._current(standby.record.name)
         # Since an earlier takeover it may be at another address than the inventory's replica.
@@ -85,15 +85,15 @@ class Agreement:
 
     def _is_activated(self, standby: Standby) -> bool:
         """Whether this host, or another one that is not the spare, has the generation already."""
-        own = self._containers.rank(standby.record.name)
-        if own is not None and own.generation == standby.record.generation:
+        rank = self._containers.rank(standby.record.name)
+        if rank is not None and rank.generation == standby.record.generation:
             return True  # it was interrupted before it wrote the record
-        others = [address for address in standby.record.ranks if address not in (self._own, standby.spare)]
+        others = [address for address in standby.record.ranks if address not in (self._host, standby.spare)]
         return standby.record.generation in self._generations(standby.record, others)
 
     def _has_changed(self, record: Record) -> bool:
         """Whether another host of this generation has another one by now."""
-        others = [address for address in record.ranks if address != self._own]
+        others = [address for address in record.ranks if address != self._host]
         return any(generation != record.generation for generation in self._generations(record, others))
 
     def _generations(self, record: Record, addresses: Sequence[str]) -> Iterator[str]:
@@ -115,16 +115,16 @@ class Standbys:
     """The generations that wait on this node, a spare."""
 
     def __init__(self, nodes: Nodes, events: Events) -> None:
-        self._own, self._nodes, self._events = nodes.own, nodes, events
+        self._host, self._nodes, self._events = nodes.host, nodes, events
         self._away_since: dict[tuple[str, str], float] = {}
         self._told: dict[str, str] = {}
 
     def turn(self) -> None:
         """Check the hosts of each replica, and activate what waits for long enough."""
-        for standby in records.standbys(self._own):
-            hosts = {*standby.instead_of, *standby.record.ranks} - {self._own}
+        for standby in records.standbys(self._host):
+            hosts = {*standby.instead_of, *standby.record.ranks} - {self._host}
             seen = {address: self._ask("look", standby, address) for address in hosts}
-            if any(found and found.generation == standby.record.generation for found in seen.values()):
+            if any(answer and answer.generation == standby.record.generation for answer in seen.values()):
                 self._activate(standby)
             elif self._is_due(standby, seen) and self._tell(standby, "prepare"):
                 self._told.pop(standby.record.name, None)  # hosts change now, which is news each time
@@ -134,7 +134,7 @@ class Standbys:
         if self._tell(standby, "activate"):
             self._told.pop(standby.record.name, None)
             replaced = standby.instead_of[standby.replaces]
-            self._note(standby, f"the spare {self._own} takes the place of {replaced}")
+            self._note(standby, f"the spare {self._host} takes the place of {replaced}")
 
     def _is_due(self, standby: Standby, seen: Mapping[str, Seen | None]) -> bool:
         """Whether exactly the host to be replaced has been away for long enough."""
@@ -147,8 +147,8 @@ class Standbys:
 
     def _tell(self, standby: Standby, do: Do) -> bool:
         """Whether every host of the generation agrees; this one is the last to be asked."""
-        others = [address for address in standby.record.ranks if address != self._own]
-        for address in (*others, self._own):
+        others = [address for address in standby.record.ranks if address != self._host]
+        for address in (*others, self._host):
             answer = self._ask(do, standby, address)
             if answer is None or answer.problem:
                 self._note(
