@@ -103,8 +103,8 @@ def run_warm(arguments: Namespace) -> Result:
 def run_pipeline(arguments: Namespace) -> Result:
     """Take part in bringing a model to all members."""
     members: list[tuple[str, ...]] = [tuple(member.split(",")) for member in arguments.members]
-    own = tuple(arguments.address.split(","))
-    if own not in members:
+    addresses = tuple(arguments.address.split(","))
+    if addresses not in members:
         raise InputError(f"{arguments.address} is not one of the members {', '.join(arguments.members)}")
     if len({len(member) for member in members}) > 1:
         raise InputError(
@@ -112,10 +112,10 @@ def run_pipeline(arguments: Namespace) -> Result:
         )
     transfer = Transfer(
         members,
-        members.index(own),
+        members.index(addresses),
         arguments.port,
         _token() if len(members) > 1 else "",
-        _key(arguments, is_head=own == members[0]) if len(members) > 1 else Key.new(),
+        _key(arguments, is_head=addresses == members[0]) if len(members) > 1 else Key.new(),
         arguments.connections,
         encrypt=arguments.encrypt,
         rdma=_rdma_ports(arguments),

@@ -89,11 +89,11 @@ class FetchOrigin:
         self, fetching: Fetching, sizes: Mapping[str, int], spare: AbstractSet[str], folder: Path
     ) -> None:
         """NotReadyError where the disk is too small; what only others need is here for a moment."""
-        own = self._needs.needed(sizes)
-        missing = fetching.missing_bytes(spare | (sizes.keys() - own.keys()))
-        if len(own) < len(sizes):
+        needed = self._needs.needed(sizes)
+        missing = fetching.missing_bytes(spare | (sizes.keys() - needed.keys()))
+        if len(needed) < len(sizes):
             missing += SHARDS_IN_FLIGHT * max(sizes.values())
-        require_transfer_space("fetch", own, missing, folder, self._target, self._keep_source)
+        require_transfer_space("fetch", needed, missing, folder, self._target, self._keep_source)
 
     def _borrow(
         self, board: Board, store: Store, known: Mapping[str, FileRecord], names: Iterable[str]
@@ -131,10 +131,10 @@ class FetchOrigin:
         sharing = Sharing(shared, len(board.members), self._mode, self._needs.members)
         sharing.given[0].update(alone)
         board.give(sharing.given)
-        own = set(filter(self._needs.is_needed, files))
+        needed = set(filter(self._needs.is_needed, files))
         noted: set[str] = set()
         with _Given(run, board, stopped) as given:
-            while not stopped.is_set() and not (noted >= set(files) and board.member(0).have >= own):
+            while not stopped.is_set() and not (noted >= set(files) and board.member(0).have >= needed):
                 proofs = board.proofs()
                 for name, proof in proofs.items():
                     # A file that this one does not receive is proven by those that need it.
@@ -223,8 +223,8 @@ class FetchHelper:
 
     def _see(self, count: int) -> None:
         with self._board.changed:
-            own = self._board.member(self._board.index)
-            self._board.report(notify=False, fetched=max(0, own.fetched + count))
+            member = self._board.member(self._board.index)
+            self._board.report(notify=False, fetched=max(0, member.fetched + count))
 
 
 class _Given:

@@ -46,13 +46,13 @@ def release(link: Path) -> None:
 
 def list_files(folder: Path) -> list[str]:
     """The files below `folder`, sorted, as relative POSIX paths; what is hidden does not count."""
-    found = []
+    paths = []
     for root, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        found += [
+        paths += [
             (Path(root) / name).relative_to(folder).as_posix() for name in names if not name.startswith(".")
         ]
-    return sorted(found)
+    return sorted(paths)
 
 
 def contained(folder: Path, name: str) -> Path:

@@ -75,10 +75,10 @@ def _link(folder: Path, link: Path) -> None:
 
 def _compare_with_its_own(folder: Path, manifest: Manifest) -> None:
     """The folder may hold the manifest of a node that brought it here."""
-    own = manifests.load(folder)
-    if own is None:
+    folder_manifest = manifests.load(folder)
+    if folder_manifest is None:
         return
-    wrong = [name for name, record in own.files.items() if _differs(manifest, name, record.xxh3)]
+    wrong = [name for name, record in folder_manifest.files.items() if _differs(manifest, name, record.xxh3)]
     if wrong:
         listed = ", ".join(wrong[:3])
         raise NotReadyError(

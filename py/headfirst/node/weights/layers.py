@@ -31,10 +31,10 @@ def read_layers(text: str) -> range | None:
     """`0-30`, both included, as a range; "" is None: all layers. InputError for anything else."""
     if not text:
         return None
-    found = _RANGE.fullmatch(text)
-    if not found or int(found[1]) > int(found[2]):
+    match = _RANGE.fullmatch(text)
+    if not match or int(match[1]) > int(match[2]):
         raise InputError(f"layers {shown(text)} are not written as in 0-30")
-    return range(int(found[1]), int(found[2]) + 1)
+    return range(int(match[1]), int(match[2]) + 1)
 
 
 def shards_by_member(
@@ -70,11 +70,11 @@ def with_scales(
     `needed` is of the weights alone, `homes` is recipe.scale_homes. What a member has for its scales only is
     not converted there.
     """
-    wanted = dict(needed)
+    members = dict(needed)
     for shard, others in homes.items():
         for other in others:
-            wanted[other] = wanted.get(other, frozenset()) | needed.get(shard, frozenset())
-    return wanted
+            members[other] = members.get(other, frozenset()) | needed.get(shard, frozenset())
+    return members
 
 
 def partial_index(
@@ -90,10 +90,10 @@ def partial_index(
 
 def _layer_of(weight_map: Mapping[str, str]) -> dict[str, int]:
     """Layer by name, of the tensors of layers; empty where these have more than one model's names."""
-    found = {name: match for name in weight_map if (match := _LAYER.match(name))}
-    if len({match[1] for match in found.values()}) > 1:
+    matches = {name: match for name in weight_map if (match := _LAYER.match(name))}
+    if len({match[1] for match in matches.values()}) > 1:
         return {}
-    return {name: int(match[2]) for name, match in found.items()}
+    return {name: int(match[2]) for name, match in matches.items()}
 
 
 def _members(ranges: Sequence[range | None], layer: int) -> frozenset[int]:

@@ -130,7 +130,7 @@ class Pipeline:
         return self._board.overview or Overview(0, {}, {})
 
     @property
-    def _own(self) -> Mapping[str, int]:
+    def _needed(self) -> Mapping[str, int]:
         """Bytes of the files that this node needs, by name."""
         return self._needs.needed(self._overview.sizes)
 
@@ -162,7 +162,7 @@ class Pipeline:
         self._report_progress()
 
     def _report_progress(self) -> None:
-        sizes, converted, here = self._own, 0, self._intake.bytes_here()
+        sizes, converted, here = self._needed, 0, self._intake.bytes_here()
         if self._conversion:
             as_it_is = self._intake.here - self._conversion.outputs
             converted = self._conversion.bytes_converted(sizes) + sum(sizes.get(name, 0) for name in as_it_is)
@@ -200,9 +200,9 @@ class Pipeline:
         """NotReadyError where the disk is too small for what this node needs; the origin checks its own."""
         if self._origin is None and self._needs.known and not self._has_room:
             target = self._conversion.target if self._conversion else None
-            own, folder = self._own, self._store.folder
-            missing = max(0, sum(own.values()) - disk_bytes(folder, own))
-            require_transfer_space("receive", own, missing, folder, target, self._keep_source)
+            needed, folder = self._needed, self._store.folder
+            missing = max(0, sum(needed.values()) - disk_bytes(folder, needed))
+            require_transfer_space("receive", needed, missing, folder, target, self._keep_source)
             self._has_room = True
 
     @property
@@ -211,13 +211,13 @@ class Pipeline:
         unknown = (
             self._overview.sizes.keys() - self._intake.hashes().keys() if self._needs.divided else frozenset()
         )
-        return (self._own.keys() - self._intake.here) | unknown
+        return (self._needed.keys() - self._intake.here) | unknown
 
     def _plan_conversion(self) -> bool:
         """Whether it is decided what this node converts."""
         if self._conversion is None or not self._needs.known:
             return False
-        return self._conversion.plan(self._own, self._intake.here, self._needs.serves)
+        return self._conversion.plan(self._needed, self._intake.here, self._needs.serves)
 
     def _has_all(self, bringing: Bringing) -> bool:
         if not self._is_current or not bringing.over or not self._overview.sizes or self._lacking:
@@ -239,7 +239,7 @@ class Pipeline:
             return
         self._dropped &= self._intake.here  # what is passed on once more is dropped once more
         shards = {name for name in self._intake.here - self._dropped if name.endswith(".safetensors")}
-        for name in shards & self._own.keys():
+        for name in shards & self._needed.keys():
             if self._conversion.users(name) <= self._conversion.done and self._board.everybody_has(name):
                 self._intake.forget(name)
                 self._store.drop(name)
@@ -250,7 +250,7 @@ class Pipeline:
         whole = manifest = Manifest(records, self._overview.made_from)
         layers = self._needs.layers_here(self._overview.sizes)
         if layers and self._keep_source and not self._needs.keeps_all:
-            manifest = self._store.divide(whole, self._own.keys(), layers)
+            manifest = self._store.divide(whole, self._needed.keys(), layers)
             if self._transport:
                 self._transport.move(INDEX, self._store.path(INDEX))
         elif self._origin and self._conversion is None:

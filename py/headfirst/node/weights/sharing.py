@@ -88,9 +88,9 @@ class Sharing:
                 held.add(name)
         for index in sorted(fetchers, key=lambda index: len(self.given[index] - fetched)):
             free = at_once + _AHEAD - len(self.given[index] - fetched)
-            wanted = [name for name in self._waiting if name not in held]
-            wanted.sort(key=lambda name: index not in self._needs(name))
-            for name in wanted[: max(0, free)]:
+            candidates = [name for name in self._waiting if name not in held]
+            candidates.sort(key=lambda name: index not in self._needs(name))
+            for name in candidates[: max(0, free)]:
                 self._give(name, index)
         return before != self.given
 

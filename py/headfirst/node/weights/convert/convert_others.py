@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headfirst.common.convertible import config_parts
 from headfirst.common.safetensors_file import read_shard
-from headfirst.node.weights.fetch.source import wanted
+from headfirst.node.weights.fetch.source import is_checkpoint_file
 from headfirst.node.weights.files import contained, list_files, open_contained, write_whole
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import CONFIG, INDEX, read_json
@@ -21,7 +21,7 @@ def copy_others(source: Path, target: Path, shards: Collection[str]) -> None:
     The config loses its quantization_config, the index names what is there now. Files are written where they
     differ, and what the source no longer has goes; the target's manifest goes before anything is changed.
     """
-    others = [name for name in list_files(source) if not _is_shard(name) and wanted(name)]
+    others = [name for name in list_files(source) if not _is_shard(name) and is_checkpoint_file(name)]
     written = {CONFIG: _stripped_config(source / CONFIG)}
     if INDEX in others:
         written[INDEX] = _index(target, shards)

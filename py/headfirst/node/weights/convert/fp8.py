@@ -105,11 +105,11 @@ def _lanes(_context: Any, codes: Any, code: Any, table: Any, out: Any, position:
             return build.shl(build.zext(lanes, word_lanes), words_of(shift))
 
         def look_up(entries: Any, keys: Any) -> Any:
-            found = ir.Constant(byte_lanes, ir.Undefined)
+            vector = ir.Constant(byte_lanes, ir.Undefined)
             for lane in range(LANES):
                 key = build.zext(build.extract_element(keys, index(lane)), index)
-                found = build.insert_element(found, build.extract_element(entries, key), index(lane))
-            return found
+                vector = build.insert_element(vector, build.extract_element(entries, key), index(lane))
+            return vector
 
         start = build.gep(data(0), [arguments[1]])
         lanes = build.load(build.bitcast(start, byte_lanes.as_pointer()), align=1)

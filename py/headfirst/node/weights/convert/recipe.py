@@ -143,8 +143,8 @@ def _scaled(
 ) -> Scaled:
     where = str(shard.path)
     if scale_name is None:
-        wanted = " or ".join(form.scale_names(tensor.name)) or "(its name has no ending of a weight)"
-        raise _refuse(tensor.name, where, f"its scale {wanted} is in no shard")
+        expected = " or ".join(form.scale_names(tensor.name)) or "(its name has no ending of a weight)"
+        raise _refuse(tensor.name, where, f"its scale {expected} is in no shard")
     home = homes[scale_name]
     scale = home.tensors[scale_name]
     if scale.dtype not in form.scale_dtypes:

@@ -18,7 +18,7 @@ from headfirst.node.weights.proof.hashing import FileHash
 
 _TRIES = 8
 _LONGEST_WAIT_S = 60
-_LONGEST_ASKED_WAIT_S = 600
+_LONGEST_RETRY_AFTER_S = 600
 
 Result = TypeVar("Result")
 
@@ -58,7 +58,7 @@ def part_path(file: RemoteFile, listing: Listing, target: Path) -> Path:
 def when_it_answers(call: Callable[[], Result], stopped: Event) -> Result:
     """`call()`, tried again as long as the source asks to come back later."""
     patience = _Patience(lambda: 0)
-    return _tried(call, patience, stopped, lambda state: patience.ends(state) or not _asked_wait(state))
+    return _tried(call, patience, stopped, lambda state: patience.ends(state) or not _retry_after(state))
 
 
 def _pulled(
@@ -100,12 +100,12 @@ class _Patience:
 
     def wait(self, state: RetryCallState) -> float:
         """Seconds until the next try: what the source asks for, or twice as long as before."""
-        asked = _asked_wait(state)
-        return min(2.0 ** (self._failures - 1), _LONGEST_WAIT_S) if asked is None else asked
+        retry_after = _retry_after(state)
+        return min(2.0 ** (self._failures - 1), _LONGEST_WAIT_S) if retry_after is None else retry_after
 
     def ends(self, state: RetryCallState) -> bool:
         """Whether there is no next try."""
-        return self._failures >= _TRIES or (_asked_wait(state) or 0) > _LONGEST_ASKED_WAIT_S
+        return self._failures >= _TRIES or (_retry_after(state) or 0) > _LONGEST_RETRY_AFTER_S
 
 
 def _tried(
@@ -125,6 +125,6 @@ def _tried(
     return retrying(call)
 
 
-def _asked_wait(state: RetryCallState) -> float | None:
+def _retry_after(state: RetryCallState) -> float | None:
     error = state.outcome.exception() if state.outcome else None
     return error.retry_after if isinstance(error, SourceBusyError) else None

@@ -52,8 +52,8 @@ class _Consumed(BytesIO):
 
 def _is_file(response: Any) -> bool:
     """Whether it answers our own request for a file: these ask for it as it is."""
-    asked = response.request
-    as_it_is: bool = asked.headers.get("Accept-Encoding") == "identity" or asked.method == "HEAD"
+    request = response.request
+    as_it_is: bool = request.headers.get("Accept-Encoding") == "identity" or request.method == "HEAD"
     return as_it_is and 200 <= response.status_code < 300
 
 

@@ -35,8 +35,8 @@ class ModelScopeSource:
         """The files of the revision. The hub names no commit, but each file's sha256, which pins as well."""
         with self._errors():
             entries = self._api.list_repo_files(self._model, "model", revision=self._revision)
-        found = [(entry.path, entry.size, entry.sha256 or None) for entry in entries if not entry.is_dir]
-        files = checked_listing("", found, self._where).files
+        blobs = [(entry.path, entry.size, entry.sha256 or None) for entry in entries if not entry.is_dir]
+        files = checked_listing("", blobs, self._where).files
         told = sorted((file.name, file.size, file.sha256) for file in files)
         return Listing(hashlib.sha256(repr(told).encode()).hexdigest(), files)
 

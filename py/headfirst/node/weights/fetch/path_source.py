@@ -10,7 +10,7 @@ from typing import IO
 
 from headfirst.common.errors import NotReadyError
 from headfirst.node.weights.fetch.partial_file import PartialFile
-from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing, wanted
+from headfirst.node.weights.fetch.source import Listing, RemoteFile, checked_listing, is_checkpoint_file
 from headfirst.node.weights.files import CHUNK, contained, list_files, open_contained, publish
 from headfirst.node.weights.proof.checkpoint_check import check_checkpoint
 
@@ -29,7 +29,7 @@ class PathSource:
 
         `pinned` changes when a name, a size or a modification time does.
         """
-        stats = {name: self._stat(name) for name in list_files(self._folder) if wanted(name)}
+        stats = {name: self._stat(name) for name in list_files(self._folder) if is_checkpoint_file(name)}
         check_checkpoint(self._folder)
         seen = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in stats.items()]
         pinned = hashlib.sha256(repr(seen).encode()).hexdigest()
@@ -73,10 +73,10 @@ class PathSource:
 
     def _stat(self, name: str) -> os.stat_result:
         """NotReadyError where the file is a link that leads out of the folder, or is no regular file."""
-        found = contained(self._folder, name)
-        if not found.is_file():
-            raise NotReadyError("this is not a regular file, or its link has no target", where=str(found))
-        return found.stat()
+        path = contained(self._folder, name)
+        if not path.is_file():
+            raise NotReadyError("this is not a regular file, or its link has no target", where=str(path))
+        return path.stat()
 
 
 def _same(original: os.stat_result, copy: os.stat_result) -> bool:

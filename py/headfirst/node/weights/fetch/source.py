@@ -69,7 +69,7 @@ def checked_listing(pinned: Any, entries: Iterable[tuple[Any, Any, Any]], where:
         count = integer(size, what=f"the size of {quoted}", where=where, high=LARGEST_FILE)
         if sha256 is not None:
             hex_digest(sha256, what=f"the sha256 of {quoted}", where=where, digits=64)
-        if wanted(name):
+        if is_checkpoint_file(name):
             files.append(RemoteFile(name, count, sha256))
     return Listing(line(pinned, what="the commit", where=where, limit=128), files)
 
@@ -98,7 +98,7 @@ class SourceBusyError(NotReadyError):
         self.retry_after = retry_after
 
 
-def wanted(name: str) -> bool:
+def is_checkpoint_file(name: str) -> bool:
     """Whether a file of the source is part of the checkpoint as we keep it."""
     return not any(fnmatch(part, pattern) for pattern in _IGNORED for part in name.split("/"))
 
@@ -115,8 +115,8 @@ def client_failed(error: Exception, where: str) -> HeadfirstError:
     if 400 <= status < 500 and status not in _LATER:
         return NotReadyError(what, where=where, hint=hint)
     retry_after = _retry_after(error)
-    asked = f" (the hub requires a wait of {retry_after:.0f} s)" if retry_after else ""
-    return SourceBusyError(f"{what}{asked}", where=where, hint=hint, retry_after=retry_after)
+    wait = f" (the hub requires a wait of {retry_after:.0f} s)" if retry_after else ""
+    return SourceBusyError(f"{what}{wait}", where=where, hint=hint, retry_after=retry_after)
 
 
 def _retry_after(error: Exception) -> float | None:

@@ -69,8 +69,8 @@ def _agrees(served: Path, sample: Sample) -> bool:
         starts = [
             tensor.start + 2 * ((sample.row + line) * width + sample.column) for line in range(sample.rows)
         ]
-        found = b"".join(os.pread(file.fileno(), 2 * sample.columns, start) for start in starts)
-    return equal_bits(np.frombuffer(found, "<u2"), _expected(sample))
+        actual = b"".join(os.pread(file.fileno(), 2 * sample.columns, start) for start in starts)
+    return equal_bits(np.frombuffer(actual, "<u2"), _expected(sample))
 
 
 def _expected(sample: Sample) -> npt.NDArray[np.uint16]:
@@ -78,11 +78,11 @@ def _expected(sample: Sample) -> npt.NDArray[np.uint16]:
     return of(sample.codes, sample.scale_bits)
 
 
-def equal_bits(found: npt.NDArray[np.uint16], expected: npt.NDArray[np.uint16]) -> bool:
+def equal_bits(actual: npt.NDArray[np.uint16], expected: npt.NDArray[np.uint16]) -> bool:
     """Whether BF16 patterns are equal, a NaN being equal to any NaN."""
     nan = (expected & 0x7FFF) > 0x7F80
     return bool(
-        np.array_equal((found & 0x7FFF) > 0x7F80, nan) and np.array_equal(found[~nan], expected[~nan])
+        np.array_equal((actual & 0x7FFF) > 0x7F80, nan) and np.array_equal(actual[~nan], expected[~nan])
     )
 
 

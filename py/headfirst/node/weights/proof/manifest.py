@@ -107,11 +107,11 @@ def parse_origin(document: Any) -> dict[str, str]:
 
 def check_names(names: Iterable[Any], where: str | None = None) -> list[str]:
     """Names of a checkpoint's files; UntrustedError where one leads out of it, clashes or is hidden."""
-    found = file_listing(names, where=where)
-    for name in found:
+    listing = file_listing(names, where=where)
+    for name in listing:
         if any(part.startswith(".") for part in name.split("/")):
             raise UntrustedError(f"the file list names a hidden file: {shown(name)}", where=where)
-    return found
+    return listing
 
 
 def manifest_file(folder: Path) -> Path:

@@ -51,8 +51,8 @@ def faults(folder: Path, manifest: Manifest, progress: Progress, *, deep: bool =
 
     progress.total = manifest.size
     with ThreadPoolExecutor(HASH_THREADS) as pool:
-        found = zip(manifest.files, pool.map(fault, manifest.files.items()), strict=True)
-        return {name: why for name, why in found if why}
+        reasons = zip(manifest.files, pool.map(fault, manifest.files.items()), strict=True)
+        return {name: why for name, why in reasons if why}
 
 
 def _same(known: FileRecord | None, record: FileRecord) -> bool:

@@ -127,14 +127,14 @@ class _Request:
 
 
 class Link:
-    """Speaks from the address `own` to `address`:`port`. Not safe to use from threads, but for `cut`.
+    """Speaks from `local_address` to `address`:`port`. Not safe to use from threads, but for `cut`.
 
     It borrows the bytes of files where it has `debts`.
     """
 
     def __init__(
         self,
-        own: str,
+        local_address: str,
         address: str,
         port: int,
         caller: Caller,
@@ -147,7 +147,7 @@ class Link:
         self._encryption = encryption
         self._debts = debts
         self._connection = http.client.HTTPConnection(
-            address, port, timeout=_CONNECT_LIMIT_S, source_address=(own, 0)
+            address, port, timeout=_CONNECT_LIMIT_S, source_address=(local_address, 0)
         )
         self._connection.response_class = _Answer
         self._is_cut = False

@@ -235,7 +235,7 @@ class _Handler(PeerHandler):
     def _waited(self, ask: Callable[[], Any]) -> Any:
         """What `ask` returns, asked again until it is something, or the neighbour is gone, or time is up."""
         deadline = time.monotonic() + BYTES_WAIT_S
-        while not (found := ask()):
+        while not (answer := ask()):
             if time.monotonic() > deadline or self.server.listener.shelf.closed or is_over(self.connection):
                 break
-        return found
+        return answer

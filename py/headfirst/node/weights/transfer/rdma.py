@@ -72,7 +72,7 @@ def buffer(size: int) -> memoryview:
 
 def available() -> list[str]:
     """Devices with an active first port; none where ibverbs, libibverbs.so.1 or a driver is missing."""
-    found = []
+    names = []
     try:
         import ibverbs
 
@@ -80,10 +80,10 @@ def available() -> list[str]:
             with ExitStack() as stack:
                 context = _closing(stack, device.open())
                 if context.query_port(1).state == ibverbs.PortState.ACTIVE:
-                    found.append(str(device.name))
+                    names.append(str(device.name))
     except (ImportError, OSError):  # OSError: the kernel has no RDMA, or the device is not for this user
         return []
-    return found
+    return names
 
 
 class _End:
@@ -99,7 +99,8 @@ class _End:
 
             self._verbs = ibverbs
             self._access = int(ibverbs.AccessFlags[access])
-            device = next((one for one in ibverbs.get_device_list() if one.name == port.device), None)
+            devices = (device for device in ibverbs.get_device_list() if device.name == port.device)
+            device = next(devices, None)
             if device is None:
                 raise ConnectionError(f"there is no RDMA device {port.device}")
             context = _closing(stack, device.open())

@@ -164,13 +164,13 @@ class Transport:
 
     def _link(self, number: int, index: int, memory: memoryview | None) -> Link:
         """A link to a member; it borrows into `memory`, where RDMA is to be used."""
-        own, other = self._transfer.members[self._transfer.index], self._transfer.members[index]
-        lane = number % len(own)
+        local, remote = self._transfer.members[self._transfer.index], self._transfer.members[index]
+        lane = number % len(local)
         return Link(
-            own[lane],
-            other[lane],
+            local[lane],
+            remote[lane],
             self._transfer.port,
             Caller(self._transfer.token),
             self._encryption,
-            Debts(self._carrier, number, other[lane], memory) if memory and self._transfer.rdma else None,
+            Debts(self._carrier, number, remote[lane], memory) if memory and self._transfer.rdma else None,
         )
