@@ -49,14 +49,14 @@ def changed(root: Path) -> list[str]:
 
 def modules(root: Path) -> dict[str, str]:
     """Dotted name → path of each Python file that tests may import."""
-    found: dict[str, str] = {}
+    paths: dict[str, str] = {}
     for folder, package in PACKAGES.items():
         pattern = "*.py" if folder == "tests" else "**/*.py"
         for path in sorted((root / folder).glob(pattern)):
             parts = [package, *path.relative_to(root / folder).with_suffix("").parts]
             name = ".".join(part for part in parts if part and part != "__init__")
-            found.setdefault(name, str(path.relative_to(root)))
-    return found
+            paths.setdefault(name, str(path.relative_to(root)))
+    return paths
 
 
 def imported(text: str, known: Mapping[str, str]) -> Iterator[str]:
@@ -120,13 +120,13 @@ def distances(changes: Iterable[str], root: Path) -> dict[str, int]:
 
 def chosen(away: Mapping[str, int], taken: Mapping[str, float], limit: float) -> list[str]:
     """The test files to run, nearest first: those that changed, and others that fit into `limit` seconds."""
-    found: list[str] = []
+    paths: list[str] = []
     for path in sorted(away, key=lambda path: (away[path], taken.get(path, UNKNOWN_S), path)):
         seconds = taken.get(path, UNKNOWN_S)
         if away[path] == 0 or seconds <= limit:
-            found.append(path)
+            paths.append(path)
             limit -= seconds
-    return found
+    return paths
 
 
 def main() -> int:

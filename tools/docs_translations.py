@@ -42,22 +42,22 @@ def main() -> int:
     if given.check == bool(given.pages):
         parser.error("either --check, or the Chinese pages that have been translated")
     known = dict(pairs())
-    found = []
+    messages = []
     for path in given.pages:
         page = next((page for page, copy in known.items() if copy == path.resolve()), None)
         if page is None:
             parser.error(f"{path} translates no page")
         text = page.read_text("utf-8")
         translation = path.read_text("utf-8")
-        if difference := _differences(page, text, translation):
-            found += [f"{path}: {one}" for one in difference]
+        if lines := _differences(page, text, translation):
+            messages += [f"{path}: {line}" for line in lines]
         else:
             path.write_text(listed(text, translation), "utf-8")
     if given.check:
-        found = problems()
-    for problem in found:
+        messages = problems()
+    for problem in messages:
         print(problem, file=sys.stderr)
-    return 1 if found else 0
+    return 1 if messages else 0
 
 
 def pairs() -> list[tuple[Path, Path]]:
@@ -71,16 +71,16 @@ def problems() -> list[str]:
     """What is wrong with the translations of this repository, a line each."""
     known = pairs()
     translated = {*TRANSLATED.rglob("*.md")}
-    found = [f"{copy}: missing" for _, copy in known if not copy.exists()]
-    found += [f"{one}: has no page in docs" for one in sorted(translated - {copy for _, copy in known})]
+    messages = [f"{copy}: missing" for _, copy in known if not copy.exists()]
+    messages += [f"{path}: has no page in docs" for path in sorted(translated - {copy for _, copy in known})]
     for page, copy in known:
         if copy.exists():
             text, translation = page.read_text("utf-8"), copy.read_text("utf-8")
-            found += [
-                f"{copy}: {one}"
-                for one in [*_differences(page, text, translation), *stale(text, translation)]
+            messages += [
+                f"{copy}: {line}"
+                for line in [*_differences(page, text, translation), *stale(text, translation)]
             ]
-    return found
+    return messages
 
 
 def _differences(page: Path, text: str, translation: str) -> list[str]:
@@ -90,25 +90,25 @@ def _differences(page: Path, text: str, translation: str) -> list[str]:
 
 def differences(page: str, translation: str) -> list[str]:
     """What a translation has that its page has not, or the reverse."""
-    found = []
+    messages = []
     blocks = [_FENCED.findall(text) for text in (page, translation)]
     if len(blocks[0]) != len(blocks[1]):
-        found.append(f"{len(blocks[1])} code blocks, not {len(blocks[0])}")
+        messages.append(f"{len(blocks[1])} code blocks, not {len(blocks[0])}")
     for original, copy in zip(*blocks, strict=False):
         if original != copy:
-            found.append(f"another code block than in the page:\n{copy}")
+            messages.append(f"another code block than in the page:\n{copy}")
     prose = [_FENCED.sub("", text) for text in (page, translation)]
     levels = [Counter(marks for marks, _ in _HEADING.findall(text)) for text in prose]
     for level in sorted(levels[0].keys() | levels[1].keys()):
         if levels[0][level] != levels[1][level]:
-            found.append(f"{levels[1][level]} headings of level {len(level)}, not {levels[0][level]}")
+            messages.append(f"{levels[1][level]} headings of level {len(level)}, not {levels[0][level]}")
     rows = [_ROW.findall(text) for text in prose]
     if len(rows[0]) != len(rows[1]):
-        return [*found, f"{len(rows[1])} rows of tables, not {len(rows[0])}"]
+        return [*messages, f"{len(rows[1])} rows of tables, not {len(rows[0])}"]
     for original, copy in zip(*rows, strict=True):
         if _code_cells(original) != _code_cells(copy):
-            found.append(f"a row whose cells of code differ:\n{original}\n{copy}")
-    return found
+            messages.append(f"a row whose cells of code differ:\n{original}\n{copy}")
+    return messages
 
 
 def stale(page: str, translation: str) -> list[str]:
@@ -137,15 +137,15 @@ def sections(page: str) -> dict[str, str]:
     """
     text = _GENERATED.sub("", _FENCED.sub("", page))
     starts = [*_HEADING.finditer(text)]
-    ends = [one.start() for one in starts[1:]] + [len(text)]
-    found: dict[str, str] = {}
+    ends = [heading.start() for heading in starts[1:]] + [len(text)]
+    hashes: dict[str, str] = {}
     for start, end in zip(starts, ends, strict=True):
         body = _ROW.sub(lambda row: _words(row[0]), text[start.start() : end])
         title, number = start[2], 2
-        while title in found:
+        while title in hashes:
             title, number = f"{start[2]} ({number})", number + 1
-        found[title] = hashlib.sha256(" ".join(body.split()).encode()).hexdigest()[:8]
-    return found
+        hashes[title] = hashlib.sha256(" ".join(body.split()).encode()).hexdigest()[:8]
+    return hashes
 
 
 def _code_cells(row: str) -> dict[int, list[str]]:

@@ -18,11 +18,11 @@ _DEFINED = re.compile(_KIND + r"""name=["'](\w+:\w+)["']""", re.IGNORECASE)
 
 def published(text: str) -> dict[str, str]:
     """Kind (gauge, counter, histogram) by the name that samples, or the parts of a histogram, begin with."""
-    found = {}
+    kinds = {}
     for kind, name in _DEFINED.findall(text):
         counter = kind.lower() == "counter"
-        found[name.removesuffix("_total") + "_total" if counter else name] = kind.lower()
-    return found
+        kinds[name.removesuffix("_total") + "_total" if counter else name] = kind.lower()
+    return kinds
 
 
 def main() -> None:

@@ -35,9 +35,9 @@ def main() -> int:
 
 def _page(path: Path) -> int:
     page = path.read_text(encoding="utf-8")
-    for problem in (found := problems(page)):
+    for problem in (messages := problems(page)):
         print(f"{path}: {problem}", file=sys.stderr)
-    if found:
+    if messages:
         return 1
     right = written(page)
     if "--check" not in sys.argv:
@@ -52,25 +52,25 @@ def problems(page: str) -> list[str]:
     """What only a person can mend: rows that are missing or double, or say nothing."""
     rows = [int(row[1]) for row in _ROW.finditer(page)]
     numbers = [*range(1, max(rows, default=0) + 1)]
-    found = [] if rows == numbers else [f"the rows are {rows}, not 1 to {len(numbers)}"]
+    messages = [] if rows == numbers else [f"the rows are {rows}, not 1 to {len(numbers)}"]
     unknown = sorted((checked().keys() | diagnosed().keys()) - {*numbers})
-    found += [f"rules name failures that do not exist: {unknown}"] if unknown else []
+    messages += [f"rules name failures that do not exist: {unknown}"] if unknown else []
     for row in _ROW.finditer(written(page)):
         cells = _cells(row[2])
         if not cells[0] or not any(cells[1:]):
-            found.append(f"failure {row[1]} is neither checked nor diagnosed, and no reason is given")
-    return found
+            messages.append(f"failure {row[1]} is neither checked nor diagnosed, and no reason is given")
+    return messages
 
 
 def written(page: str) -> str:
     """The page with the ids that the rules have."""
     columns = {_CHECKED: checked(), _DIAGNOSED: diagnosed()}
 
-    def row(found: re.Match[str]) -> str:
-        cells = _cells(found[2])
+    def row(match: re.Match[str]) -> str:
+        cells = _cells(match[2])
         for column, ids in columns.items():
-            cells[column] = ", ".join(f"`{id}`" for id in ids.get(int(found[1]), []))
-        return f"| {found[1]} | {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
+            cells[column] = ", ".join(f"`{id}`" for id in ids.get(int(match[1]), []))
+        return f"| {match[1]} | {' | '.join(cells)} |".replace("|  |", "| |").replace("|  |", "| |")
 
     return _ROW.sub(row, page)
 
@@ -78,7 +78,7 @@ def written(page: str) -> str:
 def checked() -> dict[int, list[str]]:
     """Number of a failure → rules of `deploy check`."""
     named = [(rule.id, rule.failures) for rule in check_rules.RULES]
-    named += [(one.id, one.failures) for one in check_differences.DIFFERENCES]
+    named += [(difference.id, difference.failures) for difference in check_differences.DIFFERENCES]
     return _by_number([*named, *check_findings.COMPARED.items(), *comm_rules.RULES.items()])
 
 
@@ -91,12 +91,12 @@ def diagnosed() -> dict[int, list[str]]:
 
 
 def _by_number(named: Iterable[tuple[str, Iterable[int]]]) -> dict[int, list[str]]:
-    found = defaultdict(list)
+    ids = defaultdict(list)
     for id, numbers in named:
         for number in numbers:
-            if id not in found[number]:
-                found[number].append(id)
-    return found
+            if id not in ids[number]:
+                ids[number].append(id)
+    return ids
 
 
 def _cells(text: str) -> list[str]:

@@ -80,7 +80,7 @@ def main() -> int:
                 continue
             size = block_bytes(heads, key, value, layers, policy)
             for free, batch in ((30 * GIB, 384), (80 * GIB, 1024)):
-                found = blocks(size, free, batch, vocabulary)
+                count = blocks(size, free, batch, vocabulary)
                 rows.append(
                     {
                         "model": model,
@@ -88,7 +88,7 @@ def main() -> int:
                         "token_bytes": size // BLOCK,
                         "free": free,
                         "batch": batch,
-                        "tokens": found * BLOCK,
+                        "tokens": count * BLOCK,
                     }
                 )
     path = Path(sys.argv[1]) / f"lmdeploy-{lmdeploy.__version__}-kv.json"

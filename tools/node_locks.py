@@ -32,18 +32,18 @@ def main() -> None:
         same = f"--constraint={everything}"
         base = _packages(_resolved(requirements("base"), same))
         for name, path in LOCKS.items():
-            found = base
+            packages = base
             if name != "base":
                 both = _packages(_resolved([*requirements("base"), *requirements(name)], same))
-                found = [package for package in both if package not in base]
+                packages = [package for package in both if package not in base]
             path.parent.mkdir(exist_ok=True)
-            path.write_text(HEADER + "".join(found))
+            path.write_text(HEADER + "".join(packages))
 
 
-def _resolved(wanted: Iterable[str], *extra: str) -> str:
+def _resolved(lines: Iterable[str], *extra: str) -> str:
     argv = [find_uv_bin(), "pip", "compile", "-", "--quiet", "--universal", f"--python-version={MIN_PYTHON}"]
     argv += ["--generate-hashes", "--no-header", "--no-annotate", "--only-binary=:all:", *extra]
-    done = subprocess.run(argv, input="\n".join(wanted), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(argv, input="\n".join(lines), stdout=subprocess.PIPE, text=True, check=True)
     return done.stdout
 
 

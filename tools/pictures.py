@@ -117,8 +117,8 @@ def _centre(box: dict[str, Any]) -> tuple[int, int]:
 
 def _ends(start: dict[str, Any], end: dict[str, Any]) -> tuple[tuple[int, int], tuple[int, int]]:
     """Where the line between the centres leaves the one box and reaches the other."""
-    one, other = _centre(start), _centre(end)
-    return _border(start, one, other), _border(end, other, one)
+    start_centre, end_centre = _centre(start), _centre(end)
+    return _border(start, start_centre, end_centre), _border(end, end_centre, start_centre)
 
 
 def _border(box: dict[str, Any], centre: tuple[int, int], towards: tuple[int, int]) -> tuple[int, int]:

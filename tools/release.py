@@ -37,13 +37,13 @@ def main() -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    found.add_argument(
+    cli = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cli.add_argument(
         "--untagged", action="store_true", help="a trial: no tag, and a changelog without a date"
     )
-    found.add_argument("--sign", type=Path, metavar="KEY", help="SSH key that signs SHA256SUMS")
-    found.add_argument("-o", "--output", type=Path, default=ROOT / "dist", help="folder of the files (dist)")
-    return found
+    cli.add_argument("--sign", type=Path, metavar="KEY", help="SSH key that signs SHA256SUMS")
+    cli.add_argument("-o", "--output", type=Path, default=ROOT / "dist", help="folder of the files (dist)")
+    return cli
 
 
 def release(root: Path, output: Path, *, key: Path | None = None, tagged: bool = True) -> None:

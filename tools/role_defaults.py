@@ -68,37 +68,37 @@ def differences(role: Path) -> list[str]:
     if "main" not in entry_points:
         return [f"{role.name}: meta/argument_specs.yml has no entry point main"]
     options = entry_points["main"].get("options", {})
-    found = [f"{key} is in defaults but not in argument_specs" for key in defaults.keys() - options.keys()]
+    lines = [f"{key} is in defaults but not in argument_specs" for key in defaults.keys() - options.keys()]
     for key, option in options.items():
         if not key.startswith(f"{role.name}_"):
-            found.append(f"{key} lacks the prefix {role.name}_")
+            lines.append(f"{key} lacks the prefix {role.name}_")
         if key in defaults and option.get("required"):
-            found.append(f"{key} is required, so its default can never be used")
+            lines.append(f"{key} is required, so its default can never be used")
         elif key in defaults and "default" not in option:
-            found.append(f"{key} has a default, which argument_specs does not tell")
+            lines.append(f"{key} has a default, which argument_specs does not tell")
         elif key not in defaults and not option.get("required"):
-            found.append(f"{key} is neither required nor in defaults")
+            lines.append(f"{key} is neither required nor in defaults")
         elif option.get("default") != defaults.get(key):
-            found.append(f"{key} defaults to {defaults[key]!r}, argument_specs says {option['default']!r}")
+            lines.append(f"{key} defaults to {defaults[key]!r}, argument_specs says {option['default']!r}")
     for name, entry_point in entry_points.items():
         for key, option in entry_point.get("options", {}).items() if name != "main" else ():
             if key in defaults and option.get("default") != defaults[key]:
-                found.append(f"{key} defaults to {defaults[key]!r}, {name} says {option.get('default')!r}")
-    return [f"{role.name}: {text}" for text in sorted(found)]
+                lines.append(f"{key} defaults to {defaults[key]!r}, {name} says {option.get('default')!r}")
+    return [f"{role.name}: {text}" for text in sorted(lines)]
 
 
 def action_differences(names: Iterable[str]) -> list[str]:
     """Sentences about actions whose arguments have other defaults than their modules' documentation."""
-    found = []
+    lines = []
     for name in names:
         arguments = getattr(
             importlib.import_module(f"{PLUGINS}.action.{name}").ActionModule, "ARGUMENTS", None
         )
         for option, documented in _documented(name).items() if arguments else ():
-            own, default = arguments.get(option, {}).get("default"), documented.get("default")
-            if own != default:
-                found.append(f"{name}: {option} defaults to {default!r}, and to {own!r} in the action")
-    return found
+            actual, default = arguments.get(option, {}).get("default"), documented.get("default")
+            if actual != default:
+                lines.append(f"{name}: {option} defaults to {default!r}, and to {actual!r} in the action")
+    return lines
 
 
 def setting_differences(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
@@ -154,13 +154,13 @@ def main() -> int:
     roles = sorted(path for path in ROLES.iterdir() if path.is_dir())
     actions = sorted(path.stem for path in (ROOT / "plugins" / "action").glob("*.py"))
     settings = ServiceSettings().model_dump() | ClusterSettings().model_dump()
-    found = [text for role in roles for text in differences(role)]
-    found += action_differences(actions)
+    lines = [text for role in roles for text in differences(role)]
+    lines += action_differences(actions)
     defaults = dict(_defaults(roles))
-    found += setting_differences(defaults, settings) + pair_differences(defaults)
-    found += [text for page in sorted(ROOT.glob("docs/**/*.md")) for text in page_differences(page, settings)]
-    print("\n".join(found) or "Every default is the same in all places.")
-    return 1 if found else 0
+    lines += setting_differences(defaults, settings) + pair_differences(defaults)
+    lines += [text for page in sorted(ROOT.glob("docs/**/*.md")) for text in page_differences(page, settings)]
+    print("\n".join(lines) or "Every default is the same in all places.")
+    return 1 if lines else 0
 
 
 if __name__ == "__main__":

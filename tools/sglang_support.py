@@ -93,14 +93,14 @@ def _quantizations(folder: Path) -> dict[str, dict[str, int | bool]]:
                 for key, value in zip(node.keys, node.values, strict=True):
                     if isinstance(key, ast.Constant) and isinstance(value, ast.Name):
                         methods[str(key.value)] = value.id
-    found: dict[str, dict[str, int | bool]] = {}
+    quantizations: dict[str, dict[str, int | bool]] = {}
     for name, class_name in sorted(methods.items()):
         capability = _capability(class_name, name, classes)
         if capability:  # 0 is what methods of other platforms answer
-            found[name] = {"min_capability": capability}
+            quantizations[name] = {"min_capability": capability}
             if _checkpoint_only(class_name, classes):
-                found[name]["checkpoint_only"] = True
-    return found
+                quantizations[name]["checkpoint_only"] = True
+    return quantizations
 
 
 def _is_for_cpus(statement: ast.stmt) -> bool:
@@ -121,18 +121,18 @@ def _checkpoint_only(class_name: str, classes: dict[str, ast.ClassDef]) -> bool:
 
 def _method(class_name: str, name: str, classes: dict[str, ast.ClassDef]) -> ast.FunctionDef | None:
     """The method of the class or of its nearest base that has it."""
-    found = classes.get(class_name)
-    if found is None:
+    definition = classes.get(class_name)
+    if definition is None:
         return None
-    own = (node for node in found.body if isinstance(node, ast.FunctionDef) and node.name == name)
-    bases = (_method(base.id, name, classes) for base in found.bases if isinstance(base, ast.Name))
-    return next(own, None) or next((method for method in bases if method), None)
+    methods = (node for node in definition.body if isinstance(node, ast.FunctionDef) and node.name == name)
+    bases = (_method(base.id, name, classes) for base in definition.bases if isinstance(base, ast.Name))
+    return next(methods, None) or next((method for method in bases if method), None)
 
 
 def _capability(class_name: str, method: str, classes: dict[str, ast.ClassDef]) -> int | None:
     """What get_min_capability of the class returns on CUDA."""
-    found = _method(class_name, "get_min_capability", classes)
-    return None if found is None else _returned(found.body, method, classes)
+    function = _method(class_name, "get_min_capability", classes)
+    return None if function is None else _returned(function.body, method, classes)
 
 
 def _returned(body: list[ast.stmt], method: str, classes: dict[str, ast.ClassDef]) -> int | None:
@@ -189,11 +189,11 @@ def _list(tree: ast.Module, name: str) -> set[str]:
             isinstance(target, ast.Name) and target.id == name for target in node.targets
         ):
             elements = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else []
-            found = {str(element.value) for element in elements if isinstance(element, ast.Constant)}
+            strings = {str(element.value) for element in elements if isinstance(element, ast.Constant)}
             for element in elements:
                 if isinstance(element, ast.Starred) and isinstance(element.value, ast.Name):
-                    found |= _list(tree, element.value.id)
-            return found
+                    strings |= _list(tree, element.value.id)
+            return strings
     return set()
 
 

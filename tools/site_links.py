@@ -30,10 +30,10 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, files: Any) -> st
     repository = config.extra["repository"]
     folder = posixpath.dirname(page.file.src_uri)
 
-    def link(found: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join(docs.name, folder, found[1]))
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(docs.name, folder, match[1]))
         if target.startswith(f"{docs.name}/") or not (docs.parent / target).exists():
-            return found[0]  # a page, or a link that the strict build refuses
-        return f"]({repository}/blob/main/{target}{found[2] or ''})"
+            return match[0]  # a page, or a link that the strict build refuses
+        return f"]({repository}/blob/main/{target}{match[2] or ''})"
 
     return _LINK.sub(link, _OTHER_LANGUAGE.sub("", markdown, count=1))

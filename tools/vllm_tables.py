@@ -48,7 +48,7 @@ def architectures() -> tuple[dict[str, list[str]], list[str]]:
     from vllm.model_executor.models import registry
     from vllm.model_executor.models.interfaces import supports_lora
 
-    found, failed = {}, []
+    abilities, failed = {}, []
     for name, model in registry.ModelRegistry.models.items():
         if name in registry._SPECULATIVE_DECODING_MODELS or name in registry._TRANSFORMERS_BACKEND_MODELS:
             continue
@@ -68,8 +68,8 @@ def architectures() -> tuple[dict[str, list[str]], list[str]]:
             "hybrid": info.is_hybrid,
             "attention_free": info.is_attention_free,
         }
-        found[name] = [word for word, holds in can.items() if holds]
-    return found, failed
+        abilities[name] = [word for word, holds in can.items() if holds]
+    return abilities, failed
 
 
 def of_transformers(known: set[str]) -> list[str]:
@@ -101,7 +101,7 @@ def main() -> int:
 
     # Only now: the packages above look for optional ones when they are imported.
     sys.meta_path.append(StandIns())
-    found, failed = architectures()
+    abilities, failed = architectures()
     version = vllm.__version__.partition("+")[0]
     tables = {
         "version": version,
@@ -109,14 +109,14 @@ def main() -> int:
         "quantizations": quantizations(),
         "removed_architectures": dict(sorted(_PREVIOUSLY_SUPPORTED_MODELS.items())),
         "unknown_abilities": sorted(failed),
-        "transformers": of_transformers({*found, *failed}),
+        "transformers": of_transformers({*abilities, *failed}),
     }
     lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in tables.items()]
-    models = [f"  {json.dumps(name)}: {json.dumps(can)}" for name, can in sorted(found.items())]
+    models = [f"  {json.dumps(name)}: {json.dumps(can)}" for name, can in sorted(abilities.items())]
     lines.append(' "architectures": {\n' + ",\n".join(models) + "\n }")
     target = Path(sys.argv[1]) / f"support-{version}.json"
     target.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
-    print(f"{target}: {len(found)} architectures")
+    print(f"{target}: {len(abilities)} architectures")
     return 0
 
 

@@ -10,10 +10,10 @@ import textwrap
 def of_fields(kind: type) -> dict[str, str]:
     """Field → the comment behind it, of the class itself and not of those that it inherits from."""
     lines = textwrap.dedent(inspect.getsource(kind)).splitlines()
-    found = {}
+    comments = {}
     for node in ast.walk(ast.parse("\n".join(lines))):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.end_lineno:
             _, mark, comment = lines[node.end_lineno - 1][node.end_col_offset :].partition("# ")
             if mark and not comment.startswith("noqa"):
-                found[node.target.id] = comment.strip()
-    return found
+                comments[node.target.id] = comment.strip()
+    return comments

@@ -36,6 +36,6 @@ def page() -> str:
     lines += ["", "## What verbs add", "", "| verb | promise |", "|---|---|"]
     command: Any = typer.main.get_command(app)
     for words, verb in commands(command):
-        if found := _PROMISE.search(verb.help):
-            lines.append(f"| `{' '.join(words)}` | {cell(found[0])} |")
+        if promise := _PROMISE.search(verb.help):
+            lines.append(f"| `{' '.join(words)}` | {cell(promise[0])} |")
     return "\n".join(lines) + "\n"

@@ -23,11 +23,11 @@ A finding of `deploy check` and a cause of `deploy diagnose` have the id of a ru
 
 def page() -> str:
     """Rules of `check`, of `check --comm`, on logs of each engine, and on states."""
-    own = [(rule.id, rule.severity, rule.why, rule.fix) for rule in check_rules.RULES]
-    alike = [(one.id, one.severity, one.why, one.fix) for one in check_differences.DIFFERENCES]
+    rules = [(rule.id, rule.severity, rule.why, rule.fix) for rule in check_rules.RULES]
+    alike = [(rule.id, rule.severity, rule.why, rule.fix) for rule in check_differences.DIFFERENCES]
     generic = engine_log_rules.profile({}).rules
     lines = [generated("Failure rules", "the rules of role check and of deploy diagnose"), INTRODUCTION]
-    lines += ["## deploy check", "", *_checked(own)]
+    lines += ["## deploy check", "", *_checked(rules)]
     lines += ["## deploy check: hosts that differ", "", *_checked(alike)]
     lines += [
         f"Also compared: {_ids(check_findings.COMPARED)}. Rules of `deploy check --comm`:"
@@ -50,15 +50,15 @@ def page() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _checked(found: Iterable[tuple[str, str, str, str]]) -> list[str]:
+def _checked(rules: Iterable[tuple[str, str, str, str]]) -> list[str]:
     rows = [
-        f"| `{id}` | {severity} | {cell(why)} | {cell(fix)} |" for id, severity, why, fix in sorted(found)
+        f"| `{id}` | {severity} | {cell(why)} | {cell(fix)} |" for id, severity, why, fix in sorted(rules)
     ]
     return ["| rule | severity | why it matters | what to do |", "|---|---|---|---|", *rows, ""]
 
 
-def _diagnosed(found: Iterable[engine_log_rules.Rule | engine_log_rules.ConditionRule]) -> list[str]:
-    rows = [f"| `{one.id}` | {cell(one.means)} | {cell(one.fix)} |" for one in found]
+def _diagnosed(rules: Iterable[engine_log_rules.Rule | engine_log_rules.ConditionRule]) -> list[str]:
+    rows = [f"| `{rule.id}` | {cell(rule.means)} | {cell(rule.fix)} |" for rule in rules]
     return ["| rule | what is so of the rank | what to do |", "|---|---|---|", *sorted(rows), ""]
 
 

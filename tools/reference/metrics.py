@@ -54,5 +54,5 @@ def _value(value: object) -> str:
     if isinstance(value, Series):
         return f"`{cell(value.selector)}`"
     if isinstance(value, tuple):
-        return ", ".join(_value(one) for one in value)
+        return ", ".join(_value(part) for part in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

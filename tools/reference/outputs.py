@@ -94,7 +94,7 @@ def page() -> str:
         INTRODUCTION,
         "| verb | prints |",
         "|---|---|",
-        *(f"| `{one.verb}` | {one.shape.format(_link(one.kind))} |" for one in OUTPUTS),
+        *(f"| `{output.verb}` | {output.shape.format(_link(output.kind))} |" for output in OUTPUTS),
         *(
             f"| `{verb}` | [events](../json-events.md); the last line: {last} |"
             for verb, last in EVENTS.items()
@@ -102,7 +102,7 @@ def page() -> str:
         "",
     ]
     described: dict[str, Any] = {}
-    for schema in map(_schema, dict.fromkeys(one.kind for one in OUTPUTS if one.kind)):
+    for schema in map(_schema, dict.fromkeys(output.kind for output in OUTPUTS if output.kind)):
         described |= {schema["title"]: schema, **schema.get("$defs", {})}
     for name, schema in sorted(described.items()):
         if "properties" in schema:
@@ -112,22 +112,21 @@ def page() -> str:
 
 def schemas() -> dict[str, str]:
     """Name of a file → its text, for each type that a verb prints."""
+    kinds = [output.kind for output in OUTPUTS if output.kind]
     return {
-        f"{SCHEMAS}/{one.kind.__name__}.json": json.dumps(_schema(one.kind), indent=1, ensure_ascii=False)
-        + "\n"
-        for one in OUTPUTS
-        if one.kind
+        f"{SCHEMAS}/{kind.__name__}.json": json.dumps(_schema(kind), indent=1, ensure_ascii=False) + "\n"
+        for kind in kinds
     }
 
 
 def _schema(kind: Any) -> dict[str, Any]:
     """The JSON schema of a type, with the comments of its fields."""
-    found = TypeAdapter(kind).json_schema(mode="serialization")
-    for name, one in _types().items():
-        defined = found if name == kind.__name__ else found.get("$defs", {}).get(name)
-        for field, text in _comments(one).items() if defined else ():
+    schema = TypeAdapter(kind).json_schema(mode="serialization")
+    for name, part in _types().items():
+        defined = schema if name == kind.__name__ else schema.get("$defs", {}).get(name)
+        for field, text in _comments(part).items() if defined else ():
             defined["properties"].get(field, {}).setdefault("description", text)
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _link(kind: Any) -> str:
@@ -137,16 +136,16 @@ def _link(kind: Any) -> str:
 
 def _types() -> dict[str, Any]:
     """The types that are printed and those of their fields, by name."""
-    found: dict[str, Any] = {}
-    waiting = [one.kind for one in OUTPUTS if one.kind]
+    types: dict[str, Any] = {}
+    waiting = [output.kind for output in OUTPUTS if output.kind]
     while waiting:
         kind = waiting.pop()
-        if found.setdefault(kind.__name__, kind) is not kind:
+        if types.setdefault(kind.__name__, kind) is not kind:
             raise ValueError(f"two types are called {kind.__name__}")
         waiting += [
-            one for hint in _hints(kind).values() for one in _parts(hint) if one.__name__ not in found
+            part for hint in _hints(kind).values() for part in _parts(hint) if part.__name__ not in types
         ]
-    return found
+    return types
 
 
 def _hints(kind: Any) -> Mapping[str, Any]:
@@ -179,7 +178,7 @@ def _named(schema: Mapping[str, Any]) -> str:
     if "anyOf" in schema:
         return " or ".join(map(_named, schema["anyOf"]))
     if "enum" in schema:
-        return " or ".join(f"`{one}`" for one in schema["enum"])
+        return " or ".join(f"`{value}`" for value in schema["enum"])
     if "const" in schema:
         return f"`{schema['const']}`"
     kind = schema.get("type", "anything")
@@ -193,9 +192,9 @@ def _named(schema: Mapping[str, Any]) -> str:
 
 def _comments(kind: Any) -> dict[str, str]:
     """Field → its description, or the comment behind it."""
-    owners = [one for one in reversed(kind.__mro__) if one is kind or issubclass(one, BaseModel)]
-    found: dict[str, str] = {}
+    owners = [owner for owner in reversed(kind.__mro__) if owner is kind or issubclass(owner, BaseModel)]
+    texts: dict[str, str] = {}
     for owner in owners:
-        found |= {} if owner is BaseModel else comments.of_fields(owner)
+        texts |= {} if owner is BaseModel else comments.of_fields(owner)
     described = {name: field.description for name, field in getattr(kind, "model_fields", {}).items()}
-    return found | {name: text for name, text in described.items() if text}
+    return texts | {name: text for name, text in described.items() if text}

@@ -32,8 +32,8 @@ def page() -> str:
     ]
     for words, verb in commands(command):
         lines += [f"## {' '.join(words)}", "", verb.help.strip(), "", f"`{_usage(words, verb)}`", ""]
-        lines += _options(one for one in verb.params if not _is_password(one))
-        if any(_is_password(one) for one in verb.params):
+        lines += _options(param for param in verb.params if not _is_password(param))
+        if any(_is_password(param) for param in verb.params):
             lines += ["It has the [options for passwords](#options-for-passwords), too.", ""]
         if verb.epilog:
             lines += ["```sh", verb.epilog.removeprefix("Example: "), "```", ""]
@@ -47,11 +47,11 @@ def page() -> str:
 
 def commands(group: Any, words: tuple[str, ...] = ("deploy",)) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Each verb that does something, with the words that call it."""
-    for name, one in group.commands.items():
-        if hasattr(one, "commands"):
-            yield from commands(one, (*words, name))
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
         else:
-            yield (*words, name), one
+            yield (*words, name), command
 
 
 def _is_password(parameter: Any) -> bool:
@@ -59,9 +59,9 @@ def _is_password(parameter: Any) -> bool:
 
 
 def _usage(words: tuple[str, ...], verb: Any) -> str:
-    arguments = [one for one in verb.params if one.param_type_name == "argument"]
-    named = [f"{_value(one)} …" if one.nargs == -1 else _value(one) for one in arguments]
-    given = [text if one.required else f"[{text}]" for text, one in zip(named, arguments, strict=True)]
+    arguments = [param for param in verb.params if param.param_type_name == "argument"]
+    named = [f"{_value(param)} …" if param.nargs == -1 else _value(param) for param in arguments]
+    given = [text if param.required else f"[{text}]" for text, param in zip(named, arguments, strict=True)]
     return " ".join([*words, *given, "[OPTIONS]"])
 
 
@@ -78,15 +78,15 @@ def _value(parameter: Any) -> str:
 
 def _options(parameters: Any) -> list[str]:
     rows = []
-    for one in parameters:
-        if one.param_type_name == "argument":
-            names = [f"`{_value(one)}`"]
+    for param in parameters:
+        if param.param_type_name == "argument":
+            names = [f"`{_value(param)}`"]
         else:
-            value = "" if one.is_flag or one.count else f" {_value(one)}"
-            names = [f"`{name}{value}`" for name in (*one.opts, *one.secondary_opts)]
-        several = " …" if one.multiple or getattr(one, "count", False) or one.nargs == -1 else ""
+            value = "" if param.is_flag or param.count else f" {_value(param)}"
+            names = [f"`{name}{value}`" for name in (*param.opts, *param.secondary_opts)]
+        several = " …" if param.multiple or getattr(param, "count", False) or param.nargs == -1 else ""
         rows.append(
-            f"| {cell(', '.join(names) + several)} | {cell(_default(one))} | {cell(one.help or '')} |"
+            f"| {cell(', '.join(names) + several)} | {cell(_default(param))} | {cell(param.help or '')} |"
         )
     return ["| option | default | meaning |", "|---|---|---|", *rows, ""] if rows else []
 
@@ -100,11 +100,11 @@ def _default(parameter: Any) -> str:
 
 def _argparse(parser: argparse.ArgumentParser) -> list[str]:
     """A heading and a table for each command of a program that uses argparse."""
-    (subparsers,) = [one for one in parser._actions if isinstance(one, argparse._SubParsersAction)]
+    (subparsers,) = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     lines = []
-    helps = {one.dest: one.help for one in subparsers._choices_actions}
+    helps = {action.dest: action.help for action in subparsers._choices_actions}
     for name, command in subparsers.choices.items():
-        rows = [_action(one) for one in command._actions if one.dest != "help"]
+        rows = [_action(action) for action in command._actions if action.dest != "help"]
         lines += [
             f"### {parser.prog} {name}",
             "",

@@ -45,7 +45,7 @@ def _normalise(path: Path, epoch: int) -> None:
         for name in [
             "MANIFEST.json",
             "FILES.json",
-            *(one["name"] for one in files["files"] if one["name"] != "."),
+            *(entry["name"] for entry in files["files"] if entry["name"] != "."),
         ]:
             member = members[name]
             member.mtime = epoch

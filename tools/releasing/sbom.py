@@ -50,13 +50,13 @@ def build(source: Path, version: str, epoch: int) -> str:
         name = path.relative_to(source).as_posix().removeprefix("py/")
         part = Component(name=name, version=version, type=ComponentType.APPLICATION, bom_ref=name)
         parts.append(part)
-        found = []
+        dependencies = []
         for package in _packages(path.read_text("utf-8")):
             kept = packages.setdefault(str(package.purl), package)
             # One lock has the files of all systems, another one the file of one image.
             kept.hashes.update(package.hashes)
-            found.append(kept)
-        bom.register_dependency(part, sorted(set(found)))
+            dependencies.append(kept)
+        bom.register_dependency(part, sorted(set(dependencies)))
     bom.components.update(parts, packages.values())
     bom.register_dependency(root, parts)
     text = JsonV1Dot6(bom).output_as_string(indent=2)
@@ -82,7 +82,7 @@ def _packages(lock: str) -> Iterator[Component]:
             bom_ref=str(purl),
             purl=purl,
             hashes=[
-                HashType(alg=HashAlgorithm.SHA_256, content=found)
-                for found in re.findall(r"--hash=sha256:([0-9a-f]{64})", line["hashes"])
+                HashType(alg=HashAlgorithm.SHA_256, content=digest)
+                for digest in re.findall(r"--hash=sha256:([0-9a-f]{64})", line["hashes"])
             ],
         )

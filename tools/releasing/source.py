@@ -33,13 +33,13 @@ def version(root: Path, *, tagged: bool) -> str:
     """
     package = _PACKAGE.search((root / "py/headfirst/__init__.py").read_text("utf-8"))
     heading = _HEADING.search((root / "CHANGELOG.md").read_text("utf-8"))
-    found = {
+    versions = {
         "py/headfirst/__init__.py": package[1] if package else None,
         "galaxy.yml": str(yaml.safe_load((root / "galaxy.yml").read_text("utf-8"))["version"]),
         "CHANGELOG.md": heading["version"] if heading else None,
     }
-    if len(set(found.values())) != 1 or package is None or heading is None:
-        listed = ", ".join(f"{name}: {value or 'none'}" for name, value in found.items())
+    if len(set(versions.values())) != 1 or package is None or heading is None:
+        listed = ", ".join(f"{name}: {value or 'none'}" for name, value in versions.items())
         raise InputError(f"the versions differ ({listed})", hint="Write the same version into all three.")
     if tagged:
         if heading["open"]:
