@@ -106,13 +106,13 @@ def _run(job: dict[str, Any], plugin: Any, events: Any) -> dict[str, Any]:
 
 def _sample(output: Any) -> dict[str, Any]:
     """The times of one request; tokens are those of the API's `usage`."""
-    found = {"start": output.start_time, "end": output.completed_time}
+    times = {"start": output.start_time, "end": output.completed_time}
     if not output.success:
         # The last line of a traceback has the reason.
         lines = (output.error or "").strip().splitlines() or ["no answer"]
-        return {**found, "status": output.status_code, "error": lines[-1][:ERROR_CHARACTERS]}
+        return {**times, "status": output.status_code, "error": lines[-1][:ERROR_CHARACTERS]}
     return {
-        **found,
+        **times,
         "first": output.first_chunk_latency,
         "prompt": output.prompt_tokens,
         "answer": output.completion_tokens,

@@ -31,18 +31,17 @@ def python(report: Callable[[str], None]) -> Path:
     Raises NotReadyError with uv's last lines where it cannot be made.
     """
     base = cache_dir("bench")
-    wanted = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.base_prefix.encode()).hexdigest()[
+    digest = hashlib.sha256(LOCK.read_bytes() + sys.version.encode() + sys.base_prefix.encode()).hexdigest()[
         :16
     ]
-    folder = base / wanted
-    found = folder / "bin" / "python"
+    folder = base / digest
     with exclusive(base):
         if not (folder / _MADE).is_file():
             report("Installing the load tool (once; 400 MB, usually 10–60 s) …")
             _remove_unused(base)
             _make(folder)
         (folder / _MADE).touch()
-    return found
+    return folder / "bin" / "python"
 
 
 def _remove_unused(base: Path) -> None:
@@ -55,8 +54,8 @@ def _remove_unused(base: Path) -> None:
 
 def version() -> str:
     """The load tool and its version, as `evalscope 1.14.1`."""
-    line = next(one for one in LOCK.read_text().splitlines() if one.startswith("evalscope=="))
-    return line.removesuffix("\\").strip().replace("==", " ")
+    requirement = next(line for line in LOCK.read_text().splitlines() if line.startswith("evalscope=="))
+    return requirement.removesuffix("\\").strip().replace("==", " ")
 
 
 def _make(folder: Path) -> None:

@@ -42,7 +42,7 @@ class Load(BaseModel):
 def loads(kind: Kind, text: str) -> list[Load]:
     """`1,4,16` as loads in this order. InputError for what is no such list."""
     where = f"--{kind}"
-    found = []
+    levels = []
     for part in text.split(","):
         try:
             value = float(part)
@@ -51,10 +51,10 @@ def loads(kind: Kind, text: str) -> list[Load]:
         whole = kind == "rate" or value.is_integer()
         if not 0 < value <= (MAX_RATE if kind == "rate" else MAX_CONCURRENCY) or not whole:
             raise InputError(f"{part} cannot be a {kind}", where=where, hint="For example: 1,4,16")
-        found.append(Load(kind=kind, value=value))
-    if len(set(found)) < len(found):
+        levels.append(Load(kind=kind, value=value))
+    if len(set(levels)) < len(levels):
         raise InputError("a load is there twice", where=where)
-    return found
+    return levels
 
 
 # Of the context, for the chat template and the spread of the words' lengths.
@@ -75,10 +75,10 @@ class Shape(BaseModel):
     def within(self, context: int | None) -> Shape:
         """The same proportions within a context of so many tokens; None: it is not known."""
         room = (context or 0) * (1 - _SPARE)
-        wanted = self.prompt + self.answer
-        if context is None or wanted <= room:
+        tokens = self.prompt + self.answer
+        if context is None or tokens <= room:
             return self
-        factor = room / wanted
+        factor = room / tokens
         short = {name: max(1, int(getattr(self, name) * factor)) for name in ("prompt", "answer")}
         return self.model_copy(update={**short, "shared": int(self.shared * factor)})
 

@@ -50,9 +50,9 @@ def of_shape(
 ) -> Iterator[dict[str, Any]]:
     """Bodies of chat requests."""
     shared = sample(scale.words(shape.shared), f"{seed}/shared") + " " if shape.shared else ""
-    own = scale.words(shape.prompt - shape.shared)
+    words = scale.words(shape.prompt - shape.shared)
     for index in range(batch.first, batch.first + batch.number):
-        text = f"{mark} {shared}{sample(own, f'{seed}/{index}')}"
+        text = f"{mark} {shared}{sample(words, f'{seed}/{index}')}"
         yield body(model, [{"role": "user", "content": text}], shape.answer)
 
 
@@ -74,8 +74,8 @@ def of_dataset(
 ) -> Iterator[dict[str, Any]]:
     """Bodies from the lines of a dataset, from the first again after the last."""
     for index in range(batch.first, batch.first + batch.number):
-        own = lines[index % len(lines)]
-        yield body(model, own["messages"], own.get("max_tokens", answer))
+        line = lines[index % len(lines)]
+        yield body(model, line["messages"], line.get("max_tokens", answer))
 
 
 def read_dataset(path: Path) -> list[dict[str, Any]]:
@@ -88,13 +88,13 @@ def read_dataset(path: Path) -> list[dict[str, Any]]:
         raise InputError(f"{path} is not a file", where="--dataset")
     if path.stat().st_size > MAX_DATASET_BYTES:
         raise InputError(f"{path} is larger than {MAX_DATASET_BYTES >> 20} MiB", where="--dataset")
-    found = []
+    prompts = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         if line.strip():
-            found.append(_prompt(line.strip(), f"{path}:{number}"))
-    if not found:
+            prompts.append(_prompt(line.strip(), f"{path}:{number}"))
+    if not prompts:
         raise InputError(f"{path} has no prompts", where="--dataset")
-    return found
+    return prompts
 
 
 def _prompt(line: str, where: str) -> dict[str, Any]:
@@ -104,10 +104,10 @@ def _prompt(line: str, where: str) -> dict[str, Any]:
         given = json_document(line, what="the line", limit=MAX_LINE_BYTES)
     except UntrustedError as error:
         raise InputError(error.what, where=where) from None
-    found = given if isinstance(given, dict) else {"messages": given}
-    if isinstance(found.get("prompt"), str):
-        found["messages"] = [{"role": "user", "content": found["prompt"]}]
-    messages, length = found.get("messages"), found.get("max_tokens", 1)
+    request = given if isinstance(given, dict) else {"messages": given}
+    if isinstance(request.get("prompt"), str):
+        request["messages"] = [{"role": "user", "content": request["prompt"]}]
+    messages, length = request.get("messages"), request.get("max_tokens", 1)
     is_length = isinstance(length, int) and not isinstance(length, bool) and length > 0
     if not is_length or not isinstance(messages, list) or not messages or not all(map(_is_message, messages)):
         raise InputError(
@@ -115,7 +115,7 @@ def _prompt(line: str, where: str) -> dict[str, Any]:
             where=where,
             hint='Write text, [{"role": "user", "content": "…"}, …] or {"messages": […], "max_tokens": 100}.',
         )
-    return {name: found[name] for name in ("messages", "max_tokens") if name in found}
+    return {name: request[name] for name in ("messages", "max_tokens") if name in request}
 
 
 def _is_message(value: Any) -> bool:
@@ -125,5 +125,5 @@ def _is_message(value: Any) -> bool:
 def write(bodies: Iterator[dict[str, Any]], path: Path) -> None:
     """One body a line."""
     with path.open("w", encoding="utf-8") as file:
-        for one in bodies:
-            file.write(json.dumps(one, ensure_ascii=False) + "\n")
+        for request in bodies:
+            file.write(json.dumps(request, ensure_ascii=False) + "\n")

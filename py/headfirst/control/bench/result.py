@@ -130,8 +130,8 @@ def read(path: Path) -> Result:
     try:
         if file.stat().st_size > MAX_FILE_BYTES:
             raise InputError(f"{file} is too large for a result", where=str(path))
-        found = json_document(file.read_bytes(), what="the result", where=str(file), limit=MAX_FILE_BYTES)
-        return Result.model_validate(found)
+        document = json_document(file.read_bytes(), what="the result", where=str(file), limit=MAX_FILE_BYTES)
+        return Result.model_validate(document)
     except OSError as error:
         raise InputError(f"no result there: {error.strerror}", where=str(file)) from None
     except UntrustedError as error:
@@ -146,28 +146,30 @@ def read(path: Path) -> Result:
 
 def point(load: Load, samples: Sequence[Sample], warmup: int) -> Point:
     """The figures of one load."""
-    good = [one for one in samples if one.error is None]
-    seconds = max(one.end for one in samples) - min(one.start for one in samples) if samples else 0.0
-    prompts, answers = sum(one.prompt for one in good), sum(one.answer for one in good)
+    good = [sample for sample in samples if sample.error is None]
+    seconds = (
+        max(sample.end for sample in samples) - min(sample.start for sample in samples) if samples else 0.0
+    )
+    prompts, answers = sum(sample.prompt for sample in good), sum(sample.answer for sample in good)
 
     def rate(amount: float) -> float:
         return amount / seconds if seconds else 0.0
 
-    steps = [one.per_token for one in good if one.per_token is not None]
+    steps = [sample.per_token for sample in good if sample.per_token is not None]
     return Point(
         load=load,
         requests=len(samples),
         warmup=warmup,
-        errors=dict(Counter(_reason(one) for one in samples if one.error is not None).most_common()),
+        errors=dict(Counter(_reason(sample) for sample in samples if sample.error is not None).most_common()),
         seconds=seconds,
         request_rate=rate(len(good)),
         output_rate=rate(answers),
         total_rate=rate(prompts + answers),
         prompt_tokens=prompts / len(good) if good else 0.0,
         answer_tokens=answers / len(good) if good else 0.0,
-        ttft=_spread([one.first for one in good]),
+        ttft=_spread([sample.first for sample in good]),
         tpot=_spread([max(0.0, step) for step in steps]),
-        e2e=_spread([one.end - one.start for one in good]),
+        e2e=_spread([sample.end - sample.start for sample in good]),
     )
 
 
@@ -186,8 +188,8 @@ def _spread(values: Sequence[float]) -> Spread | None:
     return Spread(mean=sum(ordered) / len(ordered), p50=rank(0.5), p95=rank(0.95), p99=rank(0.99))
 
 
-def differences(one: Result, other: Result) -> dict[str, tuple[Any, Any]]:
+def differences(old: Result, new: Result) -> dict[str, tuple[Any, Any]]:
     """What besides the service was not equal in two runs, and so may explain their figures."""
     names = ("shape", "dataset", "seed", "tool")
-    pairs = {name: (getattr(one, name), getattr(other, name)) for name in names}
+    pairs = {name: (getattr(old, name), getattr(new, name)) for name in names}
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}

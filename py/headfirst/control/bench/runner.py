@@ -24,7 +24,7 @@ TIMEOUT_S = 600.0  # of one request
 _REQUESTS_A_SECOND = 2
 _MOST_BODIES = 2000  # distinct ones of a point; the tool begins again after the last
 _SAMPLES = (64, 192)  # words of two prompts whose lengths in tokens show how long a word is
-_ASKED = 5  # times that the round trip is measured
+_ROUND_TRIPS = 5  # times that the round trip is measured
 
 
 class Watcher(Protocol):
@@ -87,16 +87,16 @@ class Run:
                 timeout=TIMEOUT_S,
                 seed=settings.seed,
             )
-            own = Path(scratch) / "tool"
-            own.mkdir()
+            folder = Path(scratch) / "tool"
+            folder.mkdir()
             samples = self._tool.run(
-                job, own, lambda done: self._watcher.progress(done, time.monotonic() - begin)
+                job, folder, lambda done: self._watcher.progress(done, time.monotonic() - begin)
             )
         if not samples:
             raise HeadfirstError("no request was sent within the time", hint="Give --seconds more.")
-        found = point(load, samples, warmup)
-        self._watcher.ended(found)
-        return found
+        measured = point(load, samples, warmup)
+        self._watcher.ended(measured)
+        return measured
 
     def _bodies(self, count: int) -> Iterator[dict[str, Any]]:
         batch = Batch(count, self._next)
@@ -119,7 +119,7 @@ def _most(load: Load, seconds: float | None) -> int:
 
 
 @dataclass(frozen=True)
-class Found:
+class Calibration:
     """What a service showed before the first load.
 
     `context`: the longest request in tokens, None where it is not reported. `path_seconds`: the shortest
@@ -131,12 +131,14 @@ class Found:
     path_seconds: float
 
 
-def examine(api: Api, mark: str) -> Found:
+def examine(api: Api, mark: str) -> Calibration:
     """Ask for the context and for the lengths of two prompts. HeadfirstError where it does not answer so."""
     try:
         lengths = [_length(api, f"{mark} {requests.sample(words, 'scale')}") for words in _SAMPLES]
-        path = min(_timed(api.models) for _ in range(_ASKED))
-        context = next((one.max_model_len for one in api.models().data if one.id == api.target.model), None)
+        path = min(_timed(api.models) for _ in range(_ROUND_TRIPS))
+        context = next(
+            (model.max_model_len for model in api.models().data if model.id == api.target.model), None
+        )
     except RefusedRequest as error:
         raise HeadfirstError(f"the service refuses a request: {error.what}") from None
     except FailedCase as error:
@@ -146,7 +148,7 @@ def examine(api: Api, mark: str) -> Found:
         raise HeadfirstError(
             "the service counts no more tokens for a longer prompt, so prompts have no length"
         )
-    return Found(Scale(per_word, lengths[0] - per_word * _SAMPLES[0]), context, path)
+    return Calibration(Scale(per_word, lengths[0] - per_word * _SAMPLES[0]), context, path)
 
 
 def _length(api: Api, prompt: str) -> int:

@@ -33,7 +33,7 @@ class Promise(NamedTuple):
 
 def promises(text: str) -> list[Promise]:
     """`ttft=2s,tpot=50ms`; "" is none. InputError for what is no such list."""
-    found = []
+    promised = []
     for part in text.split(",") if text else ():
         match = _TERM.fullmatch(part.strip())
         if match is None or not float(match[2]):
@@ -44,22 +44,22 @@ def promises(text: str) -> list[Promise]:
                 hint=f"Write ttft=2s,tpot=50ms; names: {names}; units: s, ms.",
             )
         name: Name = match[1]  # type: ignore[assignment]  # the pattern has the same names
-        found.append(Promise(name, float(match[2]) / (1000 if match[3] == "ms" else 1)))
-    if len({promise.name for promise in found}) < len(found):
+        promised.append(Promise(name, float(match[2]) / (1000 if match[3] == "ms" else 1)))
+    if len({promise.name for promise in promised}) < len(promised):
         raise InputError("a time is promised twice", where="--slo")
-    return found
+    return promised
 
 
 def broken(point: Point, promised: Sequence[Promise]) -> list[str]:
     """What the point does not keep, a clause each. A failed request keeps nothing."""
-    found = [f"{point.failed} requests failed"] if point.failed else []
+    clauses = [f"{point.failed} requests failed"] if point.failed else []
     for promise in promised:
         spread = getattr(point, promise.name)
         if spread is None:
-            found.append(f"{promise.name} was not measured")
+            clauses.append(f"{promise.name} was not measured")
         elif spread.p95 > promise.seconds:
-            found.append(f"{promise.name} p95 is {spread.p95:.3g} s")
-    return found
+            clauses.append(f"{promise.name} p95 is {spread.p95:.3g} s")
+    return clauses
 
 
 class Found(NamedTuple):
@@ -70,25 +70,25 @@ class Found(NamedTuple):
     limit: Load | None
 
 
-def search(asked: Sequence[Load], keeps: Callable[[Load], bool]) -> Found:
+def search(loads: Sequence[Load], keeps: Callable[[Load], bool]) -> Found:
     """Measure with `keeps`: the loads that were asked for, rising, until one breaks a promise. Then at most
     MORE_POINTS others: doubled loads where none did, else between the last good one and the first bad one."""
-    kind = asked[0].kind
+    kind = loads[0].kind
     most = MAX_RATE if kind == "rate" else float(MAX_CONCURRENCY)
     good, bad = 0.0, None
-    for load in sorted(asked, key=lambda one: one.value):
+    for load in sorted(loads, key=lambda load: load.value):
         if not keeps(load):
             bad = load.value
             break
         good = load.value
     for _ in range(MORE_POINTS):
-        wanted = _next(good, bad, most, whole=kind == "concurrency")
-        if wanted is None:
+        value = _next(good, bad, most, whole=kind == "concurrency")
+        if value is None:
             break
-        if keeps(Load(kind=kind, value=wanted)):
-            good = wanted
+        if keeps(Load(kind=kind, value=value)):
+            good = value
         else:
-            bad = wanted
+            bad = value
     return Found(
         Load(kind=kind, value=good) if good else None, Load(kind=kind, value=bad) if bad is not None else None
     )

@@ -87,15 +87,17 @@ class Tool:
 
     def _samples(self, given: Any) -> list[Sample]:
         try:
-            found = _SAMPLES.validate_python(given)
+            samples = _SAMPLES.validate_python(given)
         except ValidationError as error:
             first = error.errors()[0]
             raise UntrustedError(
                 f"the load tool reports an invalid request: {first['loc']}: {first['msg']}"
             ) from None
         return [
-            one if one.error is None else one.model_copy(update={"error": self._reason(one.error)})
-            for one in found
+            sample
+            if sample.error is None
+            else sample.model_copy(update={"error": self._reason(sample.error)})
+            for sample in samples
         ]
 
     def _reason(self, text: str) -> str:

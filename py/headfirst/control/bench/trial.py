@@ -73,13 +73,13 @@ class Judged(BaseModel):
 
 def score(points: Sequence[Point], goal: Goal) -> list[float] | None:
     """The figure of each repeat: output tokens a second, or p95 seconds. None where a request failed."""
-    found = []
+    figures = []
     for point in points:
         spread = point.ttft if goal == "ttft" else point.tpot
         if point.failed or spread is None:
             return None
-        found.append(point.output_rate if goal == "throughput" else spread.p95)
-    return found or None
+        figures.append(point.output_rate if goal == "throughput" else spread.p95)
+    return figures or None
 
 
 def judge(base: Sequence[float], trial: Sequence[float] | None, goal: Goal) -> Judged:
@@ -97,9 +97,11 @@ def judge(base: Sequence[float], trial: Sequence[float] | None, goal: Goal) -> J
 
 def best(judged: Sequence[Judged], goal: Goal) -> int | None:
     """The number of the best trial; None where none is better than the baseline."""
-    found = [
-        (one.ratio, number) for number, one in enumerate(judged) if one.verdict == "better" and one.ratio
+    better = [
+        (trial.ratio, number)
+        for number, trial in enumerate(judged)
+        if trial.verdict == "better" and trial.ratio
     ]
-    if not found:
+    if not better:
         return None
-    return (max(found) if goal == "throughput" else min(found))[1]
+    return (max(better) if goal == "throughput" else min(better))[1]
