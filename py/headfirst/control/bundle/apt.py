@@ -63,7 +63,7 @@ class Apt:
         (folder / "sources.list").write_text("\n".join(lines) + "\n")
         (folder / "preferences").write_text("")
         self._conf.touch(mode=0o600)  # a proxy's address may carry a password
-        self._conf.write_text(host_settings.apt_acquire() + self._own_settings())
+        self._conf.write_text(host_settings.apt_acquire() + self._settings())
 
     def update(self, advance: Advance) -> None:
         """Fetch the lists. NotReadyError with apt's last lines."""
@@ -84,7 +84,7 @@ class Apt:
 
         A group is what one call of apt installs; groups need not fit one another.
         """
-        names = {name for group in groups for name in self._wanted(group)}
+        names = {name for group in groups for name in self._file_names(group)}
         for group in groups:
             self._count(names, advance)
             self._run("apt-get", "--yes", "--download-only", "install", *group)
@@ -97,7 +97,7 @@ class Apt:
                 path.unlink()
         return {name: Item.of(path) for name, path in {**files, INDEX: index}.items()}
 
-    def _wanted(self, group: Sequence[str]) -> list[str]:
+    def _file_names(self, group: Sequence[str]) -> list[str]:
         """File names, as if nothing was downloaded yet."""
         nothing = f"Dir::Cache::archives={self._folder / 'empty'}"
         printed = self._run("apt-get", "-o", nothing, "--yes", "--print-uris", "install", *group)
@@ -110,9 +110,9 @@ class Apt:
     def _file(self, name: str) -> Path:
         return self._folder / "cache/archives" / name
 
-    def _own_settings(self) -> str:
+    def _settings(self) -> str:
         folder = self._folder
-        own = {
+        settings = {
             "Dir::Etc::main": "/dev/null",
             "Dir::Etc::parts": "/dev/null",
             "Dir::Etc::preferences": folder / "preferences",
@@ -128,7 +128,7 @@ class Apt:
             "Acquire::Languages": "none",
             "APT::Sandbox::User": "root",  # apt would give the folders to another user
         }
-        lines = [f'{name} "{value}";' for name, value in own.items()]
+        lines = [f'{name} "{value}";' for name, value in settings.items()]
         return "\n".join([*lines, f'APT::Architectures {{ "{self._system.architecture}"; }};', ""])
 
     def _run(self, *argv: str) -> str:

@@ -74,15 +74,15 @@ def unpack(path: Path, manifest: Manifest, keep: Keep, advance: Advance) -> None
     `manifest` is the one whose signature was verified. UntrustedError names the first file that was changed,
     is missing or is not in the manifest.
     """
-    where, wanted = str(path), manifest.carried
-    total, done = sum(file.bytes for file in wanted.values()), 0
+    where, carried = str(path), manifest.carried
+    total, done = sum(file.bytes for file in carried.values()), 0
     seen: set[str] = set()
     with _opened(path) as members:
         again, _ = _head(members, where)
         if again.sums != manifest.sums:
             raise UntrustedError("the bundle changed while it was read", where=where, hint=_AGAIN)
         for info, stream in members:
-            file = wanted.get(info.name)
+            file = carried.get(info.name)
             if file is None or info.name in seen:
                 raise _changed(f"{shown(info.name)} is not in its manifest", where)
             _refuse_odd(info, file.bytes, where)
@@ -100,7 +100,7 @@ def unpack(path: Path, manifest: Manifest, keep: Keep, advance: Advance) -> None
             finally:
                 if out is not None:
                     out.close()
-    if missing := [name for name in wanted if name not in seen]:
+    if missing := [name for name in carried if name not in seen]:
         raise _changed(f"{shown(missing[0])} is missing: the bundle is cut off", where)
 
 
@@ -129,7 +129,7 @@ def _members(tar: tarfile.TarFile, where: str) -> Members:
 
 
 def _head(members: Members, where: str) -> tuple[Manifest, bytes]:
-    found: dict[str, bytes] = {}
+    files: dict[str, bytes] = {}
     for name, limit in ((SUMS, MAX_SUMS), (SIGNATURE, MAX_SIGNATURE), (CONTENTS, MAX_CONTENTS)):
         info, stream = next(members, (None, None))
         if info is None or stream is None:
@@ -140,12 +140,12 @@ def _head(members: Members, where: str) -> tuple[Manifest, bytes]:
             break
         if info.size > limit:
             raise UntrustedError(f"{info.name} is larger than {limit} bytes", where=where)
-        found[info.name] = stream.read()
+        files[info.name] = stream.read()
         if info.name == CONTENTS:
             break
-    if SUMS not in found or CONTENTS not in found:
+    if SUMS not in files or CONTENTS not in files:
         raise UntrustedError("the file is not a bundle", where=where, hint="`deploy bundle` makes one.")
-    return read(found[SUMS], found[CONTENTS], where=where), found.get(SIGNATURE, b"")
+    return read(files[SUMS], files[CONTENTS], where=where), files.get(SIGNATURE, b"")
 
 
 def _refuse_odd(info: tarfile.TarInfo, size: int, where: str) -> None:

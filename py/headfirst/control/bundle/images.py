@@ -50,11 +50,11 @@ def parts(archive: Path, name: str, digest: str = "") -> tuple[Image, dict[str, 
         config = file(entry.get("Config"))
         layers = [file(path) for path in entry.get("Layers") or ()]
         data = read(config.name)
-        found = _diff_ids(document(data, config.name), where)
-    if len(found) != len(layers):
+        diff_ids = _diff_ids(document(data, config.name), where)
+    if len(diff_ids) != len(layers):
         raise UntrustedError("the image has other layers than its configuration", where=where, hint=_HINT)
     id = hashlib.sha256(data).hexdigest()
-    paths = [f"images/layers/{diff_id}.tar" for diff_id in found]
+    paths = [f"images/layers/{diff_id}.tar" for diff_id in diff_ids]
     files = zip(paths, layers, strict=True)
     items = {path: Item(archive, info.offset_data, info.size) for path, info in files}
     items[f"images/{id}.json"] = Item(archive, config.offset_data, config.size)
@@ -107,18 +107,18 @@ def _entry(listing: Any, name: str, where: str) -> dict[str, Any]:
     """The image of this name, or the only one: a saved ID has no name."""
     entries = [entry for entry in listing if isinstance(entry, dict)] if isinstance(listing, list) else []
     named = [entry for entry in entries if name in (entry.get("RepoTags") or ())]
-    found = named or (entries if len(entries) == 1 else [])
-    if not found:
+    matches = named or (entries if len(entries) == 1 else [])
+    if not matches:
         raise UntrustedError(f"the archive has no image {name}", where=where, hint=_HINT)
-    return found[0]
+    return matches[0]
 
 
 def _diff_ids(config: Any, where: str) -> list[str]:
     root = config.get("rootfs") if isinstance(config, dict) else None
-    found = root.get("diff_ids") if isinstance(root, dict) else None
-    if not isinstance(found, list):
+    diff_ids = root.get("diff_ids") if isinstance(root, dict) else None
+    if not isinstance(diff_ids, list):
         raise UntrustedError("the image's configuration lists no layers", where=where, hint=_HINT)
-    return list(_hashes(found, where))
+    return list(_hashes(diff_ids, where))
 
 
 def _hashes(values: list[Any], where: str) -> Iterator[str]:

@@ -63,7 +63,7 @@ def hashes(items: Items, advance: Advance) -> dict[str, str]:
     """The sha256 of each item by path. Equal parts of files are read once."""
     total, done = sum(item.size for item in items.values()), 0
     known: dict[Item, str] = {}
-    found = {}
+    digests = {}
     for path, item in items.items():
         if item not in known:
             digest, read = hashlib.sha256(), 0
@@ -74,5 +74,5 @@ def hashes(items: Items, advance: Advance) -> dict[str, str]:
             known[item] = digest.hexdigest()
         done += item.size
         advance("hashing", done, total)
-        found[path] = known[item]
-    return found
+        digests[path] = known[item]
+    return digests

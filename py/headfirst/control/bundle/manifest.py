@@ -154,10 +154,10 @@ def _hashes(sums: bytes, where: str) -> dict[str, str]:
         lines = sums.decode().splitlines()
     except UnicodeDecodeError:
         raise UntrustedError(f"{SUMS} is not UTF-8", where=where) from None
-    found = [_LINE.fullmatch(line) for line in lines]
-    if not lines or None in found:
+    matches = [_LINE.fullmatch(line) for line in lines]
+    if not lines or None in matches:
         raise UntrustedError(f"{SUMS} is not a list of hashes", where=where)
-    pairs = [match.groups() for match in found if match]
+    pairs = [match.groups() for match in matches if match]
     paths = file_listing([path for _, path in pairs], where=where)
     digests = [hex_digest(digest, what="a hash", where=where, digits=64) for digest, _ in pairs]
     return dict(zip(paths, digests, strict=True))

@@ -96,8 +96,8 @@ def _sources(have: Packages, want: Packages) -> dict[str, tuple[str, str]]:
     return {text: (getattr(want, name), getattr(have, name)) for name, text in names.items()}
 
 
-def _others(wanted: Sequence[object], held: Sequence[object]) -> list[object]:
-    return [one for one in wanted if one not in held]
+def _others(needs: Sequence[object], held: Sequence[object]) -> list[object]:
+    return [need for need in needs if need not in held]
 
 
 def _listed(items: Sequence[object]) -> str:

@@ -59,109 +59,109 @@ class Wanted:
     runtime: Runtime = "docker"
 
 
-def sources(values: Values, wanted: Wanted) -> Packages:
+def sources(values: Values, needs: Wanted) -> Packages:
     """Where each kind of packages comes from. InputError for what a bundle cannot carry."""
-    _refuse_own(values, wanted)
+    _refuse_user_files(values, needs)
     driver = " ".join(str(values[f"nvidia_driver_{name}"]) for name in ("branch", "kind", "source"))
     return Packages(
-        docker=values["docker_engine_source"] if wanted.runtime == "docker" else "",
-        podman="distribution" if wanted.runtime == "podman" else "",
-        driver=driver if _has_driver(values, wanted) else "",
+        docker=values["docker_engine_source"] if needs.runtime == "docker" else "",
+        podman="distribution" if needs.runtime == "podman" else "",
+        driver=driver if _has_driver(values, needs) else "",
         toolkit=" ".join(
             str(values[f"nvidia_container_toolkit_{name}"]) for name in ("source", "version")
         ).strip()
-        if wanted.gpus
+        if needs.gpus
         else "",
-        rdma=values["rdma_source"] if wanted.rdma else "",
+        rdma=values["rdma_source"] if needs.rdma else "",
     )
 
 
-def repositories(values: Values, wanted: Wanted, system: System) -> list[Repository]:
+def repositories(values: Values, needs: Wanted, system: System) -> list[Repository]:
     """The repositories besides the distribution's, with their keys. NotReadyError for one out of reach."""
-    release, found = RELEASES[system], []
-    if wanted.runtime == "docker" and values["docker_engine_source"] != "distribution":
-        own = role_vars("docker_engine")
-        uri = f"{_named(own, 'docker_engine', values)}/{system.id}"
-        key = _key(f"{uri}/gpg", own["__docker_engine_key"])
-        found.append(Repository(uri, release.codename, "stable", key))
-    if wanted.gpus and values["nvidia_container_toolkit_source"] != "distribution":
+    release, archives = RELEASES[system], []
+    if needs.runtime == "docker" and values["docker_engine_source"] != "distribution":
+        variables = role_vars("docker_engine")
+        uri = f"{_named(variables, 'docker_engine', values)}/{system.id}"
+        key = _key(f"{uri}/gpg", variables["__docker_engine_key"])
+        archives.append(Repository(uri, release.codename, "stable", key))
+    if needs.gpus and values["nvidia_container_toolkit_source"] != "distribution":
         role = "nvidia_container_toolkit"
         uri = _named(role_vars(role), role, values)
         key = _key(f"{uri}/gpgkey", values["nvidia_container_toolkit_key"])
-        found.append(Repository(f"{uri}/stable/deb/{system.architecture}", "/", "", key))
-    if _has_driver(values, wanted) and values["nvidia_driver_source"] != "distribution":
-        own = role_vars("nvidia_driver")
+        archives.append(Repository(f"{uri}/stable/deb/{system.architecture}", "/", "", key))
+    if _has_driver(values, needs) and values["nvidia_driver_source"] != "distribution":
+        variables = role_vars("nvidia_driver")
         place = f"{system.id}{system.release.replace('.', '')}/x86_64"
-        uri = f"{_named(own, 'nvidia_driver', values)}/{place}"
-        key = _key(f"{uri}/{own['__nvidia_driver_key_name']}", values["nvidia_driver_key_fingerprint"])
-        found.append(Repository(f"{uri}/", "/", "", key))
-    if wanted.rdma and values["rdma_source"] == "doca":
+        uri = f"{_named(variables, 'nvidia_driver', values)}/{place}"
+        key = _key(f"{uri}/{variables['__nvidia_driver_key_name']}", values["nvidia_driver_key_fingerprint"])
+        archives.append(Repository(f"{uri}/", "/", "", key))
+    if needs.rdma and values["rdma_source"] == "doca":
         uri = values["rdma_repository"].rstrip("/")
         key = _key(f"{uri}/GPG-KEY-Mellanox.pub", values["rdma_repository_key"])
-        found.append(Repository(uri, "./", "", key))
-    return found
+        archives.append(Repository(uri, "./", "", key))
+    return archives
 
 
-def groups(values: Values, wanted: Wanted, system: System, apt: Apt) -> list[list[str]]:
+def groups(values: Values, needs: Wanted, system: System, apt: Apt) -> list[list[str]]:
     """What each call of apt in the roles installs; `apt` has read its lists."""
     tuning = role_vars("host_tuning")
-    found: list[list[str]] = [
+    sets: list[list[str]] = [
         [*_FOR_ANSIBLE],
         tuning["__host_tuning_firewall_packages"],
         tuning["__host_tuning_clock_packages"],
-        _runtime(values, wanted),
+        _runtime(values, needs),
         role_vars("node_tools")["__node_tools_packages"],
     ]
-    if wanted.rdma:
-        found.append(role_vars("rdma")["__rdma_packages_of"][values["rdma_source"]])
-    if wanted.gpus:
+    if needs.rdma:
+        sets.append(role_vars("rdma")["__rdma_packages_of"][values["rdma_source"]])
+    if needs.gpus:
         version = values["nvidia_container_toolkit_version"]
         exact = f"={version}{'' if '-' in version else '-*'}" if version else ""
         names = role_vars("nvidia_container_toolkit")["__nvidia_container_toolkit_names"]
-        found.append([f"{name}{exact}" for name in names])
-    if _has_driver(values, wanted):
-        found += _driver(values, wanted, system, apt)
-    return found
+        sets.append([f"{name}{exact}" for name in names])
+    if _has_driver(values, needs):
+        sets += _driver(values, needs, system, apt)
+    return sets
 
 
-def _runtime(values: Values, wanted: Wanted) -> list[str]:
-    if wanted.runtime == "podman":
+def _runtime(values: Values, needs: Wanted) -> list[str]:
+    if needs.runtime == "podman":
         return [*role_vars("podman_engine")["__podman_engine_packages"]]
-    own = role_vars("docker_engine")
+    variables = role_vars("docker_engine")
     kind = "distribution" if values["docker_engine_source"] == "distribution" else "docker"
-    return [*own["__docker_engine_sdk_packages"], *own[f"__docker_engine_{kind}_packages"]]
+    return [*variables["__docker_engine_sdk_packages"], *variables[f"__docker_engine_{kind}_packages"]]
 
 
-def _driver(values: Values, wanted: Wanted, system: System, apt: Apt) -> list[list[str]]:
+def _driver(values: Values, needs: Wanted, system: System, apt: Apt) -> list[list[str]]:
     """The driver's packages, of both kinds where the GPUs decide, each with the fabric manager."""
     name = role_vars("nvidia_driver")["__nvidia_driver_headers"]
-    headers = [[_rendered(name, kernel=kernel)] for kernel in wanted.kernels]
+    headers = [[_rendered(name, kernel=kernel)] for kernel in needs.kernels]
     kind = values["nvidia_driver_kind"]
-    found: list[list[str]] = []
+    sets: list[list[str]] = []
     for dash in {"auto": ("-open", ""), "open": ("-open",), "proprietary": ("",)}[kind]:
         chosen = _chosen(values, system, apt, dash, with_manager=True)
         chosen = chosen or _chosen(values, system, apt, dash, with_manager=False)
         if chosen is not None:
-            found.append(chosen["packages"])
+            sets.append(chosen["packages"])
             apt.prefer(_preferences(chosen["version"]))
-    if not found:
+    if not sets:
         raise InputError(
             f"{values['nvidia_driver_source']} has no driver {values['nvidia_driver_branch']} for {system}",
             where="nvidia_driver_branch",
             hint="Choose another nvidia_driver_branch or nvidia_driver_source.",
         )
-    return [*found, *headers]
+    return [*sets, *headers]
 
 
 def _chosen(
     values: Values, system: System, apt: Apt, dash: str, *, with_manager: bool
 ) -> dict[str, Any] | None:
-    own, branch = role_vars("nvidia_driver"), str(values["nvidia_driver_branch"])
+    variables, branch = role_vars("nvidia_driver"), str(values["nvidia_driver_branch"])
     major = branch.partition(".")[0]
     if values["nvidia_driver_source"] != "distribution":
-        kinds = own["__nvidia_driver_nvidia_sets"]
+        kinds = variables["__nvidia_driver_nvidia_sets"]
     else:
-        kinds = own[f"__nvidia_driver_{'debian' if system.id == 'debian' else 'ubuntu'}_sets"]
+        kinds = variables[f"__nvidia_driver_{'debian' if system.id == 'debian' else 'ubuntu'}_sets"]
     sets = [[_rendered(name, major=major, dash=dash) for name in names] for names in kinds]
     managers = [f"nvidia-fabricmanager-{major}", "nvidia-fabricmanager"] if with_manager else []
     offered = nvidia_packages.offered(apt.madison([*(name for names in sets for name in names), *managers]))
@@ -182,27 +182,27 @@ def _rendered(text: str, *, major: str = "", dash: str = "", kernel: str = "") -
     return str(jinja2.Template(text, undefined=jinja2.StrictUndefined).render(**known, **looked))
 
 
-def _has_driver(values: Values, wanted: Wanted) -> bool:
-    return wanted.gpus and bool(values["nvidia_driver_branch"])
+def _has_driver(values: Values, needs: Wanted) -> bool:
+    return needs.gpus and bool(values["nvidia_driver_branch"])
 
 
-def _refuse_own(values: Values, wanted: Wanted) -> None:
+def _refuse_user_files(values: Values, needs: Wanted) -> None:
     """Folders and installers of the user's own are brought by the user; MLNX_OFED is such an archive."""
     files = {
-        "nvidia_container_toolkit_source": wanted.gpus,
-        "nvidia_driver_source": wanted.gpus,
-        "rdma_repository": wanted.rdma,
+        "nvidia_container_toolkit_source": needs.gpus,
+        "nvidia_driver_source": needs.gpus,
+        "rdma_repository": needs.rdma,
     }
-    own = [name for name, counts in files.items() if counts and str(values[name]).startswith("/")]
-    if wanted.gpus and values["nvidia_driver_run_file"]:
-        own.append("nvidia_driver_run_file")
-    if own:
+    settings = [name for name, counts in files.items() if counts and str(values[name]).startswith("/")]
+    if needs.gpus and values["nvidia_driver_run_file"]:
+        settings.append("nvidia_driver_run_file")
+    if settings:
         raise InputError(
-            f"{own[0]} is your own file or folder, which a bundle does not include",
-            where=own[0],
-            hint=f"Take {own[0]} out of the inventory: the bundle then has the packages.",
+            f"{settings[0]} is your own file or folder, which a bundle does not include",
+            where=settings[0],
+            hint=f"Take {settings[0]} out of the inventory: the bundle then has the packages.",
         )
-    if wanted.rdma and values["rdma_source"] == "mlnx_ofed":
+    if needs.rdma and values["rdma_source"] == "mlnx_ofed":
         raise InputError(
             "a bundle does not include MLNX_OFED",
             where="rdma_source",
@@ -210,23 +210,23 @@ def _refuse_own(values: Values, wanted: Wanted) -> None:
         )
 
 
-def _named(own: Values, role: str, values: Values) -> str:
+def _named(variables: Values, role: str, values: Values) -> str:
     """The URL of a source that may be a name of the role's table."""
     source = str(values[f"{role}_source"])
-    return str(own[f"__{role}_repositories"].get(source, source))
+    return str(variables[f"__{role}_repositories"].get(source, source))
 
 
 def _key(url: str, fingerprint: str, get: Callable[..., httpx.Response] = httpx.get) -> bytes:
     """The key with this fingerprint, as apt reads it. NotReadyError where it cannot be had."""
-    wanted = fingerprint.replace(" ", "").upper()
+    fingerprint = fingerprint.replace(" ", "").upper()
     try:
         answer = get(url, timeout=_TIMEOUT_S, follow_redirects=True).raise_for_status()
-        found = public_keys(answer.content[:_MAX_KEY]).get(wanted)
+        key = public_keys(answer.content[:_MAX_KEY]).get(fingerprint)
     except (httpx.HTTPError, ValueError) as error:
         raise NotReadyError(f"the signing key {url} cannot be fetched: {error}") from None
-    if found is None:
+    if key is None:
         raise NotReadyError(
-            f"{url} has no key {wanted}",
+            f"{url} has no key {fingerprint}",
             hint="If the repository's owner announced a new key, give its fingerprint in the inventory.",
         )
-    return armoured(found)
+    return armoured(key)

@@ -72,12 +72,12 @@ def _ask(verb: str, *arguments: str, data: bytes = b"") -> subprocess.CompletedP
 
 
 def _ssh_keygen() -> str:
-    found = shutil.which("ssh-keygen")
-    if found is None:
+    path = shutil.which("ssh-keygen")
+    if path is None:
         raise NotReadyError(
             "ssh-keygen is not installed on this machine", hint="apt-get install openssh-client"
         )
-    return found
+    return path
 
 
 def _last(output: bytes) -> str:

@@ -39,10 +39,10 @@ def opened(path: Path, signers: Path | None) -> Bundle:
 
     `signers` is an allowed signers file; None takes a bundle without a signature.
     """
-    manifest, own = archive.read_head(path)
+    manifest, signature_bytes = archive.read_head(path)
     if signers is None:
         return Bundle(path, manifest, "")
-    if not own:
+    if not signature_bytes:
         raise InputError(
             "the bundle is not signed",
             where=str(path),
@@ -51,7 +51,7 @@ def opened(path: Path, signers: Path | None) -> Bundle:
                 "without a signature: --unsigned."
             ),
         )
-    return Bundle(path, manifest, signature.verify(manifest.sums, own, signers, where=str(path)))
+    return Bundle(path, manifest, signature.verify(manifest.sums, signature_bytes, signers, where=str(path)))
 
 
 class Store:
@@ -110,9 +110,9 @@ class Store:
         record = self._folder / "kept.json"
         kept: dict[str, list[dict[str, Any]]] = json.loads(read_file(record) or "{}")
         cluster = manifest.what.needs.cluster
-        before = [one for one in kept.get(cluster, []) if one["bundle"] != manifest.sha256]
-        own = {"bundle": manifest.sha256, "has": sorted(_names(manifest))}
-        kept[cluster] = [own, *before][:_KEPT]
+        before = [bundle for bundle in kept.get(cluster, []) if bundle["bundle"] != manifest.sha256]
+        latest = {"bundle": manifest.sha256, "has": sorted(_names(manifest))}
+        kept[cluster] = [latest, *before][:_KEPT]
         replace_file(record, json.dumps(kept))
         names = {name for bundles in kept.values() for bundle in bundles for name in bundle["has"]}
         for path in [path for kind in _KINDS for path in (self._folder / kind).glob("*")]:
@@ -229,8 +229,8 @@ class Accepted:
             replace_file(self._file, json.dumps(newest, indent=1, sort_keys=True))
 
     def _read(self) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = json.loads(read_file(self._file) or "{}")
-        return found
+        newest: dict[str, dict[str, int]] = json.loads(read_file(self._file) or "{}")
+        return newest
 
 
 def _date(made: int) -> str:

@@ -57,21 +57,21 @@ RELEASES = {
 def parse(text: str) -> System:
     """`debian-12` or `ubuntu-24.04`; InputError for a system that no bundle can be made for."""
     id, _, release = text.partition("-")
-    found = System(id=id, release=release)
-    if found not in RELEASES:
+    system = System(id=id, release=release)
+    if system not in RELEASES:
         raise InputError(
             f"no bundle can be made for hosts with {text}",
             where="--system",
             hint=f"Known: {', '.join(map(str, RELEASES))}.",
         )
-    return found
+    return system
 
 
 def own() -> System | None:
     """The system of this machine; None where no bundle can be made for it."""
     release = platform.freedesktop_os_release()
-    found = System(id=release["ID"], release=release.get("VERSION_ID", ""))
-    return found if found in RELEASES else None
+    system = System(id=release["ID"], release=release.get("VERSION_ID", ""))
+    return system if system in RELEASES else None
 
 
 def archives(system: System, templates: Path = TEMPLATES) -> list[str]:
@@ -98,10 +98,10 @@ def _uris(template: Path) -> dict[str, str]:
             where=str(template),
             hint="apt-get install python-apt-common, and the keyring of that distribution.",
         )
-    found: dict[str, str] = {}
+    uris: dict[str, str] = {}
     for paragraph in template.read_text(encoding="utf-8").split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         uri = fields.get("BaseURI-amd64") or fields.get("BaseURI")
         if uri and (named := _SUITE.fullmatch(fields.get("Suite", ""))):
-            found.setdefault(named[1], uri.strip())
-    return found
+            uris.setdefault(named[1], uri.strip())
+    return uris

@@ -66,12 +66,12 @@ def _tools(folder: Path, source: str, advance: Advance) -> Path:
         doing=doing, hint=_HINT, env=environment,
     )  # fmt: skip
     stem = wheel.name.removesuffix("-py3-none-any.whl")
-    own = ["--directory", str(wheel.parent), "pip", "install", "--quiet", "--require-hashes"]
+    install = ["--directory", str(wheel.parent), "pip", "install", "--quiet", "--require-hashes"]
     lists = [f"--requirement={wheel.parent / f'{stem}.{name}.txt'}" for name in ("base", source)]
     python = f"--python={venv / 'bin' / 'python'}"
     commands.run(
         # The list names the wheel by its place in this folder.
-        [uv, *own, python, *lists],
+        [uv, *install, python, *lists],
         doing=doing, hint=_HINT, env=environment,
     )  # fmt: skip
     made.touch()

@@ -42,11 +42,11 @@ def controller(folder: Path, advance: Advance) -> dict[str, Item]:
     """Wheels with which a controller without a network installs Headfirst, for this machine's Python."""
     advance("downloading Python packages of Headfirst", 0, 0)
     if not is_checkout():
-        found = _locked(folder / "locked", [data_dir("locks") / "requirements.lock"], _PYTHON)
-        return found | _fresh(folder / "own", ["--no-deps", f"headfirst=={__version__}"])
+        wheels = _locked(folder / "locked", [data_dir("locks") / "requirements.lock"], _PYTHON)
+        return wheels | _fresh(folder / "own", ["--no-deps", f"headfirst=={__version__}"])
     root = collection_root()
     locks = [root / "requirements.lock", root / "tools/requirements-uv.lock"]
-    found = _locked(folder / "locked", locks, _PYTHON) | _fresh(folder / "build", _BUILD)
+    wheels = _locked(folder / "locked", locks, _PYTHON) | _fresh(folder / "build", _BUILD)
     commands.run(
         [
             find_uv_bin(),
@@ -62,7 +62,7 @@ def controller(folder: Path, advance: Advance) -> dict[str, Item]:
         hint=_HINT,
         env=uv_environment(),
     )
-    return found | _items(folder / "own")
+    return wheels | _items(folder / "own")
 
 
 def applying(lock: str, python: str) -> str:
@@ -78,22 +78,22 @@ def applying(lock: str, python: str) -> str:
         "os_name": "posix",
         "extra": "",
     }
-    found = []
+    packages = []
     for block in re.split(r"(?m)^(?=\S)", lock):
         first, _, rest = block.partition("\n")
         name, _, marker = first.rstrip("\\ ").partition(" ; ")
         if "==" in name and (not marker or Marker(marker).evaluate(host)):
-            found.append(f"{name} \\\n{rest}")
-    return "".join(found)
+            packages.append(f"{name} \\\n{rest}")
+    return "".join(packages)
 
 
 def _locked(folder: Path, locks: Sequence[Path], python: str, target: Sequence[str] = ()) -> dict[str, Item]:
     """Exactly what the locks name; a wheel that is there and has a hash of theirs is not fetched again."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = folder / "requirements.txt"
-    wanted.write_text("".join(applying(lock.read_text(), python) for lock in locks))
-    _download(folder, ["--require-hashes", "--no-deps", *target, f"--requirement={wanted}"])
-    named = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", wanted.read_text()))
+    requirements = folder / "requirements.txt"
+    requirements.write_text("".join(applying(lock.read_text(), python) for lock in locks))
+    _download(folder, ["--require-hashes", "--no-deps", *target, f"--requirement={requirements}"])
+    named = set(re.findall(r"--hash=sha256:([0-9a-f]{64})", requirements.read_text()))
     return {name: item for name, item in _items(folder).items() if sha256(item.source) in named}
 
 
