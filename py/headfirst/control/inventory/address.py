@@ -19,8 +19,8 @@ def address_of(name: str, login: Login, where: str | None) -> str:
         return login.host
     hint = f"Write the address that the other nodes reach: `{name} … address=192.0.2.11`."
     try:
-        found = openssh.settings([*login.options, *login.more_options, login.host])
-        target = openssh.one(found, "hostname", login.host)
+        settings = openssh.settings([*login.options, *login.more_options, login.host])
+        target = openssh.one(settings, "hostname", login.host)
     except openssh.BadOptionError as error:
         raise InputError(f"ssh refuses the options of {name}: {error}", where=where) from None
     if _is_ipv4(target):

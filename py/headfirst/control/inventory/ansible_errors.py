@@ -52,15 +52,15 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 def place_of(error: BaseException) -> str | None:
     """`file:line` of an error of Ansible's: that of the innermost cause that has a line."""
-    found = None
+    place = None
     for cause in _chain(error):
         obj = getattr(cause, "obj", None)
         origin = obj if isinstance(obj, Origin) else Origin.get_tag(obj)
         if origin is not None and origin.path:
             line = origin.line_num or _ini_line(cause)
-            if line or found is None:
-                found = f"{origin.path}:{line}" if line else str(origin.path)
-    return found
+            if line or place is None:
+                place = f"{origin.path}:{line}" if line else str(origin.path)
+    return place
 
 
 def _ini_line(error: BaseException) -> int | None:

@@ -106,66 +106,71 @@ class _Reader:
 
     def groups(self) -> dict[str, list[str]]:
         """Hosts of our groups, with those of child groups, in the order in which they are written."""
-        found = self._inventory.groups
-        return {name: _hosts_of(found[name]) if name in found else [] for name in GROUPS}
+        groups = self._inventory.groups
+        return {name: _hosts_of(groups[name]) if name in groups else [] for name in GROUPS}
 
-    def services(self, wanted: set[str]) -> dict[str, dict[str, Any]]:
-        """Groups that set `model` of their own: hosts in order, and the wanted values as the group has them.
+    def services(self, keys: set[str]) -> dict[str, dict[str, Any]]:
+        """Groups that set `model` of their own: hosts in order, and the group's values of `keys`.
 
         A host may be in several: its own variables do not distinguish them. Where there is a head, the
         inventory is one service and has none of these.
         """
         if "head" in self._inventory.groups and _hosts_of(self._inventory.groups["head"]):
             return {}
-        found = {}
+        services = {}
         for name, group in self._inventory.groups.items():
             if name in ("all", "ungrouped", *GROUPS) or "model" not in self._of_group(group):
                 continue
             if hosts := _hosts_of(group):
-                found[str(name)] = self._service(group, hosts, wanted)
+                services[str(name)] = self._service(group, hosts, keys)
         order = {place[0]: number for number, place in reversed(list(enumerate(self.host_lines())))}
-        return dict(sorted(found.items(), key=lambda item: order.get(item[0], len(order))))
+        return dict(sorted(services.items(), key=lambda item: order.get(item[0], len(order))))
 
-    def _service(self, group: Group, hosts: list[str], wanted: set[str]) -> dict[str, Any]:
-        own: dict[str, Any] = {}
-        for one in sorted([*group.get_ancestors(), group], key=lambda one: (one.depth, one.priority)):
-            own = combine_vars(own, self._of_group(one))
-        own = combine_vars(own, self._extra)
-        where = {str(key): self._where(key, value) for key, value in own.items()}
+    def _service(self, group: Group, hosts: list[str], keys: set[str]) -> dict[str, Any]:
+        variables: dict[str, Any] = {}
+        for layer in sorted([*group.get_ancestors(), group], key=lambda layer: (layer.depth, layer.priority)):
+            variables = combine_vars(variables, self._of_group(layer))
+        variables = combine_vars(variables, self._extra)
+        where = {str(key): self._where(key, value) for key, value in variables.items()}
         host = self._inventory.get_host(hosts[0])
-        templar = Templar(loader=self._loader, variables=self._variables.get_vars(host=host) | own)
-        values = {key: _value(templar, key, own[key], where[key]) for key in sorted(wanted & own.keys())}
+        templar = Templar(loader=self._loader, variables=self._variables.get_vars(host=host) | variables)
+        values = {
+            key: _value(templar, key, variables[key], where[key]) for key in sorted(keys & variables.keys())
+        }
         alone = sorted(
-            {key for name in hosts for key in self._inventory.get_host(name).get_vars() if key in wanted}
+            {key for name in hosts for key in self._inventory.get_host(name).get_vars() if key in keys}
         )
         return {"hosts": hosts, "values": values, "where": where, "on_hosts": alone}
 
     def _of_group(self, group: Group) -> dict[str, Any]:
         """Variables of the group itself, from the inventory and from group_vars."""
         files = get_vars_from_inventory_sources(self._loader, self._sources, [group], "all")
-        found: dict[str, Any] = combine_vars(group.get_vars(), files)
-        return found
+        variables: dict[str, Any] = combine_vars(group.get_vars(), files)
+        return variables
 
-    def host(self, name: str, wanted: set[str], role_options: Mapping[str, Any]) -> dict[str, Any]:
-        """Variables of a host: names and places of all, values of the wanted ones, and its login."""
+    def host(self, name: str, keys: set[str], role_options: Mapping[str, Any]) -> dict[str, Any]:
+        """Variables of a host: names and places of all, values of `keys`, and its login."""
         try:
-            found = self._variables.get_vars(host=self._inventory.get_host(name), stage="all")
+            variables = self._variables.get_vars(host=self._inventory.get_host(name), stage="all")
         except AnsibleError as error:
             raise refusal(error, str(self._sources[0])) from error
-        own = {key: value for key, value in found.items() if key not in _MAGIC}
-        where = {str(key): self._where(key, value) for key, value in own.items()}
-        templar = Templar(loader=self._loader, variables=found)
+        assignments = {key: value for key, value in variables.items() if key not in _MAGIC}
+        where = {str(key): self._where(key, value) for key, value in assignments.items()}
+        templar = Templar(loader=self._loader, variables=variables)
         of_roles = [
-            _role_variable(templar, key, own[key], where[key], role_options[key])
-            for key in sorted(role_options.keys() & own.keys())
+            _role_variable(templar, key, assignments[key], where[key], role_options[key])
+            for key in sorted(role_options.keys() & assignments.keys())
         ]
-        values = {key: _value(templar, key, own[key], where[key]) for key in sorted(wanted & own.keys())}
+        values = {
+            key: _value(templar, key, assignments[key], where[key])
+            for key in sorted(keys & assignments.keys())
+        }
         return {
             "where": where,
             "values": values,
-            "used": sorted(_names_in(own.values())),
+            "used": sorted(_names_in(assignments.values())),
             "urls": sorted({text for text in _texts([of_roles, values]) if "://" in text}),
-            "login": _login(templar, found, where),
+            "login": _login(templar, variables, where),
         }
 
     def _where(self, key: str, value: Any) -> str | None:
@@ -180,7 +185,7 @@ class _Reader:
     def host_lines(self) -> list[list[str]]:
         """[group, host, place] for each host that a line of an INI file names, ranges taken apart."""
         plugin = inventory_loader.get("ansible.builtin.ini")
-        found: list[list[str]] = []
+        lines: list[list[str]] = []
         for path in _ini_files(self._sources):
             group, kind = "ungrouped", None
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
@@ -191,8 +196,8 @@ class _Reader:
                     group, kind = match.group(1), match.group(2)
                 elif kind in (None, "hosts"):
                     names, _ = plugin._expand_hostpattern(text.split()[0])
-                    found += [[group, str(name), f"{path}:{number}"] for name in names]
-        return found
+                    lines += [[group, str(name), f"{path}:{number}"] for name in names]
+        return lines
 
 
 def _hosts_of(group: Group) -> list[str]:
@@ -274,18 +279,18 @@ def _texts(value: Any) -> Iterator[str]:
 
 def _names_in(values: Iterable[Any]) -> set[str]:
     """Names that are in templates: a variable that another one uses is not a misspelt setting."""
-    found: set[str] = set()
+    names: set[str] = set()
     for value in values:
         if isinstance(value, EncryptedString):
             continue
         if isinstance(value, Mapping):
-            found |= _names_in(value.values())
+            names |= _names_in(value.values())
         elif isinstance(value, (list, tuple)):
-            found |= _names_in(value)
+            names |= _names_in(value)
         elif isinstance(value, str):
             for expression in _EXPRESSION.findall(value):
-                found |= set(_NAME.findall(expression))
-    return found
+                names |= set(_NAME.findall(expression))
+    return names
 
 
 def _login(templar: Templar, variables: Mapping[str, Any], where: Mapping[str, str | None]) -> dict[str, Any]:
@@ -365,12 +370,12 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     services = reader.services(set(request["service_names"]))
     listed = [*groups.values(), *(service["hosts"] for service in services.values())]
     names = list(dict.fromkeys(name for members in listed for name in members))
-    wanted = set(request["wanted"])
+    keys = set(request["wanted"])
     return {
         "groups": groups,
         "services": services,
         "lines": reader.host_lines(),
-        "hosts": {name: reader.host(name, wanted, request["role_options"]) for name in names},
+        "hosts": {name: reader.host(name, keys, request["role_options"]) for name in names},
         "limited": None if request["limit"] is None else reader.limited(request["limit"]),
     }
 
@@ -380,11 +385,11 @@ def main() -> None:
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     try:
-        found = read(json.load(sys.stdin))
+        reply = read(json.load(sys.stdin))
     except Refusal as refused:
-        found = {"error": refused.answer}
+        reply = {"error": refused.answer}
     with answer:
-        json.dump(found, answer)
+        json.dump(reply, answer)
 
 
 if __name__ == "__main__":

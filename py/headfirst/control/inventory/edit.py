@@ -17,9 +17,9 @@ def with_spare(path: Path, old: str, new: str, extra_vars: Sequence[str] = (), *
 
     `keep` makes `old` a spare. Raises InputError where the lines of the two cannot be distinguished.
     """
-    found = read([path], extra_vars, None).lines
-    place, spare = _line(path, found, old, spare=False), _line(path, found, new, spare=True)
-    _refuse_other_groups(path, found, old, keep=keep)
+    host_lines = read([path], extra_vars, None).lines
+    place, spare = _line(path, host_lines, old, spare=False), _line(path, host_lines, new, spare=True)
+    _refuse_other_groups(path, host_lines, old, keep=keep)
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     lines[place], lines[spare] = lines[spare], lines[place] if keep else ""
     return "".join(lines)
@@ -27,34 +27,34 @@ def with_spare(path: Path, old: str, new: str, extra_vars: Sequence[str] = (), *
 
 def without(path: Path, host: str, extra_vars: Sequence[str] = ()) -> str:
     """The text of the inventory without a host. Raises InputError as `with_spare` does."""
-    found = read([path], extra_vars, None).lines
-    gone = {_line(path, found, host, spare=group == SPARES) for group in _groups(found, host)}
+    host_lines = read([path], extra_vars, None).lines
+    gone = {_line(path, host_lines, host, spare=group == SPARES) for group in _groups(host_lines, host)}
     if not gone:
         raise _unknown(path, host)
-    _refuse_other_groups(path, found, host, keep=False)
+    _refuse_other_groups(path, host_lines, host, keep=False)
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line for number, line in enumerate(lines) if number not in gone)
 
 
-def _groups(found: Iterable[HostLine], host: str) -> list[str]:
-    return [one.group for one in found if one.host == host]
+def _groups(host_lines: Iterable[HostLine], host: str) -> list[str]:
+    return [line.group for line in host_lines if line.host == host]
 
 
-def _line(path: Path, found: Sequence[HostLine], host: str, *, spare: bool) -> int:
+def _line(path: Path, host_lines: Sequence[HostLine], host: str, *, spare: bool) -> int:
     """The line, from 0, that gives a host its place among the ranks, or among the spares."""
-    own = [one for one in found if one.host == host]
-    if not own:
+    lines = [line for line in host_lines if line.host == host]
+    if not lines:
         raise _unknown(path, host)
-    here = [one for one in own if (one.group == SPARES) is spare and one.group not in _OTHER_GROUPS]
+    here = [line for line in lines if (line.group == SPARES) is spare and line.group not in _OTHER_GROUPS]
     if len(here) != 1:
-        wanted = "a spare" if spare else "the host of a rank"
+        role = "a spare" if spare else "the host of a rank"
         raise InputError(
-            f"{host} is not {wanted}" if not here else f"{host} is listed in several groups",
-            where=own[0].where,
+            f"{host} is not {role}" if not here else f"{host} is listed in several groups",
+            where=lines[0].where,
             hint="List the spare in [spares], each other host in the group of its rank.",
         )
     where = here[0].where
-    if sum(one.where == where for one in found) > 1:
+    if sum(line.where == where for line in host_lines) > 1:
         raise InputError(f"{host} is in a range of hosts", where=where, hint="Write one line for each host.")
     name, _, number = where.rpartition(":")
     if Path(name) != path:
@@ -62,13 +62,13 @@ def _line(path: Path, found: Sequence[HostLine], host: str, *, spare: bool) -> i
     return int(number) - 1
 
 
-def _refuse_other_groups(path: Path, found: Iterable[HostLine], host: str, *, keep: bool) -> None:
-    for one in found:
-        if one.host == host and one.group in _OTHER_GROUPS and not keep:
+def _refuse_other_groups(path: Path, host_lines: Iterable[HostLine], host: str, *, keep: bool) -> None:
+    for line in host_lines:
+        if line.host == host and line.group in _OTHER_GROUPS and not keep:
             raise InputError(
-                f"{host} is also in [{one.group}]",
-                where=one.where,
-                hint=f"List another host in [{one.group}] first, and run: deploy up {path}",
+                f"{host} is also in [{line.group}]",
+                where=line.where,
+                hint=f"List another host in [{line.group}] first, and run: deploy up {path}",
             )
 
 

@@ -98,7 +98,7 @@ def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...
         settings = _service_settings(_common(names, reading, SERVICE_NAMES), places, paths)
         ranks = tuple(hosts[name] for name in names)
         return [Members(None, settings, ranks, places.get("replicas") or str(paths[0]), places)]
-    found = []
+    members = []
     for name, group in reading.services.items():
         if not _SERVICE_NAME.fullmatch(name):
             raise InputError(
@@ -115,8 +115,10 @@ def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...
             )
         settings = _service_settings(group.values, group.where, paths)
         where = group.where.get("model")
-        found.append(Members(name, settings, tuple(hosts[host] for host in group.hosts), where, group.where))
-    return found
+        members.append(
+            Members(name, settings, tuple(hosts[host] for host in group.hosts), where, group.where)
+        )
+    return members
 
 
 def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
@@ -173,13 +175,13 @@ def _refuse_repeats(reading: Reading) -> None:
         seen[line.group, line.host] = line.where
 
 
-def _common(names: list[str], reading: Reading, wanted: frozenset[str]) -> dict[str, Any]:
+def _common(names: list[str], reading: Reading, keys: frozenset[str]) -> dict[str, Any]:
     """Settings as the first host has them; another host that has other values is a mistake."""
     head = reading.hosts[names[0]]
-    first = {key: value for key, value in head.values.items() if key in wanted}
+    first = {key: value for key, value in head.values.items() if key in keys}
     for name in names[1:]:
         other = reading.hosts[name]
-        for key in sorted(wanted & other.values.keys()):
+        for key in sorted(keys & other.values.keys()):
             value = other.values[key]
             if key not in first or first[key] != value:
                 raise InputError(
@@ -235,7 +237,7 @@ def _service_settings(
 def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
     host = reading.hosts[name]
     try:
-        own = HostSettings.model_validate(
+        settings = HostSettings.model_validate(
             {key: value for key, value in host.values.items() if key in HOST_NAMES}
         )
     except ValidationError as error:
@@ -244,22 +246,22 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
     where = host.where.get("ansible_host") or _where_host(name, reading, paths)
     return Host(
         name=name,
-        address=str(own.address) if own.address else address_of(name, login, where),
+        address=str(settings.address) if settings.address else address_of(name, login, where),
         login=login,
-        gpus=own.gpus,
-        gpu=own.gpu,
-        gpu_memory_bytes=own.gpu_memory,
-        gpu_capability=gpus.capability(own.gpu_capability) if own.gpu_capability else None,
-        nic=own.nic,
-        hca=own.hca,
-        ib_gid_index=own.ib_gid_index,
-        network_rate=own.network_rate,
-        disk_rate=own.disk_rate,
-        cpu_cores=own.cpu_cores,
-        lab=own.lab,
-        lab_memory=own.lab_memory,
-        lab_cpus=own.lab_cpus,
-        weights_addresses=tuple(str(address) for address in own.weights_addresses),
+        gpus=settings.gpus,
+        gpu=settings.gpu,
+        gpu_memory_bytes=settings.gpu_memory,
+        gpu_capability=gpus.capability(settings.gpu_capability) if settings.gpu_capability else None,
+        nic=settings.nic,
+        hca=settings.hca,
+        ib_gid_index=settings.ib_gid_index,
+        network_rate=settings.network_rate,
+        disk_rate=settings.disk_rate,
+        cpu_cores=settings.cpu_cores,
+        lab=settings.lab,
+        lab_memory=settings.lab_memory,
+        lab_cpus=settings.lab_cpus,
+        weights_addresses=tuple(str(address) for address in settings.weights_addresses),
     )
 
 
@@ -283,15 +285,15 @@ def _refuse_unequal_links(nodes: Sequence[Host], reading: Reading, paths: tuple[
         where = reading.hosts[host.name].where.get("weights_addresses") or _where_host(
             host.name, reading, paths
         )
-        own = host.weights_addresses
-        if len(own) != len(first.weights_addresses):
+        addresses = host.weights_addresses
+        if len(addresses) != len(first.weights_addresses):
             raise InputError(
                 f"weights_addresses of {host.name} and {first.name} differ in number: "
-                f"{len(own)} and {len(first.weights_addresses)}",
+                f"{len(addresses)} and {len(first.weights_addresses)}",
                 where=where,
                 hint="Name one address of each interface on every host, in the same order.",
             )
-        for address in own:
+        for address in addresses:
             if address in seen:
                 raise InputError(
                     f"weights_addresses: {seen[address]} and {host.name} have the same address {address}",
@@ -326,12 +328,12 @@ def _refuse_same_names(cluster: Cluster, paths: tuple[Path, ...]) -> None:
 
 def _refuse_ports(cluster: Cluster, reading: Reading) -> None:
     for host in cluster.hosts:
-        found = reading.hosts[host.name]
-        wanted = ports.services(cluster, host, found.role_values)
-        if taken := ports.clash(host.login.port, wanted):
+        host_reading = reading.hosts[host.name]
+        services = ports.services(cluster, host, host_reading.role_values)
+        if taken := ports.clash(host.login.port, services):
             name, other, port = taken
             variables = [text.partition(" ")[0] for text in (name, other)]
-            place = next((found.where[key] for key in variables if found.where.get(key)), None)
+            place = next((host_reading.where[key] for key in variables if host_reading.where.get(key)), None)
             raise InputError(
                 f"{name} and {other} have the same port {port} on {host.name}",
                 where=place,

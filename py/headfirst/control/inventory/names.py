@@ -60,11 +60,11 @@ def without_secrets(given: str) -> str:
 
 
 def refuse_unknown(
-    names: Mapping[str, str | None], used: Container[str], own: Sequence[str]
+    names: Mapping[str, str | None], used: Container[str], patterns: Sequence[str]
 ) -> tuple[str, ...]:
     """Raise for the first name that resembles one of ours and is not; `names` has the place of each.
 
-    A user's own variables pass: those that a template uses (`used`), those that match a pattern of `own` or
+    A user's own variables pass: those that a template uses (`used`), those that match one of `patterns` or
     start with a prefix for that, and those that resemble no name of ours; each of the last gets a note.
     """
     known = SETTING_NAMES | role_options().keys()
@@ -78,7 +78,7 @@ def refuse_unknown(
             )
         if name in known or name.startswith(("ansible_", *OWN_PREFIXES)):
             continue
-        if name in used or any(fnmatchcase(name, pattern) for pattern in own):
+        if name in used or any(fnmatchcase(name, pattern) for pattern in patterns):
             continue
         if meant := _meant(name, known):
             raise InputError(
@@ -113,5 +113,5 @@ def _prefixes() -> tuple[str, ...]:
 
 def setting_of(name: str) -> str | None:
     """The setting that a role's variable follows: open_webui_port has webui_port, weights_model has model."""
-    found = [setting for setting in SETTING_NAMES if name.endswith(f"_{setting}")]
-    return max(found, key=len, default=None)
+    settings = (setting for setting in SETTING_NAMES if name.endswith(f"_{setting}"))
+    return max(settings, key=len, default=None)

@@ -93,7 +93,7 @@ def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) ->
         raise _explained(error)
     hosts = {name: _host(host) for name, host in answer["hosts"].items()}
     lines = tuple(HostLine(*line) for line in answer["lines"])
-    services = {name: ServiceReading(**own) for name, own in answer["services"].items()}
+    services = {name: ServiceReading(**service) for name, service in answer["services"].items()}
     return Reading(answer["groups"], services, hosts, lines, answer["limited"])
 
 
@@ -114,7 +114,7 @@ def role_values(
     if error := answer.get("error"):
         raise _explained(error)
     defaults = {name: role_options()[name]["default"] for name in names}
-    return {host: defaults | own["values"] for host, own in answer["hosts"].items()}
+    return {name: defaults | host["values"] for name, host in answer["hosts"].items()}
 
 
 def _host(answer: Mapping[str, Any]) -> HostReading:

@@ -42,22 +42,22 @@ def role_options() -> dict[str, dict[str, Any]]:
 
     A variable that takes the name of a package source, or an address, has the names in `sources`.
     """
-    found: dict[str, dict[str, Any]] = {}
+    options: dict[str, dict[str, Any]] = {}
     for path in sorted(collection_root().glob("roles/*/meta/argument_specs.yml")):
         role = path.parent.parent
         for entry in _yaml(path).get("argument_specs", {}).values():
             for name, option in entry.get("options", {}).items():
-                found[name] = {
+                options[name] = {
                     "role": role.name,
                     "default": option.get("default"),
                     "description": option.get("description", ""),
                     "spec": {key: option[key] for key in _CHECKED if key in option},
                 }
-        if (source := f"{role.name}_source") in found and (role / "vars" / "main.yml").is_file():
+        if (source := f"{role.name}_source") in options and (role / "vars" / "main.yml").is_file():
             variables = _yaml(role / "vars" / "main.yml")
             if named := variables.get(f"__{role.name}_repositories"):
-                found[source]["sources"] = ["distribution", *named]
-    return found
+                options[source]["sources"] = ["distribution", *named]
+    return options
 
 
 def _yaml(path: Path) -> dict[str, Any]:
