@@ -27,12 +27,12 @@ MOST_RUNS, MOST_RESULTS = 15, 5
 
 
 def build(
-    plan: Plan, history: History, results: Sequence[Result], own: Own, *, made_at: str, inventory: str
+    plan: Plan, history: History, results: Sequence[Result], release: Own, *, made_at: str, inventory: str
 ) -> ClusterReport:
     """The report; `inventory` is the name in the commands that record what is missing."""
     check, comm = _check(history), _comm(history)
     runs = [run.model_copy(update={"findings": None, "comm": None}) for run in history.runs[-MOST_RUNS:]]
-    found = {
+    records = {
         "results of the checks of the hosts": (check, "check {}"),
         "results of a test of the ranks' communication": (comm, "check {} --comm"),
         "timings of runs": (runs, "up {}"),
@@ -42,7 +42,7 @@ def build(
     return ClusterReport(
         made_at=made_at,
         cluster=plan.cluster,
-        headfirst=own,
+        headfirst=release,
         topology=topology(plan),
         services=[_service(service) for service in plan.services],
         planned_images=list(_images(plan)),
@@ -50,10 +50,10 @@ def build(
         check=check,
         comm=comm,
         runs=runs[::-1],
-        bench=sorted(results, key=lambda one: one.date, reverse=True)[:MOST_RESULTS],
+        bench=sorted(results, key=lambda result: result.date, reverse=True)[:MOST_RESULTS],
         missing=[
             Missing(what=what, command=f"deploy {command.format(inventory)}")
-            for what, (value, command) in found.items()
+            for what, (value, command) in records.items()
             if not value
         ],
     )
@@ -153,17 +153,17 @@ def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> RankR
 
 def _images(plan: Plan) -> Iterator[PlannedImage]:
     """Each image once, with the first program that runs it."""
-    found: dict[str, str] = {}
+    programs: dict[str, str] = {}
     for service in plan.services:
         name = service.name or service.served_model_name
-        found.setdefault(service.replicas[0].nodes[0].container.image, f"engine of {name}")
+        programs.setdefault(service.replicas[0].nodes[0].container.image, f"engine of {name}")
         for router in service.routers:
-            found.setdefault(router.container.image, "router")
+            programs.setdefault(router.container.image, "router")
     if plan.webui:
-        found.setdefault(plan.webui.container.image, "chat page")
+        programs.setdefault(plan.webui.container.image, "chat page")
     if plan.proxy:
-        found.setdefault(plan.proxy.container.image, "proxy")
-    for one in plan.monitoring.containers if plan.monitoring else ():
-        found.setdefault(one.container.image, one.container.name.removeprefix("headfirst-"))
-    for image, what in found.items():
+        programs.setdefault(plan.proxy.container.image, "proxy")
+    for program in plan.monitoring.containers if plan.monitoring else ():
+        programs.setdefault(program.container.image, program.container.name.removeprefix("headfirst-"))
+    for image, what in programs.items():
         yield PlannedImage(what=what, image=image)

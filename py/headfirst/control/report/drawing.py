@@ -61,16 +61,16 @@ def svg(plan: Plan) -> str:
     return draw(topology(plan))
 
 
-def draw(found: Topology) -> str:
+def draw(graph: Topology) -> str:
     """The drawing; XML 1.0, and valid inside an HTML page."""
-    return _Drawing(found).text()
+    return _Drawing(graph).text()
 
 
 class _Drawing:
     """Places everything from top to bottom; frames are under links, links under boxes."""
 
-    def __init__(self, found: Topology) -> None:
-        self._found = found
+    def __init__(self, graph: Topology) -> None:
+        self._graph = graph
         self._places: dict[str, _Place] = {}
         self._right = 0.0
         self._bottom = 0.0
@@ -80,18 +80,18 @@ class _Drawing:
         self._texts = xml.Element("g", {"class": "loose"})  # lines may pass behind them
 
     def text(self) -> str:
-        found = self._found
-        self._put_text(_GAP, 34, f"Cluster {found.cluster}", "big")
+        graph = self._graph
+        self._put_text(_GAP, 34, f"Cluster {graph.cluster}", "big")
         self._bottom = 50
-        self._row("", found.entry)
-        for service in found.services:
+        self._row("", graph.entry)
+        for service in graph.services:
             self._service(service)
-        if found.spares:
-            self._row("Spares: weights and image, no rank", found.spares)
-        if found.monitoring:
-            self._row("Monitoring", found.monitoring)
+        if graph.spares:
+            self._row("Spares: weights and image, no rank", graph.spares)
+        if graph.monitoring:
+            self._row("Monitoring", graph.monitoring)
         self._list()
-        for link in found.links:
+        for link in graph.links:
             self._link(link)
         return self._document()
 
@@ -108,7 +108,7 @@ class _Drawing:
                 "role": "img",
             },
         )
-        xml.SubElement(root, "title").text = _clean(f"Topology of cluster {self._found.cluster}")
+        xml.SubElement(root, "title").text = _clean(f"Topology of cluster {self._graph.cluster}")
         xml.SubElement(root, "style").text = STYLE
         xml.SubElement(root, "rect", {"class": "paper", "width": str(width), "height": str(height)})
         root.extend([self._frames, self._links, self._boxes, self._texts])
@@ -155,34 +155,34 @@ class _Drawing:
         """Every link in words, links alike in one line, and what is grouped."""
         y = self._bottom + _GAP + 8
         self._put_text(_GAP, y, "Connections", "head")
-        lines = link_lines(self._found)
+        lines = link_lines(self._graph)
         shown = lines[: MOST_LINKS if len(lines) > MOST_LINKS else None]
         if rest := len(lines) - len(shown):
             shown.append(f"and {rest} more lines of connections; `deploy report --json` lists each")
-        for line in [*shown, *self._found.notes]:
+        for line in [*shown, *self._graph.notes]:
             y += _LINE
             self._put_text(_GAP, y, line, "" if line in shown else "dim")
             self._grow(_GAP + _width(line), y)
 
     def _link(self, link: Link) -> None:
         """A line between the centres of two boxes; the boxes cover its ends."""
-        one, other = self._places[link.source], self._places[link.target]
+        start, end = self._places[link.source], self._places[link.target]
         kind = link.what.partition(",")[0] if link.what.startswith(("rendezvous", "figures")) else "requests"
         line = xml.SubElement(
             self._links,
             "line",
             {
                 "class": kind,
-                "x1": _number(one.x + one.width / 2),
-                "y1": _number(one.y + one.height / 2),
-                "x2": _number(other.x + other.width / 2),
-                "y2": _number(other.y + other.height / 2),
+                "x1": _number(start.x + start.width / 2),
+                "y1": _number(start.y + start.height / 2),
+                "x2": _number(end.x + end.width / 2),
+                "y2": _number(end.y + end.height / 2),
                 "data-from": _clean(link.source),
                 "data-to": _clean(link.target),
                 "data-ports": " ".join(map(str, link.ports)),
             },
         )
-        names = {box.id: box.name for box in self._found.boxes}
+        names = {box.id: box.name for box in self._graph.boxes}
         xml.SubElement(line, "title").text = _clean(_in_words(names[link.source], names[link.target], link))
 
     def _put_boxes(self, boxes: Sequence[Box], size: _Flow, left: float, top: float) -> None:
@@ -219,16 +219,16 @@ class _Drawing:
         self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
 
 
-def link_lines(found: Topology) -> list[str]:
+def link_lines(graph: Topology) -> list[str]:
     """The links as sentences, those alike of several sources in one."""
-    names = {box.id: box.name for box in found.boxes}
+    names = {box.id: box.name for box in graph.boxes}
     sources: dict[tuple[str, tuple[int, ...], str], list[str]] = {}
-    for link in found.links:
+    for link in graph.links:
         sources.setdefault((link.target, tuple(link.ports), link.what), []).append(names[link.source])
     lines = []
-    for (target, ports, what), own in sources.items():
-        more = len(own) - _SOURCES_IN_A_LINE
-        source = ", ".join(own) if more < 1 else f"{', '.join(own[:_SOURCES_IN_A_LINE])} and {more} more"
+    for (target, ports, what), origins in sources.items():
+        more = len(origins) - _SOURCES_IN_A_LINE
+        source = ", ".join(origins[:_SOURCES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "")
         lines.append(
             _in_words(source, names[target], Link(source="", target="", ports=list(ports), what=what))
         )

@@ -78,7 +78,7 @@ class Topology(_Frozen):
     @property
     def boxes(self) -> list[Box]:
         """Every box once."""
-        ranks = [box for service in self.services for one in service.replicas for box in one.boxes]
+        ranks = [box for service in self.services for replica in service.replicas for box in replica.boxes]
         return [*self.entry, *ranks, *self.spares, *self.monitoring]
 
 
@@ -105,18 +105,18 @@ def _title(service: PlannedService) -> str:
 
 def _heads(service: PlannedService) -> list[tuple[str, PlannedReplica]]:
     """Each replica with the id of the box that has its rank 0."""
-    own = _own_replicas(service)
-    rest = [(f"replicas:{_title(service)}", one) for one in service.replicas[len(own) :]]
-    return [*((_rank_id(service, one, one.nodes[0]), one) for one in own), *rest]
+    drawn = _drawn_replicas(service)
+    rest = [(f"replicas:{_title(service)}", replica) for replica in service.replicas[len(drawn) :]]
+    return [*((_rank_id(service, replica, replica.nodes[0]), replica) for replica in drawn), *rest]
 
 
-def _own_replicas(service: PlannedService) -> list[PlannedReplica]:
+def _drawn_replicas(service: PlannedService) -> list[PlannedReplica]:
     """Those that have boxes of their own."""
     many = len(service.replicas) > MOST_REPLICAS
     return service.replicas[: REPLICAS_OF_MANY if many else None]
 
 
-def _own_ranks(replica: PlannedReplica) -> list[Node]:
+def _drawn_ranks(replica: PlannedReplica) -> list[Node]:
     """Those that have boxes of their own."""
     return replica.nodes[: RANKS_OF_MANY if len(replica.nodes) > MOST_RANKS else None]
 
@@ -129,7 +129,7 @@ def _entry(plan: Plan) -> list[Box]:
     boxes = [Box(id=PEOPLE, kind="people", title="People and programs", name="people and programs")]
     if plan.proxy:
         proxy = plan.proxy
-        paths = [f"{one.path} → {', '.join(one.servers)}" for one in proxy.services]
+        paths = [f"{route.path} → {', '.join(route.servers)}" for route in proxy.services]
         lines = [
             proxy.url,
             *(f"{address}:{proxy.port}" for address in proxy.addresses),
@@ -173,9 +173,9 @@ def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
         ("DP", service.data_parallel),
     ]
     layout = " × ".join(f"{name} {size}" for name, size in sizes if size > 1 or name == "TP")
-    own = _own_replicas(service)
-    replicas = [_replica(service, replica, notes) for replica in own]
-    if rest := service.replicas[len(own) :]:
+    drawn = _drawn_replicas(service)
+    replicas = [_replica(service, replica, notes) for replica in drawn]
+    if rest := service.replicas[len(drawn) :]:
         replicas.append(_more_replicas(service, rest))
         notes.append(
             f"{_title(service)}: {len(rest)} of {len(service.replicas)} replicas share one box; "
@@ -192,9 +192,9 @@ def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
 
 
 def _replica(service: PlannedService, replica: PlannedReplica, notes: list[str]) -> ReplicaBoxes:
-    own = _own_ranks(replica)
-    boxes = [_rank(service, replica, node) for node in own]
-    if rest := replica.nodes[len(own) :]:
+    drawn = _drawn_ranks(replica)
+    boxes = [_rank(service, replica, node) for node in drawn]
+    if rest := replica.nodes[len(drawn) :]:
         boxes.append(
             Box(
                 id=_rest_id(service, replica),
@@ -309,35 +309,35 @@ def _network(service: PlannedService, replica: PlannedReplica) -> list[str]:
 
 
 def _spares(hosts: Sequence[str], notes: list[str]) -> list[Box]:
-    own = hosts[: SPARES_OF_MANY if len(hosts) > MOST_SPARES else None]
-    boxes = [Box(id=f"spare:{host}", kind="spare", title=host, name=host, lines=["spare"]) for host in own]
-    if rest := hosts[len(own) :]:
+    drawn = hosts[: SPARES_OF_MANY if len(hosts) > MOST_SPARES else None]
+    boxes = [Box(id=f"spare:{host}", kind="spare", title=host, name=host, lines=["spare"]) for host in drawn]
+    if rest := hosts[len(drawn) :]:
         title = f"{len(rest)} more spares"
         boxes.append(Box(id="spares", kind="spare", title=title, name=title, lines=_hosts(rest)))
         notes.append(f"{len(rest)} of {len(hosts)} spares share one box; `deploy plan` lists each.")
     return boxes
 
 
-def _monitoring(found: Monitoring) -> list[Box]:
+def _monitoring(monitoring: Monitoring) -> list[Box]:
     """One box for Prometheus, one for Grafana, and one for each kind of exporter."""
-    hosts: dict[str, list[str]] = {}
+    hosts_of: dict[str, list[str]] = {}
     urls: dict[str, list[str]] = {}
-    for one in found.containers:
-        name = one.container.name.removeprefix("headfirst-")
-        hosts.setdefault(name, []).append(one.host)
-        urls.setdefault(name, []).append(one.url)
+    for program in monitoring.containers:
+        name = program.container.name.removeprefix("headfirst-")
+        hosts_of.setdefault(name, []).append(program.host)
+        urls.setdefault(name, []).append(program.url)
     return [
         Box(
             id=f"monitoring:{name}",
             kind="monitoring",
-            title=f"{name} on {own[0]}" if len(own) == 1 else f"{name} on {len(own)} hosts",
+            title=f"{name} on {hosts[0]}" if len(hosts) == 1 else f"{name} on {len(hosts)} hosts",
             name=name,
             lines=[
-                *([] if len(own) == 1 else _hosts(own)),
-                *([_place(urls[name][0])] if len(own) == 1 else [f"port {_ports(map(_port, urls[name]))}"]),
+                *([] if len(hosts) == 1 else _hosts(hosts)),
+                *([_place(urls[name][0])] if len(hosts) == 1 else [f"port {_ports(map(_port, urls[name]))}"]),
             ],
         )
-        for name, own in hosts.items()
+        for name, hosts in hosts_of.items()
     ]
 
 
@@ -381,16 +381,18 @@ def _links_of_services(plan: Plan) -> Iterator[Link]:
     for service in plan.services:
         for router in service.routers:
             source = _router_id(service, router.host)
-            for target, port in dict.fromkeys((one, own.engine_port) for one, own in _heads(service)):
+            for target, port in dict.fromkeys(
+                (head, replica.engine_port) for head, replica in _heads(service)
+            ):
                 yield Link(source=source, target=target, ports=[port], what=f"API of {_title(service)}")
-        for replica in _own_replicas(service):
+        for replica in _drawn_replicas(service):
             head = _rank_id(service, replica, replica.nodes[0])
             ports = replica.rendezvous_ports or [replica.dist_port]
-            own = _own_ranks(replica)
-            for node in own[1:]:
+            drawn = _drawn_ranks(replica)
+            for node in drawn[1:]:
                 source = _rank_id(service, replica, node)
                 yield Link(source=source, target=head, ports=ports, what="rendezvous")
-            if replica.nodes[len(own) :]:
+            if replica.nodes[len(drawn) :]:
                 yield Link(source=_rest_id(service, replica), target=head, ports=ports, what="rendezvous")
 
 
@@ -409,9 +411,9 @@ def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
         if name not in ("prometheus", "grafana"):
             ports = sorted(
                 {
-                    _port(one.url)
-                    for one in plan.monitoring.containers
-                    if one.container.name == f"headfirst-{name}"
+                    _port(program.url)
+                    for program in plan.monitoring.containers
+                    if program.container.name == f"headfirst-{name}"
                 }
             )
             yield Link(source=source, target=id, ports=ports, what="figures")
@@ -421,6 +423,6 @@ def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
         for router in service.routers:
             target = _router_id(service, router.host)
             yield Link(source=source, target=target, ports=[router.metrics_port], what="figures")
-        for target, port in dict.fromkeys((one, own.engine_port) for one, own in _heads(service)):
+        for target, port in dict.fromkeys((head, replica.engine_port) for head, replica in _heads(service)):
             what = "figures, where the engine publishes them"
             yield Link(source=source, target=target, ports=[port], what=what)
