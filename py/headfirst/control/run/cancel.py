@@ -35,13 +35,13 @@ def descendants(root: int) -> list[Process]:
     children: dict[int, list[Process]] = {}
     for process in _living():
         children.setdefault(process.parent, []).append(process)
-    found: list[Process] = []
+    processes: list[Process] = []
     queue = [root]
     while queue:
         for child in children.get(queue.pop(0), []):
-            found.append(child)
+            processes.append(child)
             queue.append(child.pid)
-    return found
+    return processes
 
 
 def start_time(pid: int) -> int | None:
@@ -61,8 +61,12 @@ def kill(processes: list[Process]) -> None:
     deadline = time.monotonic() + _SETTLE_S
     # One that waits for a device ends after that wait only.
     while time.monotonic() < deadline:
-        members = [one for one in _living() if starts.get(one.pid) == one.started or one.session in sessions]
-        if not [one for one in members if _killed(one.pid)]:
+        members = [
+            process
+            for process in _living()
+            if starts.get(process.pid) == process.started or process.session in sessions
+        ]
+        if not [process for process in members if _killed(process.pid)]:
             return
         time.sleep(_PAUSE_S)
 
@@ -120,8 +124,8 @@ class Canceller:
             yield
             return
         # What nohup or a background shell has switched off stays off.
-        wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        previous = {number: signal.signal(number, self._on_signal) for number in wanted}
+        signals = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        previous = {number: signal.signal(number, self._on_signal) for number in signals}
         try:
             yield
         finally:

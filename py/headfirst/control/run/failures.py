@@ -35,7 +35,7 @@ def to_error(
         return _by_host(result.unreachable, known, log)
     errors = [finding for finding in result.findings if finding.severity == "error"]
     if errors and result.failed:
-        return _from_findings(errors, {one.host: one for one in result.silent}, known, log)
+        return _from_findings(errors, {failure.host: failure for failure in result.silent}, known, log)
     if result.failed:
         look = f"The logs of all ranks, by time: deploy diagnose {inventory}"
         return _by_host(result.failed, known, f"{look}\n{log}" if _ranks_failed(result) else log)
@@ -48,7 +48,7 @@ def _ranks_failed(result: RunResult) -> bool:
 
 def _by_host(failures: Sequence[HostFailed], access: Mapping[str, HostAccess], log: str) -> HeadfirstError:
     """The error of the first failed host; what differs on other hosts is reported after it."""
-    first, *others = [_one(failure, access) for failure in failures]
+    first, *others = [_error(failure, access) for failure in failures]
     hosts_of: dict[str, list[str]] = {}
     for failure, error in zip(failures[1:], others, strict=True):
         hosts_of.setdefault(error.what, []).append(failure.host)
@@ -65,7 +65,7 @@ def _some(hosts: Sequence[str]) -> str:
     return ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
 
 
-def _one(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstError:
+def _error(failure: HostFailed, access: Mapping[str, HostAccess]) -> HeadfirstError:
     login = access.get(failure.host) or HostAccess(failure.host, failure.host)
     said = "\n".join([failure.message, *(str(failure.result.get(key) or "") for key in _TEXT_KEYS)])
     if failure.unreachable:
@@ -90,7 +90,7 @@ def _from_findings(
     for finding in findings:
         what, fix = f"{finding.what} ({finding.why})" if finding.why else finding.what, finding.fix
         if finding.host in silent:  # here the login is known, on the controller's side of the check it is not
-            error = _one(silent[finding.host], access)
+            error = _error(silent[finding.host], access)
             what, fix = error.what, error.hint or ""
         lines.append(f"{finding.host}: {what}")
         if fix:

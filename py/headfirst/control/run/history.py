@@ -108,9 +108,9 @@ def read(folder: Path) -> History:
 def add_run(folder: Path, run: RunRecord) -> None:
     """Add a run, and drop what is older than KEEP. OSError: it cannot be written."""
     with exclusive(folder):
-        found = read(folder)
-        runs = _bounded([*found.runs, _short(run)][-KEEP:])
-        _write(folder, found.model_copy(update={"runs": runs}))
+        history = read(folder)
+        runs = _bounded([*history.runs, _short(run)][-KEEP:])
+        _write(folder, history.model_copy(update={"runs": runs}))
 
 
 def set_images(folder: Path, images: Images) -> None:
@@ -124,16 +124,16 @@ def _write(folder: Path, history: History) -> None:
 
 
 def _short(run: RunRecord) -> RunRecord:
-    findings = None if run.findings is None else [_cut(one) for one in run.findings[:MOST_FINDINGS]]
+    findings = None if run.findings is None else [_cut(finding) for finding in run.findings[:MOST_FINDINGS]]
     return run.model_copy(update={"findings": findings})
 
 
-def _cut(found: Finding) -> Finding:
+def _cut(finding: Finding) -> Finding:
     return Finding(
         *(
             # JSON cannot have lone surrogates; what is long is cut before it is cleaned, which takes time.
             for_terminal(text[: 4 * LONGEST_TEXT])[:LONGEST_TEXT]
-            for text in (found.id, found.severity, found.host, found.what, found.why, found.fix)
+            for text in (finding.id, finding.severity, finding.host, finding.what, finding.why, finding.fix)
         )
     )
 

@@ -20,10 +20,10 @@ _TAIL_LINES = 5
 
 def findings(result: dict[str, Any]) -> list[dict[str, Any]]:
     """The findings in a result; whatever else a node has put there under this name is none."""
-    found = result.get(FINDINGS_KEY)
-    if not isinstance(found, list):
+    reported = result.get(FINDINGS_KEY)
+    if not isinstance(reported, list):
         return []
-    return [one for one in found if isinstance(one, dict) and "severity" in one]
+    return [finding for finding in reported if isinstance(finding, dict) and "severity" in finding]
 
 
 def failure_message(result: dict[str, Any]) -> str:
@@ -31,8 +31,8 @@ def failure_message(result: dict[str, Any]) -> str:
 
     Reads loops for the first failed item, and at stderr where the message is empty.
     """
-    if found := findings(result):
-        return f"{sum(finding['severity'] == 'error' for finding in found)} not ready"
+    if reported := findings(result):
+        return f"{sum(finding['severity'] == 'error' for finding in reported)} not ready"
     if "censored" in result:
         return "the task failed; its output is hidden because it may hold a secret"
     failed_item = _first_failed_item(result)

@@ -49,8 +49,8 @@ headfirst-weights = headfirst.node.weights.cli:main
 def requirements(name: str) -> list[str]:
     """What the lock of this name pins: requirements without a marker, or those of an extra."""
     split = [requirement.partition("; extra == ") for requirement in _REQUIREMENTS]
-    wanted = "" if name == "base" else f'"{name}"'
-    return [requirement for requirement, _, extra in split if extra == wanted]
+    marker = "" if name == "base" else f'"{name}"'
+    return [requirement for requirement, _, extra in split if extra == marker]
 
 
 def build_node_wheel(folder: Path) -> Path:
@@ -69,9 +69,9 @@ def build_node_wheel(folder: Path) -> Path:
         part = wheel.with_suffix(".part")
         _write(part, files, version)
         # pip takes a relative path from its working folder.
-        own = f"./{wheel.name} --hash=sha256:{hashlib.sha256(part.read_bytes()).hexdigest()}\n"
+        requirement = f"./{wheel.name} --hash=sha256:{hashlib.sha256(part.read_bytes()).hexdigest()}\n"
         for name, path in lists.items():
-            path.write_text((own if name == "base" else "") + locks[name])
+            path.write_text((requirement if name == "base" else "") + locks[name])
         part.replace(wheel)
     return wheel
 

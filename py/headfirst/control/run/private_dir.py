@@ -87,12 +87,12 @@ def private_dir() -> Iterator[PrivateDir]:
 
 def _bases() -> list[Path]:
     """Folders for secrets, best first: gone at logout, gone at reboot, and the temporary folder."""
-    found = [Path(tempfile.gettempdir()), Path(os.sep, "tmp")]
+    temporary = [Path(tempfile.gettempdir()), Path(os.sep, "tmp")]
     runtime = os.environ.get("XDG_RUNTIME_DIR")
     volatile = [Path(runtime)] if runtime and _is_ours(Path(runtime)) else []
     if _SHARED_MEMORY.is_dir() and os.access(_SHARED_MEMORY, os.W_OK | os.X_OK):
         volatile.append(_SHARED_MEMORY)
-    return [path for path in [*volatile, *found] if len(str(path)) <= _LONGEST_BASE]
+    return [path for path in [*volatile, *temporary] if len(str(path)) <= _LONGEST_BASE]
 
 
 def _is_ours(folder: Path) -> bool:

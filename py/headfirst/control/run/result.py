@@ -68,13 +68,13 @@ def joined(results: Sequence[RunResult]) -> RunResult:
         ok=all(result.ok for result in results),
         cancelled=any(result.cancelled for result in results),
         changed=dict(changed),
-        failed=[one for result in results for one in result.failed],
-        unreachable=[one for result in results for one in result.unreachable],
-        findings=[one for result in results for one in result.findings],
+        failed=[failure for result in results for failure in result.failed],
+        unreachable=[failure for result in results for failure in result.unreachable],
+        findings=[finding for result in results for finding in result.findings],
         stages=[StageTime(stage, time) for stage, time in seconds.items()],
         seconds=sum(result.seconds for result in results),
         log_file=results[-1].log_file,
-        silent=[one for result in results for one in result.silent],
+        silent=[failure for result in results for failure in result.silent],
         stats={key: value for result in results for key, value in result.stats.items()},
     )
 
@@ -113,4 +113,6 @@ class Record:
             return self.failures
         counted = {host for kind in ("failures", "dark") for host, n in statistics[kind].items() if n}
         last = {failure.host: failure for failure in self.failures}
-        return [one for one in self.failures if one is last[one.host] and one.host in counted]
+        return [
+            failure for failure in self.failures if failure is last[failure.host] and failure.host in counted
+        ]

@@ -55,7 +55,7 @@ def run_playbook(
     result then has `cancelled` set. A failed run is a result, not an exception (see failures.py). The caller
     opens `reporter` (it is a context manager), around one run or several.
     """
-    flags = [flag for flag, wanted in (("--check", check), ("--diff", diff)) if wanted]
+    flags = [flag for flag, enabled in (("--check", check), ("--diff", diff)) if enabled]
     for text in extra_vars:
         flags += ["--extra-vars", text]
     options: dict[str, Any] = {
@@ -198,6 +198,9 @@ class _Run:
     def _result(self, seconds: float) -> RunResult:
         ok = self._returned == 0
         failures = [] if ok else self._record.final_failures(self._statistics)
+        silent = [
+            failure for failure in self._record.failures if failure.unreachable and failure not in failures
+        ]
         return RunResult(
             ok=ok,
             cancelled=self._cancel.requested and not ok,
@@ -208,7 +211,7 @@ class _Run:
             stages=self._record.stages,
             seconds=seconds,
             log_file=self._log_file,
-            silent=[one for one in self._record.failures if one.unreachable and one not in failures],
+            silent=silent,
             stats=self._published,
             ansible_error="\n".join(self._complaints) if not ok and not failures else None,
         )

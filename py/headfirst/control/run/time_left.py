@@ -47,7 +47,7 @@ class TimeLeft:
         number = self._ended.count(stage)
         stages, lefts = [], []
         for run in self._alike():
-            places = [place for place, one in enumerate(run.stages) if one.stage == stage]
+            places = [place for place, stage_run in enumerate(run.stages) if stage_run.stage == stage]
             if number < len(places):
                 stages.append(self._seconds(run, places[number]))
                 lefts.append(self._left(run, places[number]))
@@ -63,11 +63,11 @@ class TimeLeft:
 
     def _alike(self) -> list[RunRecord]:
         """The last runs of this kind."""
-        found = self._of_kind(self.kind)
-        if not found and self.kind.brings:  # another model: the rest goes as in a run that brings none
+        runs = self._of_kind(self.kind)
+        if not runs and self.kind.brings:  # another model: the rest goes as in a run that brings none
             other = self.kind.model_copy(update={"brings": False})
-            found = self._of_kind(other) if self._planned(0) is not None else []
-        return found[-_RUNS:]
+            runs = self._of_kind(other) if self._planned(0) is not None else []
+        return runs[-_RUNS:]
 
     def _of_kind(self, kind: Kind) -> list[RunRecord]:
         return [
@@ -83,11 +83,11 @@ class TimeLeft:
 
     def _seconds(self, run: RunRecord, place: int) -> float:
         """A stage of a recorded run; of weights that were not brought then, the plan's own time."""
-        one = run.stages[place]
-        if one.stage != WEIGHTS or not self.kind.brings or run.weights == self.weights:
-            return one.seconds
+        stage_run = run.stages[place]
+        if stage_run.stage != WEIGHTS or not self.kind.brings or run.weights == self.weights:
+            return stage_run.seconds
         planned = self._planned(sum(stage.stage == WEIGHTS for stage in run.stages[:place]))
-        return one.seconds if planned is None else planned
+        return stage_run.seconds if planned is None else planned
 
     def _left(self, run: RunRecord, place: int) -> float:
         later = range(place, len(run.stages))

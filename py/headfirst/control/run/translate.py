@@ -113,8 +113,8 @@ class Translator:
 
     def _findings(self, data: dict[str, Any], result: dict[str, Any]) -> Iterator[Event]:
         host = data["host"]
-        found = findings(result) if data.get("task_action") in _FINDS else []
-        if found:
+        raw_findings = findings(result) if data.get("task_action") in _FINDS else []
+        if raw_findings:
             reported = tuple(
                 Finding(
                     id=str(item.get("id") or ""),
@@ -124,7 +124,7 @@ class Translator:
                     why=str(item.get("why") or ""),
                     fix=str(item.get("fix") or ""),
                 )
-                for item in found
+                for item in raw_findings
             )
             yield FindingsReported(self.stage, host, reported)
 
