@@ -20,7 +20,7 @@ def address_of(name: str, login: Login, where: str | None) -> str:
     hint = f"Write the address that the other nodes reach: `{name} … address=192.0.2.11`."
     try:
         settings = openssh.settings([*login.options, *login.more_options, login.host])
-        target = openssh.one(settings, "hostname", login.host)
+        target = openssh.value_of(settings, "hostname", login.host)
     except openssh.BadOptionError as error:
         raise InputError(f"ssh refuses the options of {name}: {error}", where=where) from None
     if _is_ipv4(target):

@@ -52,10 +52,10 @@ class Chat:
 
         Raises NotReadyError when the engine does not answer, HeadfirstError when it refuses.
         """
-        asked = {"role": "user", "content": question}
+        message = {"role": "user", "content": question}
         body: dict[str, Any] = {
             "model": self._model,
-            "messages": [*self._system, *self._said, asked],
+            "messages": [*self._system, *self._said, message],
             "stream": True,
         }
         if max_tokens is not None:
@@ -70,7 +70,7 @@ class Chat:
             for piece in _pieces(_lines(response.iter_bytes())):
                 answer += "" if piece.reasoning else piece.text
                 yield piece
-        self._said += [asked, {"role": "assistant", "content": answer}]
+        self._said += [message, {"role": "assistant", "content": answer}]
 
     def forget(self) -> None:
         """Begin a new conversation."""
@@ -113,10 +113,10 @@ def _pieces(lines: Iterator[str]) -> Iterator[Piece]:
             raise HeadfirstError(f"the engine stopped the answer: {_message(event)}")
         try:
             deltas = [choice.get("delta") or {} for choice in event.get("choices", [])]
-            found = [(delta.get("reasoning_content"), delta.get("content")) for delta in deltas]
+            parts = [(delta.get("reasoning_content"), delta.get("content")) for delta in deltas]
         except (AttributeError, TypeError):
             raise UntrustedError("a part of the engine's answer does not match the API") from None
-        for thought, said in found:
+        for thought, said in parts:
             if thought:
                 yield Piece(str(thought), reasoning=True)
             if said:

@@ -54,11 +54,11 @@ class Meter:
         Raises UntrustedError and httpx.HTTPError.
         """
         status, body = ask(self._client, "GET", self._metrics.path, limit=ANSWER_BYTES)
-        found = read(body.decode(errors="replace"), self._metrics) if status == 200 else None
-        before, self._last = self._last, (self._clock(), found) if found else None
-        if before is None or self._last is None or found is None:
+        figures = read(body.decode(errors="replace"), self._metrics) if status == 200 else None
+        before, self._last = self._last, (self._clock(), figures) if figures else None
+        if before is None or self._last is None or figures is None:
             return None
-        return _between(before[1], found, max(self._last[0] - before[0], 1e-3))
+        return _between(before[1], figures, max(self._last[0] - before[0], 1e-3))
 
 
 def _between(before: Figures, now: Figures, seconds: float) -> Load:

@@ -63,22 +63,25 @@ def cluster_status(replicas: Sequence[ReplicaTarget], webui: WebuiTarget | None 
     """Ask all hosts. A host that does not answer is a row with its problem, not an exception."""
     count = sum(len(replica.ranks) + 2 for replica in replicas) + 1
     with ThreadPoolExecutor(max_workers=min(count, AT_ONCE)) as pool:
-        asked = [
+        futures = [
             (
-                [pool.submit(_rank, rank, access, one.container) for rank, access in enumerate(one.ranks)],
-                pool.submit(_engine, one),
-                pool.submit(_supervision, one),
+                [
+                    pool.submit(_rank, rank, access, replica.container)
+                    for rank, access in enumerate(replica.ranks)
+                ],
+                pool.submit(_engine, replica),
+                pool.submit(_supervision, replica),
             )
-            for one in replicas
+            for replica in replicas
         ]
-        asked_page = pool.submit(_webui, webui) if webui else None
-        found = [
-            _replica(one, [row.result() for row in rows], engine.result(), keeper.result())
-            for one, (rows, engine, keeper) in zip(replicas, asked, strict=True)
+        page_future = pool.submit(_webui, webui) if webui else None
+        statuses = [
+            _replica(replica, [row.result() for row in rows], engine.result(), keeper.result())
+            for replica, (rows, engine, keeper) in zip(replicas, futures, strict=True)
         ]
-        page = asked_page.result() if asked_page else None
-    ready = all(one.ready for one in found) and (page is None or page.ready)
-    return ClusterStatus(ready=ready, replicas=found, webui=page)
+        page = page_future.result() if page_future else None
+    ready = all(status.ready for status in statuses) and (page is None or page.ready)
+    return ClusterStatus(ready=ready, replicas=statuses, webui=page)
 
 
 def _replica(

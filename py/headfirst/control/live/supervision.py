@@ -72,10 +72,10 @@ def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
     try:
         return {
             str(name): Supervision(
-                for_s=max(0.0, document["uptime"] - found["since"]),
-                **{key: _clean(found[key]) for key in Supervision.model_fields if key != "for_s"},
+                for_s=max(0.0, document["uptime"] - replica["since"]),
+                **{key: _clean(replica[key]) for key in Supervision.model_fields if key != "for_s"},
             )
-            for name, found in document["replicas"].items()
+            for name, replica in document["replicas"].items()
         }
     except (KeyError, TypeError, AttributeError, ValidationError):
         raise UntrustedError("the state of the supervisor is not valid") from None
@@ -89,18 +89,18 @@ def history(access: HostAccess) -> HostHistory:
 
 def parsed(content: bytes, clock: Clock, host: str) -> HostHistory:
     """The history that a host sent; `clock` is the host's."""
-    found: list[HostEvent] = []
+    events: list[HostEvent] = []
     lines = [line for line in content.split(b"\n") if line]
     for line in lines:
         with contextlib.suppress(UntrustedError):
-            found.append(_event(line.decode(errors="replace"), clock, host))
-    return HostHistory(events=found, damaged=len(lines) - len(found), clock=clock)
+            events.append(_event(line.decode(errors="replace"), clock, host))
+    return HostHistory(events=events, damaged=len(lines) - len(events), clock=clock)
 
 
 def _event(line: str, clock: Clock, host: str) -> HostEvent:
     try:
-        found = json_document(line, what="an event", where=host, depth=3)
-        cleaned = {key: _clean(value) for key, value in found.items() if key in HostEvent.model_fields}
+        document = json_document(line, what="an event", where=host, depth=3)
+        cleaned = {key: _clean(value) for key, value in document.items() if key in HostEvent.model_fields}
         event = HostEvent(**cleaned)
         # Proven again: the clock is the node's, too.
         return HostEvent(**{**cleaned, "at": clock.corrected(event.at)})
@@ -110,7 +110,7 @@ def _event(line: str, clock: Clock, host: str) -> HostEvent:
 
 def _clean(value: Any) -> Any:
     if isinstance(value, list):
-        return [_clean(one) for one in value]
+        return [_clean(item) for item in value]
     if isinstance(value, dict):
-        return {key: _clean(one) for key, one in value.items()}
+        return {key: _clean(item) for key, item in value.items()}
     return for_terminal(value) if isinstance(value, str) else value

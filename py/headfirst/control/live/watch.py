@@ -71,22 +71,24 @@ class Watch:
     """Reads these replicas. A host that does not answer is a row with its problem, and is tried again."""
 
     def __init__(self, replicas: Sequence[ReplicaTarget]) -> None:
-        self._replicas = [_Replica(one) for one in replicas]
-        self._ranks = [_Rank(one, rank, access) for one in replicas for rank, access in enumerate(one.ranks)]
+        self._replicas = [_Replica(replica) for replica in replicas]
+        self._ranks = [
+            _Rank(replica, rank, access) for replica in replicas for rank, access in enumerate(replica.ranks)
+        ]
         self._pool = ThreadPoolExecutor(max_workers=min(len(self._replicas) + len(self._ranks), AT_ONCE))
 
     def read(self) -> Snapshot:
         """One reading of all of them, at the same time."""
-        replicas = [self._pool.submit(one.look) for one in self._replicas]
-        ranks = [self._pool.submit(one.look) for one in self._ranks]
-        rows = [one.result() for one in ranks]
+        replicas = [self._pool.submit(replica.look) for replica in self._replicas]
+        ranks = [self._pool.submit(rank.look) for rank in self._ranks]
+        rows = [future.result() for future in ranks]
         kept = {
-            (one.service, one.index): rank.kept
-            for one, rank in zip(rows, self._ranks, strict=True)
+            (row.service, row.index): rank.kept
+            for row, rank in zip(rows, self._ranks, strict=True)
             if rank.kept is not None
         }
         return Snapshot(
-            tuple(one.result() for one in replicas),
+            tuple(future.result() for future in replicas),
             tuple(replace(row, restarts=kept.get((row.service, row.index), row.restarts)) for row in rows),
         )
 
@@ -168,8 +170,8 @@ class _Rank:
         try:
             connection, client = self._connections.use()
             if self._rank == 0:
-                found = supervision(connection).get(self._target.container)
-                self.kept = found.restarts if found else None
+                report = supervision(connection).get(self._target.container)
+                self.kept = report.restarts if report else None
             return self._row(**self._container(client))
         except HeadfirstError as error:
             self.close()

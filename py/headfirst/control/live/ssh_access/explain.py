@@ -55,8 +55,8 @@ def _from_rules(access: HostAccess, said: str, rules: tuple[Rule, ...]) -> NotRe
 
 def _words(access: HostAccess, said: str) -> dict[str, str]:
     """What a rule's sentences may name. ssh's own message names the port and the key that it used."""
-    port = str(access.port or _found(r"port (\d+)", said) or 22)
-    key = access.private_key or _found(r"(?:no such identity: |Load key \"|for ')([^:\"']+)", said)
+    port = str(access.port or _matched(r"port (\d+)", said) or 22)
+    key = access.private_key or _matched(r"(?:no such identity: |Load key \"|for ')([^:\"']+)", said)
     return {
         "host": access.host,
         "address": access.address,
@@ -79,7 +79,7 @@ def _known_hosts(access: HostAccess) -> str:
     return listed[0].split()[0] if listed else "~/.ssh/known_hosts"
 
 
-def _found(pattern: str, text: str) -> str | None:
+def _matched(pattern: str, text: str) -> str | None:
     match = re.search(pattern, text)
     return match.group(1) if match else None
 

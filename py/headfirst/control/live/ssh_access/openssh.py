@@ -34,21 +34,21 @@ def settings(words: Sequence[str]) -> Settings:
         raise BadOptionError("ssh is not installed on this machine") from None
     if done.returncode != 0:
         raise BadOptionError((done.stderr.strip().splitlines() or ["ssh -G fails"])[-1])
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in done.stdout.splitlines():
         name, _, value = line.partition(" ")
-        found.setdefault(name, []).append(value)
-    return found
+        values.setdefault(name, []).append(value)
+    return values
 
 
-def one(found: Settings, name: str, default: str = "none") -> str:
+def value_of(config: Settings, name: str, default: str = "none") -> str:
     """The value of an option that has one."""
-    return found.get(name, [default])[0]
+    return config.get(name, [default])[0]
 
 
-def files(found: Settings, name: str, tokens: Mapping[str, str]) -> list[Path]:
+def files(config: Settings, name: str, tokens: Mapping[str, str]) -> list[Path]:
     """Paths of an option that takes several, in one line or in several lines."""
-    texts = [text for line in found.get(name, []) for text in _split(line) if text != "none"]
+    texts = [text for line in config.get(name, []) for text in _split(line) if text != "none"]
     return [Path(expand(text, tokens)).expanduser() for text in texts]
 
 
@@ -79,16 +79,16 @@ class Way(NamedTuple):
 
 
 def command(
-    found: Settings, options: Sequence[str], target: tuple[str, int], tokens: Mapping[str, str]
+    config: Settings, options: Sequence[str], target: tuple[str, int], tokens: Mapping[str, str]
 ) -> list[str]:
     """The program that ssh would start on the way to `target`; empty: there is none."""
-    jumps = one(found, "proxyjump")
+    jumps = value_of(config, "proxyjump")
     if jumps != "none":
         *earlier, last = jumps.split(",")
         chain = ["-J", ",".join(earlier)] if earlier else []
         destination = last if "://" in last else f"ssh://{last}"
         return ["ssh", *_config_file(options), *chain, "-W", f"[{target[0]}]:{target[1]}", destination]
-    text = one(found, "proxycommand")
+    text = value_of(config, "proxycommand")
     return [] if text == "none" else ["/bin/sh", "-c", f"exec {expand(text, tokens)}"]
 
 

@@ -16,7 +16,7 @@ from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.live.ssh_access import explain, openssh
 from headfirst.control.live.ssh_access.access import HostAccess, privileged
-from headfirst.control.live.ssh_access.openssh import BadOptionError, Settings, one
+from headfirst.control.live.ssh_access.openssh import BadOptionError, Settings, value_of
 
 CONNECT_TIMEOUT_S = 10
 # Hosts that are asked at the same time; the others wait for their turn.
@@ -139,21 +139,21 @@ class _WayError(Exception):
 
 
 def _connect(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHClient:
-    found = openssh.settings(access.ssh_words())
-    hostname, port = one(found, "hostname", access.address), int(one(found, "port", "22"))
-    user = one(found, "user", getpass.getuser())
+    config = openssh.settings(access.ssh_words())
+    hostname, port = value_of(config, "hostname", access.address), int(value_of(config, "port", "22"))
+    user = value_of(config, "user", getpass.getuser())
     tokens = {
         "%": "%", "h": hostname, "n": access.address, "p": str(port), "r": user, "u": getpass.getuser(),
         "d": str(Path.home()),
     }  # fmt: skip
     client = paramiko.SSHClient()
     stack.callback(client.close)
-    _trust(client, found, (hostname, port), tokens)
+    _trust(client, config, (hostname, port), tokens)
     way = None
-    argv = openssh.command(found, (*access.options, *access.more_options), (hostname, port), tokens)
+    argv = openssh.command(config, (*access.options, *access.more_options), (hostname, port), tokens)
     if argv:
         way = stack.enter_context(openssh.open_way(argv, access.password))
-    keys = _keys(access, found, tokens)
+    keys = _keys(access, config, tokens)
     try:
         client.connect(
             hostname,
@@ -163,7 +163,7 @@ def _connect(access: HostAccess, stack: contextlib.ExitStack) -> paramiko.SSHCli
             key_filename=keys,
             # ssh has named the keys to use, its defaults too.
             look_for_keys=False,
-            allow_agent=_uses_keys(found) and one(found, "identityagent", "") != "none",
+            allow_agent=_uses_keys(config) and value_of(config, "identityagent", "") != "none",
             timeout=CONNECT_TIMEOUT_S,
             banner_timeout=CONNECT_TIMEOUT_S,
             auth_timeout=CONNECT_TIMEOUT_S,
@@ -183,35 +183,35 @@ def _answered(client: paramiko.SSHClient) -> bool:
     return transport is not None and bool(transport.remote_version)
 
 
-def _uses_keys(found: Settings) -> bool:
-    return one(found, "pubkeyauthentication", "yes") not in ("no", "false")
+def _uses_keys(config: Settings) -> bool:
+    return value_of(config, "pubkeyauthentication", "yes") not in ("no", "false")
 
 
-def _keys(access: HostAccess, found: Settings, tokens: Mapping[str, str]) -> list[str]:
+def _keys(access: HostAccess, config: Settings, tokens: Mapping[str, str]) -> list[str]:
     """Key files that ssh would try. One that the inventory names must exist; of the others, those that do."""
     if access.private_key and not access.private_key.is_file():
         raise FileNotFoundError(2, "no such key", str(access.private_key))
-    if not _uses_keys(found):
+    if not _uses_keys(config):
         return []
-    return [str(path) for path in openssh.files(found, "identityfile", tokens) if path.is_file()]
+    return [str(path) for path in openssh.files(config, "identityfile", tokens) if path.is_file()]
 
 
 def _trust(
-    client: paramiko.SSHClient, found: Settings, target: tuple[str, int], tokens: Mapping[str, str]
+    client: paramiko.SSHClient, config: Settings, target: tuple[str, int], tokens: Mapping[str, str]
 ) -> None:
     """Load the known host keys, and decide what happens to an unknown one, as ssh is set to do."""
     hostname, port = target
     name = hostname if port == 22 else f"[{hostname}]:{port}"
     for option in ("globalknownhostsfile", "userknownhostsfile"):
-        for path in openssh.files(found, option, tokens):
+        for path in openssh.files(config, option, tokens):
             if path.is_file():
                 client.load_system_host_keys(str(path))
-    alias = one(found, "hostkeyalias", "")
+    alias = value_of(config, "hostkeyalias", "")
     if alias and alias != "none":
         known: Any = client._system_host_keys.lookup(alias)
         for kind, key in (known or {}).items():
             client.get_host_keys().add(name, kind, key)
-    lax = one(found, "stricthostkeychecking", "ask") in ("no", "off", "false", "accept-new")
+    lax = value_of(config, "stricthostkeychecking", "ask") in ("no", "off", "false", "accept-new")
     client.set_missing_host_key_policy(paramiko.AutoAddPolicy() if lax else paramiko.RejectPolicy())
 
 
@@ -222,11 +222,11 @@ def try_each(
     if not hosts:
         return {}
 
-    def one(access: HostAccess) -> Given | HeadfirstError:
+    def attempt(access: HostAccess) -> Given | HeadfirstError:
         try:
             return ask(access)
         except HeadfirstError as error:
             return error
 
     with ThreadPoolExecutor(max_workers=min(len(hosts), AT_ONCE)) as pool:
-        return dict(zip([access.host for access in hosts], pool.map(one, hosts), strict=True))
+        return dict(zip([access.host for access in hosts], pool.map(attempt, hosts), strict=True))
