@@ -38,16 +38,16 @@ def cluster_folder(cluster: Cluster) -> Path:
 
 def existing(cluster: Cluster) -> str | None:
     """The cluster's id, or None where this controller has none yet."""
-    found = _read(cluster_folder(cluster) / _FILE)
-    return found.id if found else None
+    identity = _read(cluster_folder(cluster) / _FILE)
+    return identity.id if identity else None
 
 
 def bind(cluster: Cluster, id: str | None = None) -> str:
     """The cluster's id: the one bound earlier, else `id`, else a new one, which is bound from then on."""
     folder = cluster_folder(cluster)
     with exclusive(folder):
-        if found := _read(folder / _FILE):
-            return found.id
+        if identity := _read(folder / _FILE):
+            return identity.id
         made = Identity(inventory=_inventory(cluster), **({"id": id} if id else {}))
         replace_file(folder / _FILE, made.model_dump_json(indent=2) + "\n")
         return made.id
@@ -56,9 +56,9 @@ def bind(cluster: Cluster, id: str | None = None) -> str:
 def bound_elsewhere(id: str, cluster: Cluster) -> str | None:
     """The other inventory of this controller that has the id; None also where that file is gone (moved)."""
     for file in sorted(state_dir("clusters").glob(f"*/{_FILE}")):
-        found = _read(file)
-        if found and found.id == id and found.inventory != _inventory(cluster):
-            return found.inventory if Path(found.inventory).exists() else None
+        identity = _read(file)
+        if identity and identity.id == id and identity.inventory != _inventory(cluster):
+            return identity.inventory if Path(identity.inventory).exists() else None
     return None
 
 

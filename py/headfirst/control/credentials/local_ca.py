@@ -68,56 +68,56 @@ def new_authority(cluster: str, names: Sequence[str], now: datetime.datetime | N
 
 
 def new_certificate(
-    own: LocalCa, ca_key: str | None, names: Sequence[str], now: datetime.datetime | None = None
+    authority: LocalCa, ca_key: str | None, names: Sequence[str], now: datetime.datetime | None = None
 ) -> LocalCa | None:
     """The same authority with a new certificate; None where `ca_key` (PEM) is not its key."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-    ca = x509.load_pem_x509_certificate(own.ca_certificate.encode())
+    ca = x509.load_pem_x509_certificate(authority.ca_certificate.encode())
     loaded = load_pem_private_key(ca_key.encode(), None) if ca_key else None
     if not isinstance(loaded, ec.EllipticCurvePrivateKey) or loaded.public_key() != ca.public_key():
         return None
     key, now = _new_key(), now or datetime.datetime.now(datetime.UTC)
     certificate = _pem(_certificate(names, key, ca, loaded, now))
-    return own.model_copy(update={"certificate": certificate, "key": _key_pem(key)})
+    return authority.model_copy(update={"certificate": certificate, "key": _key_pem(key)})
 
 
-def is_current(own: LocalCa, names: Sequence[str], now: datetime.datetime | None = None) -> bool:
+def is_current(authority: LocalCa, names: Sequence[str], now: datetime.datetime | None = None) -> bool:
     """Whether the certificate is for exactly these names and has 30 days left."""
     from cryptography import x509
 
-    certificate = x509.load_pem_x509_certificate(own.certificate.encode())
+    certificate = x509.load_pem_x509_certificate(authority.certificate.encode())
     left = certificate.not_valid_after_utc - (now or datetime.datetime.now(datetime.UTC))
     return set(certificate_names(certificate)) == set(names) and left >= datetime.timedelta(days=RENEW_DAYS)
 
 
-def outlives_certificates(own: LocalCa, now: datetime.datetime | None = None) -> bool:
+def outlives_certificates(authority: LocalCa, now: datetime.datetime | None = None) -> bool:
     """Whether a certificate signed now ends before the authority."""
-    left = not_after(own.ca_certificate) - (now or datetime.datetime.now(datetime.UTC))
+    left = not_after(authority.ca_certificate) - (now or datetime.datetime.now(datetime.UTC))
     return left >= datetime.timedelta(days=CERTIFICATE_DAYS)
 
 
-def is_constrained(own: LocalCa) -> bool:
+def is_constrained(authority: LocalCa) -> bool:
     """Whether clients refuse what the authority signs for other sites; those of earlier releases are not."""
-    return _constraints(own) is not None
+    return _constraints(authority) is not None
 
 
-def is_limited_to(own: LocalCa, names: Sequence[str]) -> bool:
+def is_limited_to(authority: LocalCa, names: Sequence[str]) -> bool:
     """Whether it is an authority for these names and addresses, and for nothing else."""
     from cryptography import x509
 
-    ca = x509.load_pem_x509_certificate(own.ca_certificate.encode())
+    ca = x509.load_pem_x509_certificate(authority.ca_certificate.encode())
     present = [(extension.value, extension.critical) for extension in ca.extensions]
     return all(limit in present for limit in _limits(names))
 
 
-def permits(own: LocalCa, names: Sequence[str]) -> bool:
+def permits(authority: LocalCa, names: Sequence[str]) -> bool:
     """Whether clients accept the authority's certificate for all of these names."""
     from cryptography import x509
 
-    constraints = _constraints(own)
+    constraints = _constraints(authority)
     bases = [base.value for base in constraints.permitted_subtrees or []] if constraints else []
     return all(
         IPv4Network(general.value) in bases
@@ -139,16 +139,16 @@ def certificate_names(certificate: x509.Certificate) -> list[str]:
     from cryptography import x509
 
     try:
-        found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        san = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
         return []
-    return [*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))]
+    return [*san.get_values_for_type(x509.DNSName), *map(str, san.get_values_for_type(x509.IPAddress))]
 
 
-def _constraints(own: LocalCa) -> x509.NameConstraints | None:
+def _constraints(authority: LocalCa) -> x509.NameConstraints | None:
     from cryptography import x509
 
-    ca = x509.load_pem_x509_certificate(own.ca_certificate.encode())
+    ca = x509.load_pem_x509_certificate(authority.ca_certificate.encode())
     try:
         extension = ca.extensions.get_extension_for_class(x509.NameConstraints)
     except x509.ExtensionNotFound:
@@ -173,8 +173,8 @@ def _ca_certificate(
     builder = _valid(now, CA_DAYS).subject_name(name).issuer_name(name).public_key(key.public_key())
     for limit, critical in _limits(names):
         builder = builder.add_extension(limit, critical=critical)
-    own_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
-    return builder.add_extension(own_id, critical=False).sign(key, hashes.SHA256())
+    key_id = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    return builder.add_extension(key_id, critical=False).sign(key, hashes.SHA256())
 
 
 def _limits(names: Sequence[str]) -> list[tuple[x509.ExtensionType, bool]]:

@@ -87,21 +87,23 @@ class Secrets(BaseModel):
 
     def values(self) -> list[str]:
         """The texts that must not appear in a log."""
-        found = [self.engine_api_key, self.webui_admin_password, self.webui_secret_key, self.weights_token]
-        found += self.service_api_keys.values()
-        found += [self.supervisor_secret, self.supervisor_token, self.router_key]
-        found += filter(None, (self.webui_admin_password_before, self.grafana_admin_password))
-        return [*found, *([self.local_ca.key] if self.local_ca else [])]
+        texts = [self.engine_api_key, self.webui_admin_password, self.webui_secret_key, self.weights_token]
+        texts += self.service_api_keys.values()
+        texts += [self.supervisor_secret, self.supervisor_token, self.router_key]
+        texts += filter(None, (self.webui_admin_password_before, self.grafana_admin_password))
+        return [*texts, *([self.local_ca.key] if self.local_ca else [])]
 
     @property
     def supervisor_token(self) -> str:
         """What the supervisors of the nodes share; it changes with weights_token."""
         return self._derived("supervisor")
 
-    def supervisor_keys(self, own: str, members: Iterable[str]) -> dict[str, str]:
-        """By address: the key that the supervisor at `own` shares with each of the other members."""
+    def supervisor_keys(self, address: str, members: Iterable[str]) -> dict[str, str]:
+        """By address: the key that the supervisor at `address` shares with each of the other members."""
         secret = self.supervisor_secret.encode()
-        pairs = {member: " ".join(sorted((own, member))).encode() for member in members if member != own}
+        pairs = {
+            member: " ".join(sorted((address, member))).encode() for member in members if member != address
+        }
         return {member: hmac.new(secret, pair, "sha256").hexdigest() for member, pair in pairs.items()}
 
     @property
@@ -170,24 +172,24 @@ def existing(cluster: Cluster) -> Secrets | None:
         ) from None
 
 
-def save(cluster: Cluster, wanted: Secrets) -> None:
+def save(cluster: Cluster, credentials: Secrets) -> None:
     """Keep the secrets on this controller."""
-    replace_file(credentials_file(cluster), document(wanted))
+    replace_file(credentials_file(cluster), document(credentials))
 
 
 def load_or_create(cluster: Cluster) -> Secrets:
     """The cluster's secrets; generated at the first call. Two first calls at once return the same."""
     with exclusive(cluster_folder(cluster)):
-        found = existing(cluster)
-        if found is None:
-            found = Secrets()
-            save(cluster, found)
-        return found
+        credentials = existing(cluster)
+        if credentials is None:
+            credentials = Secrets()
+            save(cluster, credentials)
+        return credentials
 
 
-def document(wanted: Secrets) -> str:
+def document(credentials: Secrets) -> str:
     """The content of the file, here and on the head."""
-    return wanted.model_dump_json(indent=2, exclude_none=True) + "\n"
+    return credentials.model_dump_json(indent=2, exclude_none=True) + "\n"
 
 
 def _reason(error: ValidationError) -> str:

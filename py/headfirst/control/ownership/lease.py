@@ -45,7 +45,7 @@ class Held:
         self.token: str = lock["token"]
         self.lost: HeadfirstError | None = None
         self._lock = lock
-        self._asked_at = taken_at
+        self._requested_at = taken_at
         self._renewed = dict.fromkeys((access.host for access in hosts), taken_at)
         self._mutex = threading.Lock()
         self._ended = threading.Event()
@@ -77,17 +77,17 @@ class Held:
     def _is_lost_now(self) -> bool:
         """Renew the lease where that is due; whether it was found lost by this call."""
         with self._mutex:
-            if self.lost is not None or _clock() - self._asked_at < RENEW_EVERY_S:
+            if self.lost is not None or _clock() - self._requested_at < RENEW_EVERY_S:
                 return False
             self.lost = self._lost_on_a_host()
             return self.lost is not None
 
     def _lost_on_a_host(self) -> HeadfirstError | None:
         """Renew the lease on every host; the error of the first one that another run took."""
-        self._asked_at = asked_at = _clock()
+        self._requested_at = requested_at = _clock()
 
         def renew(access: HostAccess) -> dict[str, Any]:
-            age_s = asked_at - self._renewed[access.host]
+            age_s = requested_at - self._renewed[access.host]
             return requests.ask(access, "renew", lock=self._lock, lease_s=LEASE_S, age_s=age_s)
 
         for host, answer in try_each(self.hosts, renew).items():
@@ -100,7 +100,7 @@ class Held:
                     where=host,
                     hint="Nothing more was changed. Run the command again when the other run has ended.",
                 )
-            self._renewed[host] = asked_at
+            self._renewed[host] = requested_at
         return None
 
 
@@ -124,7 +124,7 @@ def locked(
     with _signals_end_the_run():
         try:
             while True:
-                asked_at = _clock()
+                requested_at = _clock()
                 states, busy = _try(hosts, lock, judge)
                 if busy is None:
                     break
@@ -138,7 +138,7 @@ def locked(
         except BaseException:
             requests.try_all(hosts, "release", token=lock["token"])
             raise
-        held = Held(hosts, lock, states, taken_at=asked_at)
+        held = Held(hosts, lock, states, taken_at=requested_at)
         held.start()
         try:
             yield held
@@ -210,13 +210,13 @@ def _signals_end_the_run() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    wanted = [
+    signals = [
         number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL
     ]
-    for number in wanted:
+    for number in signals:
         signal.signal(number, end)
     try:
         yield
     finally:
-        for number in wanted:
+        for number in signals:
             signal.signal(number, signal.SIG_DFL)

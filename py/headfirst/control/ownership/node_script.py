@@ -39,15 +39,15 @@ def answer(request: dict[str, t.Any]) -> dict[str, t.Any]:
 def look(credentials: bool = False) -> dict[str, t.Any]:
     """The owner, the lock while its lease lasts, with `credentials` the secrets: as their files have them."""
     lock = valid_lock()
-    found = {
+    records = {
         "owner": read(CONFIG / "owner.json"),
         "kept_owner": read(DATA / "owner.json"),
         "lock": shown(lock) if lock else None,
     }
     if credentials:
-        found["credentials"] = read(CONFIG / "credentials.json")
-        found["kept_credentials"] = read(DATA / "credentials.json")
-    return found
+        records["credentials"] = read(CONFIG / "credentials.json")
+        records["kept_credentials"] = read(DATA / "credentials.json")
+    return records
 
 
 def take(
@@ -89,12 +89,12 @@ def own(token: str, owner: dict[str, t.Any], credentials: str = "") -> dict[str,
     """Record the owner, unless the host has another one, and keep the credentials."""
     require(token)
     text = read(CONFIG / "owner.json")
-    found = parsed(text)
-    if text is not None and found.get("id") != owner["id"]:
+    current = parsed(text)
+    if text is not None and current.get("id") != owner["id"]:
         raise SystemExit("the host has another owner")
     CONFIG.mkdir(mode=0o755, exist_ok=True)
-    record = {**owner, "since": found.get("since") or now()}
-    if record != found:
+    record = {**owner, "since": current.get("since") or now()}
+    if record != current:
         write(CONFIG / "owner.json", json.dumps(record, indent=2) + "\n", 0o644)
     if credentials:
         if credentials != read(CONFIG / "credentials.json"):
@@ -162,10 +162,10 @@ def read(path: Path) -> str | None:
 def parsed(text: str | None) -> dict[str, t.Any]:
     """The JSON object in a text, empty where there is none."""
     try:
-        found = json.loads(text or "{}")
+        document = json.loads(text or "{}")
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def write(path: Path, text: str, mode: int) -> None:

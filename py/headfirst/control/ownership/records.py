@@ -85,12 +85,12 @@ def _owner(text: Any, where: str) -> Owner | None:
     if text is None:
         return None
     try:
-        found = _object(text, "the owner record", where)
+        fields = _object(text, "the owner record", where)
         return Owner(
-            id=_matching(found.get("id"), ID, "the id", where),
-            since=_matching(found.get("since"), _TIME, "the time", where),
+            id=_matching(fields.get("id"), ID, "the id", where),
+            since=_matching(fields.get("since"), _TIME, "the time", where),
             **{
-                name: untrusted.line(found.get(name), what=name, where=where, limit=256)
+                name: untrusted.line(fields.get(name), what=name, where=where, limit=256)
                 for name in ("cluster", "service", "who", "head")
             },
         )
@@ -101,16 +101,16 @@ def _owner(text: Any, where: str) -> Owner | None:
 def _lock(text: Any, where: str) -> Lock | None:
     if text is None:
         return None
-    found = _object(text, "the lock", where)
-    left = found.get("left_s")
+    fields = _object(text, "the lock", where)
+    left = fields.get("left_s")
     return Lock(
-        token=_matching(found.get("token"), _TOKEN, "the token", where),
-        since=_matching(found.get("since"), _TIME, "the time", where),
-        pid=untrusted.integer(found.get("pid"), what="the process id", where=where),
-        started=untrusted.integer(found.get("started"), what="the start time", where=where),
+        token=_matching(fields.get("token"), _TOKEN, "the token", where),
+        since=_matching(fields.get("since"), _TIME, "the time", where),
+        pid=untrusted.integer(fields.get("pid"), what="the process id", where=where),
+        started=untrusted.integer(fields.get("started"), what="the start time", where=where),
         left_s=float(left) if isinstance(left, (int, float)) else 0.0,
         **{
-            name: untrusted.line(found.get(name), what=name, where=where, limit=256)
+            name: untrusted.line(fields.get(name), what=name, where=where, limit=256)
             for name in ("holder", "verb", "cluster", "controller")
         },
     )
@@ -119,9 +119,9 @@ def _lock(text: Any, where: str) -> Lock | None:
 def _credentials(text: Any, where: str) -> Secrets | None:
     if text is None:
         return None
-    found = _object(text, "the credentials", where)
+    fields = _object(text, "the credentials", where)
     try:
-        return Secrets.model_validate(found)
+        return Secrets.model_validate(fields)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(str(part) for part in first["loc"])
@@ -135,10 +135,10 @@ def _credentials(text: Any, where: str) -> Secrets | None:
 def _object(text: Any, what: str, where: str) -> dict[str, Any]:
     if not isinstance(text, str):
         raise UntrustedError(f"{what} is not text", where=where)
-    found = untrusted.json_document(text, what=what, where=where, limit=65536, depth=4)
-    if not isinstance(found, dict):
+    document = untrusted.json_document(text, what=what, where=where, limit=65536, depth=4)
+    if not isinstance(document, dict):
         raise UntrustedError(f"{what} is not a JSON object", where=where)
-    return found
+    return document
 
 
 def _matching(value: Any, pattern: re.Pattern[str], what: str, where: str) -> str:
