@@ -55,33 +55,33 @@ def collect(
     nothing = {"container": container, "health": "", "metrics": "", "probe": ""}
     everything = nothing | (_requests(engine_url, subject) if engine_url else {})
     with ThreadPoolExecutor(max_workers=min(len(targets), AT_ONCE)) as pool:
-        asked = [
+        futures = [
             pool.submit(_node, rank, target, nothing if rank else everything, subject, scrubber)
             for rank, target in enumerate(targets)
         ]
-        return [future.result() for future in asked]
+        return [future.result() for future in futures]
 
 
 def _requests(url: str, subject: Subject) -> dict[str, Any]:
     """What rank 0 is asked; the model only where the health does not prove that it computes."""
     readiness = subject.readiness
-    found: dict[str, Any] = {"health": url + readiness.path, "metrics": url + subject.metrics.path}
+    requests: dict[str, Any] = {"health": url + readiness.path, "metrics": url + subject.metrics.path}
     if not readiness.generates:
-        found["probe"] = url + readiness.probe_path
-        found["body"] = {**readiness.probe_body, "model": subject.model}
-    return found
+        requests["probe"] = url + readiness.probe_path
+        requests["body"] = {**readiness.probe_body, "model": subject.model}
+    return requests
 
 
-def _node(rank: int, target: Target, wanted: dict[str, Any], subject: Subject, scrubber: Scrubber) -> Node:
+def _node(rank: int, target: Target, request: dict[str, Any], subject: Subject, scrubber: Scrubber) -> Node:
     try:
         clock, sent = run_script(
             target.access,
             _SCRIPT.read_text(),
-            json.dumps(wanted),
+            json.dumps(request),
             what="its state",
             timeout_s=TIMEOUT_S,
             limit=node_answer.MAX_SENT,
-            last=f"go {subject.api_key}" if wanted["health"] else "go",
+            last=f"go {subject.api_key}" if request["health"] else "go",
         )
         facts = node_answer.decode(sent, where=target.access.host)
         return parse(rank, target, clock, scrubber.value(facts), subject)
@@ -95,8 +95,8 @@ def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject)
     Raises UntrustedError naming the host.
     """
     host = target.access.host
-    found = node_answer.check(facts, where=host)
-    engine = found.engine if isinstance(found.engine, Engine) else None
+    answer = node_answer.check(facts, where=host)
+    engine = answer.engine if isinstance(answer.engine, Engine) else None
     try:
         container = _container(engine, clock, subject.about.secret_flags) if engine else None
     except (ValueError, OverflowError, UntrustedError) as error:
@@ -109,21 +109,21 @@ def parse(rank: int, target: Target, clock: Clock, facts: Any, subject: Subject)
         offset=clock.offset,
         error=clock.error,
         now=time.time(),
-        problem=found.engine.problem if isinstance(found.engine, Problem) else None,
+        problem=answer.engine.problem if isinstance(answer.engine, Problem) else None,
         container=container,
-        kernel=tuple(Line(clock.corrected(line.at), line.text) for line in found.kernel),
-        driver=tuple(found.driver.said),
-        packages=tuple(found.driver.packages),
-        gpus=tuple(found.driver.gpus),
-        hcas=tuple(found.hcas),
-        health=_health(found, subject.readiness, where=host),
-        metrics=_answer(found.metrics),
+        kernel=tuple(Line(clock.corrected(line.at), line.text) for line in answer.kernel),
+        driver=tuple(answer.driver.said),
+        packages=tuple(answer.driver.packages),
+        gpus=tuple(answer.driver.gpus),
+        hcas=tuple(answer.hcas),
+        health=_health(answer, subject.readiness, where=host),
+        metrics=_answer(answer.metrics),
     )
 
 
-def _health(found: NodeAnswer, readiness: ReadinessProbe, *, where: str) -> Answer | None:
+def _health(answer: NodeAnswer, readiness: ReadinessProbe, *, where: str) -> Answer | None:
     """The first answer that no ready service gives, else 200."""
-    health, probe = found.health, found.probe
+    health, probe = answer.health, answer.probe
     if health is None:
         return None
     if health.status != 200:

@@ -72,17 +72,17 @@ def engine(container: str) -> dict[str, t.Any] | None:
     if code:
         missing = code != 127 and "no such" in text.lower()
         return None if missing else {"problem": text.strip()[:500]}
-    found = json.loads(text)[0]
-    started = found["State"]["StartedAt"]
+    inspected = json.loads(text)[0]
+    started = inspected["State"]["StartedAt"]
     since = ["--since", started] if started > "0002" else []
     first = logs(container, *since, head=HEAD_BYTES)
     last_time = first[-1].split(" ", 1)[0] if first else ""
     rest = logs(container, *since, "--tail", str(TAIL_LINES))
     earlier = logs(container, "--until", started, "--tail", str(EARLIER_LINES)) if since else []
     # The environment has secrets: it stays here.
-    described = {key: found[key] for key in INSPECTED}
+    described = {key: inspected[key] for key in INSPECTED}
     return {
-        "inspected": {**described, "Config": {"Image": found["Config"]["Image"]}},
+        "inspected": {**described, "Config": {"Image": inspected["Config"]["Image"]}},
         "log": first + [line for line in rest if line.split(" ", 1)[0] > last_time],
         "earlier": earlier,
     }
@@ -141,20 +141,20 @@ def ask(url: str, seconds: float, body: t.Any = None, key: str = "") -> dict[str
 
 def main() -> None:
     """Answer the clock, then gather once."""
-    wanted, key = json.loads(sys.argv[1]), ""
+    request, key = json.loads(sys.argv[1]), ""
     for line in sys.stdin:
         word, _, key = line.strip().partition(" ")
         if word == "go":
             break
         print(repr(time.time()), flush=True)
     facts = {
-        "engine": engine(wanted["container"]),
+        "engine": engine(request["container"]),
         "kernel": kernel(),
         "driver": driver(),
         "hcas": sorted(path.name for path in HCAS.iterdir()) if HCAS.is_dir() else [],
-        "health": ask(wanted["health"], HEALTH_S, None, key) if wanted["health"] else None,
-        "metrics": ask(wanted["metrics"], COMMAND_S, None, key) if wanted["metrics"] else None,
-        "probe": ask(wanted["probe"], HEALTH_S, wanted["body"], key) if wanted["probe"] else None,
+        "health": ask(request["health"], HEALTH_S, None, key) if request["health"] else None,
+        "metrics": ask(request["metrics"], COMMAND_S, None, key) if request["metrics"] else None,
+        "probe": ask(request["probe"], HEALTH_S, request["body"], key) if request["probe"] else None,
     }
     print(base64.b64encode(zlib.compress(json.dumps(facts).encode())).decode(), flush=True)
 
