@@ -28,18 +28,18 @@ class Watcher(Protocol):
 
 def chosen(patterns: Sequence[str]) -> list[Case]:
     """The cases that match one of the patterns, as `chat.*`; without patterns all. InputError: none."""
-    found = [
+    cases = [
         case
         for name, case in CASES.items()
         if not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)
     ]
-    if not found:
+    if not cases:
         raise InputError(
             f"no case matches {', '.join(patterns)}",
             where="--only",
             hint=f"Cases: {', '.join(CASES)}.",
         )
-    return found
+    return cases
 
 
 def run(api: Api, cases: Sequence[Case], watcher: Watcher, scrub: Callable[[str], str]) -> Report:

@@ -26,10 +26,10 @@ def listed(api: Api) -> str:
 @case("chat.answer")
 def answer(api: Api) -> str:
     """A chat is answered with text."""
-    found = api.chat()
-    if not found.text.strip():
+    chat = api.chat()
+    if not chat.text.strip():
         raise FailedCase("the answer has no text")
-    return f"{found.usage.completion_tokens} tokens: {shown(found.text, 60)}"
+    return f"{chat.usage.completion_tokens} tokens: {shown(chat.text, 60)}"
 
 
 @case("chat.turns")
@@ -66,7 +66,7 @@ def completion(api: Api) -> str:
         given = api.client.completions.create(
             model=api.target.model, prompt="One, two, three,", max_tokens=8, temperature=0
         )
-        found = read(Completion, given)
-    if not found.usage.completion_tokens:
+        response = read(Completion, given)
+    if not response.usage.completion_tokens:
         raise FailedCase("no token was generated")
-    return f"{found.usage.completion_tokens} tokens: {shown(found.choices[0].text, 60)}"
+    return f"{response.usage.completion_tokens} tokens: {shown(response.choices[0].text, 60)}"

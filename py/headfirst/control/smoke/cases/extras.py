@@ -20,13 +20,13 @@ def image(api: Api) -> str:
     text = {"type": "text", "text": "Which colour is this?"}
     picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{_red_png()}"}}
     alone = api.chat([{"role": "user", "content": [text]}], max_tokens=4)
-    found = api.chat([{"role": "user", "content": [picture, text]}])
-    if found.usage.prompt_tokens <= alone.usage.prompt_tokens:
+    chat = api.chat([{"role": "user", "content": [picture, text]}])
+    if chat.usage.prompt_tokens <= alone.usage.prompt_tokens:
         raise FailedCase("the picture adds no tokens to the prompt: it does not reach the model")
-    if not found.text.strip():
+    if not chat.text.strip():
         raise FailedCase("the answer has no text")
-    more = found.usage.prompt_tokens - alone.usage.prompt_tokens
-    return f"{more} tokens of picture: {shown(found.text, 40)}"
+    more = chat.usage.prompt_tokens - alone.usage.prompt_tokens
+    return f"{more} tokens of picture: {shown(chat.text, 40)}"
 
 
 def _red_png() -> str:
@@ -48,7 +48,7 @@ def adapter(api: Api) -> str:
     if not adapters:
         raise NotSupportedCase("the service has no LoRA adapter")
     for name in adapters:
-        asked = api.target.dialect.adapter.format(model=api.target.model, adapter=name)
-        if not api.chat(model=asked).text.strip():
-            raise FailedCase(f"{shown(asked)} answers without text")
+        model = api.target.dialect.adapter.format(model=api.target.model, adapter=name)
+        if not api.chat(model=model).text.strip():
+            raise FailedCase(f"{shown(model)} answers without text")
     return shown(", ".join(adapters), 80)

@@ -19,8 +19,8 @@ def long_input(api: Api) -> str:
     """A prompt near the context length is answered."""
     context = _context(api)
     aim = min(context * 9 // 10, _LONGEST)
-    found = api.chat(_prompt(api, aim), max_tokens=4)
-    tokens = found.usage.prompt_tokens
+    chat = api.chat(_prompt(api, aim), max_tokens=4)
+    tokens = chat.usage.prompt_tokens
     if tokens < aim * 8 // 10:
         raise FailedCase(f"the prompt was cut to {tokens} tokens, of about {aim}")
     return f"{tokens} tokens of prompt; the context has {context}"
@@ -32,14 +32,14 @@ def too_long(api: Api) -> str:
     context = _context(api)
     prompt = _prompt(api, context * 11 // 10 + _SAMPLE)
     try:
-        found = api.chat(prompt, max_tokens=4)
+        chat = api.chat(prompt, max_tokens=4)
     except RefusedRequest as error:
         if error.status not in (400, 413, 422):
             raise
         said = error.what
     else:
         raise FailedCase(
-            f"{found.usage.prompt_tokens} tokens of prompt are answered; the context has {context}"
+            f"{chat.usage.prompt_tokens} tokens of prompt are answered; the context has {context}"
         )
     if not api.chat(PROMPT).text:
         raise FailedCase("the next answer has no text")
@@ -74,9 +74,9 @@ def _context(api: Api) -> int:
 
 def _prompt(api: Api, tokens: int) -> str:
     """A text of about this many tokens in this model's own tokenizer."""
-    one, more = (api.chat(_WORD * count, max_tokens=1).usage.prompt_tokens for count in (1, _SAMPLE + 1))
-    if more <= one:
+    base, more = (api.chat(_WORD * count, max_tokens=1).usage.prompt_tokens for count in (1, _SAMPLE + 1))
+    if more <= base:
         raise FailedCase(
-            f"{more} tokens for {_SAMPLE + 1} words, and {one} for one: the prompt is not counted"
+            f"{more} tokens for {_SAMPLE + 1} words, and {base} for one: the prompt is not counted"
         )
-    return _WORD * max(1, math.ceil((tokens - one) * _SAMPLE / (more - one)))
+    return _WORD * max(1, math.ceil((tokens - base) * _SAMPLE / (more - base)))

@@ -54,23 +54,23 @@ def in_base64(api: Api) -> str:
 def dimensions(api: Api) -> str:
     """`dimensions` shortens the vector."""
     [whole] = _vectors(api, _TEXTS[0])
-    wanted = len(whole) // 2
-    [cut] = _vectors(api, _TEXTS[0], dimensions=wanted)
-    if len(cut) != wanted:
-        raise FailedCase(f"{len(cut)} dimensions, not {wanted}")
-    return f"{wanted} of {len(whole)} dimensions"
+    size = len(whole) // 2
+    [cut] = _vectors(api, _TEXTS[0], dimensions=size)
+    if len(cut) != size:
+        raise FailedCase(f"{len(cut)} dimensions, not {size}")
+    return f"{size} of {len(whole)} dimensions"
 
 
 def _vectors(api: Api, texts: str | list[str], **parameters: Any) -> list[Sequence[float]]:
     form = parameters.setdefault("encoding_format", "float")
     with api.errors():
         given = api.client.embeddings.create(model=api.target.model, input=texts, **parameters)
-        found = read(Embeddings, given).data
+        rows = read(Embeddings, given).data
     count = 1 if isinstance(texts, str) else len(texts)
-    if [row.index for row in found] != list(range(count)):
-        raise FailedCase(f"{len(found)} vectors with the indices {[row.index for row in found][:5]}")
+    if [row.index for row in rows] != list(range(count)):
+        raise FailedCase(f"{len(rows)} vectors with the indices {[row.index for row in rows][:5]}")
     vectors = []
-    for row in found:
+    for row in rows:
         if isinstance(row.embedding, str) != (form == "base64"):
             raise FailedCase(f"the vector is not encoded as {form}")
         vector = _unpacked(row.embedding) if isinstance(row.embedding, str) else row.embedding
@@ -126,7 +126,7 @@ def score(api: Api) -> str:
     scores = [_score(request, row) for row in rows]
     if len(set(scores)) == 1:
         raise FailedCase(f"different texts have one score, {scores[0]:.3g}")
-    return f"scores {', '.join(f'{one:.3g}' for one in scores)}"
+    return f"scores {', '.join(f'{value:.3g}' for value in scores)}"
 
 
 @case("classify.labels", frozenset({"reward"}), refusal="not support")
@@ -135,13 +135,13 @@ def labels(api: Api) -> str:
     path = api.target.dialect.classify
     if path is None:
         raise NotSupportedCase(f"{api.target.engine} has no such request")
-    found = read(Labels, api.post(path, input=_TEXTS)).data
-    if len(found) != len(_TEXTS):
-        raise FailedCase(f"{len(found)} labels for {len(_TEXTS)} texts")
-    for row in found:
+    rows = read(Labels, api.post(path, input=_TEXTS)).data
+    if len(rows) != len(_TEXTS):
+        raise FailedCase(f"{len(rows)} labels for {len(_TEXTS)} texts")
+    for row in rows:
         if not all(0 <= share <= 1 for share in row.probs) or abs(math.fsum(row.probs) - 1) > 0.01:
             raise FailedCase("the probabilities of a text are not parts of 1")
-    return shown(", ".join(f"{row.label} {max(row.probs):.2f}" for row in found), 80)
+    return shown(", ".join(f"{row.label} {max(row.probs):.2f}" for row in rows), 80)
 
 
 def _offered(api: Api, request: ScoreRequest | None) -> ScoreRequest:

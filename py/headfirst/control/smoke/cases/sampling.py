@@ -84,8 +84,8 @@ def max_tokens(api: Api) -> str:
     """An answer has no more than max_tokens, and reports that as its end."""
     usual = api.chat().usage.completion_tokens or 0
     limit = max(1, min(usual // 2, 8))
-    found = api.chat(max_tokens=limit)
-    tokens, reason = found.usage.completion_tokens, found.choices[0].finish_reason
+    chat = api.chat(max_tokens=limit)
+    tokens, reason = chat.usage.completion_tokens, chat.choices[0].finish_reason
     if tokens is None or not 1 <= tokens <= limit:
         raise FailedCase(f"{tokens} tokens with max_tokens={limit}")
     if limit < usual and reason != "length":
@@ -97,11 +97,11 @@ def max_tokens(api: Api) -> str:
 def logprobs(api: Api) -> str:
     """logprobs and top_logprobs come with every token."""
     _refuse_ignored(api, "logprobs")
-    found = api.chat(logprobs=True, top_logprobs=2, max_tokens=8)
-    choice = found.choices[0]
+    chat = api.chat(logprobs=True, top_logprobs=2, max_tokens=8)
+    choice = chat.choices[0]
     tokens = (choice.logprobs.content if choice.logprobs else None) or []
-    if not tokens or len(tokens) > (found.usage.completion_tokens or 0):
-        raise FailedCase(f"{len(tokens)} logprobs for {found.usage.completion_tokens} tokens")
+    if not tokens or len(tokens) > (chat.usage.completion_tokens or 0):
+        raise FailedCase(f"{len(tokens)} logprobs for {chat.usage.completion_tokens} tokens")
     for token in tokens:
         if token.logprob > 0 or any(other.logprob > 0 for other in token.top_logprobs):
             raise FailedCase("a logprob is above 0")

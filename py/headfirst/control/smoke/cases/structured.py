@@ -37,14 +37,14 @@ def json_schema(api: Api) -> str:
     chat = api.chat(_QUESTION, response_format=form, max_tokens=api.room, frequency_penalty=penalty)
     text = _content(chat)
     try:
-        found = json_document(text, what="the answer")
+        document = json_document(text, what="the answer")
     except UntrustedError:
         raise FailedCase(f"the answer is not JSON: {shown(text)}") from None
     fits = (
-        isinstance(found, dict)
-        and found.keys() == {"name", "population"}
-        and found["name"] in ("Paris", "Rome")
-        and found["population"] in (2, 3)
+        isinstance(document, dict)
+        and document.keys() == {"name", "population"}
+        and document["name"] in ("Paris", "Rome")
+        and document["population"] in (2, 3)
     )
     if not fits:
         raise FailedCase(f"the answer breaks the schema: {shown(text)}")
