@@ -33,7 +33,7 @@ def read(environment: Mapping[str, str], files: Sequence[Path] | None = None) ->
 
     Raises NotReadyError where a file cannot be parsed: pip fails on it, too.
     """
-    found: dict[tuple[str, str], str] = {}
+    settings: dict[tuple[str, str], str] = {}
     for path in config_files(environment) if files is None else files:
         parser = configparser.RawConfigParser()
         try:
@@ -45,20 +45,20 @@ def read(environment: Mapping[str, str], files: Sequence[Path] | None = None) ->
                 hint="Correct the file: `python3 -m pip config debug` shows which files pip reads.",
             ) from None
         for section in parser.sections():
-            found |= {(section, _normalized(name)): value for name, value in parser.items(section)}
+            settings |= {(section, _normalized(name)): value for name, value in parser.items(section)}
     variables = {
         name.removeprefix("PIP_"): value for name, value in environment.items() if name[:4] == "PIP_"
     }
-    found |= {(ENVIRONMENT, _normalized(name)): value for name, value in variables.items()}
-    return {key: value for key, value in found.items() if value.strip() and key[1] not in _NOT_OPTIONS}
+    settings |= {(ENVIRONMENT, _normalized(name)): value for name, value in variables.items()}
+    return {key: value for key, value in settings.items() if value.strip() and key[1] not in _NOT_OPTIONS}
 
 
 def of_command(settings: Settings, command: str) -> dict[str, str]:
     """Values by option: a variable precedes the command's section, which precedes `global`."""
-    found: dict[str, str] = {}
-    for wanted in ("global", command, ENVIRONMENT):
-        found |= {option: value for (section, option), value in settings.items() if section == wanted}
-    return found
+    options: dict[str, str] = {}
+    for name in ("global", command, ENVIRONMENT):
+        options |= {option: value for (section, option), value in settings.items() if section == name}
+    return options
 
 
 def default_index() -> str:
@@ -81,8 +81,8 @@ def config_files(environment: Mapping[str, str]) -> list[Path]:
         Path("/etc/pip.conf")
     ]
     if not (named and Path(named).exists()):
-        own = environment.get("XDG_CONFIG_HOME") or home / ".config"
-        files += [home / ".pip" / "pip.conf", Path(own, "pip", "pip.conf")]
+        user_folder = environment.get("XDG_CONFIG_HOME") or home / ".config"
+        files += [home / ".pip" / "pip.conf", Path(user_folder, "pip", "pip.conf")]
     files.append(Path(sys.prefix, "pip.conf"))
     return [*files, Path(named)] if named else files
 

@@ -48,9 +48,9 @@ def describe(
 
 def _from_catalogue(model: str, revision: str | None, why: str) -> Checkpoint:
     note = f"{why}; the model is described from the built-in catalogue."
-    found = catalogue.lookup(model, revision=revision, note=note)
-    if found is not None:
-        return found
+    checkpoint = catalogue.lookup(model, revision=revision, note=note)
+    if checkpoint is not None:
+        return checkpoint
     near = catalogue.nearest(model)
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     raise NotReadyError(

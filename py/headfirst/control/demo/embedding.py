@@ -77,7 +77,7 @@ def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     queries, keys = config["num_attention_heads"] * head, config["num_key_value_heads"] * head
     shapes: dict[str, tuple[int, ...]] = {"embed_tokens.weight": (config["vocab_size"], hidden)}
     for layer in range(config["num_hidden_layers"]):
-        one = {
+        layer_shapes = {
             "input_layernorm": (hidden,),
             "self_attn.q_proj": (queries, hidden),
             "self_attn.k_proj": (keys, hidden),
@@ -90,7 +90,7 @@ def _shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
             "mlp.up_proj": (inner, hidden),
             "mlp.down_proj": (hidden, inner),
         }
-        shapes |= {f"layers.{layer}.{name}.weight": shape for name, shape in one.items()}
+        shapes |= {f"layers.{layer}.{name}.weight": shape for name, shape in layer_shapes.items()}
     return shapes | {"norm.weight": (hidden,)}
 
 

@@ -54,12 +54,12 @@ def judge(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, conversati
     messages = [{"role": "system", "content": conversation.system}] if conversation.system else []
     for question, answer in conversation.turns:
         messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
-    asked = tokenizer.apply_chat_template(messages[:-1], add_generation_prompt=True, return_dict=False)
+    prompt = tokenizer.apply_chat_template(messages[:-1], add_generation_prompt=True, return_dict=False)
     whole = tokenizer.apply_chat_template(messages, return_dict=False)
     with torch.inference_mode():
-        logits = model(torch.tensor([whole])).logits[0, len(asked) - 1 : -1].float()
+        logits = model(torch.tensor([whole])).logits[0, len(prompt) - 1 : -1].float()
     best = logits.topk(2)
-    correct = best.indices[:, 0].tolist() == whole[len(asked) :]
+    correct = best.indices[:, 0].tolist() == whole[len(prompt) :]
     return Verdict(conversation, correct, float((best.values[:, 0] - best.values[:, 1]).min()))
 
 

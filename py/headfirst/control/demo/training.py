@@ -108,10 +108,10 @@ def encode(conversation: Conversation, tokenizer: Tokenizer) -> tuple[list[int],
     ids = tokenizer.encode(BOS + conversation.system).ids
     labels = [IGNORED] * len(ids)
     for question, answer in conversation.turns:
-        asked = tokenizer.encode(USER + question + ASSISTANT).ids
+        prompt = tokenizer.encode(USER + question + ASSISTANT).ids
         answered = tokenizer.encode(answer + EOS).ids
-        ids += asked + answered
-        labels += [IGNORED] * len(asked) + answered
+        ids += prompt + answered
+        labels += [IGNORED] * len(prompt) + answered
     return ids, labels
 
 

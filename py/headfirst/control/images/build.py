@@ -99,8 +99,8 @@ def _make(
 ) -> None:
     packages, downloads = scratch / "site", cache / f".{recipe.name}-downloads"
 
-    def installed(count: int, wanted: int) -> None:
-        progress(0, _STEPS, f"downloading Python packages, {count} of {wanted} {_DOWNLOAD_TIME}")
+    def installed(count: int, total: int) -> None:
+        progress(0, _STEPS, f"downloading Python packages, {count} of {total} {_DOWNLOAD_TIME}")
 
     progress(0, _STEPS, f"downloading Python packages {_DOWNLOAD_TIME}")
     with ThreadPoolExecutor(1) as pool:

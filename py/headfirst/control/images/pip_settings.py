@@ -36,17 +36,17 @@ _WHOLE_NUMBERS = ("timeout", "default-timeout", "retries")  # pip takes fraction
 def uv_environment() -> dict[str, str]:
     """This process's environment, with pip's settings added for uv. A variable that is set already wins."""
     # As pip does: all indexes are equal, and the platform's certificates count. Hashes make that safe.
-    found = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_SYSTEM_CERTS": "true"}
-    return found | translated(pip_config.of_command(pip_config.read(os.environ), "install")) | os.environ
+    defaults = {"UV_INDEX_STRATEGY": "unsafe-best-match", "UV_SYSTEM_CERTS": "true"}
+    return defaults | translated(pip_config.of_command(pip_config.read(os.environ), "install")) | os.environ
 
 
 def translated(config: Mapping[str, str]) -> dict[str, str]:
     """uv's variables for `config`, pip's options without their section."""
-    found = {}
+    variables = {}
     for option, (variable, separator) in _VARIABLES.items():
         if values := [value for value in config.get(option, "").split() if _is_usable(option, value)]:
-            found[variable] = separator.join(values)
-    return found
+            variables[variable] = separator.join(values)
+    return variables
 
 
 def _is_usable(option: str, value: str) -> bool:

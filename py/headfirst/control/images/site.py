@@ -67,11 +67,11 @@ def install(lock: Path, site: Path, downloads: Path, report: Report, *extra: str
     `downloads` keeps wheels for the next try; on the same filesystem as `site` nothing is copied.
     Raises NotReadyError with uv's last lines.
     """
-    wanted = sum("==" in line for line in lock.read_text().splitlines())
+    total = sum("==" in line for line in lock.read_text().splitlines())
 
     def watch() -> None:
         # A folder of uv's cache for each package that is downloaded and unpacked.
-        report(min(wanted, len(list(downloads.glob("archive-*/*/*.dist-info")))), wanted)
+        report(min(total, len(list(downloads.glob("archive-*/*/*.dist-info")))), total)
 
     argv = [find_uv_bin(), *_INSTALL, *extra, "--link-mode=hardlink", f"--cache-dir={downloads}"]
     commands.run(

@@ -137,11 +137,11 @@ def _existing_files() -> Iterator[Path]:
 
 
 def _files_in(archives: list[bytes]) -> set[str]:
-    found = set()
+    names = set()
     for data in archives:
         with tarfile.open(fileobj=io.BytesIO(data)) as tar:
-            found |= {member.name for member in tar if not member.isdir()}
-    return found
+            names |= {member.name for member in tar if not member.isdir()}
+    return names
 
 
 def _distribution_archives() -> list[str]:

@@ -44,10 +44,10 @@ def up(lab: Lab, progress: Progress, warn: Warn | None = None) -> LabAccess:
     node_image = image.ensure(client, progress)
     public_key = keys.ensure_key(lab)
 
-    wanted = {node.name: node for node in lab.nodes}
+    planned = {node.name: node for node in lab.nodes}
     known = nodes.find(client, lab)
     for name, container in list(known.items()):
-        if name not in wanted or not nodes.is_current(container, lab, wanted[name], node_image):
+        if name not in planned or not nodes.is_current(container, lab, planned[name], node_image):
             progress(f"removing {name}, which has changed", 0, 1)
             nodes.remove(client, known.pop(name))
     network.ensure(client, lab)
@@ -103,9 +103,9 @@ def status(lab: Lab) -> list[NodeStatus]:
     """How each node of the lab is; all are `absent` where no engine answers."""
     client = engine.connect()
     known = nodes.find(client, lab) if client else {}
-    found = []
+    statuses = []
     for node in lab.nodes:
         state = known[node.name].status if node.name in known else "absent"
         ssh = state == "running" and readiness.ssh_answers(node.address)
-        found.append(NodeStatus(node.name, node.address, state, ssh))
-    return found
+        statuses.append(NodeStatus(node.name, node.address, state, ssh))
+    return statuses

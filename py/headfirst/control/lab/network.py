@@ -48,9 +48,9 @@ def remove(client: docker.DockerClient, lab: Lab) -> None:
 
 
 def _create(client: docker.DockerClient, lab: Lab) -> None:
-    wanted = ipaddress.IPv4Network(lab.subnet)
+    subnet = ipaddress.IPv4Network(lab.subnet)
     for device, route in routes(Path("/proc/net/route").read_text()):
-        if route.overlaps(wanted):
+        if route.overlaps(subnet):
             raise NotReadyError(
                 f"The lab's subnet {lab.subnet} overlaps {route}, which {device} of this machine uses.",
                 hint=_HINT,
@@ -66,10 +66,10 @@ def _create(client: docker.DockerClient, lab: Lab) -> None:
 
 def routes(table: str) -> list[tuple[str, ipaddress.IPv4Network]]:
     """(device, network) of each route but the default ones, from the text of /proc/net/route."""
-    found = []
+    networks = []
     for line in table.splitlines()[1:]:
         device, destination, _, _, _, _, _, mask, *_ = line.split()
         if int(mask, 16):
             pair = [socket.inet_ntoa(struct.pack("=I", int(value, 16))) for value in (destination, mask)]
-            found.append((device, ipaddress.IPv4Network(f"{pair[0]}/{pair[1]}")))
-    return found
+            networks.append((device, ipaddress.IPv4Network(f"{pair[0]}/{pair[1]}")))
+    return networks

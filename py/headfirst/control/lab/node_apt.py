@@ -31,8 +31,8 @@ def for_node(acquire: str) -> NodeApt:
     """`acquire` is what `apt-config dump Acquire` prints on this machine."""
     made = NodeApt()
     for line in acquire.splitlines():
-        found = _OPTION.fullmatch(line)
-        option, value = found.groups() if found else ("", "")
+        match = _OPTION.fullmatch(line)
+        option, value = match.groups() if match else ("", "")
         why = _unusable(option.rpartition("::")[2].lower(), value)
         if why:
             made.left_out.append(f"apt's {option}: {without_password(value)} {why}")

@@ -136,7 +136,7 @@ class _Translation:
         return self._copies[path]
 
     def _line(self, option: str, path: Path, line: str) -> str:
-        line = _VARIABLE.sub(lambda found: self._environment.get(found[1], found[0]), line)
+        line = _VARIABLE.sub(lambda match: self._environment.get(match[1], match[0]), line)
         line = _COMMENT.sub("", line).strip()
         if line.startswith("-"):
             return self._option_line(option, path, line)

@@ -49,8 +49,8 @@ _SHM = "2g"
 
 def find(client: docker.DockerClient, lab: Lab) -> dict[str, Container]:
     """The lab's containers by node name, running or not."""
-    found = client.containers.list(all=True, filters={"label": f"{LABEL}={lab.name}"})
-    return {container.labels[_NODE]: container for container in found}
+    containers = client.containers.list(all=True, filters={"label": f"{LABEL}={lab.name}"})
+    return {container.labels[_NODE]: container for container in containers}
 
 
 def is_current(container: Container, lab: Lab, node: LabNode, image: str) -> bool:

@@ -26,8 +26,8 @@ class Package:
     def is_missing(self) -> bool:
         """Whether it has to be installed."""
         path = os.environ.get("PATH", os.defpath) + ":/usr/sbin:/sbin"
-        found = all(shutil.which(command, path=path) for command in self.commands)
-        return self.is_needed() and not (found and all(Path(file).exists() for file in self.files))
+        has_commands = all(shutil.which(command, path=path) for command in self.commands)
+        return self.is_needed() and not (has_commands and all(Path(file).exists() for file in self.files))
 
 
 def _has_apparmor() -> bool:
@@ -50,9 +50,9 @@ FOR_IMAGES = (
 )
 
 
-def missing(wanted: Iterable[Package]) -> list[str]:
+def missing(packages: Iterable[Package]) -> list[str]:
     """Names of the packages to install, each once."""
-    return sorted({package.name for package in wanted if package.is_missing()})
+    return sorted({package.name for package in packages if package.is_missing()})
 
 
 def install(names: list[str], progress: Progress) -> None:
