@@ -78,24 +78,24 @@ class ActionModule(GatedAction):
     }
     RETURNS = ("answer", "failure", "ranks")
 
-    def act(self, args: dict[str, Any]) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return {"changed", "answer"}, or a failure with `failure` (where it began) and `ranks`."""
         if self._task.check_mode:
             return {"changed": False, "skipped": True, "msg": "Nothing was started in check mode."}
-        if context.CLIARGS["forks"] < len(args["hosts"]):
+        if context.CLIARGS["forks"] < len(arguments["hosts"]):
             raise AnsibleActionFail(
-                f"{len(args['hosts'])} ranks are watched at the same time, and Ansible runs "
-                f"{context.CLIARGS['forks']} hosts at a time: set ANSIBLE_FORKS={len(args['hosts'])}."
+                f"{len(arguments['hosts'])} ranks are watched at the same time, and Ansible runs "
+                f"{context.CLIARGS['forks']} hosts at a time: set ANSIBLE_FORKS={len(arguments['hosts'])}."
             )
         # Made and removed by this run of Ansible; the task's id is the same on every host.
         board = RankBoard(Path(constants.DEFAULT_LOCAL_TMP) / f"ranks-{self._task._uuid}")
         host = self._host
-        if args["start_error"]:
-            verdict = _not_started(host, args["rank"], args["start_error"])
+        if arguments["start_error"]:
+            verdict = _not_started(host, arguments["rank"], arguments["start_error"])
             board.post(verdict)
         else:
-            verdict = self._wait(args, host, board)
-        return _outcome(verdict, board, len(args["hosts"]))
+            verdict = self._wait(arguments, host, board)
+        return _outcome(verdict, board, len(arguments["hosts"]))
 
     def _wait(self, args: dict[str, Any], host: str, board: RankBoard) -> Verdict:
         """Watch, post and read until this rank is decided or another one has ended the wait."""

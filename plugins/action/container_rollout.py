@@ -58,13 +58,13 @@ class ActionModule(GatedAction):
     }
     RETURNS = ("generation",)
 
-    def act(self, args: dict[str, Any]) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return {"changed", "generation"}, or the failure that names what serves now."""
-        self._args, self._name, self._changed = args, args["name"], False
+        self._args, self._name, self._changed = arguments, arguments["name"], False
         seen = self._do(GENERATIONS)
         change = self._change(seen)
         planned = change["generation"]
-        self._do(GENERATIONS, state="recorded", generation=planned, record={"url": args["url"]})
+        self._do(GENERATIONS, state="recorded", generation=planned, record={"url": arguments["url"]})
         if planned not in seen["generations"]:
             self._create(planned)
         backup = ""
@@ -72,7 +72,7 @@ class ActionModule(GatedAction):
             if change["restart"]:
                 backup = self._back_up()
                 self._switch(planned)
-            self._wait(args["url"])
+            self._wait(arguments["url"])
             self._prove()
             self._keep(planned, change["keep"], restarted=change["restart"])
         except AnsibleActionFail as error:

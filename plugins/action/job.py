@@ -45,25 +45,25 @@ class ActionModule(GatedAction):
         """What the task lists of the program's result."""
         return tuple(arguments["returns"])
 
-    def act(self, args: dict[str, Any]) -> dict[str, Any]:
+    def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return what `returns` names of the program's result, or a failure with its message or log."""
-        self._what = args["what"] or args["name"]
-        self._patience_s: int = args["reconnect_timeout"]
-        self._silence_s: int = args["silence_timeout"]
-        self._returns: dict[str, Any] = args["returns"]
+        self._what = arguments["what"] or arguments["name"]
+        self._patience_s: int = arguments["reconnect_timeout"]
+        self._silence_s: int = arguments["silence_timeout"]
+        self._returns: dict[str, Any] = arguments["returns"]
         self._connected = False
         if self._task.check_mode:
             return {"changed": False, "skipped": True, "msg": f"Check mode: would run {self._what}."}
         job = Job(
-            args["name"],
-            args["argv"],
-            {name: str(value) for name, value in args["environment"].items()},
-            {name: str(value) for name, value in args["environment_secret"].items()},
-            args["timeout"],
+            arguments["name"],
+            arguments["argv"],
+            {name: str(value) for name, value in arguments["environment"].items()},
+            {name: str(value) for name, value in arguments["environment_secret"].items()},
+            arguments["timeout"],
         )
-        if args["state"] == "stopped":
+        if arguments["state"] == "stopped":
             return {"changed": self._ask(job_script.stop(job)).stopped}
-        return self._follow(job, until_started=args["state"] == "started")
+        return self._follow(job, until_started=arguments["state"] == "started")
 
     def _follow(self, job: Job, *, until_started: bool) -> dict[str, Any]:
         wait = FIRST_WAIT_S

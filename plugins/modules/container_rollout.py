@@ -28,7 +28,7 @@ options:
     required: true
   url: {description: Address of the service as the host reaches it., type: str, required: true}
   path: {description: Path under O(url) that answers 200 when it serves., type: str, default: /health}
-  ready_timeout: {description: The longest wait for that, in seconds., type: int, required: true}
+  ready_timeout: {description: Seconds of the longest wait for that., type: int, required: true}
   stop_timeout: {description: Seconds between SIGTERM and SIGKILL., type: int, default: 30}
   proofs:
     description: Modules that must succeed on the host when the container answers, also one that ran before.

@@ -54,12 +54,10 @@ class Weighed(Protocol):
     @property
     def at(self) -> float:
         """Seconds since 1970 by the controller's clock."""
-        ...
 
     @property
     def weight(self) -> Weight:
         """As in the rules."""
-        ...
 
 
 AnySymptom = TypeVar("AnySymptom", bound=Weighed)
