@@ -51,7 +51,7 @@ def test_every_stage_on_more_hosts_than_twenty(tmp_path: Path) -> None:
 def every_stage(hosts: StandIns) -> None:
     done = deploy(hosts, "up", "--plain")
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr
-    for stage in ("check", "tuning", "docker", "image", "tools", "weights", "engine", "webui"):
+    for stage in ("check", "tuning", "docker", "image", "tools", "weights", "engine", "supervisor", "webui"):
         assert f"== {stage}: " in done.stdout
     status = deploy(hosts, "status", "--json")
     assert status.returncode == 0, status.stdout + status.stderr

@@ -64,9 +64,15 @@ class _Containers:
         return Container(name)
 
     def list(self, all=False, filters=None):
-        found = [Container(name) for name in json.loads(_ask("GET", "/stand-in/names"))]
-        wanted = (filters or {}).get("name", "")
-        return [one for one in found if re.search(wanted, one.name) and (all or one.status == "running")]
+        containers = [Container(name) for name in json.loads(_ask("GET", "/stand-in/names"))]
+        name, label = (filters or {}).get("name", ""), (filters or {}).get("label")
+        return [
+            container
+            for container in containers
+            if re.search(name, container.name)
+            and (label is None or label in container.labels)
+            and (all or container.status == "running")
+        ]
 
     def create(self, image, name, labels, environment=None, command=None, **host):
         config = {"Image": image, "Labels": labels, "Cmd": command or []}
@@ -78,7 +84,7 @@ class _Containers:
 
 class _Image:
     def __init__(self, attrs):
-        self.attrs, self.id = attrs, attrs["Id"]
+        self.attrs, self.id, self.tags = attrs, attrs["Id"], attrs.get("RepoTags", [])
 
 
 class _Images:
@@ -91,6 +97,9 @@ class DockerClient:
 
     def ping(self):
         return True
+
+    def version(self):
+        return {"Components": [{"Name": "Engine"}]}
 
 
 def from_env(**_):
