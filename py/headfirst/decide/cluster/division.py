@@ -43,66 +43,66 @@ class _Taken:
         return first
 
 
-def divide(members: Sequence[Members]) -> tuple[Service, ...]:
+def divide(groups: Sequence[Members]) -> tuple[Service, ...]:
     """Services with their replicas. Raises InputError where hosts or GPUs cannot be divided as written."""
     times: dict[str, int] = {}
-    for one in members:
-        for host in one.hosts:
+    for group in groups:
+        for host in group.hosts:
             times[host.name] = times.get(host.name, 0) + 1
     taken = _Taken()
-    services = tuple(_service(one, times, taken) for one in members)
-    _refuse_idle_hosts(members, services)
+    services = tuple(_service(group, times, taken) for group in groups)
+    _refuse_idle_hosts(groups, services)
     return services
 
 
-def _refuse_idle_hosts(members: Sequence[Members], services: Sequence[Service]) -> None:
+def _refuse_idle_hosts(groups: Sequence[Members], services: Sequence[Service]) -> None:
     """A host without a rank would be part of the cluster and serve nothing, unnoticed."""
     busy = {host.name for service in services for host in service.hosts}
-    for one, service in zip(members, services, strict=True):
-        idle = [host.name for host in one.hosts if host.name not in busy]
+    for group, service in zip(groups, services, strict=True):
+        idle = [host.name for host in group.hosts if host.name not in busy]
         if idle:
             raise InputError(
                 f"{', '.join(idle)} would serve nothing: the {len(service.replicas)} replicas of "
-                f"{one.name or 'the service'} take the hosts before",
-                where=one.where,
+                f"{group.name or 'the service'} take the hosts before",
+                where=group.where,
                 hint="Change replicas or gpus_per_replica so that every host has a rank, or remove the host.",
             )
 
 
-def _service(one: Members, times: Mapping[str, int], taken: _Taken) -> Service:
-    shared = [host.name for host in one.hosts if times[host.name] > 1]
-    cut = one.settings.gpus_per_replica or one.settings.gpu_devices
-    if one.settings.engine_device == "cpu":
-        places = _whole_hosts(one) if _count(one) <= len(one.hosts) else _parts(one)
-    elif shared or cut or _count(one) > len(one.hosts):
-        places = _gpus(one, taken)
+def _service(group: Members, times: Mapping[str, int], taken: _Taken) -> Service:
+    shared = [host.name for host in group.hosts if times[host.name] > 1]
+    cut = group.settings.gpus_per_replica or group.settings.gpu_devices
+    if group.settings.engine_device == "cpu":
+        placements = _whole_hosts(group) if _count(group) <= len(group.hosts) else _parts(group)
+    elif shared or cut or _count(group) > len(group.hosts):
+        placements = _gpus(group, taken)
     else:
-        places = _whole_hosts(one)
+        placements = _whole_hosts(group)
     replicas = []
-    for index, own in enumerate(places):
-        head = own[0].host
+    for index, places in enumerate(placements):
+        head = places[0].host
         replicas.append(
             Replica(
                 index,
-                own,
-                engine_port=taken.port("engine", head, one.settings.engine_port, 1),
-                dist_port=taken.port("dist", head, one.settings.dist_port, _DIST_PORT_STEP),
+                places,
+                engine_port=taken.port("engine", head, group.settings.engine_port, 1),
+                dist_port=taken.port("dist", head, group.settings.dist_port, _DIST_PORT_STEP),
             )
         )
-    return Service(one.name, one.settings, tuple(replicas), given=one.given)
+    return Service(group.name, group.settings, tuple(replicas), given=group.given)
 
 
-def _count(one: Members) -> int:
-    return one.settings.replicas or 1
+def _count(group: Members) -> int:
+    return group.settings.replicas or 1
 
 
-def _whole_hosts(one: Members) -> list[tuple[Place, ...]]:
+def _whole_hosts(group: Members) -> list[tuple[Place, ...]]:
     """Replicas of as many whole hosts each."""
-    count, hosts = _count(one), one.hosts
+    count, hosts = _count(group), group.hosts
     if len(hosts) % count:
         raise InputError(
             f"{len(hosts)} hosts cannot be divided among {count} replicas",
-            where=one.where,
+            where=group.where,
             hint="Each replica needs as many hosts as the others: change replicas, or add hosts.",
         )
     each = len(hosts) // count
@@ -111,46 +111,46 @@ def _whole_hosts(one: Members) -> list[tuple[Place, ...]]:
     ]
 
 
-def _parts(one: Members) -> list[tuple[Place, ...]]:
+def _parts(group: Members) -> list[tuple[Place, ...]]:
     """More replicas than hosts, on CPUs: as many on each host."""
-    count = _count(one)
-    if count % len(one.hosts):
+    count = _count(group)
+    if count % len(group.hosts):
         raise InputError(
-            f"{count} replicas cannot be spread evenly over {len(one.hosts)} hosts",
-            where=one.where,
+            f"{count} replicas cannot be spread evenly over {len(group.hosts)} hosts",
+            where=group.where,
             hint="Write a multiple of the number of hosts.",
         )
-    return [(Place(host),) for host in one.hosts for _ in range(count // len(one.hosts))]
+    return [(Place(host),) for host in group.hosts for _ in range(count // len(group.hosts))]
 
 
-def _gpus(one: Members, taken: _Taken) -> list[tuple[Place, ...]]:
+def _gpus(group: Members, taken: _Taken) -> list[tuple[Place, ...]]:
     """Replicas of gpus_per_replica GPUs: a part of a host, or all free GPUs of several hosts."""
-    free = {host.name: _free(one, host, taken) for host in one.hosts}
-    each = one.settings.gpus_per_replica or _even(one, free)
+    free = {host.name: _free(group, host, taken) for host in group.hosts}
+    each = group.settings.gpus_per_replica or _even(group, free)
     smallest = min(len(devices) for devices in free.values())
     if each > smallest:
-        found = _over_hosts(one, each, free)
+        replicas = _over_hosts(group, each, free)
     else:
-        found = [
+        replicas = [
             (Place(host, tuple(free[host.name][start : start + each])),)
-            for host in one.hosts
+            for host in group.hosts
             for start in range(0, len(free[host.name]) - each + 1, each)
         ]
-    wanted = one.settings.replicas
-    if wanted is not None and wanted > len(found):
+    count = group.settings.replicas
+    if count is not None and count > len(replicas):
         raise InputError(
-            f"{wanted} replicas of {each} GPUs are more than the free GPUs of the service's hosts: "
+            f"{count} replicas of {each} GPUs are more than the free GPUs of the service's hosts: "
             + ", ".join(f"{name} {len(devices)}" for name, devices in free.items()),
-            where=one.where,
+            where=group.where,
             hint=(
-                f"{len(found)} replicas are possible: write "
-                f"replicas={max(1, len(found))}, or fewer GPUs each."
+                f"{len(replicas)} replicas are possible: write "
+                f"replicas={max(1, len(replicas))}, or fewer GPUs each."
             ),
         )
-    found = found[:wanted]
-    for place in (place for places in found for place in places):
+    replicas = replicas[:count]
+    for place in (place for places in replicas for place in places):
         taken.devices.setdefault(place.host.name, set()).update(place.devices or ())
-    return [tuple(_whole(place) for place in places) for places in found]
+    return [tuple(_whole(place) for place in places) for places in replicas]
 
 
 def _whole(place: Place) -> Place:
@@ -159,17 +159,17 @@ def _whole(place: Place) -> Place:
     return Place(place.host) if place.devices == every else place
 
 
-def _free(one: Members, host: Host, taken: _Taken) -> list[str]:
+def _free(group: Members, host: Host, taken: _Taken) -> list[str]:
     if host.gpus is None:
         raise InputError(
             f"the number of GPUs of {host.name} is not in the inventory, and the service uses a part of them",
-            where=one.where,
+            where=group.where,
             hint="Write gpus=8, for example, on the line of the host or under [all:vars].",
         )
-    chosen = one.settings.gpu_devices or [str(index) for index in range(host.gpus)]
+    chosen = group.settings.gpu_devices or [str(index) for index in range(host.gpus)]
     beyond = [device for device in chosen if device.isdecimal() and int(device) >= host.gpus]
     used = taken.devices.get(host.name, set())
-    both = [device for device in one.settings.gpu_devices if device in used]
+    both = [device for device in group.settings.gpu_devices if device in used]
     if beyond or both or len(set(chosen)) < len(chosen):
         why = (
             f"{host.name} has no GPU {beyond[0]}: it has {host.gpus}, counted from 0"
@@ -178,20 +178,20 @@ def _free(one: Members, host: Host, taken: _Taken) -> list[str]:
             if both
             else "a GPU is listed twice"
         )
-        raise InputError(f"gpu_devices: {why}", where=one.where, hint="List other GPUs.")
-    found = [device for device in chosen if device not in used]
-    if not found:
+        raise InputError(f"gpu_devices: {why}", where=group.where, hint="List other GPUs.")
+    free = [device for device in chosen if device not in used]
+    if not free:
         raise InputError(
-            f"the services before it leave no GPU of {host.name} for {one.name or 'the service'}",
-            where=one.where,
+            f"the services before it leave no GPU of {host.name} for {group.name or 'the service'}",
+            where=group.where,
             hint="Give each service its share: gpus_per_replica and replicas, or gpu_devices.",
         )
-    return found
+    return free
 
 
-def _even(one: Members, free: Mapping[str, Sequence[str]]) -> int:
+def _even(group: Members, free: Mapping[str, Sequence[str]]) -> int:
     """GPUs of a replica where the inventory does not set it: an even share of the hosts' GPUs."""
-    count, hosts = _count(one), len(one.hosts)
+    count, hosts = _count(group), len(group.hosts)
     smallest = min(map(len, free.values()))
     if count <= hosts:
         return smallest * (hosts // count)
@@ -199,13 +199,13 @@ def _even(one: Members, free: Mapping[str, Sequence[str]]) -> int:
     if rest or smallest % on_each:
         raise InputError(
             f"{count} replicas cannot be spread evenly over {hosts} hosts with {smallest} GPUs each",
-            where=one.where,
+            where=group.where,
             hint="Write gpus_per_replica, or another number of replicas.",
         )
     return smallest // on_each
 
 
-def _over_hosts(one: Members, each: int, free: Mapping[str, Sequence[str]]) -> list[tuple[Place, ...]]:
+def _over_hosts(group: Members, each: int, free: Mapping[str, Sequence[str]]) -> list[tuple[Place, ...]]:
     """Replicas that span hosts: all free GPUs of each."""
     counts = {len(devices) for devices in free.values()}
     here = min(counts)
@@ -213,13 +213,13 @@ def _over_hosts(one: Members, each: int, free: Mapping[str, Sequence[str]]) -> l
         listed = ", ".join(f"{name} {len(devices)}" for name, devices in free.items())
         raise InputError(
             f"a replica of {each} GPUs cannot be made of whole hosts with {listed} free GPUs",
-            where=one.where,
+            where=group.where,
             hint="Give each host as many GPUs, and each replica a multiple of that.",
         )
     span = each // here
     return [
-        tuple(Place(host, tuple(free[host.name])) for host in one.hosts[start : start + span])
-        for start in range(0, len(one.hosts) - span + 1, span)
+        tuple(Place(host, tuple(free[host.name])) for host in group.hosts[start : start + span])
+        for start in range(0, len(group.hosts) - span + 1, span)
     ]
 
 
@@ -237,16 +237,16 @@ def with_routers(services: Sequence[Service], hosts: Sequence[Host]) -> tuple[Se
         taken.add((host.name, port))
         return port
 
-    found = []
+    routed = []
     for service in services:
-        own = hosts or ([head] if len(service.replicas) > 1 else [])
+        router_hosts = hosts or ([head] if len(service.replicas) > 1 else [])
         routers = tuple(
             Router(
                 host,
                 port=free(host, service.settings.router_port),
                 metrics_port=free(host, service.settings.router_metrics_port),
             )
-            for host in own
+            for host in router_hosts
         )
-        found.append(replace(service, routers=routers))
-    return tuple(found)
+        routed.append(replace(service, routers=routers))
+    return tuple(routed)

@@ -141,7 +141,7 @@ class Service:
     @property
     def urls(self) -> tuple[str, ...]:
         """The addresses that clients use and that stay when replicas change."""
-        return tuple(one.url for one in self.routers or self.replicas)
+        return tuple(endpoint.url for endpoint in self.routers or self.replicas)
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -248,8 +248,7 @@ class Cluster:
     @property
     def proxy_names(self) -> list[str]:
         """Names and addresses at which users reach the proxy; the first one is printed."""
-        found = [*self.settings.tls_names, *self.proxy_addresses]
-        return list(dict.fromkeys(found))
+        return list(dict.fromkeys([*self.settings.tls_names, *self.proxy_addresses]))
 
     @property
     def proxy_addresses(self) -> list[str]:
@@ -290,18 +289,18 @@ class Cluster:
 
     def chosen(self, chosen: str | None) -> list[tuple[Service, Replica]]:
         """The replicas that `--service` names, all without it. InputError where there is none."""
-        found = [
+        replicas = [
             (service, replica)
             for service in self.services
             for replica in service.replicas
             if self.matches(chosen, service.name, replica.index)
         ]
-        if not found:
+        if not replicas:
             listed = ", ".join(
                 f"{service}/{replica.index}" for service in self.services for replica in service.replicas
             )
             raise InputError(f"no replica is called {chosen}", hint=f"Replicas: {listed}.")
-        return found
+        return replicas
 
     def replaced(self, change: Callable[[Host], Host]) -> Cluster:
         """The same cluster with other facts of its hosts."""
