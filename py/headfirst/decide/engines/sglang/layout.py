@@ -65,87 +65,87 @@ def problems(
     version: str,
     checkpoint: Checkpoint,
     machines: Machines,
-    wanted: Layout,
+    layout: Layout,
     *,
     dtype: str,
     values: Mapping[str, Any],
 ) -> list[str]:
     """Why the layout is refused, one clause each."""
     return (
-        _against_machines(machines, wanted)
-        or _against_itself(wanted)
+        _against_machines(machines, layout)
+        or _against_itself(layout)
         or [
-            *_pipeline(version, checkpoint, wanted, values),
-            *head_problems(checkpoint, wanted.tensor // wanted.attention_data),
-            *_widths(checkpoint, wanted, dtype, values),
+            *_pipeline(version, checkpoint, layout, values),
+            *head_problems(checkpoint, layout.tensor // layout.attention_data),
+            *_widths(checkpoint, layout, dtype, values),
         ]
     )
 
 
-def _against_machines(machines: Machines, wanted: Layout) -> list[str]:
+def _against_machines(machines: Machines, layout: Layout) -> list[str]:
     # A stage is spread over whole nodes, or a node holds whole stages.
-    if machines.nodes % wanted.pipeline and wanted.pipeline % machines.nodes:
-        return [f"{wanted.pipeline} pipeline stages and {machines.nodes} nodes do not divide each other"]
-    if wanted.data > 1 and machines.nodes > 1:
-        return [f"--dp-size {wanted.data} copies the model within one node only (--attn-dp-size spans nodes)"]
+    if machines.nodes % layout.pipeline and layout.pipeline % machines.nodes:
+        return [f"{layout.pipeline} pipeline stages and {machines.nodes} nodes do not divide each other"]
+    if layout.data > 1 and machines.nodes > 1:
+        return [f"--dp-size {layout.data} copies the model within one node only (--attn-dp-size spans nodes)"]
     return []
 
 
-def _against_itself(wanted: Layout) -> list[str]:
-    found = []
-    if wanted.data > 1 and wanted.attention_data > 1:
-        found.append("--dp-size and --attn-dp-size exclude each other")
-    if wanted.tensor % wanted.attention_data:
-        found.append(
-            f"tensor_parallel={wanted.tensor} is not divisible by --attn-dp-size {wanted.attention_data}"
+def _against_itself(layout: Layout) -> list[str]:
+    reasons = []
+    if layout.data > 1 and layout.attention_data > 1:
+        reasons.append("--dp-size and --attn-dp-size exclude each other")
+    if layout.tensor % layout.attention_data:
+        reasons.append(
+            f"tensor_parallel={layout.tensor} is not divisible by --attn-dp-size {layout.attention_data}"
         )
-    if wanted.tensor % wanted.expert:
-        found.append(f"tensor_parallel={wanted.tensor} is not divisible by --ep-size {wanted.expert}")
-    return found
+    if layout.tensor % layout.expert:
+        reasons.append(f"tensor_parallel={layout.tensor} is not divisible by --ep-size {layout.expert}")
+    return reasons
 
 
-def _pipeline(version: str, checkpoint: Checkpoint, wanted: Layout, values: Mapping[str, Any]) -> list[str]:
-    if wanted.pipeline == 1:
+def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+    if layout.pipeline == 1:
         return []
-    found = []
-    if wanted.pipeline > checkpoint.layers:
-        found.append(f"the model has only {checkpoint.layers} layers")
+    reasons = []
+    if layout.pipeline > checkpoint.layers:
+        reasons.append(f"the model has only {checkpoint.layers} layers")
     if checkpoint.architecture not in support.table(version).pipeline:
-        found.append(f"{checkpoint.architecture} cannot be divided into pipeline stages")
+        reasons.append(f"{checkpoint.architecture} cannot be divided into pipeline stages")
     if values.get("speculative_algorithm") and values.get("disaggregation_mode") != "prefill":
-        found.append("speculative decoding excludes pipeline parallelism")
-    return found
+        reasons.append("speculative decoding excludes pipeline parallelism")
+    return reasons
 
 
-def _widths(checkpoint: Checkpoint, wanted: Layout, dtype: str, values: Mapping[str, Any]) -> list[str]:
+def _widths(checkpoint: Checkpoint, layout: Layout, dtype: str, values: Mapping[str, Any]) -> list[str]:
     """The feed-forward widths that are divided, against the number of parts and the FP8 block."""
     block = max(checkpoint.weight_block_size) if checkpoint.weight_block_size and dtype == "fp8" else None
-    found = []
-    for name, width, parts in _divided(checkpoint, wanted, values):
+    reasons = []
+    for name, width, parts in _divided(checkpoint, layout, values):
         if width % parts:
-            found.append(f"the {name} of {width} is not divisible by {parts}")
+            reasons.append(f"the {name} of {width} is not divisible by {parts}")
         elif block and (width // parts) % block:
-            found.append(
+            reasons.append(
                 f"the {name} of {width} in {parts} parts gives {width // parts}, not divisible by the "
                 f"FP8 block of {block}"
             )
-    return found
+    return reasons
 
 
-def _divided(checkpoint: Checkpoint, wanted: Layout, values: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+def _divided(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[tuple[str, int, int]]:
     """(name, width, in how many parts) of the feed-forward layers."""
     moe = checkpoint.moe
     if moe is None:
-        return [("intermediate size", checkpoint.intermediate_size, wanted.tensor)]
-    parts = wanted.tensor // wanted.expert // values.get("moe_dp_size", 1)
-    found = [("expert intermediate size", moe.intermediate_size, max(1, parts))]
+        return [("intermediate size", checkpoint.intermediate_size, layout.tensor)]
+    parts = layout.tensor // layout.expert // values.get("moe_dp_size", 1)
+    widths = [("expert intermediate size", moe.intermediate_size, max(1, parts))]
     if moe.dense_layers:
-        dense = values.get("moe_dense_tp_size", wanted.tensor)
-        found.insert(0, ("intermediate size", checkpoint.intermediate_size, dense))
+        dense = values.get("moe_dense_tp_size", layout.tensor)
+        widths.insert(0, ("intermediate size", checkpoint.intermediate_size, dense))
     # An all-to-all back end gives every rank the shared experts whole. Without expert parallelism the shared
     # expert of DeepSeek V3 is one more routed expert (shared_experts_fusion_disable_reason).
-    fused = wanted.expert == 1 and checkpoint.architecture == "DeepseekV3ForCausalLM"
+    fused = layout.expert == 1 and checkpoint.architecture == "DeepseekV3ForCausalLM"
     if moe.shared_experts and not fused and not _spanning(values):
         width = moe.shared_intermediate_size or moe.intermediate_size * moe.shared_experts
-        found.append(("shared expert size", width, wanted.tensor))
-    return found
+        widths.append(("shared expert size", width, layout.tensor))
+    return widths

@@ -40,7 +40,7 @@ _COMPATIBLE = {
 }
 _PLAIN = {"bf16", "fp16", "fp32"}
 # Their checkpoints hold the draft layer themselves (arg_groups/speculative_hook.py, _handle_eagle_family).
-_OWN_DRAFT_ALGORITHMS = {"EAGLE", "NEXTN"}
+_DRAFT_IN_CHECKPOINT = {"EAGLE", "NEXTN"}
 _WITHOUT_DRAFT_MODEL = {"NGRAM"}
 
 
@@ -173,20 +173,20 @@ def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
 
 
 def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
-    found = []
+    reasons = []
     fraction = values.get("mem_fraction_static")
     if fraction is not None and not 0 < fraction < 1:
-        found.append(f"--mem-fraction-static {fraction} is not between 0 and 1")
+        reasons.append(f"--mem-fraction-static {fraction} is not between 0 and 1")
     context = values.get("context_length")
     # A rope_scaling that is given by hand lengthens the context (utils/hf_transformers, get_context_length).
     if context and context > checkpoint.max_context and "json_model_override_args" not in values:
-        found.append(f"--context-length {context} is more than the model's {checkpoint.max_context}")
+        reasons.append(f"--context-length {context} is more than the model's {checkpoint.max_context}")
     algorithm = str(values.get("speculative_algorithm") or "").upper()
-    own_draft = algorithm in _OWN_DRAFT_ALGORITHMS and checkpoint.nextn_layers > 0
-    needs_draft = algorithm not in {"", "NONE", *_WITHOUT_DRAFT_MODEL} and not own_draft
+    draft_in_checkpoint = algorithm in _DRAFT_IN_CHECKPOINT and checkpoint.nextn_layers > 0
+    needs_draft = algorithm not in {"", "NONE", *_WITHOUT_DRAFT_MODEL} and not draft_in_checkpoint
     if needs_draft and "speculative_draft_model_path" not in values:
-        found.append(
+        reasons.append(
             f"--speculative-algorithm {algorithm} needs --speculative-draft-model-path: the checkpoint has "
             "no draft layers of its own"
         )
-    return found
+    return reasons

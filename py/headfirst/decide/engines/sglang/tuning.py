@@ -78,18 +78,18 @@ def advise(live: Live | None, past: Past, given: Mapping[str, str]) -> list[Advi
 
 
 def _for_memory(past: Past, given: Mapping[str, str]) -> list[Advice]:
-    found = []
+    advice = []
     chunk = past.chunked_prefill or 0
     smaller = [str(size) for size in CHUNKS if chunk <= 0 or size < chunk]
     if past.prefill_oom and smaller:
         now = f" (now {chunk})" if chunk > 0 else ""
         change, why = f"set it to {' or '.join(smaller)}{now}", "it ran out of memory in prefill"
-        found.append(Advice(setting="--chunked-prefill-size", change=change, why=why, values=smaller))
+        advice.append(Advice(setting="--chunked-prefill-size", change=change, why=why, values=smaller))
     if past.decode_oom:
         most = f" below {past.most_running}, the most that ran at a time" if past.most_running else ""
         why = "it ran out of memory while it generated"
         lower = [str(past.most_running * 3 // 4)] if past.most_running > 1 else []
-        found.append(
+        advice.append(
             Advice(setting="--max-running-requests", change=f"lower it{most}", why=why, values=lower)
         )
     if past.device_oom:  # the other kind is the KV cache's own, which a smaller fraction would shrink
@@ -97,40 +97,40 @@ def _for_memory(past: Past, given: Mapping[str, str]) -> list[Advice]:
         change = f"lower it by 0.05{now}, which helps prefill and decoding"
         why = "the memory outside weights and KV cache was used up"
         less = [f"{float(given['--mem-fraction-static']) - 0.05:.2f}"] if now else []
-        found.append(Advice(setting="--mem-fraction-static", change=change, why=why, values=less))
-    return found
+        advice.append(Advice(setting="--mem-fraction-static", change=change, why=why, values=less))
+    return advice
 
 
 def _for_scheduling(live: Live | None, past: Past, given: Mapping[str, str]) -> list[Advice]:
     conservativeness = float(given.get("--schedule-conservativeness", 1.0))
     if past.retractions > max(1, past.reports / RARE):
-        wanted = CAREFUL if conservativeness < CAREFUL else conservativeness + 0.3
+        target = CAREFUL if conservativeness < CAREFUL else conservativeness + 0.3
         why = (
             f"{past.retractions} retractions in {past.reports} reports of decoding: the KV cache is too full"
         )
-        return [_conservativeness("raise", wanted, conservativeness, why)]
+        return [_conservativeness("raise", target, conservativeness, why)]
     if live is None or not live.queued:
         return []
-    found = []
+    advice = []
     # One reading may fall between two steps; most of the latest reports must agree.
     if live.token_usage < FULL and past.waits > past.recent / 2:
         why = f"{live.queued:.0f} requests wait although token usage is {live.token_usage:.2f}, below {FULL}"
         if past.max_running and live.running >= past.max_running:
             change = f"raise it above {past.max_running}, as many as run"
             more = str(past.max_running * 2)
-            found.append(Advice(setting="--max-running-requests", change=change, why=why, values=[more]))
+            advice.append(Advice(setting="--max-running-requests", change=change, why=why, values=[more]))
         elif conservativeness > EAGER:
-            found.append(_conservativeness("lower", EAGER, conservativeness, why))
+            advice.append(_conservativeness("lower", EAGER, conservativeness, why))
     if live.queued > QUEUE_RANGE[1] and given.get("--schedule-policy") == "lpm":
         why = f"{live.queued:.0f} requests wait, and lpm sorts them all at each step"
         change = "use fcfs (now lpm)"
-        found.append(Advice(setting="--schedule-policy", change=change, why=why, values=["fcfs"]))
-    return found
+        advice.append(Advice(setting="--schedule-policy", change=change, why=why, values=["fcfs"]))
+    return advice
 
 
-def _conservativeness(way: str, wanted: float, now: float, why: str) -> Advice:
-    change = f"{way} it to {wanted:.1f} (now {now:.1f})"
-    return Advice(setting="--schedule-conservativeness", change=change, why=why, values=[f"{wanted:.1f}"])
+def _conservativeness(way: str, target: float, now: float, why: str) -> Advice:
+    change = f"{way} it to {target:.1f} (now {now:.1f})"
+    return Advice(setting="--schedule-conservativeness", change=change, why=why, values=[f"{target:.1f}"])
 
 
 def _load(live: Live | None, past: Past) -> str:
@@ -148,15 +148,15 @@ def _load(live: Live | None, past: Past) -> str:
 
 def read_past(logs: Sequence[Sequence[Line]]) -> Past:
     """What the ranks have logged, each node's log in the order of its ranks."""
-    reports = [found for log in logs for line in log if (found := _REPORT.search(line.text))]
+    reports = [match for log in logs for line in log if (match := _REPORT.search(line.text))]
     recent = reports[-RECENT:]
     phases = [phase for log in logs for phase in _device_oom(log)]
-    sizes = [found for log in logs for line in log if (found := _SIZES.search(line.text))]
+    sizes = [match for log in logs for line in log if (match := _SIZES.search(line.text))]
     return Past(
         reports=_most(logs, _REPORT),
         recent=len(recent),
-        waits=sum(float(one[2]) < FULL and int(one[3]) > 0 for one in recent),
-        most_running=max((int(one[1]) for one in reports), default=0),
+        waits=sum(float(report[2]) < FULL and int(report[3]) > 0 for report in recent),
+        most_running=max((int(report[1]) for report in reports), default=0),
         retractions=_most(logs, _RETRACTION),
         prefill_oom=_most(logs, _PREFILL_OOM) > 0 or bool({"extend", "prefill"} & set(phases)),
         decode_oom=_most(logs, _DECODE_OOM) > 0 or "decode" in phases,
@@ -169,7 +169,7 @@ def read_past(logs: Sequence[Sequence[Line]]) -> Past:
 def _most(logs: Sequence[Sequence[Line]], pattern: re.Pattern[str]) -> int:
     """How often the rank wrote it that wrote it most, for the ranks of a group all write the same."""
     ranks = Counter(
-        (number, found[1] if (found := _RANK.match(line.text)) else "")
+        (number, match[1] if (match := _RANK.match(line.text)) else "")
         for number, log in enumerate(logs)
         for line in log
         if pattern.search(line.text)
@@ -179,13 +179,13 @@ def _most(logs: Sequence[Sequence[Line]], pattern: re.Pattern[str]) -> int:
 
 def _device_oom(log: Sequence[Line]) -> list[str]:
     """What was going on (extend, prefill, decode or "") at each line with it, by the traceback above."""
-    found = []
+    oom_phases = []
     for number, line in enumerate(log):
         if _DEVICE_OOM.search(line.text):
-            above = log[max(0, number - _TRACEBACK_LINES) : number]
-            begin = max((i for i, one in enumerate(above) if "Traceback (most" in one.text), default=0)
-            frames = [one.text for one in above[begin:]]
-            phases = [seen[1] for frame in frames if (seen := _PHASE.search(frame))]
+            above = [before.text for before in log[max(0, number - _TRACEBACK_LINES) : number]]
+            begin = max((i for i, text in enumerate(above) if "Traceback (most" in text), default=0)
+            frames = above[begin:]
+            phases = [match[1] for frame in frames if (match := _PHASE.search(frame))]
             starting = any(_CAPTURE.search(frame) for frame in frames)
-            found.append(phases[-1] if phases and not starting else "")
-    return found
+            oom_phases.append(phases[-1] if phases and not starting else "")
+    return oom_phases
