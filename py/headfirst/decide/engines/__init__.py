@@ -37,14 +37,14 @@ def get(name: str, version: str | None = None, *, where: str | None = None) -> E
     supported = _supported(name)
     if version is None:
         return supported[0]
-    found = next((engine for engine in supported if engine.version == version), None)
-    if found is None:
+    engine = next((engine for engine in supported if engine.version == version), None)
+    if engine is None:
         raise InputError(
             f"{supported[0].title} {version} is not supported.",
             where=where,
             hint=f"Supported versions: {', '.join(versions(name))}.",
         )
-    return found
+    return engine
 
 
 def of_image(
@@ -80,5 +80,5 @@ def of_image(
 
 
 def _supported(name: str) -> tuple[Engine, ...]:
-    found: tuple[Engine, ...] = import_module(f"{__name__}.{name}.engine").ENGINES
-    return found
+    engines: tuple[Engine, ...] = import_module(f"{__name__}.{name}.engine").ENGINES
+    return engines

@@ -268,8 +268,8 @@ class Engine:
     def image_version(self, image: str) -> str | None:
         """The version in tags like v0.5.23, v0.33.0-cu129, 0.32.1rc2 and v0.5.23.post1-rocm700; else None."""
         tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
-        found = re.match(r"v?(\d+\.\d+\.\d+(?:\.post\d+|rc\d+)?)(?![\w.])", tag)
-        return found[1] if found else None
+        match = re.match(r"v?(\d+\.\d+\.\d+(?:\.post\d+|rc\d+)?)(?![\w.])", tag)
+        return match[1] if match else None
 
     def image_recipe(self, device: str) -> ImageRecipe | None:
         """How the image for `device` is built on this machine; None where it can only be pulled."""
@@ -277,8 +277,8 @@ class Engine:
 
     def cuda(self, image: str) -> str:
         """The CUDA version in an image, by -cu129 or -cu12.8 in its tag or as published; "" if unknown."""
-        if found := re.search(r"-cu(\d\d)\.?(\d)\b", image):
-            return f"{found[1]}.{found[2]}"
+        if match := re.search(r"-cu(\d\d)\.?(\d)\b", image):
+            return f"{match[1]}.{match[2]}"
         return next((version for end, version in self.image_cuda.items() if image.endswith(end)), "")
 
     def check_arguments(self, words: Sequence[str]) -> Arguments:

@@ -77,9 +77,11 @@ def stage_layers(counts: Sequence[int], stage: int) -> range:
 def head_problems(checkpoint: Checkpoint, ranks: int) -> list[str]:
     """Why `ranks` cannot share the attention of one request, a clause each; MLA has no KV heads to divide."""
     heads, kv_heads = checkpoint.attention_heads, checkpoint.kv_heads
-    found = []
+    reasons = []
     if heads % ranks:
-        found.append(f"{heads} attention heads are not divisible by {ranks}")
+        reasons.append(f"{heads} attention heads are not divisible by {ranks}")
     if checkpoint.mla is None and kv_heads % ranks and ranks % kv_heads:
-        found.append(f"{kv_heads} KV heads can neither be divided by {ranks} nor copied evenly to its ranks")
-    return found
+        reasons.append(
+            f"{kv_heads} KV heads can neither be divided by {ranks} nor copied evenly to its ranks"
+        )
+    return reasons

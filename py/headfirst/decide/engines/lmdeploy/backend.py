@@ -58,11 +58,11 @@ def problems(
 ) -> list[str]:
     """Why the checkpoint cannot be served for `task`, a clause each."""
     chosen = choose(version, checkpoint, values)
-    found = _missing(version, checkpoint, chosen)
-    if found and "backend" in values:
+    reasons = _missing(version, checkpoint, chosen)
+    if reasons and "backend" in values:
         other = [name for name in serving(version, checkpoint) if name != chosen]
-        found = [*found, *(f"{TITLES[name]} serves it: write --backend {name}" for name in other)]
-    return found + _task(version, checkpoint, task) + _arguments(chosen, values)
+        reasons = [*reasons, *(f"{TITLES[name]} serves it: write --backend {name}" for name in other)]
+    return reasons + _task(version, checkpoint, task) + _arguments(chosen, values)
 
 
 def _models(version: str) -> dict[str, Any]:
@@ -92,15 +92,15 @@ def _task(version: str, checkpoint: Checkpoint, task: Task) -> list[str]:
 
 def _arguments(chosen: str, values: Mapping[str, Any]) -> list[str]:
     """What the engine's configuration classes assert (messages.py, TurbomindEngineConfig)."""
-    found = []
+    reasons = []
     if not 0 < values.get("cache_max_entry_count", 0.8) < 1:
-        found.append("--cache-max-entry-count is a fraction of the free memory, between 0 and 1")
+        reasons.append("--cache-max-entry-count is a fraction of the free memory, between 0 and 1")
     if chosen == TURBOMIND:
-        found += [
+        reasons += [
             f"TurboMind has no {flag}: write --backend {PYTORCH}"
             for dest, flag in _PYTORCH_ONLY.items()
             if dest in values
         ]
         if values.get("quant_policy") in _FP8_CACHE:
-            found.append("TurboMind has no FP8 KV cache: write --quant-policy 8, or --backend pytorch")
-    return found
+            reasons.append("TurboMind has no FP8 KV cache: write --quant-policy 8, or --backend pytorch")
+    return reasons

@@ -19,64 +19,64 @@ def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
     return Layout(tensor, pipeline, attention_data=values.get("dp", 1), expert=values.get("ep", 1))
 
 
-def attention_tensor(wanted: Layout, values: Mapping[str, Any]) -> int:
+def attention_tensor(layout: Layout, values: Mapping[str, Any]) -> int:
     """The ranks that share the heads of one request; --cp shares its tokens among the others."""
-    return max(1, wanted.tensor // wanted.attention_data // int(values.get("cp", 1)))
+    return max(1, layout.tensor // layout.attention_data // int(values.get("cp", 1)))
 
 
 def problems(
     version: str,
     checkpoint: Checkpoint,
     machines: Machines,
-    wanted: Layout,
+    layout: Layout,
     *,
     dtype: str,
     values: Mapping[str, Any],
 ) -> list[str]:
     """Why the layout is refused, one clause each."""
     backend = choose(version, checkpoint, values, nodes=machines.nodes)
-    if wanted.pipeline > 1:
+    if layout.pipeline > 1:
         return ["LMDeploy has no pipeline parallelism"]
-    found = _turbomind(wanted, values) if backend == TURBOMIND else _pytorch(machines, wanted, values)
-    return found or _against_model(checkpoint, wanted, backend, values)
+    reasons = _turbomind(layout, values) if backend == TURBOMIND else _pytorch(machines, layout, values)
+    return reasons or _against_model(checkpoint, layout, backend, values)
 
 
-def _turbomind(wanted: Layout, values: Mapping[str, Any]) -> list[str]:
-    found = []
-    if wanted.attention_data > 1:
-        found.append("with TurboMind --dp makes copies of the model: take --backend pytorch, or replicas")
-    if wanted.tensor % values.get("cp", 1):
-        found.append(f"--cp {values['cp']} does not divide tensor_parallel={wanted.tensor}")
-    if wanted.expert not in (1, wanted.tensor):
-        found.append(f"--ep must be tensor_parallel, {wanted.tensor}")
-    return found
+def _turbomind(layout: Layout, values: Mapping[str, Any]) -> list[str]:
+    reasons = []
+    if layout.attention_data > 1:
+        reasons.append("with TurboMind --dp makes copies of the model: take --backend pytorch, or replicas")
+    if layout.tensor % values.get("cp", 1):
+        reasons.append(f"--cp {values['cp']} does not divide tensor_parallel={layout.tensor}")
+    if layout.expert not in (1, layout.tensor):
+        reasons.append(f"--ep must be tensor_parallel, {layout.tensor}")
+    return reasons
 
 
-def _pytorch(machines: Machines, wanted: Layout, values: Mapping[str, Any]) -> list[str]:
-    found = []
+def _pytorch(machines: Machines, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+    reasons = []
     if values.get("cp", 1) > 1:
-        found.append("--cp is TurboMind's: write --backend turbomind")
-    if wanted.expert not in (1, wanted.tensor):
-        found.append(f"--ep must be tensor_parallel, {wanted.tensor}")
-    if wanted.tensor % wanted.attention_data:
-        found.append(f"--dp {wanted.attention_data} does not divide tensor_parallel={wanted.tensor}")
-    elif wanted.attention_data % machines.nodes and wanted.attention_data > 1:
-        found.append(f"--dp {wanted.attention_data} cannot be spread evenly over {machines.nodes} nodes")
+        reasons.append("--cp is TurboMind's: write --backend turbomind")
+    if layout.expert not in (1, layout.tensor):
+        reasons.append(f"--ep must be tensor_parallel, {layout.tensor}")
+    if layout.tensor % layout.attention_data:
+        reasons.append(f"--dp {layout.attention_data} does not divide tensor_parallel={layout.tensor}")
+    elif layout.attention_data % machines.nodes and layout.attention_data > 1:
+        reasons.append(f"--dp {layout.attention_data} cannot be spread evenly over {machines.nodes} nodes")
     executor = values.get("distributed_executor_backend", "ray")
-    if wanted.world > 1 and executor != "ray" and (machines.nodes > 1 or wanted.attention_data > 1):
-        found.append(f"--distributed-executor-backend {executor} serves one node without --dp")
-    return found
+    if layout.world > 1 and executor != "ray" and (machines.nodes > 1 or layout.attention_data > 1):
+        reasons.append(f"--distributed-executor-backend {executor} serves one node without --dp")
+    return reasons
 
 
 def _against_model(
-    checkpoint: Checkpoint, wanted: Layout, backend: str, values: Mapping[str, Any]
+    checkpoint: Checkpoint, layout: Layout, backend: str, values: Mapping[str, Any]
 ) -> list[str]:
-    found = head_problems(checkpoint, attention_tensor(wanted, values))
-    if checkpoint.moe and wanted.expert > 1 and checkpoint.moe.experts % wanted.expert:
-        found.append(f"{checkpoint.moe.experts} experts are not divisible by {wanted.expert}")
+    reasons = head_problems(checkpoint, attention_tensor(layout, values))
+    if checkpoint.moe and layout.expert > 1 and checkpoint.moe.experts % layout.expert:
+        reasons.append(f"{checkpoint.moe.experts} experts are not divisible by {layout.expert}")
     # TurboMind pads these widths (builders/ffn.py).
-    if checkpoint.moe and wanted.expert == 1 and backend == PYTORCH:
+    if checkpoint.moe and layout.expert == 1 and backend == PYTORCH:
         width = checkpoint.moe.intermediate_size
-        if width % wanted.tensor:
-            found.append(f"the expert intermediate size of {width} is not divisible by {wanted.tensor}")
-    return found
+        if width % layout.tensor:
+            reasons.append(f"the expert intermediate size of {width} is not divisible by {layout.tensor}")
+    return reasons

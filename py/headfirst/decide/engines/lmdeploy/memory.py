@@ -68,8 +68,8 @@ def _copied_bytes(checkpoint: Checkpoint, layout: Layout) -> int:
 
 def _kv_bytes(checkpoint: Checkpoint, attention: int, values: Mapping[str, Any]) -> int:
     """KV cache bytes of one token on one rank; MLA keeps one latent vector, the same on every rank."""
-    asked = str(values.get("quant_policy", "0"))
-    policy = _NAMES.get(asked, asked)
+    setting = str(values.get("quant_policy", "0"))
+    policy = _NAMES.get(setting, setting)
     key_bits, value_bits = _BITS.get(policy, (16, 16))
     if checkpoint.mla:
         heads, key, value = 1, checkpoint.mla.kv_lora_rank + checkpoint.mla.qk_rope_head_dim, 0

@@ -35,9 +35,9 @@ _REGISTERED = (
 
 def check(spec: Specification, words: Sequence[str]) -> Arguments:
     """Read the arguments, in any of vLLM's spellings."""
-    found = arguments.check(spec, plain(words))
-    more = [*_missing(found.values), *_unregistered(spec, found.values)]
-    return Arguments(found.values, (*found.problems, *more))
+    checked = arguments.check(spec, plain(words))
+    more = [*_missing(checked.values), *_unregistered(spec, checked.values)]
+    return Arguments(checked.values, (*checked.problems, *more))
 
 
 def _missing(values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -30,9 +30,9 @@ def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
     )
 
 
-def expert_ranks(wanted: Layout) -> int:
+def expert_ranks(layout: Layout) -> int:
     """Ranks among which experts, or each of them, are divided: data groups share them."""
-    return wanted.tensor * wanted.data
+    return layout.tensor * layout.data
 
 
 def pipeline_layers(stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:
@@ -51,57 +51,57 @@ def problems(
     version: str,
     checkpoint: Checkpoint,
     machines: Machines,
-    wanted: Layout,
+    layout: Layout,
     *,
     dtype: str,
     values: Mapping[str, Any],
 ) -> list[str]:
     """Why the layout is refused, one clause each."""
     return [
-        *_against_machines(machines, wanted, values),
-        *_stages(version, checkpoint, wanted),
-        *_attention(checkpoint, wanted, dtype),
-        *_feed_forward(checkpoint, wanted, dtype),
+        *_against_machines(machines, layout, values),
+        *_stages(version, checkpoint, layout),
+        *_attention(checkpoint, layout, dtype),
+        *_feed_forward(checkpoint, layout, dtype),
     ]
 
 
-def _against_machines(machines: Machines, wanted: Layout, values: Mapping[str, Any]) -> Iterator[str]:
-    if wanted.data % machines.nodes and machines.nodes % wanted.data:
-        yield f"{wanted.data} data-parallel groups and {machines.nodes} nodes do not divide each other"
+def _against_machines(machines: Machines, layout: Layout, values: Mapping[str, Any]) -> Iterator[str]:
+    if layout.data % machines.nodes and machines.nodes % layout.data:
+        yield f"{layout.data} data-parallel groups and {machines.nodes} nodes do not divide each other"
     if values.get("prefill_context_parallel_size", 1) > 1:
         yield "prefill context parallelism multiplies the ranks, which the plan does not count"
 
 
-def _stages(version: str, checkpoint: Checkpoint, wanted: Layout) -> Iterator[str]:
-    if wanted.pipeline == 1:
+def _stages(version: str, checkpoint: Checkpoint, layout: Layout) -> Iterator[str]:
+    if layout.pipeline == 1:
         return
     can = support.abilities(version, checkpoint.architecture)
     if can is not None and "pp" not in can:
         yield f"vLLM {version} has no pipeline parallelism for {checkpoint.architecture}"
-    if wanted.pipeline > checkpoint.layers:
+    if layout.pipeline > checkpoint.layers:
         yield f"the model has only {checkpoint.layers} layers"
 
 
-def _attention(checkpoint: Checkpoint, wanted: Layout, dtype: str) -> Iterator[str]:
-    tensor, heads = wanted.tensor, checkpoint.attention_heads
-    if found := head_problems(checkpoint, tensor):
-        yield found[0]
+def _attention(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterator[str]:
+    tensor, heads = layout.tensor, checkpoint.attention_heads
+    if reasons := head_problems(checkpoint, tensor):
+        yield reasons[0]
         return
     mla = checkpoint.mla
     width = heads * (mla.v_head_dim if mla else checkpoint.head_dim)
     yield from _unaligned("width of the attention heads", width, tensor, checkpoint, dtype)
 
 
-def _feed_forward(checkpoint: Checkpoint, wanted: Layout, dtype: str) -> Iterator[str]:
+def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterator[str]:
     moe = checkpoint.moe
-    if wanted.expert > 1 and moe is None:
+    if layout.expert > 1 and moe is None:
         yield "--enable-expert-parallel needs a model with experts"
     if moe is None or moe.first_dense_layers:
         yield from _divided(
-            "intermediate size", checkpoint.intermediate_size, wanted.tensor, checkpoint, dtype
+            "intermediate size", checkpoint.intermediate_size, layout.tensor, checkpoint, dtype
         )
-    if moe is not None and wanted.expert == 1:
-        ranks = expert_ranks(wanted)
+    if moe is not None and layout.expert == 1:
+        ranks = expert_ranks(layout)
         yield from _divided("expert intermediate size", moe.intermediate_size, ranks, checkpoint, dtype)
 
 
