@@ -20,16 +20,16 @@ _ALIKE = (
 
 def files(plan: Plan, header: Sequence[str]) -> Files:
     """`compose.yaml` for a plan of one host, else a numbered file for each, the head's first."""
-    found = hosts(plan)
-    alone = len(found) == 1
+    host_parts = hosts(plan)
+    alone = len(host_parts) == 1
     made = {
-        ONE_HOST if alone else f"{numbered(host.name, index, len(found))}.yaml": File(
+        ONE_HOST if alone else f"{numbered(host.name, index, len(host_parts))}.yaml": File(
             documents(_about(header, host), _host(host, alone=alone))
         )
-        for index, host in enumerate(found)
+        for index, host in enumerate(host_parts)
     }
     return {
-        secret_files.SCRIPT: script(secret_files.make_script(header, secrets(found))),
+        secret_files.SCRIPT: script(secret_files.make_script(header, secrets(host_parts))),
         **made,
         ASK_SCRIPT: script(ask_script(header, plan)),
     }
@@ -57,28 +57,28 @@ def _name(part: Part) -> str:
 
 def _service(part: Part, parts: Sequence[Part], *, alone: bool) -> dict[str, Any]:
     container = part.container
-    found: dict[str, Any] = {"image": container.image, "container_name": container.name}
+    service: dict[str, Any] = {"image": container.image, "container_name": container.name}
     if container.entrypoint:
-        found["entrypoint"] = [container.entrypoint]
-    found |= {name: value for name in _ALIKE if (value := getattr(container, name))}
-    found |= {"ipc": container.ipc_mode} if container.ipc_mode else {}
-    found |= {"init": True} if container.init else {}
-    found |= {"ulimits": dict(container.ulimits)} if container.ulimits else {}
-    found |= {"labels": dict(container.labels)} if container.labels else {}
-    found |= {"deploy": _gpus(container.gpus)} if container.gpus else {}
-    found["restart"] = container.restart_policy
-    found |= {"env_file": [container.env_file]} if container.env_file else {}
-    found |= _files(part)
+        service["entrypoint"] = [container.entrypoint]
+    service |= {name: value for name in _ALIKE if (value := getattr(container, name))}
+    service |= {"ipc": container.ipc_mode} if container.ipc_mode else {}
+    service |= {"init": True} if container.init else {}
+    service |= {"ulimits": dict(container.ulimits)} if container.ulimits else {}
+    service |= {"labels": dict(container.labels)} if container.labels else {}
+    service |= {"deploy": _gpus(container.gpus)} if container.gpus else {}
+    service["restart"] = container.restart_policy
+    service |= {"env_file": [container.env_file]} if container.env_file else {}
+    service |= _files(part)
     if part.rank and part.rank.number == 0 and part.secret:
-        found["healthcheck"] = _healthcheck(part.rank, part.secret.path)
+        service["healthcheck"] = _healthcheck(part.rank, part.secret.path)
     # On several hosts the head's engine waits for the workers, which start later.
     if (
         not part.rank
         and alone
-        and (waits := {_name(one): {"condition": "service_healthy"} for one in parts if one.rank})
+        and (waits := {_name(other): {"condition": "service_healthy"} for other in parts if other.rank})
     ):
-        found["depends_on"] = waits
-    escaped: dict[str, Any] = _escaped(found)
+        service["depends_on"] = waits
+    escaped: dict[str, Any] = _escaped(service)
     return escaped
 
 
@@ -88,8 +88,8 @@ def _files(part: Part) -> dict[str, Any]:
     if part.secret is None:
         return {"volumes": volumes} if volumes else {}
     if part.rank is None:
-        found: dict[str, Any] = {"env_file": [f"./{secret_files.FOLDER}/{part.secret.name}"]}
-        return found | ({"volumes": volumes} if volumes else {})
+        fields: dict[str, Any] = {"env_file": [f"./{secret_files.FOLDER}/{part.secret.name}"]}
+        return fields | ({"volumes": volumes} if volumes else {})
     volumes = [volume for volume in volumes if not volume.startswith(f"{part.secret.path}:")]
     return {"volumes": volumes, "secrets": [{"source": part.secret.name, "target": part.secret.path}]}
 

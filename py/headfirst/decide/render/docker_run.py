@@ -17,13 +17,13 @@ _STOP_S = 60
 
 def files(plan: Plan, header: Sequence[str], container_program: str) -> Files:
     """`container_program`: docker, nerdctl or podman."""
-    found = hosts(plan)
+    host_parts = hosts(plan)
     made = {
-        f"{numbered(host.name, index, len(found))}.sh": script(_host(header, host, container_program))
-        for index, host in enumerate(found)
+        f"{numbered(host.name, index, len(host_parts))}.sh": script(_host(header, host, container_program))
+        for index, host in enumerate(host_parts)
     }
     return {
-        secret_files.SCRIPT: script(secret_files.make_script(header, secrets(found))),
+        secret_files.SCRIPT: script(secret_files.make_script(header, secrets(host_parts))),
         **made,
         ASK_SCRIPT: script(ask_script(header, plan)),
     }

@@ -43,10 +43,10 @@ class HostParts:
 
 def hosts(plan: Plan) -> list[HostParts]:
     """All hosts, heads before their workers."""
-    found: dict[str, HostParts] = {}
+    host_parts: dict[str, HostParts] = {}
 
     def add(host: str, address: str, part: Part) -> None:
-        found.setdefault(host, HostParts(host, address, [])).parts.append(part)
+        host_parts.setdefault(host, HostParts(host, address, [])).parts.append(part)
 
     for service in plan.services:
         for replica in service.replicas:
@@ -66,7 +66,7 @@ def hosts(plan: Plan) -> list[HostParts]:
     if plan.webui:
         what = f"the chat page at {plan.webui.url}"
         add(plan.webui.host, plan.webui.address, Part(plan.webui.container, what, of_env_file(plan.webui)))
-    return list(found.values())
+    return list(host_parts.values())
 
 
 def secrets(on: list[HostParts]) -> list[SecretFile]:

@@ -91,12 +91,12 @@ def _service(header: Sequence[str], service: PlannedService, options: Options) -
         *(note for scheduled in service.scheduled for note in scheduled.notes),
         *_left_out(service),
     ]
-    found: list[dict[str, Any]] = []
+    manifests: list[dict[str, Any]] = []
     if options.storage == "pvc":
-        found.append(_claim(service))
+        manifests.append(_claim(service))
     for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
-        found += [_scripts(service, replica, scheduled), _workers(service, replica, scheduled, options)]
-    return documents(about, *found, _endpoint(service))
+        manifests += [_scripts(service, replica, scheduled), _workers(service, replica, scheduled, options)]
+    return documents(about, *manifests, _endpoint(service))
 
 
 def _left_out(service: PlannedService) -> list[str]:
@@ -106,7 +106,7 @@ def _left_out(service: PlannedService) -> list[str]:
         planned = replica.nodes[0].container
         # The device plugins bring these.
         brought = [CDI_GPU, *([INFINIBAND] if scheduled.rdma else [])]
-        devices = [one for one in planned.devices if not one.startswith(tuple(brought))]
+        devices = [device for device in planned.devices if not device.startswith(tuple(brought))]
         user = None if _numeric(planned.user) else planned.user
         rest = planned.model_copy(update={"devices": devices, "user": user})
         lines += scheduled_options.stated(rest, _CARRIED, _GIVEN, "Kubernetes")
@@ -132,8 +132,8 @@ def _plain(name: str) -> str:
 
 
 def _labels(service: PlannedService, replica: PlannedReplica | None = None) -> dict[str, str]:
-    found = {"app.kubernetes.io/name": _api(service), "app.kubernetes.io/managed-by": "headfirst"}
-    return found | ({"app.kubernetes.io/instance": _name(replica)} if replica else {})
+    labels = {"app.kubernetes.io/name": _api(service), "app.kubernetes.io/managed-by": "headfirst"}
+    return labels | ({"app.kubernetes.io/instance": _name(replica)} if replica else {})
 
 
 def _claim(service: PlannedService) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def _container(
     service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
 ) -> dict[str, Any]:
     planned = replica.nodes[0].container
-    found: dict[str, Any] = {
+    container: dict[str, Any] = {
         "name": "engine",
         "image": planned.image,
         "command": ["bash", f"{_FOLDER}/{_LAUNCH}"],
@@ -237,11 +237,11 @@ def _container(
     limits = {"nvidia.com/gpu": str(scheduled.gpus)} if scheduled.gpus else {}
     limits |= {options.rdma_resource: "1"} if scheduled.rdma else {}
     if limits:
-        found["resources"] = {"limits": limits, "requests": dict(limits)}
+        container["resources"] = {"limits": limits, "requests": dict(limits)}
     if leader:
-        found["ports"] = [{"name": "api", "containerPort": replica.engine_port}]
-        found |= _probes(service, replica)
-    return found
+        container["ports"] = [{"name": "api", "containerPort": replica.engine_port}]
+        container |= _probes(service, replica)
+    return container
 
 
 def _security(planned: Container) -> dict[str, Any]:
@@ -259,18 +259,18 @@ def _probes(service: PlannedService, replica: PlannedReplica) -> dict[str, Any]:
     ready = service.readiness
     url = shell.probe_url(f"${VARIABLES[ADDRESS]}", replica.engine_port, ready)
     path = secret_files.of_replica(service, replica).path
-    asked = {
+    probe = {
         "exec": {"command": ["bash", "-c", f'exec python3 {_FOLDER}/{_PROBE} "{url}" {shlex.quote(path)}']},
         "periodSeconds": shell.PROBE_INTERVAL_S,
         "timeoutSeconds": shell.PROBE_TIMEOUT_S,
     }
-    found = {
-        "startupProbe": {**asked, "failureThreshold": shell.probe_failures(ready.start_seconds)},
-        "readinessProbe": {**asked, "failureThreshold": 3},
+    probes = {
+        "startupProbe": {**probe, "failureThreshold": shell.probe_failures(ready.start_seconds)},
+        "readinessProbe": {**probe, "failureThreshold": 3},
     }
     if ready.hang_seconds:
-        found["livenessProbe"] = {**asked, "failureThreshold": shell.probe_failures(ready.hang_seconds)}
-    return found
+        probes["livenessProbe"] = {**probe, "failureThreshold": shell.probe_failures(ready.hang_seconds)}
+    return probes
 
 
 def _reads_key(scheduled: Scheduled, *, leader: bool) -> bool:
@@ -281,12 +281,12 @@ def _reads_key(scheduled: Scheduled, *, leader: bool) -> bool:
 
 def _folders(planned: Container, secret: secret_files.SecretFile) -> list[tuple[str, str, bool]]:
     """Folders of the host, where they are in the container, and whether they are only read."""
-    found = []
+    folders = []
     for volume in planned.volumes:
         source, target, *flags = volume.split(":")
         if source != secret.path:
-            found.append((source, target, "ro" in flags))
-    return found
+            folders.append((source, target, "ro" in flags))
+    return folders
 
 
 def _volumes(
@@ -294,37 +294,37 @@ def _volumes(
 ) -> list[dict[str, Any]]:
     planned, secret = replica.nodes[0].container, secret_files.of_replica(service, replica)
     memory = {"medium": "Memory", **({"sizeLimit": _quantity(planned.shm_size)} if planned.shm_size else {})}
-    found: list[dict[str, Any]] = [
+    volumes: list[dict[str, Any]] = [
         {"name": "launch", "configMap": {"name": f"{_name(replica)}-launch"}},
         {"name": "shm", "emptyDir": memory},
     ]
     if _reads_key(scheduled, leader=leader):
         key = {"secretName": _api(service), "items": [{"key": secret.name, "path": secret.name}]}
-        found.append({"name": "key", "secret": {**key, "defaultMode": 0o400}})
+        volumes.append({"name": "key", "secret": {**key, "defaultMode": 0o400}})
     if options.storage == "pvc":
-        return [*found, {"name": "data", "persistentVolumeClaim": {"claimName": _api(service)}}]
+        return [*volumes, {"name": "data", "persistentVolumeClaim": {"claimName": _api(service)}}]
     for number, (source, _, read_only) in enumerate(_folders(planned, secret)):
         kind = "Directory" if read_only else "DirectoryOrCreate"
-        found.append({"name": f"folder-{number}", "hostPath": {"path": source, "type": kind}})
-    return found
+        volumes.append({"name": f"folder-{number}", "hostPath": {"path": source, "type": kind}})
+    return volumes
 
 
 def _mounts(
     service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
 ) -> list[dict[str, Any]]:
     secret = secret_files.of_replica(service, replica)
-    found: list[dict[str, Any]] = [
+    mounts: list[dict[str, Any]] = [
         {"name": "launch", "mountPath": _FOLDER, "readOnly": True},
         {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108 - the container's shared memory
     ]
     if _reads_key(scheduled, leader=leader):
-        found.append({"name": "key", "mountPath": secret.path.rpartition("/")[0], "readOnly": True})
+        mounts.append({"name": "key", "mountPath": secret.path.rpartition("/")[0], "readOnly": True})
     for number, (source, target, read_only) in enumerate(_folders(replica.nodes[0].container, secret)):
         name = {"name": f"folder-{number}"}
         if options.storage == "pvc":
             name = {"name": "data", "subPath": source.strip("/")}
-        found.append({**name, "mountPath": target, **({"readOnly": True} if read_only else {})})
-    return found
+        mounts.append({**name, "mountPath": target, **({"readOnly": True} if read_only else {})})
+    return mounts
 
 
 def _quantity(size: str) -> str:

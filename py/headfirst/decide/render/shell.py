@@ -70,10 +70,10 @@ def word(text: Text) -> str:
 def command_line(words: Sequence[Text], indent: str = "") -> str:
     """A command with each option on a line of its own."""
     lines: list[list[str]] = [[]]
-    for one in words:
-        if isinstance(one, str) and one.startswith("--") and lines[0]:
+    for argument in words:
+        if isinstance(argument, str) and argument.startswith("--") and lines[0]:
             lines.append([])
-        lines[-1].append(word(one))
+        lines[-1].append(word(argument))
     return f" \\\n{indent}  ".join(" ".join(line) for line in lines)
 
 
