@@ -46,8 +46,8 @@ def api_key(service: str | None) -> str:
 
 def secret_of(name: str) -> str | None:
     """The secret of the blank with this name; None where it is no secret's."""
-    kind, found, rest = name.partition(":")
-    return rest if found and kind == "secret" else None
+    kind, colon, rest = name.partition(":")
+    return rest if colon and kind == "secret" else None
 
 
 def parse(text: str) -> Text:
@@ -55,8 +55,8 @@ def parse(text: str) -> Text:
     pieces = text.split(_END)
     if len(pieces) == 1:
         return text
-    found = [Blank(blank=piece) if index % 2 else piece for index, piece in enumerate(pieces)]
-    return [piece for piece in found if piece != ""]
+    parts = [Blank(blank=piece) if index % 2 else piece for index, piece in enumerate(pieces)]
+    return [piece for piece in parts if piece != ""]
 
 
 def parsed(texts: Mapping[str, str]) -> dict[str, Text]:

@@ -21,22 +21,24 @@ _PEERMEM_NCCL = (2, 23)
 def of_all(nodes: Sequence[Node], subject: Subject, container_name: str) -> list[Event]:
     """Conditions of the present run, each on the rank that differs (the later one of two)."""
     there = [(node, node.container) for node in nodes if node.container]
-    found = [
+    symptoms = [
         event(node, subject, "no-container", _begin(nodes), name=container_name)
         for node in nodes
         if node.container is None and node.problem is None
     ]
     flag = subject.about.rank_flag
-    for (one, first), (other, second) in combinations(there, 2):
+    for (node, first), (other, second) in combinations(there, 2):
         rank = values(first.argv).get(flag)
         if rank is not None and rank == values(second.argv).get(flag):
-            found.append(_on(other, subject, second, "same-node-rank", flag=flag, rank=rank, other=one.host))
+            symptoms.append(
+                _on(other, subject, second, "same-node-rank", flag=flag, rank=rank, other=node.host)
+            )
     if there:
-        found += _unlike_the_first(there, subject)
+        symptoms += _unlike_the_first(there, subject)
     for node, container in there:
-        found += _hangs(node, subject, container)
-        found += _old_nccl(node, subject, container)
-    return found
+        symptoms += _hangs(node, subject, container)
+        symptoms += _old_nccl(node, subject, container)
+    return symptoms
 
 
 def doing(node: Node, subject: Subject) -> str:
@@ -49,19 +51,19 @@ def _unlike_the_first(there: list[tuple[Node, Container]], subject: Subject) -> 
     (head, first), *others = there
     flag = subject.about.head_flag
     right = values(first.argv).get(flag)
-    for node, own in others:
-        given = values(own.argv).get(flag)
+    for node, container in others:
+        given = values(container.argv).get(flag)
         if given != right:
             words = {"flag": flag, "given": given or "nothing", "right": right or "none"}
-            yield _on(node, subject, own, "wrong-head", **words)
-        if what := _difference(first, own, subject.about.own_flags | {flag}):
-            yield _on(node, subject, own, "arguments-differ", other=head.host, what=what)
-        if own.image_id != first.image_id:
-            what = f"{own.image} {own.image_id[7:19]}, there {first.image} {first.image_id[7:19]}"
-            yield _on(node, subject, own, "images-differ", other=head.host, what=what)
-        mine, theirs = _nccl(own), _nccl(first)
+            yield _on(node, subject, container, "wrong-head", **words)
+        if what := _difference(first, container, subject.about.own_flags | {flag}):
+            yield _on(node, subject, container, "arguments-differ", other=head.host, what=what)
+        if container.image_id != first.image_id:
+            what = f"{container.image} {container.image_id[7:19]}, there {first.image} {first.image_id[7:19]}"
+            yield _on(node, subject, container, "images-differ", other=head.host, what=what)
+        mine, theirs = _nccl(container), _nccl(first)
         if mine and theirs and mine != theirs:
-            yield _on(node, subject, own, "nccl-differs", other=head.host, mine=mine, theirs=theirs)
+            yield _on(node, subject, container, "nccl-differs", other=head.host, mine=mine, theirs=theirs)
 
 
 def _hangs(node: Node, subject: Subject, container: Container) -> Iterator[Event]:
@@ -112,9 +114,9 @@ def _spins(gpu: dict[str, str]) -> bool:
     return gpu["utilization.gpu"] == "100" and gpu["utilization.memory"] == "0"
 
 
-def _difference(first: Container, own: Container, own_flags: Set[str]) -> str:
+def _difference(first: Container, second: Container, own_flags: Set[str]) -> str:
     """The arguments that only one of two ranks has, beside those that are each rank's own."""
-    left, right = values(first.argv), values(own.argv)
+    left, right = values(first.argv), values(second.argv)
     if left.get("-c") != right.get("-c"):
         return ""  # two scripts, as those of Ray's head and its workers
     flags = sorted(
@@ -125,8 +127,8 @@ def _difference(first: Container, own: Container, own_flags: Set[str]) -> str:
 
 
 def _nccl(container: Container) -> str | None:
-    found = (_NCCL_VERSION.search(line.text) for line in container.log)
-    return next((one.group(1) for one in found if one), None)
+    matches = (_NCCL_VERSION.search(line.text) for line in container.log)
+    return next((match.group(1) for match in matches if match), None)
 
 
 def _begin(nodes: Sequence[Node]) -> float:

@@ -15,18 +15,18 @@ from headfirst.decide.diagnose.types import Diagnosis, Event, Node, NodeState
 def diagnose(nodes: Sequence[Node], subject: Subject, container: str = names.ENGINE) -> Diagnosis:
     """What is wrong with the ranks of one replica, and where it began. `container` is their name."""
     states = [_state(node, subject) for node in nodes]
-    found = [one for node in nodes for one in events.of_node(node, subject)]
-    found += conditions.of_all(nodes, subject, container)
-    found.sort(key=lambda one: one.at)
+    symptoms = [symptom for node in nodes for symptom in events.of_node(node, subject)]
+    symptoms += conditions.of_all(nodes, subject, container)
+    symptoms.sort(key=lambda symptom: symptom.at)
     head = nodes[0].health
     running = all(node.container and node.container.running for node in nodes)
     ready = running and head is not None and head.status == 200
-    notes = [one for one in found if one.weight == "note"] + _restarts(nodes, subject)
+    notes = [symptom for symptom in symptoms if symptom.weight == "note"] + _restarts(nodes, subject)
     if ready:  # what differs may work, and yet is worth a check; all else is over
-        notes += [one for one in found if one.weight == "mismatch"]
+        notes += [symptom for symptom in symptoms if symptom.weight == "mismatch"]
         return Diagnosis(ready=True, decisive=None, then=[], notes=notes, nodes=states)
-    first = decisive(found)
-    rest = [one for one in found if one.weight != "note" and one is not first]
+    first = decisive(symptoms)
+    rest = [symptom for symptom in symptoms if symptom.weight != "note" and symptom is not first]
     return Diagnosis(ready=False, decisive=first, then=rest, notes=notes, nodes=states)
 
 

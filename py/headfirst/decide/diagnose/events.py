@@ -75,7 +75,7 @@ def _end(node: Node, subject: Subject, container: Container, events: Sequence[Ev
     symptom = causes.end_of(
         subject.log,
         container.log,
-        [one for one in events if one.source in (LOG, START, KERNEL)],
+        [event for event in events if event.source in (LOG, START, KERNEL)],
         rank=node.rank,
         ended=container.finished_at if container.oom_killed else ended,
         exit_code=None if container.running else container.exit_code,
@@ -121,6 +121,6 @@ def _at(at: float, texts: Iterable[str]) -> list[Line]:
 
 def _first_of_each(events: Iterable[Event]) -> list[Event]:
     first: dict[str, Event] = {}
-    for one in sorted(events, key=lambda one: one.at):
-        first.setdefault(one.rule, one)
+    for event in sorted(events, key=lambda event: event.at):
+        first.setdefault(event.rule, event)
     return list(first.values())

@@ -34,15 +34,15 @@ _FLAG = re.compile(r"--?[a-zA-Z]")  # and not a negative number
 
 def values(argv: Sequence[str]) -> dict[str, str]:
     """Flag → its values, joined by a space; what comes before the first flag is `command`."""
-    found: dict[str, str] = {}
+    flags: dict[str, str] = {}
     flag = "command"
     for word in argv:
         if _FLAG.match(word):
             flag, _, value = word.partition("=")
-            found[flag] = value
+            flags[flag] = value
         else:
-            found[flag] = f"{found.get(flag, '')} {word}".strip()
-    return found
+            flags[flag] = f"{flags.get(flag, '')} {word}".strip()
+    return flags
 
 
 def masked(argv: Sequence[str], secret: Collection[str]) -> tuple[str, ...]:

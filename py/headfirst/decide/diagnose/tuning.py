@@ -19,10 +19,10 @@ def tune(nodes: Sequence[Node], engine: Engine) -> Tuning:
     live = read_live(answer.text, metrics) if answer.status == 200 else None
     words = values(head.container.argv if head.container else ())
     given = {flag: value for flag, value in words.items() if value and flag.startswith("--")}
-    found = about.tune(nodes, live, given) if about.tune else _figures_alone(engine.title, live, given)
-    if found is None:
+    advice = about.tune(nodes, live, given) if about.tune else _figures_alone(engine.title, live, given)
+    if advice is None:
         raise _no_figures(head, answer, metrics)
-    return found
+    return advice
 
 
 def _figures_alone(title: str, live: Live | None, given: dict[str, str]) -> Tuning | None:
@@ -48,8 +48,8 @@ def _no_figures(head: Node, answer: Answer, metrics: Metrics) -> NotReadyError:
 def read_live(text: str, names: Metrics) -> Live | None:
     """Figures in Prometheus' text format, of several schedulers the busiest; None where there are none."""
     values: dict[str, float] = {}
-    for one in samples(text):
-        values[one.name] = max(values.get(one.name, 0.0), one.value)
+    for sample in samples(text):
+        values[sample.name] = max(values.get(sample.name, 0.0), sample.value)
     if names.running.name not in values:
         return None
     return Live(

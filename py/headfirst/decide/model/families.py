@@ -66,8 +66,8 @@ def task(checkpoint: Checkpoint) -> Task:
 
 def task_of_id(id: str) -> Task:
     """What a model is for by its id alone, where no checkpoint is described."""
-    found = next((family for family in families() if family.ids and _matches(_name(id), family.ids)), None)
-    return found.task if found else "chat"
+    family = next((family for family in families() if family.ids and _matches(_name(id), family.ids)), None)
+    return family.task if family else "chat"
 
 
 def _name(id: str) -> str:

@@ -32,9 +32,9 @@ _ALL_SLIDING = ("mistral", "mixtral", "phi3")
 
 def layer_types(config: Mapping[str, Any], layers: int) -> tuple[LayerType, ...]:
     """One entry a layer. What the config does not state, or has in an unknown form, counts as full."""
-    found = _listed(config, layers) or _by_rule(config, layers)
-    missing: list[LayerType] = ["full"] * (layers - len(found))
-    return (*found[:layers], *missing)
+    listed = _listed(config, layers) or _by_rule(config, layers)
+    missing: list[LayerType] = ["full"] * (layers - len(listed))
+    return (*listed[:layers], *missing)
 
 
 def _listed(config: Mapping[str, Any], layers: int) -> list[LayerType]:

@@ -117,8 +117,8 @@ def _kv_cache(config: Mapping[str, Any], where: str) -> str:
 
 
 def _first(config: Mapping[str, Any], weights: Mapping[str, Any], *keys: str) -> Any:
-    found = (source.get(key) for source in (config, weights) for key in keys)
-    return next((value for value in found if value is not None), None)
+    values = (source.get(key) for source in (config, weights) for key in keys)
+    return next((value for value in values if value is not None), None)
 
 
 def _number(value: Any, what: str, where: str) -> int | None:

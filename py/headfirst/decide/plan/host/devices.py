@@ -40,9 +40,9 @@ def comes_first(cluster: Cluster) -> bool:
 
 
 def _on_gpus(cluster: Cluster) -> tuple[Host, ...]:
-    own = [service.hosts for service in cluster.services if service.settings.engine_device == "cuda"]
-    spares = cluster.spares if own else ()
-    return tuple({host.name: host for hosts in (*own, spares) for host in hosts}.values())
+    on_gpus = [service.hosts for service in cluster.services if service.settings.engine_device == "cuda"]
+    spares = cluster.spares if on_gpus else ()
+    return tuple({host.name: host for hosts in (*on_gpus, spares) for host in hosts}.values())
 
 
 def _hosts_with_rdma(cluster: Cluster) -> tuple[Host, ...]:

@@ -14,24 +14,24 @@ def gpu(service: Service, where: str) -> Gpu | None:
     named = [host for host in service.hosts if host.gpu or host.gpu_memory_bytes]
     if service.settings.engine_device == "cpu" or not named:
         return None
-    found = [
+    reported = [
         gpus.reported(host.gpu or "GPU", host.gpu_memory_bytes, host.gpu_capability, where=host.name)
         for host in named
     ]
-    if other := next((gpu for gpu in found if gpu.vendor != "nvidia"), None):
+    if other := next((gpu for gpu in reported if gpu.vendor != "nvidia"), None):
         raise InputError(
             f"{other.name} is not an NVIDIA GPU: its driver, devices and images are not set up yet",
             where=where,
             hint="`deploy models` estimates what such GPUs hold; start the engine's own image by hand.",
         )
-    listed = sorted({gpu.name for gpu in found})
+    listed = sorted({gpu.name for gpu in reported})
     if len(listed) > 1:
         raise InputError(
             f"the ranks have different GPUs: {', '.join(listed)}",
             where=where,
             hint="Ranks run at the pace and with the memory of the smallest: list hosts of one type.",
         )
-    return min(found, key=lambda gpu: gpu.memory_bytes)
+    return min(reported, key=lambda gpu: gpu.memory_bytes)
 
 
 def machines(service: Service, where: str) -> Machines:
@@ -75,12 +75,12 @@ def _cores(host: Host) -> list[int]:
             )
         return list(range(host.cores))
     parts = [part.partition("-") for part in host.cpu_cores.split(",")]
-    found = {core for first, _, last in parts for core in range(int(first), int(last or first) + 1)}
-    if not found:
+    cores = {core for first, _, last in parts for core in range(int(first), int(last or first) + 1)}
+    if not cores:
         raise InputError(
             f"cpu_cores={host.cpu_cores} of {host.name} has no core", hint="Write 0-15, for example."
         )
-    return sorted(found)
+    return sorted(cores)
 
 
 def _text(cores: list[int]) -> str:

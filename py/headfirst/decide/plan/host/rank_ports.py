@@ -27,15 +27,17 @@ def slice_of(host: Host) -> str | None:
 def plan(cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | None) -> list[RankPorts]:
     """One for each host that runs ranks or may have to."""
     served = {} if proxy else _served(services)  # people come through the proxy
-    own = {host.name: _addresses(host) for host in cluster.nodes}
+    addresses_of = {host.name: _addresses(host) for host in cluster.nodes}
     # What several hosts have, as 192.168.122.1, is the address of none.
-    shared = Counter(address for addresses in own.values() for address in addresses)
-    found = []
+    shared = Counter(address for addresses in addresses_of.values() for address in addresses)
+    rank_ports = []
     for host in cluster.nodes:
         chosen = slice_of(host)
         ports = sorted(set(served.get(host.name, []))) if chosen else []
-        others = [address for name, addresses in own.items() if name != host.name for address in addresses]
-        found.append(
+        others = [
+            address for name, addresses in addresses_of.items() if name != host.name for address in addresses
+        ]
+        rank_ports.append(
             RankPorts(
                 host=host.name,
                 slice=chosen,
@@ -44,17 +46,17 @@ def plan(cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | No
                 reason=_reason(host, ports),
             )
         )
-    return found
+    return rank_ports
 
 
 def _served(services: Sequence[PlannedService]) -> dict[str, list[int]]:
     """By host: the API's ports of each rank 0, also of one that a spare may run."""
     replicas = [replica for service in services for replica in service.replicas]
     replicas += [standby.replica for service in services for standby in service.standbys]
-    found: dict[str, list[int]] = {}
+    ports: dict[str, list[int]] = {}
     for replica in replicas:
-        found.setdefault(replica.nodes[0].host, []).append(replica.engine_port)
-    return found
+        ports.setdefault(replica.nodes[0].host, []).append(replica.engine_port)
+    return ports
 
 
 def _addresses(host: Host) -> list[str]:

@@ -22,7 +22,7 @@ class Agreed:
 
 def agree(known: Mapping[str, NetworkFacts]) -> Agreed:
     """Choose for hosts by name; NCCL hangs where one host brings other ports than its peers."""
-    active = {host: [one for hca in facts.hcas for one in _active(hca)] for host, facts in known.items()}
+    active = {host: [port for hca in facts.hcas for port in _active(hca)] for host, facts in known.items()}
     without = [host for host, ports in active.items() if not ports]
     if without:
         return no_rdma(known, f"no active RDMA port on {', '.join(without)}")
@@ -39,14 +39,16 @@ def agree(known: Mapping[str, NetworkFacts]) -> Agreed:
     )
     if len(set(names.values())) == 1:
         return Agreed(names, f"{what}, the same on all hosts")
-    common = tuple(name for name in next(iter(names.values())) if all(name in own for own in names.values()))
+    common = tuple(
+        name for name in next(iter(names.values())) if all(name in selected for selected in names.values())
+    )
     if common:
         return Agreed(
             dict.fromkeys(known, common), f"{what}, and the hosts differ: only these are on all of them"
         )
-    if len({len(own) for own in names.values()}) == 1:
+    if len({len(selected) for selected in names.values()}) == 1:
         return Agreed(names, f"{what}; the hosts have the same number with other names")
-    listed = "; ".join(f"{host}: {', '.join(own)}" for host, own in names.items())
+    listed = "; ".join(f"{host}: {', '.join(selected)}" for host, selected in names.items())
     return no_rdma(known, f"the hosts have no set of ports in common ({listed}); write hca= for each")
 
 
@@ -61,7 +63,7 @@ def follow(known: Mapping[str, NetworkFacts], stated: Mapping[str, str]) -> Agre
         listed = ", ".join(f"{hca} for {name}" for name, hca in stated.items())
         raise InputError(f"hca= differs ({listed}), and {', '.join(known)} has none", hint=hint)
     ports = {host: tuple(name for name, _ in named(facts, spec)) for host, facts in known.items()}
-    for host in (host for host, own in ports.items() if not own):
+    for host in (host for host, selected in ports.items() if not selected):
         raise InputError(f"{host} has no active RDMA port that hca={spec} of {peer} selects", hint=hint)
     return Agreed(ports, f"hca={spec} is set for {', '.join(stated)}, and all ranks use the same")
 
@@ -113,17 +115,23 @@ Ports = list[tuple[str, Hca, Port]]
 
 def _of(ports: Ports, link: str) -> Ports:
     """Ports of one kind; RoCE needs a GID that can be routed."""
-    return [one for one in ports if one[2].link == link and (link == "InfiniBand" or roce_v2(one[2]))]
+    return [
+        (name, hca, port)
+        for name, hca, port in ports
+        if port.link == link and (link == "InfiniBand" or roce_v2(port))
+    ]
 
 
 def _fastest(ports: Ports) -> Ports:
     """A slower port beside the fast ones is for management or storage."""
-    return [one for one in ports if one[2].gbit == max(port.gbit for _, _, port in ports)]
+    fastest = max(port.gbit for _, _, port in ports)
+    return [(name, hca, port) for name, hca, port in ports if port.gbit == fastest]
 
 
 def _nearest(ports: Ports) -> Ports:
     """Ports below a PCIe switch that has a GPU too, where there are any; else the nearest that there are."""
-    return [one for one in ports if _distance(one[1]) == min(_distance(hca) for _, hca, _ in ports)]
+    nearest = min(_distance(hca) for _, hca, _ in ports)
+    return [(name, hca, port) for name, hca, port in ports if _distance(hca) == nearest]
 
 
 def _distance(hca: Hca) -> int:

@@ -50,9 +50,9 @@ def requirements(cluster: Cluster, plan: Plan, host: Host) -> Requirements:
     settings = [cluster.service(service.name).settings for service, _, _ in ranks]
     folder, required = next(
         (
-            (service.model, own.weights_shared == "in_place")
-            for (service, _, _), own in zip(ranks, settings, strict=True)
-            if may_be_in_place(own) and not service.convert_to_bf16
+            (service.model, of_rank.weights_shared == "in_place")
+            for (service, _, _), of_rank in zip(ranks, settings, strict=True)
+            if may_be_in_place(of_rank) and not service.convert_to_bf16
         ),
         ("", False),
     )
@@ -115,10 +115,10 @@ def _of_ranks(
         images=list({node.container.image: None for _, _, node in ranks}),
         gpus=(host.gpus or 0) if on_gpus else 0,
         min_cuda=max((service.engine_cuda for service, _, _ in ranks), key=_version),
-        shm_bytes=sum(memory_bytes(own.shm_size) for own in settings) if on_gpus else 0,
+        shm_bytes=sum(memory_bytes(of_rank.shm_size) for of_rank in settings) if on_gpus else 0,
         peers=list(peers),
         dist_ports=list({replica.dist_port: None for _, replica, _ in ranks}),
-        slow_start_args=[word for own in settings for word in _slow_start(own)],
+        slow_start_args=[word for of_rank in settings for word in _slow_start(of_rank)],
         network=network,
     )
 
