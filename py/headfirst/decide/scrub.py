@@ -52,8 +52,8 @@ def url_credentials(value: Any) -> frozenset[str]:
     return frozenset(
         form
         for text in _texts(value)
-        for found in _USER_INFORMATION.finditer(text)
-        for secret in _secrets(found)
+        for match in _USER_INFORMATION.finditer(text)
+        for secret in _secrets(match)
         for form in (secret, unquote(secret))
         if len(form) >= _SHORTEST
     )
@@ -71,15 +71,15 @@ def _texts(value: Any) -> Iterator[str]:
             yield from _texts(item)
 
 
-def _secrets(found: re.Match[str]) -> list[str]:
-    user, colon, password = found["user"].partition(":")
+def _secrets(match: re.Match[str]) -> list[str]:
+    user, colon, password = match["user"].partition(":")
     if colon:
         return [password]
-    return [user] if found["scheme"].lower() in _TOKEN_SCHEMES else []
+    return [user] if match["scheme"].lower() in _TOKEN_SCHEMES else []
 
 
-def _masked(found: re.Match[str]) -> str:
-    return f"{found['scheme']}://{MASK}@" if _secrets(found) else found[0]
+def _masked(match: re.Match[str]) -> str:
+    return f"{match['scheme']}://{MASK}@" if _secrets(match) else match[0]
 
 
 def _forms(secret: str) -> tuple[str, ...]:

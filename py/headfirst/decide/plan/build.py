@@ -159,14 +159,14 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
 
 
 def _readiness(service: Service, engine: Engine, task: Task) -> types.Readiness:
-    asked = engine.readiness(task)
+    readiness = engine.readiness(task)
     return types.Readiness(
-        path=asked.path,
-        probe_path=asked.probe_path,
-        probe_body={"model": service.served_model_name, **asked.probe_body},
-        answer=list(asked.answer),
+        path=readiness.path,
+        probe_path=readiness.probe_path,
+        probe_body={"model": service.served_model_name, **readiness.probe_body},
+        answer=list(readiness.answer),
         start_seconds=service.settings.ready_timeout,
-        hang_seconds=service.settings.hang_timeout if asked.generates else None,
+        hang_seconds=service.settings.hang_timeout if readiness.generates else None,
         silence_seconds=service.settings.hang_timeout,
     )
 
@@ -201,5 +201,5 @@ def _alternatives(
     if gpu is None or machines.ranks_per_node is None:
         return []
     fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node, rdma)
-    others = [found for id in catalogue.ids() if (found := catalogue.lookup(id))]
+    others = [other for id in catalogue.ids() if (other := catalogue.lookup(id))]
     return alternatives(checkpoint, fleet, engine, others, dtype=dtype)

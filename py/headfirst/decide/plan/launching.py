@@ -80,13 +80,13 @@ class Launching:
         nic, nic_note = _alike("interfaces", [rank.request.nic for rank in ranks])
         hca, hca_note = _alike("RDMA devices", [rank.request.hca for rank in ranks])
         index, index_note = _alike("GID indices", [rank.request.ib_gid_index for rank in ranks])
-        own = blanks.mark(blanks.ADDRESS)
+        address = blanks.mark(blanks.ADDRESS)
         requests = [
             replace(
                 rank.request,
                 head_address=blanks.mark(blanks.HEAD_ADDRESS),
-                address=own,
-                listen_address=own,
+                address=address,
+                listen_address=address,
                 config_file=blanks.mark(blanks.CONFIG_FILE),
                 nic=nic,
                 hca=hca,

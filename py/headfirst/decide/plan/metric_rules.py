@@ -32,7 +32,7 @@ def _group(name: str, metrics: Metrics) -> dict[str, Any]:
         return f"sum by ({_BY}) (max without ({', '.join(metrics.copies)}) ({inner}))"
 
     rate = f"rate({{}}[{_RATE}])"
-    found = {
+    expressions = {
         "running": total(metrics.running),
         "queued": total(metrics.queued),
         "kv_cache_usage": f"max by ({_BY}) ({_of(name, metrics.cache_usage)})",
@@ -48,8 +48,8 @@ def _group(name: str, metrics: Metrics) -> dict[str, Any]:
     for what, histogram in histograms.items():
         buckets = f"sum by ({_BY}, le) (rate({_of(name, Series(f'{histogram.name}_bucket'))}[5m]))"
         for quantile, part in _QUANTILES.items():
-            found[f"{what}:{quantile}"] = f"histogram_quantile({part}, {buckets})"
-    rules = [{"record": f"headfirst:{what}", "expr": expression} for what, expression in found.items()]
+            expressions[f"{what}:{quantile}"] = f"histogram_quantile({part}, {buckets})"
+    rules = [{"record": f"headfirst:{what}", "expr": expression} for what, expression in expressions.items()]
     return {"name": f"engine-{name}", "rules": rules}
 
 

@@ -59,7 +59,7 @@ def plan(cluster: Cluster) -> Monitoring | None:
     if host is None:
         return None
     settings = cluster.settings
-    exporters = [one for node in cluster.nodes for one in _exporters(cluster, node)]
+    exporters = [exporter for node in cluster.nodes for exporter in _exporters(cluster, node)]
     return Monitoring(
         host=host.name,
         prometheus_url=_prometheus_url(settings),
@@ -97,26 +97,26 @@ def targets(
     cluster: Cluster, services: Sequence[PlannedService], proxy: Proxy | None = None
 ) -> dict[str, list[Group]]:
     """What is scraped, by file below `targets/`: one for each replica's engine, one for each host."""
-    found: dict[str, list[Group]] = {}
+    files: dict[str, list[Group]] = {}
     for service in services:
         for replica in service.replicas if _publishes(cluster, service) else ():
             name = f"engine-{service.name or 'only'}-{replica.index}.json"
-            found[name] = [_engine(cluster, service, replica)]
+            files[name] = [_engine(cluster, service, replica)]
         if service.routers:
-            found[f"router-{service.name or 'only'}.json"] = [
+            files[f"router-{service.name or 'only'}.json"] = [
                 _router(cluster, service, router) for router in service.routers
             ]
     for host in cluster.nodes:
         labels = {"cluster": cluster.name, "host": host.name}
         node = f"{host.address}:{cluster.settings.node_exporter_port}"
-        found[f"node-{host.name}.json"] = [{"targets": [node], "labels": labels}]
+        files[f"node-{host.name}.json"] = [{"targets": [node], "labels": labels}]
         if _has_gpus(cluster, host):
             gpu = f"{host.address}:{cluster.settings.dcgm_exporter_port}"
-            found[f"gpu-{host.name}.json"] = [{"targets": [gpu], "labels": labels}]
+            files[f"gpu-{host.name}.json"] = [{"targets": [gpu], "labels": labels}]
     if proxy:
         parts = ["metrics", *(["certificate"] if proxy.tls != "none" else [])]
-        found["proxy.json"] = [_proxy(cluster, proxy, part) for part in parts]
-    return found
+        files["proxy.json"] = [_proxy(cluster, proxy, part) for part in parts]
+    return files
 
 
 def configuration(cluster: Cluster, services: Sequence[PlannedService]) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def configuration(cluster: Cluster, services: Sequence[PlannedService]) -> dict[
         jobs.append(_job("engine", [f"engine-{service.name or 'only'}-*.json" for service in open_services]))
     for job in jobs:
         job["metric_relabel_configs"] = _own_names(services)
-    own = [
+    static_configs = [
         {"targets": [f"127.0.0.1:{cluster.settings.prometheus_port}"], "labels": {"cluster": cluster.name}}
     ]
-    itself = {"job_name": "prometheus", "static_configs": own} | _LIMITS
+    itself = {"job_name": "prometheus", "static_configs": static_configs} | _LIMITS
     return {
         "global": {"scrape_interval": "15s", "evaluation_interval": "15s"},
         "rule_files": [f"{CONFIG}/rules/*.yml"],
@@ -165,11 +165,11 @@ def _own_names(services: Sequence[PlannedService]) -> list[dict[str, Any]]:
 
 def _job(name: str, files: Iterable[str], keyed: PlannedService | None = None) -> dict[str, Any]:
     key = f"{KEYS}/{keyed.name or 'only'}" if keyed else None
-    found: dict[str, Any] = {
+    job: dict[str, Any] = {
         "job_name": f"{name}-{keyed.name or 'only'}" if keyed else name,
         "file_sd_configs": [{"files": [f"{CONFIG}/targets/{file}" for file in files]}],
     } | _LIMITS
-    return found | ({"authorization": {"credentials_file": key}} if key else {})
+    return job | ({"authorization": {"credentials_file": key}} if key else {})
 
 
 def _engine(cluster: Cluster, service: PlannedService, replica: PlannedReplica) -> Group:

@@ -87,8 +87,8 @@ def choose(situation: Situation) -> Choice:
 
 def applies(rule: Rule, situation: Situation) -> bool:
     """Whether the rule is meant for this model, task, preset, layout and GPU."""
-    wanted = rule.always or (situation.preset in rule.presets if rule.presets else situation.parsers)
-    if not wanted or situation.task not in rule.tasks:
+    is_active = rule.always or (situation.preset in rule.presets if rule.presets else situation.parsers)
+    if not is_active or situation.task not in rule.tasks:
         return False
     if rule.families:
         family = families.find(situation.checkpoint)
@@ -139,11 +139,11 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     checked = engine.check_arguments([*before, *new, *situation.user_arguments])
     if checked.problems:
         return " ".join(str(problem) for problem in checked.problems)
-    wanted = engine.layout(layout.tensor, layout.pipeline, checked.values)
+    effective = engine.layout(layout.tensor, layout.pipeline, checked.values)
     spread = parallel.Spread(
         situation.checkpoint, situation.machines, engine, checked.values, situation.dtype
     )
-    problems = spread.problems(wanted)
+    problems = spread.problems(effective)
     problems += engine.support_problems(situation.checkpoint, situation.gpu, situation.task, checked.values)
     if problems:
         return "; ".join(problems)
@@ -158,8 +158,10 @@ def _fits(situation: Situation, chosen: Sequence[str]) -> bool:
         return True
     engine, layout = situation.engine, situation.layout
     values = engine.check_arguments([*chosen, *situation.user_arguments]).values
-    wanted = engine.layout(layout.tensor, layout.pipeline, values)
-    return fits(situation.checkpoint, situation.gpu, wanted, engine, dtype=situation.dtype, arguments=values)
+    effective = engine.layout(layout.tensor, layout.pipeline, values)
+    return fits(
+        situation.checkpoint, situation.gpu, effective, engine, dtype=situation.dtype, arguments=values
+    )
 
 
 def _line(words: Sequence[str], why: str, rule: Rule) -> str:

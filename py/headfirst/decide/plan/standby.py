@@ -27,7 +27,7 @@ def standbys(
     """
     if not cluster.settings.spare_takeover:
         return []
-    found = []
+    standbys = []
     for replica in service.replicas:
         if len(replica.places) == 1:
             continue
@@ -35,10 +35,10 @@ def standbys(
             for rank, place in enumerate(replica.places):
                 places = (*replica.places[:rank], Place(spare, place.devices), *replica.places[rank + 1 :])
                 changed = replace(replica, places=places)
-                own = replace(service, replicas=(changed,))
-                _refuse_other_gpus(own, spare, gpu)
-                planned = launching(own).replica(changed)
-                found.append(
+                with_spare = replace(service, replicas=(changed,))
+                _refuse_other_gpus(with_spare, spare, gpu)
+                planned = launching(with_spare).replica(changed)
+                standbys.append(
                     Standby(
                         spare=spare.name,
                         address=spare.address,
@@ -47,7 +47,7 @@ def standbys(
                         replica=planned,
                     )
                 )
-    return found
+    return standbys
 
 
 def _spares(cluster: Cluster, replica: Replica) -> Sequence[Host]:

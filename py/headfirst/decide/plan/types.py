@@ -266,7 +266,7 @@ class PlannedService(_Frozen):
     @property
     def urls(self) -> list[str]:
         """The addresses that clients use and that stay when replicas change."""
-        return [router.url for router in self.routers] or [one.engine_url for one in self.replicas]
+        return [router.url for router in self.routers] or [replica.engine_url for replica in self.replicas]
 
 
 class Webui(_Frozen):
@@ -363,7 +363,13 @@ class Plan(_Frozen):
     @property
     def containers(self) -> list[Container]:
         """Every container: those of the ranks, routers, chat page, proxy and monitoring."""
-        found = [node.container for one in self.services for copy in one.replicas for node in copy.nodes]
-        found += [router.container for one in self.services for router in one.routers]
-        found += [one.container for one in (self.webui, self.proxy) if one]
-        return found + [one.container for one in (self.monitoring.containers if self.monitoring else [])]
+        ranks = [
+            node.container
+            for service in self.services
+            for replica in service.replicas
+            for node in replica.nodes
+        ]
+        routers = [router.container for service in self.services for router in service.routers]
+        front = [part.container for part in (self.webui, self.proxy) if part]
+        monitors = self.monitoring.containers if self.monitoring else []
+        return [*ranks, *routers, *front, *(monitor.container for monitor in monitors)]

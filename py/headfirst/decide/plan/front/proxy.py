@@ -57,12 +57,12 @@ def _service(cluster: Cluster, service: PlannedService) -> ProxiedService:
 
 def _closed(services: Sequence[PlannedService], page: Webui | None, proxy: str) -> dict[str, list[int]]:
     """Ports that answer in plain HTTP, or without a key."""
-    found: dict[str, list[int]] = {proxy: [PROXY_METRICS_PORT]}
+    ports: dict[str, list[int]] = {proxy: [PROXY_METRICS_PORT]}
     for service in services:
         for replica in service.replicas:
-            found.setdefault(replica.nodes[0].host, []).append(replica.engine_port)
+            ports.setdefault(replica.nodes[0].host, []).append(replica.engine_port)
         for router in service.routers:
-            found.setdefault(router.host, []).append(router.port)
+            ports.setdefault(router.host, []).append(router.port)
     if page:
-        found.setdefault(page.host, []).append(page.port)
-    return found
+        ports.setdefault(page.host, []).append(page.port)
+    return ports

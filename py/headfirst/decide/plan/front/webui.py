@@ -76,12 +76,12 @@ def _origins(cluster: Cluster) -> list[str]:
     port = cluster.settings.webui_port
     end = "" if port == 80 else f":{port}"  # browsers leave the default port out
     hosts = (cluster.webui.address, "localhost", "127.0.0.1")
-    own = [f"http://{host}{end}" for host in hosts]
+    origins = [f"http://{host}{end}" for host in hosts]
     if cluster.has_proxy:
         scheme, _, rest = cluster.proxy_url.partition("://")
         at = rest[len(cluster.proxy_names[0]) :]
-        own += [f"{scheme}://{name}{at}" for name in cluster.proxy_names if not name.startswith("*")]
-    return [*own, *cluster.settings.webui_origins]
+        origins += [f"{scheme}://{name}{at}" for name in cluster.proxy_names if not name.startswith("*")]
+    return [*origins, *cluster.settings.webui_origins]
 
 
 def _secrets(engine_keys: Sequence[str]) -> dict[str, str]:

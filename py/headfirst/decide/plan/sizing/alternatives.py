@@ -28,12 +28,12 @@ def alternatives(
     `others` are the checkpoints that may be proposed, `dtype` is what would be served.
     """
     known = [other for other in others if other.id.lower() != checkpoint.id.lower()]
-    found = _other_precisions(checkpoint, fleet, engine, known)
-    found += _quantised_on_load(checkpoint, fleet, engine)
+    sentences = _other_precisions(checkpoint, fleet, engine, known)
+    sentences += _quantised_on_load(checkpoint, fleet, engine)
     nodes = nodes_needed(checkpoint, fleet, engine, dtype=dtype)
     if nodes is not None and nodes > fleet.nodes:
-        found.append(f"{nodes} nodes with {fleet.gpus_per_node} × {fleet.gpu.name} each hold it.")
-    return found + _smaller(checkpoint, fleet, engine, known)
+        sentences.append(f"{nodes} nodes with {fleet.gpus_per_node} × {fleet.gpu.name} each hold it.")
+    return sentences + _smaller(checkpoint, fleet, engine, known)
 
 
 def base_name(id: str) -> str:
@@ -59,18 +59,18 @@ def _other_precisions(
 def _quantised_on_load(checkpoint: Checkpoint, fleet: Fleet, engine: Engine) -> list[str]:
     if checkpoint.dtype not in _UNQUANTISED:
         return []
-    found = []
+    advice = []
     for way in presets.quantizations(engine.name):
         if not fleet.gpu.reaches(way.capability):
             continue
         copy = best(checkpoint, fleet, engine, dtype=way.dtype)
         if copy is not None:
             words = " ".join(presets.words(way.arguments))
-            found.append(
+            advice.append(
                 f'engine_args="{words}" converts it to {way.dtype.upper()} while it loads, which fits with '
                 f"tensor_parallel={copy.layout.tensor}."
             )
-    return found
+    return advice
 
 
 def _smaller(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, known: Sequence[Checkpoint]) -> list[str]:
@@ -95,7 +95,7 @@ def _smaller(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, known: Sequen
 
 
 def _fitting(fleet: Fleet, engine: Engine, known: Iterable[Checkpoint]) -> list[tuple[Checkpoint, Copy]]:
-    found = []
+    fitting = []
     for other in known:
         try:
             served = precision.choose(other, fleet.gpu, engine, device="cuda")
@@ -105,13 +105,13 @@ def _fitting(fleet: Fleet, engine: Engine, known: Iterable[Checkpoint]) -> list[
         if engine.support_problems(described, fleet.gpu, families.task(other), {}):
             continue
         if (copy := best(other, fleet, engine, dtype=served.dtype)) is not None:
-            found.append((other, copy))
-    return found
+            fitting.append((other, copy))
+    return fitting
 
 
-def unfit_hint(found: Sequence[str]) -> str:
+def unfit_hint(sentences: Sequence[str]) -> str:
     """What to type next where the model cannot be served as asked."""
-    listed = " ".join(found) or "No other precision or number of nodes fits."
+    listed = " ".join(sentences) or "No other precision or number of nodes fits."
     return (
         f"{listed} `deploy models` lists what these GPUs can serve; `deploy plan` shows the memory of a GPU."
     )

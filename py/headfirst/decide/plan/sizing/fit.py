@@ -230,14 +230,14 @@ def _gpus_needed(
         for tensor in range(1, checkpoint.attention_heads + 1)
         for pipeline in (1, 2, 4, 8)
     ]
-    for wanted in sorted(sizes, key=lambda size: (size.world, size.pipeline)):
-        if wanted.world <= layout.world:
+    for candidate in sorted(sizes, key=lambda size: (size.world, size.pipeline)):
+        if candidate.world <= layout.world:
             continue
-        if spread.problems(wanted):
+        if spread.problems(candidate):
             continue
-        use = engine.memory_use(checkpoint, gpu, wanted, arguments)
-        if weight_bytes_per_rank(checkpoint, wanted, dtype=dtype, use=use) < _static_bytes(gpu, use):
-            return wanted
+        use = engine.memory_use(checkpoint, gpu, candidate, arguments)
+        if weight_bytes_per_rank(checkpoint, candidate, dtype=dtype, use=use) < _static_bytes(gpu, use):
+            return candidate
     return None
 
 

@@ -69,8 +69,8 @@ class Models(_Frozen):
 
 def _precision(checkpoint: Checkpoint, served: str) -> str:
     scheme = checkpoint.quantization.scheme if checkpoint.quantization else ""
-    own = (scheme or checkpoint.dtype).upper()
-    return own if served == checkpoint.dtype else f"{own}→{served.upper()}"
+    stored = (scheme or checkpoint.dtype).upper()
+    return stored if served == checkpoint.dtype else f"{stored}→{served.upper()}"
 
 
 def survey(
@@ -136,28 +136,30 @@ def survey(
         engine=engine.name,
         engine_version=engine.version,
         offers=offers,
-        refused=sorted(refused, key=lambda one: one.model),
+        refused=sorted(refused, key=lambda refusal: refusal.model),
     )
 
 
 def parameters(checkpoint: Checkpoint) -> int:
     """Parameters of the model; of an unknown architecture half its bytes in BF16."""
-    found = tensors(checkpoint)
-    return sum(tensor.parameters for tensor in found) if found else checkpoint.bf16_bytes // 2
+    stored_tensors = tensors(checkpoint)
+    return (
+        sum(tensor.parameters for tensor in stored_tensors) if stored_tensors else checkpoint.bf16_bytes // 2
+    )
 
 
 def lines(checkpoint: Checkpoint, copy: Copy, fleet: Fleet, base: Sequence[str] = ()) -> list[str]:
     """The inventory lines under [all:vars] that serve the model so."""
     layout = copy.layout
-    found = [f"model={checkpoint.id}", *base, f"tensor_parallel={layout.tensor}"]
+    settings = [f"model={checkpoint.id}", *base, f"tensor_parallel={layout.tensor}"]
     if layout.pipeline > 1:
-        found.append(f"pipeline_parallel={layout.pipeline}")
+        settings.append(f"pipeline_parallel={layout.pipeline}")
     if (count := copy.count(fleet)) > 1 or copy.machines.gpus != fleet.nodes * fleet.gpus_per_node:
-        found += [f"replicas={count}", f"gpus_per_replica={copy.machines.gpus}"]
+        settings += [f"replicas={count}", f"gpus_per_replica={copy.machines.gpus}"]
     if copy.context_flag:
         # A multiple of 1024 below what fits, so that the engine starts.
-        found.append(f'engine_args="{copy.context_flag} {max(1, copy.kv_tokens // 1024) * 1024}"')
-    return found
+        settings.append(f'engine_args="{copy.context_flag} {max(1, copy.kv_tokens // 1024) * 1024}"')
+    return settings
 
 
 def _order(offer: Offer) -> tuple[float, float, int, str]:

@@ -148,10 +148,10 @@ def enough(checkpoint: Checkpoint) -> int:
 def replicas_hint(machines: Machines, nodes: int) -> str:
     """A sentence for people: how many replicas of `nodes` nodes these machines make."""
     copies, rest = divmod(machines.nodes, nodes)
-    one = f"{nodes} node{'s' if nodes > 1 else ''}"
+    size = f"{nodes} node{'s' if nodes > 1 else ''}"
     if rest == 0:
-        return f"The model fits on {one}: replicas={copies} serves {copies} copies of it."
+        return f"The model fits on {size}: replicas={copies} serves {copies} copies of it."
     return (
-        f"The model fits on {one}: {copies * nodes} of these {machines.nodes} nodes, with replicas={copies}, "
-        f"serve {copies} copies of it."
+        f"The model fits on {size}: {copies * nodes} of these {machines.nodes} nodes, with "
+        f"replicas={copies}, serve {copies} copies of it."
     )

@@ -29,9 +29,9 @@ def choose(service: Service, *, where: str | None) -> Carrier:
     if unknown := [host.name for host in hosts if _is_unknown(host)]:
         return Carrier(kind="rdma", note=f"the ports of {', '.join(unknown)} are not known yet (--probe)")
     chosen = network.choose(hosts, gpus=True)
-    ports = {host.name: _ports(host, one.hca, where) for host, one in zip(hosts, chosen, strict=True)}
-    if len({len(own) for own in ports.values()}) > 1:
-        listed = ", ".join(f"{name} {len(own)}" for name, own in ports.items())
+    ports = {host.name: _ports(host, choice.hca, where) for host, choice in zip(hosts, chosen, strict=True)}
+    if len({len(host_ports) for host_ports in ports.values()}) > 1:
+        listed = ", ".join(f"{name} {len(host_ports)}" for name, host_ports in ports.items())
         raise InputError(
             f"weights_carrier=rdma needs as many RDMA ports on every host: {listed}",
             where=where,
@@ -42,8 +42,8 @@ def choose(service: Service, *, where: str | None) -> Carrier:
 
 def is_asked(service: Service) -> bool:
     """Whether the choice needs facts of the hosts that the inventory does not have."""
-    asked = service.settings.weights_carrier == "rdma" and len(service.hosts) > 1
-    return asked and any(_is_unknown(host) for host in service.hosts)
+    needs_ports = service.settings.weights_carrier == "rdma" and len(service.hosts) > 1
+    return needs_ports and any(_is_unknown(host) for host in service.hosts)
 
 
 def _is_unknown(host: Host) -> bool:
@@ -68,13 +68,13 @@ def _ports(host: Host, hca: str | None, where: str | None) -> list[str]:
             f"{word if ':' in word else f'{word}:1'}:{host.ib_gid_index}"
             for word in hca.lstrip("=").split(",")
         ]
-    found = rdma.named(host.network, hca) if host.network and hca else []
-    if not found:
+    named = rdma.named(host.network, hca) if host.network and hca else []
+    if not named:
         why = "hca=none" if host.hca == "none" else f"no active RDMA port{f' of {hca}' if hca else ''}"
         raise InputError(f"weights_carrier=rdma, and {host.name} has {why}", where=where, hint=_TCP_INSTEAD)
     return [
         f"{name.partition(':')[0]}:{port.number}:{_gid_index(host, name, port, where)}"
-        for name, port in found
+        for name, port in named
     ]
 
 

@@ -41,7 +41,7 @@ def decide(
     )
     keep_fp8 = convert and settings.keep_fp8
     passing = int(job.source_bytes * job.kept) if keep_fp8 else job.at_once_bytes
-    found = rates(service.hosts, cluster.settings.download_rate, from_hub=job.from_hub, convert=convert)
+    all_rates = rates(service.hosts, cluster.settings.download_rate, from_hub=job.from_hub, convert=convert)
     carried = _carrier(cluster, service, in_place=place.how == "in_place")
     shares = _shares(checkpoint, spans, job)
     fetch = settings.weights_fetch if job.from_hub and job.nodes > 1 else "head"
@@ -62,12 +62,12 @@ def decide(
         warm_cache=cache.how,
         warm_reserve_bytes=cache.reserve_bytes,
         warm_reason=cache.reason,
-        connections=max(connections(found), *(len(ports) for ports in carried.ports.values()), 0),
+        connections=max(connections(all_rates), *(len(ports) for ports in carried.ports.values()), 0),
         encrypt=settings.weights_encrypt,
         carrier=carried,
         members=_members(cluster, service, checkpoint, carried, shares, fetch=fetch),
         fetch=fetch,
-        time=estimate(job, found, share=settings.weights_fetch == "auto"),
+        time=estimate(job, all_rates, share=settings.weights_fetch == "auto"),
         hidden_layers=checkpoint.layers,
         shares=shares,
     )

@@ -40,19 +40,19 @@ LEAST_CONNECTIONS, MOST_CONNECTIONS = 2, 16
 
 def rates(hosts: Sequence[Host], download_rate: int | None, *, from_hub: bool, convert: bool) -> list[Rate]:
     """One rate of each kind that the weights meet on these hosts; of several hosts the slowest."""
-    found = [_slowest("disk", hosts, _disk), _processor(hosts, from_hub, convert)]
+    all_rates = [_slowest("disk", hosts, _disk), _processor(hosts, from_hub, convert)]
     if len(hosts) > 1:
-        found.insert(0, _slowest("network", hosts, _network))
+        all_rates.insert(0, _slowest("network", hosts, _network))
     if from_hub:
         rate = download_rate or ASSUMED_DOWNLOAD
         known: Known = "given" if download_rate else "assumed"
-        found.insert(0, Rate(what="download", bytes_per_second=rate, text=_bits(rate), known=known))
-    return found
+        all_rates.insert(0, Rate(what="download", bytes_per_second=rate, text=_bits(rate), known=known))
+    return all_rates
 
 
-def connections(found: Sequence[Rate]) -> int:
+def connections(all_rates: Sequence[Rate]) -> int:
     """Connections from a node to the one before: a thread for each, and a core of it brings 8 Gbit/s."""
-    network = next((rate.bytes_per_second for rate in found if rate.what == "network"), 0)
+    network = next((rate.bytes_per_second for rate in all_rates if rate.what == "network"), 0)
     return max(LEAST_CONNECTIONS, min(MOST_CONNECTIONS, math.ceil(network / CONNECTION_RATE)))
 
 

@@ -21,15 +21,15 @@ def by_host(service: Service, engine: Engine, checkpoint: Checkpoint, layout: La
     Data-parallel groups and other launchers place ranks in their own way.
     """
     everything = range(checkpoint.layers)
-    found: dict[str, range] = {}
+    spans: dict[str, range] = {}
     for replica in service.replicas:
         for node, host in enumerate(replica.hosts):
             span = everything
             if layout.data == 1 and service.settings.engine_runtime is None:
                 span = _of_node(engine, checkpoint.layers, layout, node, len(replica.hosts), service)
-            before = found.get(host.name, span)
-            found[host.name] = range(min(before.start, span.start), max(before.stop, span.stop))
-    return found
+            before = spans.get(host.name, span)
+            spans[host.name] = range(min(before.start, span.start), max(before.stop, span.stop))
+    return spans
 
 
 def _of_node(engine: Engine, layers: int, layout: Layout, node: int, nodes: int, service: Service) -> range:
