@@ -21,6 +21,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.front.proxy import BUILT_IMAGE, OFFICIAL_IMAGE
 from headfirst.decide.plan.types import Plan
 
 ONE = "[head]\nn1 ansible_host=192.0.2.7 cpu_cores=0-3\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
@@ -78,6 +79,20 @@ def test_where_people_reach_it(tmp_path: Path, settings: str, url: str) -> None:
     assert plan.webui
     # The page accepts requests of pages at that address.
     assert url in plan.webui.container.environment["CORS_ALLOW_ORIGIN"].split(";")
+
+
+@pytest.mark.parametrize(
+    ("settings", "image"),
+    [
+        ("proxy_image_source=registry", OFFICIAL_IMAGE),
+        ("proxy_image_source=build", BUILT_IMAGE),
+        ("proxy_image_source=build\nproxy_image=mirror.example/haproxy:3.2", "mirror.example/haproxy:3.2"),
+    ],
+)
+def test_which_image_it_is(tmp_path: Path, settings: str, image: str) -> None:
+    _, plan = made(tmp_path, f"{ONE}proxy=true\n{settings}")
+    assert plan.proxy
+    assert plan.proxy.container.image == image
 
 
 def test_it_is_in_front_of_engine_and_page_and_closes_their_ports(tmp_path: Path) -> None:
