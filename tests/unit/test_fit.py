@@ -163,6 +163,18 @@ def test_small_gpus_have_no_floor_and_small_defaults() -> None:
     assert "floor_10_gib" not in result.terms
 
 
+@pytest.mark.parametrize("id", ["deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"])
+def test_without_headers_the_files_sizes_are_divided_in_proportion(id: str) -> None:
+    """A rank that has all of it has what the files have, as where the headers were read."""
+    with_headers = model(id)
+    without = with_headers.model_copy(update={"bytes_by_part": {}})
+    first, second = (
+        fit(each, gpus.find("H200"), Layout(1, 1), ENGINE, dtype=each.dtype, arguments={})
+        for each in (with_headers, without)
+    )
+    assert second.weight_bytes_per_rank == pytest.approx(first.weight_bytes_per_rank, rel=0.05)
+
+
 def test_speculation_loads_the_extra_layer_and_its_cache() -> None:
     plain, drafting = (
         r1("H20", 16, dtype="fp8"),
