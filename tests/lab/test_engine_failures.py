@@ -105,7 +105,7 @@ def test_a_worker_that_never_comes(service: Service, cut_rendezvous: None) -> No
     assert f"deploy diagnose {INVENTORY}" in done.stderr
     # The supervisor starts the version before again and again; that which failed, nobody.
     commands = [on_node(node, "docker inspect --format '{{.Config.Cmd}}' headfirst-engine") for node in NODES]
-    assert not [command for command in commands if "--dist-timeout" in command]
+    assert not [command for command in commands if "--dist-timeout 30" in command]
     assert diagnosis()["decisive"]["rule"] in ("rank-missing", "head-unreachable")
 
 
