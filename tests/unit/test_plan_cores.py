@@ -6,7 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from clusters import nodes
 from headfirst.common.errors import InputError
+from headfirst.control.deployment.prepare import prepare
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Host
 from headfirst.decide.plan.host.hardware import core_lists
@@ -47,3 +49,15 @@ def test_unknown_cores_are_asked_for(tmp_path: Path) -> None:
 def test_an_empty_range_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no core"):
         core_lists(host(tmp_path, 8, "cpu_cores=7-3"), 1)
+
+
+def test_two_ranks_a_host_have_half_of_its_cores_each(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    path.write_text(
+        "[head]\nn1 ansible_host=192.0.2.7\n[workers]\nn2 ansible_host=192.0.2.8\n[all:vars]\n"
+        "model_source=demo\nengine_device=cpu\nengine_image_source=build\nnic=eth0\nhca=none\n"
+        "cpu_cores=0-7\ntensor_parallel=4\n"
+    )
+    planned = nodes(prepare([path], [], probe=False).plan)
+    cores = [node.container.environment["SGLANG_CPU_OMP_THREADS_BIND"] for node in planned]
+    assert cores == ["0-3|4-7", "0-3|4-7"]
