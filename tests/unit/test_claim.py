@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
@@ -362,13 +362,24 @@ def test_a_run_that_lost_its_lock_ends(
     assert (hosts.record("b", "/run/headfirst/lock.json") or {})["token"] == "bb"
 
 
-def test_a_controller_that_slept_stops_before_the_next_stage(
-    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asleep_s = 0.0
-    monkeypatch.setattr(lease, "_TICK_S", 60.0)  # the thread is not scheduled yet
+@pytest.fixture
+def sleep(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Lets the controller sleep for so many seconds; the thread that renews is not scheduled since."""
+    slept_s = 0.0
     clock = lease._clock
-    monkeypatch.setattr(lease, "_clock", lambda: clock() + asleep_s)
+
+    def go_on(seconds: float) -> None:
+        nonlocal slept_s
+        slept_s += seconds
+
+    monkeypatch.setattr(lease, "_TICK_S", 60.0)
+    monkeypatch.setattr(lease, "_clock", lambda: clock() + slept_s)
+    return go_on
+
+
+def test_a_controller_that_slept_stops_before_the_next_stage(
+    hosts: HostRecords, site: Site, sleep: Callable[[float], None]
+) -> None:
     path = site.inventory("hosts.ini", "a", "b")
     reached = False
     with pytest.raises(NotReadyError, match="took the lock over") as caught, up(path) as first:
@@ -378,7 +389,7 @@ def test_a_controller_that_slept_stops_before_the_next_stage(
         (access,) = [one for one in first.held.hosts if one.host == "b"]
         assert hosts.ask(access, "take", lock=other, lease_s=600)["taken"]
         hosts.ask(access, "release", token="bb")
-        asleep_s = 3600.0
+        sleep(3600.0)
         first.held.confirm()
         reached = True
     assert not reached
@@ -387,18 +398,14 @@ def test_a_controller_that_slept_stops_before_the_next_stage(
 
 @pytest.mark.parametrize(("asleep_s", "lost"), [(300.0, False), (3600.0, True)])
 def test_a_host_that_rebooted_counts_the_time_since_its_last_renewal(
-    hosts: HostRecords, site: Site, monkeypatch: pytest.MonkeyPatch, asleep_s: float, lost: bool
+    hosts: HostRecords, site: Site, sleep: Callable[[float], None], asleep_s: float, lost: bool
 ) -> None:
     """Its lock is gone; another run may have had it once the lease, of ten minutes, had ended."""
-    since_s = 0.0
-    monkeypatch.setattr(lease, "_TICK_S", 60.0)  # the thread is not scheduled yet
-    clock = lease._clock
-    monkeypatch.setattr(lease, "_clock", lambda: clock() + since_s)
     path = site.inventory("hosts.ini", "a", "b")
     with contextlib.suppress(NotReadyError), up(path) as first:
         for name in ("lock.json", "taker"):
             hosts.file("b", f"/run/headfirst/{name}").unlink()
-        since_s = asleep_s
+        sleep(asleep_s)
         first.held.confirm()
     assert (first.held.lost is not None) is lost
 
