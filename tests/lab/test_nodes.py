@@ -155,14 +155,23 @@ def test_what_runs_is_left_alone_and_quickly(bench: Bench) -> None:
 def test_a_missing_node_is_made_and_a_stopped_one_started(bench: Bench) -> None:
     bench.output(NODES[1].address, "echo kept >kept")
     before = bench.started()
-    client = engine.connect()
-    assert client is not None
-    nodes.remove(client, bench.containers()["node1"])
+    nodes.remove(bench.containers()["node1"])
     bench.containers()["node2"].stop()
     bench.up()
     assert bench.output(NODES[1].address, "cat kept") == "kept"
     assert bench.output(NODES[0].address, "hostname") == "node1"
     assert set(bench.started()) == set(before)
+
+
+def test_volumes_of_an_interrupted_removal_are_not_used_again(bench: Bench) -> None:
+    """Their node is gone, and what is left in them may be a part."""
+    bench.output(
+        NODES[0].address, "sudo mkdir /var/lib/docker/overlay2 && sudo touch /var/lib/containerd/part"
+    )
+    bench.containers()["node1"].remove(force=True)
+    bench.up()
+    for folder in ("docker", "containerd"):
+        assert bench.output(NODES[0].address, f"sudo ls -A /var/lib/{folder}") == ""
 
 
 def test_a_reboot_from_inside_comes_back_with_another_boot_id(bench: Bench) -> None:
@@ -184,9 +193,7 @@ def test_a_node_that_dies_at_start_is_told_with_its_last_words(bench: Bench) -> 
     broken.put_archive("/", nodes.archive({"usr/local/sbin/headfirst-node-init": (script, 0o755)}))
     with pytest.raises(NotReadyError, match=r"(?s)node1: .*exit code 7.*the disk has gone"):
         bench.up()
-    client = engine.connect()
-    assert client is not None
-    nodes.remove(client, broken)
+    nodes.remove(broken)
     bench.up()
 
 
@@ -216,8 +223,6 @@ def test_down_leaves_nothing_and_status_says_so(bench: Bench) -> None:
     if client is not None:  # it was stopped, if this lab had started it
         assert not bench.containers()
         assert not client.networks.list(names=[bench.lab.network_name])
-        assert not [
-            found for found in client.volumes.list() if found.name.startswith("headfirst-test-nodes-")
-        ]
+        assert not client.volumes.list(filters={"label": f"{nodes.LABEL}=test-nodes"})
     assert not bench.lab.state_dir.exists()
     lifecycle.down(bench.lab)  # once more does no harm

@@ -4,8 +4,9 @@ from pathlib import Path
 from threading import Event, Thread
 
 import pytest
+from headfirst.common.errors import NotReadyError
 from headfirst.common.state_files import exclusive
-from headfirst.control.lab import engine, lifecycle
+from headfirst.control.lab import engine, lifecycle, packages
 from headfirst.control.lab.types import Lab, LabNode
 from headfirst.control.paths import state_dir
 
@@ -23,3 +24,22 @@ def test_a_lab_goes_down_after_what_another_does(tmp_path: Path, monkeypatch: py
     down.join(60)
     assert asked.is_set()
     assert not down.is_alive()
+
+
+def test_nodes_of_an_engine_that_cannot_be_started_are_not_reported_as_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(engine, "connect", lambda: None)
+    monkeypatch.setattr(packages, "missing", lambda needed: [])
+
+    def refuse(progress: object) -> None:
+        raise NotReadyError("The Docker Engine did not start in 60 s.")
+
+    monkeypatch.setattr(engine, "ensure", refuse)
+    lab = Lab("test-dead", "10.213.95.0/24", (), tmp_path / "test-dead", tmp_path)
+    lifecycle.down(lab)  # it was never up
+    lab.state_dir.mkdir()
+    with pytest.raises(NotReadyError, match="did not start"):
+        lifecycle.down(lab)
+    assert lab.state_dir.exists()

@@ -48,6 +48,14 @@ def ensure(progress: Progress) -> docker.DockerClient:
     return client
 
 
+def connect_again(progress: Progress) -> docker.DockerClient | None:
+    """A client of this machine's engine, which is started if it is installed; None where it is not.
+
+    Raises NotReadyError where it cannot be started.
+    """
+    return connect() or (None if packages.missing(packages.FOR_LAB) else ensure(progress))
+
+
 def stop_ours() -> None:
     """Stops the engine if it was started by hand here, and removes its log."""
     pid_file = _home() / "dockerd.pid"

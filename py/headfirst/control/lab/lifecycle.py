@@ -49,7 +49,7 @@ def up(lab: Lab, progress: Progress, warn: Warn | None = None) -> LabAccess:
     for name, container in list(known.items()):
         if name not in planned or not nodes.is_current(container, lab, planned[name], node_image):
             progress(f"removing {name}, which has changed", 0, 1)
-            nodes.remove(client, known.pop(name))
+            nodes.remove(known.pop(name))
     network.ensure(client, lab)
 
     stopped = [node for node in lab.nodes if node.name not in known or known[node.name].status != "running"]
@@ -85,12 +85,14 @@ def down(lab: Lab, progress: Progress = lambda what, done, total: None) -> None:
     """Removes everything the lab made on this machine; packages that were installed stay.
 
     The node image goes with the last lab, and so does an engine that was started by hand for it.
+    Raises NotReadyError where an engine that has stopped since `up` cannot be started: it holds the nodes.
     """
-    if client := engine.connect():
+    if client := engine.connect_again(progress) if lab.state_dir.exists() else engine.connect():
         known = nodes.find(client, lab)
         for done, container in enumerate(known.values(), start=1):
-            nodes.remove(client, container)
+            nodes.remove(container)
             progress("removing nodes", done, len(known))
+        nodes.remove_volumes(client, lab)
         network.remove(client, lab)
         image.remove(client)
         if not client.containers.list():

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import docker
-from docker.errors import APIError, NotFound
+from docker.errors import APIError
 from docker.models.containers import Container
+from docker.types import Mount
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.lab.host_settings import archive
@@ -43,7 +44,7 @@ LABEL = "headfirst.lab"
 _NODE = "headfirst.lab.node"
 _SPEC = "headfirst.lab.spec"
 # Overlay file systems cannot be stacked: what an engine inside keeps goes to volumes.
-_VOLUMES = {"docker": "/var/lib/docker", "containerd": "/var/lib/containerd"}
+_VOLUMES = ("/var/lib/docker", "/var/lib/containerd")
 _SHM = "2g"
 
 
@@ -73,7 +74,6 @@ def create(client: docker.DockerClient, lab: Lab, node: LabNode, image: str) -> 
             environment={"container": "docker"},  # systemd asks for it
             hostname=node.name,
             stop_signal="SIGRTMIN+3",  # what systemd takes for "halt"
-            volumes=list(_VOLUMES.values()),
             labels={LABEL: lab.name, _NODE: node.name, _SPEC: _spec_hash(lab, node, image)},
             host_config=host,
             networking_config={"EndpointsConfig": {lab.network_name: endpoint}},
@@ -96,33 +96,31 @@ def start(container: Container, public_key: str, settings: list[bytes]) -> None:
         ) from error
 
 
-def remove(client: docker.DockerClient, container: Container) -> None:
+def remove(container: Container) -> None:
     """Removes the node and everything it kept."""
-    lab, node = container.labels[LABEL], container.labels[_NODE]
-    container.remove(force=True)
-    for kind in _VOLUMES:
-        try:
-            client.volumes.get(f"headfirst-{lab}-{node}-{kind}").remove()
-        except NotFound:
-            continue
+    container.remove(force=True, v=True)
+
+
+def remove_volumes(client: docker.DockerClient, lab: Lab) -> None:
+    """Removes the volumes of nodes whose removal was interrupted; no other node uses them."""
+    for volume in client.volumes.list(filters={"label": f"{LABEL}={lab.name}"}):
+        volume.remove()
 
 
 def _host_config(client: docker.DockerClient, lab: Lab, node: LabNode) -> dict[str, Any]:
     security = ["seccomp=unconfined"]
     if any("name=apparmor" in option for option in client.info()["SecurityOptions"]):
         security.append("apparmor=unconfined")
-    volumes = {
-        f"headfirst-{lab.name}-{node.name}-{kind}": {"bind": path, "mode": "rw"}
-        for kind, path in _VOLUMES.items()
-    }
-    shared = {str(lab.shared_dir.absolute()): {"bind": "/srv/headfirst", "mode": "ro"}}
+    # Without names: a new node never gets the volume of an earlier one.
+    volumes = [Mount(path, source=None, labels={LABEL: lab.name}) for path in _VOLUMES]
+    shared = Mount("/srv/headfirst", str(lab.shared_dir.absolute()), type="bind", read_only=True)
     limits: dict[str, Any] = {}
     if node.memory:
         limits |= {"mem_limit": node.memory, "memswap_limit": node.memory}
     if node.cpus:
         limits |= {"nano_cpus": int(node.cpus * 1e9)}
     return {
-        "binds": volumes | shared,
+        "mounts": [*volumes, shared],
         "cap_drop": ["ALL"],
         "cap_add": available(),
         "security_opt": security,
