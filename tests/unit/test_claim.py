@@ -302,7 +302,7 @@ def test_a_second_run_waits_when_it_is_asked_to(
         done.append("second")
     thread.join()
     assert done == ["first", "second"]
-    assert "waiting up to 60 s for `deploy up`" in waits.texts[0]
+    assert re.fullmatch(r"[ab]: waiting up to 60 s for `deploy up`.*", waits.texts[0])
 
 
 @pytest.mark.parametrize("how", ["pid", "started", "expired"])

@@ -104,6 +104,12 @@ def test_a_replica_may_span_hosts_by_its_number_of_gpus(tmp_path: Path) -> None:
     ]
 
 
+def test_cpus_of_each_host_serve_as_many_replicas(tmp_path: Path) -> None:
+    text = short("engine_device=cpu\nreplicas=4", 2).replace("gpus=8\ngpu=H100-80G\n", "")
+    hosts = [replica.head.name for replica in cluster(tmp_path, text).services[0].replicas]
+    assert hosts == ["node1", "node1", "node2", "node2"]
+
+
 def test_services_share_a_host_with_gpus_and_ports_of_their_own(tmp_path: Path) -> None:
     made = cluster(tmp_path, services("gpus_per_replica=4\nreplicas=3", "gpus_per_replica=1\nreplicas=2"))
     assert layout(made) == {

@@ -68,3 +68,6 @@ def test_the_role_gets_the_command_that_ends_the_hold(
     monkeypatch.setattr(sys, "argv", [program, "release", NAME])
     assert cli.main() == 0
     assert Holds(tmp_path).is_held(NAME)
+    monkeypatch.delenv("HEADFIRST_RUN")
+    assert cli.main() == 0
+    assert not Holds(tmp_path).is_held(NAME)

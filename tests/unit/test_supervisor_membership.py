@@ -23,7 +23,7 @@ from headfirst.node.supervisor.nodes import has_left
 from headfirst.node.supervisor.takeover import Agreement
 from wire_tap import tapped
 
-OWN, B, C, D = (f"127.0.0.{number}" for number in (41, 42, 43, 44))
+OWN, B, C, D, *SILENT = (f"127.0.0.{number}" for number in range(41, 48))
 TOKEN, OTHER = "the cluster's secret", "another cluster's secret"
 UNPROVEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
@@ -102,6 +102,8 @@ def test_a_host_that_half_of_the_others_refuse_goes_on(network: Network) -> None
     assert network.has_left(B, C) is None
     network.member(C, [B, C, D])
     assert network.has_left(B, C, D) is True
+    network.member(D, [B, C, D])
+    assert network.has_left(B, C, D, *SILENT) is None
 
 
 def test_a_host_that_reaches_nobody_goes_on(network: Network) -> None:

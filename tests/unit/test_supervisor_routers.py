@@ -15,13 +15,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import cast
 
 import httpx
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.plan.front.router import command, fixed_replicas
-from headfirst.node.supervisor.registration import Router
+from headfirst.node.supervisor.registration import Router, Status, Worker, without
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"
@@ -268,6 +269,16 @@ def test_a_replica_is_the_one_at_exactly_its_address() -> None:
         assert (worker := router.worker(f"http://{host}:30000")) and worker.url == f"http://{host}:30000"
     assert router.worker("http://b:3000") is router.worker("http://d:30000") is None
     server.shutdown()
+
+
+def test_a_run_waits_until_a_router_sends_requests_to_the_replica(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = iter(["pending", "ready"])
+    router = Router("http://127.0.0.1:9", ADMIN_KEY)
+    monkeypatch.setattr(
+        router, "worker", lambda url: Worker(str(GOOD["id"]), url, cast(Status, next(states)), requests=0)
+    )
+    assert without("http://a", [router], 60) == []
+    assert next(states, None) is None
 
 
 def test_an_answer_without_an_end_and_a_redirect_are_refused() -> None:
