@@ -48,12 +48,9 @@ def ensure(progress: Progress) -> docker.DockerClient:
     return client
 
 
-def connect_again(progress: Progress) -> docker.DockerClient | None:
-    """A client of this machine's engine, which is started if it is installed; None where it is not.
-
-    Raises NotReadyError where it cannot be started.
-    """
-    return connect() or (None if packages.missing(packages.FOR_LAB) else ensure(progress))
+def start_installed(progress: Progress) -> docker.DockerClient | None:
+    """As `ensure`, but nothing is installed: where a package is missing, a client only if an engine runs."""
+    return connect() if packages.missing(packages.FOR_LAB) else ensure(progress)
 
 
 def stop_ours() -> None:

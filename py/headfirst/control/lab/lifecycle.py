@@ -87,7 +87,8 @@ def down(lab: Lab, progress: Progress = lambda what, done, total: None) -> None:
     The node image goes with the last lab, and so does an engine that was started by hand for it.
     Raises NotReadyError where an engine that has stopped since `up` cannot be started: it holds the nodes.
     """
-    if client := engine.connect_again(progress) if lab.state_dir.exists() else engine.connect():
+    client = engine.start_installed(progress) if lab.state_dir.exists() else engine.connect()
+    if client:
         known = nodes.find(client, lab)
         for done, container in enumerate(known.values(), start=1):
             nodes.remove(container)
