@@ -256,8 +256,9 @@ def test_llama_4() -> None:
 def test_qwen_3_5() -> None:
     model = described(QWEN_3_5)
     assert model.layer_types.count("linear") == 24
-    assert model.linear_attention is not None
-    assert (model.linear_attention.value_heads, model.linear_attention.conv_kernel) == (48, 4)
+    assert model.recurrent is not None
+    assert (model.recurrent.kind, model.recurrent.heads, model.recurrent.conv_kernel) == ("gdn", 48, 4)
+    assert model.recurrent.channels == 2 * 16 * 128 + 48 * 128
     assert model.nextn_layers == 1
 
 
@@ -477,7 +478,7 @@ def test_bytes_after_a_conversion_are_counted_by_part() -> None:
         {"quantization_config": {"quantization": 5}},
         {"sliding_window": "wide"},
         {"num_experts": 8, "num_experts_per_tok": 2, "decoder_sparse_step": -1},
-        {"linear_num_value_heads": 4},
+        {"full_attention_interval": 4, "linear_num_value_heads": 4},
     ],
     ids=str,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict
 
+from headfirst.decide.model.caches import KvHeads, RecurrentState, SparseIndex
 from headfirst.decide.model.layer_types import LayerType
 from headfirst.decide.model.quantization import Quantization
 from headfirst.decide.model.task import Task
@@ -20,18 +21,13 @@ class _Frozen(BaseModel):
 
 
 class Mla(_Frozen):
-    """Dimensions of multi-head latent attention (DeepSeek-V2 and later).
-
-    `index_heads` and `index_head_dim` are those of DeepSeek-V3.2's indexer; 0 without sparse attention.
-    """
+    """Dimensions of multi-head latent attention (DeepSeek-V2 and later)."""
 
     q_lora_rank: int | None
     kv_lora_rank: int
     qk_nope_head_dim: int
     qk_rope_head_dim: int
     v_head_dim: int
-    index_heads: int = 0
-    index_head_dim: int = 0
 
 
 class Moe(_Frozen):
@@ -52,16 +48,6 @@ class Moe(_Frozen):
     def first_dense_layers(self) -> int:
         """How many layers at the front have no experts."""
         return next((at for at, layer in enumerate(self.dense_layers) if at != layer), len(self.dense_layers))
-
-
-class LinearAttention(_Frozen):
-    """Dimensions of a layer whose state does not grow with the tokens (gated delta net)."""
-
-    key_heads: int
-    value_heads: int
-    key_head_dim: int
-    value_head_dim: int
-    conv_kernel: int
 
 
 class Shard(_Frozen):
@@ -99,7 +85,11 @@ class Checkpoint(_Frozen):
     sliding_window: int | None = None  # tokens that a sliding or chunked layer keeps
     mla: Mla | None
     moe: Moe | None
-    linear_attention: LinearAttention | None = None
+    full_kv: KvHeads | None = None  # of layers that keep all tokens; None: kv_heads of head_dim
+    window_kv: KvHeads | None = None  # of layers with a window; None: as those that keep all
+    recurrent: RecurrentState | None = None
+    index: SparseIndex | None = None
+    compress_ratios: tuple[int, ...] = ()  # of DeepSeek-V4, one a layer
     vision: bool = False  # takes images, or sound
     vision_parameters: int = 0  # of the tower and its projector; 0 where their layout is not known
     sentence_transformers: bool = False  # modules.json: the model gives one vector a text
@@ -164,6 +154,11 @@ class Checkpoint(_Frozen):
         if self.sentence_transformers or encoder:
             return ("embedding",)
         return ("chat", "vision") if self.vision else ("chat",)
+
+    def kv(self, kind: LayerType) -> KvHeads:
+        """Keys and values of one token in a layer of this kind; MLA keeps its latent vector instead."""
+        full = self.full_kv or KvHeads(heads=self.kv_heads, key_dim=self.head_dim, value_dim=self.head_dim)
+        return (self.window_kv or full) if kind in ("sliding", "chunked") else full
 
     def has_experts(self, layer: int) -> bool:
         """Whether the layer (from 0; those of multi-token prediction follow) is one with routed experts."""

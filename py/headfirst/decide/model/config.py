@@ -5,50 +5,24 @@ config.json comes from a hub or a folder: every value is checked before it is us
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from headfirst.common import quantization as schemes
-from headfirst.common.convertible import config_parts, quantization_of
+from headfirst.common.convertible import quantization_of
 from headfirst.common.errors import InputError
 from headfirst.common.safetensors_file import SMALL_FLOATS, StoredTensor
-from headfirst.common.untrusted import device_name, integer
-from headfirst.decide.model import quantization, vision
-from headfirst.decide.model.checkpoint import Checkpoint, LinearAttention, Mla, Moe, Shard
+from headfirst.common.untrusted import device_name
+from headfirst.decide.model import caches, quantization, vision
+from headfirst.decide.model.caches import KvHeads
+from headfirst.decide.model.checkpoint import Checkpoint, Mla, Moe, Shard
+from headfirst.decide.model.config_keys import Keys, language_model
 from headfirst.decide.model.layer_types import layer_types
 from headfirst.decide.model.measured import measure
 from headfirst.decide.model.quantization import Quantization
 
 _VISION = ("vision_config", "visual", "audio_config", "vision_tower", "mm_vision_tower")
-# Other families' names of a key: ChatGLM, Hunyuan, Mixtral, gpt-oss, Gemma-4, GPT-2.
-_ALIASES = {
-    "hidden_size": ("n_embd", "d_model"),
-    "intermediate_size": ("ffn_hidden_size", "n_inner"),
-    "num_hidden_layers": ("num_layers", "n_layer"),
-    "num_attention_heads": ("n_head",),
-    "num_key_value_heads": ("multi_query_group_num", "num_kv_heads"),
-    "head_dim": ("kv_channels", "attention_head_dim"),
-    "max_position_embeddings": ("seq_length", "max_sequence_length", "n_positions"),
-    "n_routed_experts": ("num_experts", "num_local_experts", "moe_num_experts"),
-    "num_experts_per_tok": (
-        "num_experts_per_token",
-        "moe_topk",
-        "experts_per_token",
-        "top_k_experts",
-        "moe_k",
-    ),
-    "n_shared_experts": ("num_shared_expert", "moe_num_shared_experts"),
-    "moe_intermediate_size": ("expert_ffn_hidden_size",),
-    "num_nextn_predict_layers": ("mtp_num_hidden_layers",),
-}
-_BY_LAYER = ("n_routed_experts", "num_experts_per_tok", "n_shared_experts", "moe_intermediate_size")
-# The plan counts tensors layer by layer and tries numbers of ranks up to the heads.
-_LIMITS = {"num_hidden_layers": 4096, "num_nextn_predict_layers": 64, "num_attention_heads": 4096}
-_LARGEST = 2**31
 # Tensors of these types hold quantised weights.
 _PACKED = (*SMALL_FLOATS, "I8", "U8", "I32", "U32")
 
@@ -83,7 +57,7 @@ def from_config(
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or not architectures:
         raise InputError("config.json names no architecture.", where=where)
-    keys = _Keys(_language_model(config), where)
+    keys = Keys(language_model(config), where)
     layers = keys.number("num_hidden_layers")
     quantized = quantization.read(
         quantization_of(dict(config)) or quantization_config,
@@ -93,8 +67,13 @@ def from_config(
     if sizes.by_dtype and not any(name in sizes.by_dtype for name in _PACKED):
         quantized = None  # a config left over after a conversion
     heads, hidden = keys.number("num_attention_heads"), keys.number("hidden_size")
-    dense_width = keys.number("intermediate_size_mlp", 0)  # Llama-4's; intermediate_size is the experts'
-    moe = _moe(keys, layers)
+    # Llama-4's and MiniMax-M3's; intermediate_size is the experts'.
+    dense_width = keys.number("intermediate_size_mlp", 0) or keys.number("dense_intermediate_size", 0)
+    moe, mla = _moe(keys, layers), _mla(keys)
+    types = layer_types(keys.values, layers)
+    kv_heads = keys.number("num_key_value_heads", heads)
+    head_dim = keys.number("head_dim", max(1, hidden // heads))
+    plain = KvHeads(heads=kv_heads, key_dim=head_dim, value_dim=head_dim)
     return Checkpoint(
         id=id,
         revision=revision,
@@ -107,18 +86,22 @@ def from_config(
         layers=layers,
         nextn_layers=keys.number("num_nextn_predict_layers", 0),
         attention_heads=heads,
-        kv_heads=keys.number("num_key_value_heads", heads),
-        head_dim=keys.number("head_dim", max(1, hidden // heads)),
+        kv_heads=kv_heads,
+        head_dim=head_dim,
         attention_bias=bool(keys.values.get("attention_bias")),
         qk_norm=bool(keys.values.get("use_qk_norm")),
         vocab_size=keys.number("padded_vocab_size", 0) or keys.number("vocab_size"),
         tied_embeddings=_tied(config, keys.values),
         max_context=keys.number("max_position_embeddings"),
-        layer_types=layer_types(keys.values, layers),
-        sliding_window=keys.number("sliding_window", 0) or keys.number("attention_chunk_size", 0) or None,
-        mla=_mla(keys),
+        layer_types=types,
+        sliding_window=keys.number("sliding_window", 0) or None,
+        mla=mla,
         moe=moe,
-        linear_attention=_linear_attention(keys),
+        full_kv=None if mla else caches.full_kv(keys, plain),
+        window_kv=None if mla else caches.window_kv(keys, plain),
+        recurrent=caches.recurrent_state(keys, types),
+        index=caches.sparse_index(keys, layers),
+        compress_ratios=caches.compress_ratios(keys, layers),
         vision=any(config.get(key) for key in _VISION),
         vision_parameters=vision.parameters(config, hidden),
         sentence_transformers=sentence_transformers,
@@ -133,54 +116,7 @@ def from_config(
     )
 
 
-@cache
-def _defaults() -> dict[str, dict[str, Any]]:
-    text = files("headfirst.decide.model").joinpath("config_defaults.json").read_text(encoding="utf-8")
-    defaults: dict[str, dict[str, Any]] = json.loads(text)
-    return defaults
-
-
-def _language_model(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The keys of the language model, with the defaults of its model_type for those that are left out."""
-    config = config_parts(dict(config))[-1]
-    kind, blocks = config.get("model_type"), config.get("layers_block_type")
-    if isinstance(blocks, list):  # Nemotron-H lists its layers instead of counting them
-        config = {"num_hidden_layers": len(blocks), **config}
-    return {**_defaults().get(kind, {}), **config} if isinstance(kind, str) else config
-
-
-class _Keys:
-    """Numbers of a config by Hugging Face's name of the key, whatever the family calls it."""
-
-    def __init__(self, values: Mapping[str, Any], where: str) -> None:
-        self.values = values
-        self._where = where
-
-    def number(self, key: str, default: int | None = None) -> int:
-        """The value, at least 1; of Hunyuan's lists with a value for each layer the largest. Without
-        `default` the key must be there."""
-        names = (key, *_ALIASES.get(key, ()))
-        value = next((self.values[name] for name in names if self.values.get(name) is not None), None)
-        if key in _BY_LAYER and isinstance(value, list) and len(value) <= _LIMITS["num_hidden_layers"]:
-            value = max((item for item in value if isinstance(item, int)), default=0)
-        if default is not None and not value:
-            return default
-        if not isinstance(value, int):
-            raise InputError(
-                f"config.json has no usable {key!r}, which the plan needs.",
-                where=self._where,
-                hint="Check on the model's page that it is a decoder-only language model.",
-            )
-        return integer(
-            value,
-            what=f"{key} in config.json",
-            where=self._where,
-            low=1,
-            high=_LIMITS.get(key, _LARGEST),
-        )
-
-
-def _mla(keys: _Keys) -> Mla | None:
+def _mla(keys: Keys) -> Mla | None:
     if not keys.number("kv_lora_rank", 0):
         return None
     return Mla(
@@ -189,12 +125,10 @@ def _mla(keys: _Keys) -> Mla | None:
         qk_nope_head_dim=keys.number("qk_nope_head_dim"),
         qk_rope_head_dim=keys.number("qk_rope_head_dim"),
         v_head_dim=keys.number("v_head_dim"),
-        index_heads=keys.number("index_n_heads", 0),
-        index_head_dim=keys.number("index_head_dim", 0),
     )
 
 
-def _moe(keys: _Keys, layers: int) -> Moe | None:
+def _moe(keys: Keys, layers: int) -> Moe | None:
     experts = keys.number("n_routed_experts", 0)
     if experts < 2:  # Hunyuan's dense models have one
         return None
@@ -214,25 +148,18 @@ def _moe(keys: _Keys, layers: int) -> Moe | None:
     )
 
 
-def _dense_layers(keys: _Keys, layers: int) -> tuple[int, ...]:
-    """Layers without experts: at the front, all but each n-th, or listed."""
+def _dense_layers(keys: Keys, layers: int) -> tuple[int, ...]:
+    """Layers without experts: listed, at the front, or all but each n-th."""
+    for key, sparse in (("mlp_layer_types", "sparse"), ("moe_layer_freq", 1)):  # GLM-5; MiniMax-M3, MiMo-V2
+        if listed := keys.entries(key, layers):
+            return tuple(layer for layer, kind in enumerate(listed) if kind != sparse)
+    letters = keys.values.get("hybrid_override_pattern")  # Nemotron-H: E is a layer of experts alone
+    if isinstance(letters, str) and "E" in letters:
+        return tuple(layer for layer, letter in enumerate(letters[:layers]) if letter != "E")
     first = keys.number("first_k_dense_replace", 0) or keys.number("moe_layer_num_skipped", 0)
     step = keys.number("decoder_sparse_step", 0) or keys.number("interleave_moe_layer_step", 1)
-    listed = keys.values.get("mlp_only_layers")
-    only = listed if isinstance(listed, list) and len(listed) <= layers else []
+    only = keys.entries("mlp_only_layers", layers)
     return tuple(layer for layer in range(layers) if layer < first or layer in only or (layer + 1) % step)
-
-
-def _linear_attention(keys: _Keys) -> LinearAttention | None:
-    if not keys.number("linear_num_value_heads", 0):
-        return None
-    return LinearAttention(
-        key_heads=keys.number("linear_num_key_heads"),
-        value_heads=keys.number("linear_num_value_heads"),
-        key_head_dim=keys.number("linear_key_head_dim"),
-        value_head_dim=keys.number("linear_value_head_dim"),
-        conv_kernel=keys.number("linear_conv_kernel_dim"),
-    )
 
 
 def _tied(config: Mapping[str, Any], language_model: Mapping[str, Any]) -> bool:

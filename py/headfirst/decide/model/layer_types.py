@@ -47,14 +47,22 @@ def _listed(config: Mapping[str, Any], layers: int) -> list[LayerType]:
     numbers = config.get("attn_type_list")  # MiniMax-Text-01
     if isinstance(numbers, list):
         return ["full" if number == 1 else "linear" for number in numbers[:layers]]
+    windows = config.get("hybrid_layer_pattern")  # MiMo-V2
+    if isinstance(windows, list):
+        return ["sliding" if number == 1 else "full" for number in windows[:layers]]
+    kimi = config.get("linear_attn_config")
+    full = kimi.get("full_attn_layers") if isinstance(kimi, dict) else None
+    if isinstance(full, list):  # counted from 1
+        return ["full" if layer + 1 in full else "linear" for layer in range(layers)]
     return []
 
 
 def _by_rule(config: Mapping[str, Any], layers: int) -> list[LayerType]:
     kind = config.get("model_type")
     window = config.get("sliding_window")
-    if isinstance(interval := config.get("full_attention_interval"), int) and interval > 0:
-        return _every(interval, "linear", layers)
+    for key in ("full_attention_interval", "layer_group_size"):  # Qwen3-Next; Ling-2.5
+        if isinstance(interval := config.get(key), int) and interval > 0:
+            return _every(interval, "linear", layers)
     if kind == "llama4_text":
         return _every(4, "chunked", layers)  # each fourth layer has no rotary embedding and attends to all
     if kind in _GEMMA_PATTERN:

@@ -185,11 +185,11 @@ def _latent_attention(model: Checkpoint, mla: Mla) -> Iterator[Tensor]:
     yield Tensor(1, mla.kv_lora_rank, Split.WHOLE, part, linear=False)
     yield Tensor(heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, Split.HEADS, part)
     yield Tensor(hidden, heads * mla.v_head_dim, Split.HEADS, part)
-    if mla.index_heads:  # the indexer of sparse attention: every rank selects for itself
-        yield Tensor(mla.index_heads * mla.index_head_dim, mla.q_lora_rank or hidden, Split.WHOLE, part)
-        yield Tensor(mla.index_head_dim, hidden, Split.WHOLE, part)
-        yield Tensor(1, mla.index_head_dim, Split.WHOLE, part, linear=False, count=2, fp32=True)
-        yield Tensor(mla.index_heads, hidden, Split.WHOLE, part, linear=False)
+    if index := model.index:  # every rank selects for itself
+        yield Tensor(index.heads * index.head_dim, mla.q_lora_rank or hidden, Split.WHOLE, part)
+        yield Tensor(index.head_dim, hidden, Split.WHOLE, part)
+        yield Tensor(1, index.head_dim, Split.WHOLE, part, linear=False, count=2, fp32=True)
+        yield Tensor(index.heads, hidden, Split.WHOLE, part, linear=False)
 
 
 def _experts(model: Checkpoint, moe: Moe, traits: _Traits) -> Iterator[Tensor]:
