@@ -377,6 +377,47 @@ def test_modelopts_own_file_is_used_where_config_json_is_silent() -> None:
     assert described(LLAMA, packed).quantization is None
 
 
+def test_modelopts_own_file_comes_before_the_language_models_config() -> None:
+    """Kimi-K2.6-NVFP4 has the int4 of the original in text_config."""
+    int4 = {"quant_method": "compressed-tensors", "format": "pack-quantized", "config_groups": {}}
+    config = {"architectures": ["KimiK25ForConditionalGeneration"]}
+    config["text_config"] = {**LLAMA, "quantization_config": int4}  # type: ignore[assignment]
+    packed = tensor("model.layers.0.mlp.up_proj.weight", "U8")
+    assert described(config, packed, quantization_config=MODELOPT).quantization_name == "modelopt nvfp4"
+    assert described(config, packed).dtype == "compressed-tensors"
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (  # DeepSeek-V4-Flash
+            {
+                "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+                "expert_dtype": "fp4",
+            },
+            "fp8 and mxfp4",
+        ),
+        (  # Qwen3.6-27B-NVFP4
+            {
+                "quantization_config": {
+                    "quant_algo": "MIXED_PRECISION",
+                    "quant_method": "modelopt",
+                    "quantized_layers": {"a": {"quant_algo": "NVFP4"}, "b": {"quant_algo": "FP8"}},
+                }
+            },
+            "modelopt fp8 and nvfp4",
+        ),
+    ],
+)
+def test_a_mixture_is_named_and_not_converted(config: dict[str, Any], expected: str) -> None:
+    model = described({**LLAMA, **config}, tensor("model.layers.0.mlp.up_proj.weight", "F8_E4M3"))
+    assert model.quantization_name == expected
+    assert model.quantization is not None
+    assert (model.quantization.scheme, model.convertible) == ("", False)
+    assert model.quantization.obstacle.startswith("it has weights in ")
+    assert model.dtype == model.quantization.method
+
+
 def test_a_config_left_over_after_a_conversion() -> None:
     config = {**LLAMA, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}
     model = described(config, tensor("model.layers.0.mlp.up_proj.weight", "BF16"))

@@ -73,6 +73,8 @@ class Scheme:
         return sizes
 
 
+EXPERTS = {"fp4": "mxfp4"}
+"""Values of config.json's expert_dtype (DeepSeek-V4) that give the routed experts a scheme of their own."""
 MX_GROUP = 32
 """Values that share a scale in OCP's Microscaling schemes."""
 _INT4 = Stored("I32", 4, "weight")

@@ -50,9 +50,9 @@ def from_config(
 ) -> Checkpoint:
     """Describe a checkpoint from its config.json and its weight files.
 
-    `quantization_config` is hf_quant_config.json's content, for models whose config.json has none;
-    `sentence_transformers` whether there is a modules.json. Raises InputError naming the missing key, with
-    `where` as the place.
+    `quantization_config` is hf_quant_config.json's content: it is used where config.json has none of its own,
+    and before that of the language model inside it, as the engines do. `sentence_transformers`: there is a
+    modules.json. Raises InputError naming the missing key, with `where` as the place.
     """
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or not architectures:
@@ -60,8 +60,9 @@ def from_config(
     keys = Keys(language_model(config), where)
     layers = keys.number("num_hidden_layers")
     quantized = quantization.read(
-        quantization_of(dict(config)) or quantization_config,
+        config.get("quantization_config") or quantization_config or quantization_of(dict(config)),
         where,
+        experts=keys.values.get("expert_dtype"),
     )
     sizes = measure(weights.tensors, layers, quantized.conversion if quantized else None)
     if sizes.by_dtype and not any(name in sizes.by_dtype for name in _PACKED):
@@ -172,7 +173,8 @@ def _dtype(quantized: Quantization | None, by_dtype: Mapping[str, int], config: 
     row = schemes.find(quantized.scheme) if quantized else None
     other_fp8 = row is not None and row.dtype == "F8_E4M3" and row.name != "fp8"  # MXFP8
     fp8 = by_dtype.get("F8_E4M3", 0)
-    if fp8 > sum(by_dtype.get(name, 0) for name in _PACKED if name != "F8_E4M3") and not other_fp8:
+    mixed = quantized is not None and quantized.is_mixed
+    if fp8 > sum(by_dtype.get(name, 0) for name in _PACKED if name != "F8_E4M3") and not (other_fp8 or mixed):
         return "fp8"
     if quantized and (by_dtype or quantized.scheme != "fp8"):
         return quantized.method

@@ -21,10 +21,10 @@ class Quantization(BaseModel):
     """Quantisation of the weights.
 
     `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `scheme` is a name of
-    headfirst.common.quantization, or "" where the config has none of these. `group_size` and `block` are the
-    elements that share a scale; `activations` is static, dynamic or "" (not quantised or not given);
-    `kv_cache` is fp8 or "". `conversion` is how the converter reads the weights; None where it does not,
-    because of `obstacle`.
+    headfirst.common.quantization, or "" where the config has none of these, or several: those are the
+    `mixture`. `group_size` and `block` are the elements that share a scale; `activations` is static, dynamic
+    or "" (not quantised or not given); `kv_cache` is fp8 or "". `conversion` is how the converter reads the
+    weights; None where it does not, because of `obstacle`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,15 +37,27 @@ class Quantization(BaseModel):
     block: tuple[int, int] | None
     activations: str
     kv_cache: str
+    mixture: tuple[str, ...] = ()
     conversion: Format | None = None
     obstacle: str = ""
 
+    @property
+    def is_mixed(self) -> bool:
+        """Whether parts of the model are quantised differently."""
+        return len(self.mixture) > 1
+
     def __str__(self) -> str:
+        if self.is_mixed:
+            names = " and ".join(self.mixture)
+            return names if self.method in self.mixture else f"{self.method} {names}"
         return self.method if self.scheme in ("", self.method) else f"{self.method} {self.scheme}"
 
 
-def read(config: Any, where: str) -> Quantization | None:
-    """The quantisation that `config` describes; None for an empty one, UntrustedError for wrong types."""
+def read(config: Any, where: str, *, experts: Any = None) -> Quantization | None:
+    """The quantisation that `config` describes; None for an empty one, UntrustedError for wrong types.
+
+    `experts` is expert_dtype of config.json, which DeepSeek-V4 has for its routed experts.
+    """
     if not config:
         return None
     config = _object(config, "quantization_config", where)
@@ -64,7 +76,12 @@ def read(config: Any, where: str) -> Quantization | None:
     words = f"{algorithm} {config.get('format', '')}".lower()
     scheme = schemes.identify(method, words, str(weights.get("type", "int")), bits, group)
     row = schemes.find(scheme)
+    other = schemes.EXPERTS.get(experts) if isinstance(experts, str) else None
+    mixture = (scheme, other) if other and scheme else _mixture(config)
     conversion, obstacle = _conversion(config)
+    if len(mixture) > 1:
+        scheme, conversion = "", None
+        obstacle = f"it has weights in {' and '.join(mixture)}"
     return Quantization(
         method=method,
         scheme=scheme,
@@ -74,9 +91,21 @@ def read(config: Any, where: str) -> Quantization | None:
         block=block,
         activations=_activations(config, inputs, where),
         kv_cache=_kv_cache(config, where),
+        mixture=mixture,
         conversion=conversion,
         obstacle=obstacle,
     )
+
+
+def _mixture(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """The schemes of ModelOpt's MIXED_PRECISION, which names one for each layer."""
+    layers = config.get("quantized_layers")
+    if not isinstance(layers, dict):
+        return ()
+    algorithms = {
+        str(layer.get("quant_algo", "")).lower() for layer in layers.values() if isinstance(layer, dict)
+    }
+    return tuple(sorted(name for name in schemes.names() if name in algorithms))
 
 
 def _conversion(config: Mapping[str, Any]) -> tuple[Format | None, str]:
