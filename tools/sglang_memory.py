@@ -72,15 +72,20 @@ CONFIGS = Path(__file__).parents[1] / "tests/unit/data/model-configs"
 GIB = 1 << 30
 REST = 40  # GiB that the weights and the reserve leave
 # (compute capability, MiB that nvidia-smi prints)
-GPUS = {"H100": ((9, 0), 81559), "H200": ((9, 0), 143771), "B200": ((10, 0), 183359)}
+GPUS = {
+    "A100-80G": ((8, 0), 81920),
+    "H200": ((9, 0), 143771),
+    "B200": ((10, 0), 183359),
+    "RTX PRO 6000": ((12, 0), 97887),
+}
 MTP = {
     "speculative_algorithm": "EAGLE",
     "speculative_num_steps": 3,
     "speculative_eagle_topk": 1,
     "speculative_num_draft_tokens": 4,
 }
-# What each model is run with, on an H200; B200 where SGLang chooses otherwise there.
-RUNS: list[dict[str, Any]] = [
+# What each model is run with, by GPU: SGLang chooses otherwise on other architectures.
+H200_RUNS: list[dict[str, Any]] = [
     {"tp_size": 1},
     {"tp_size": 4},
     {"tp_size": 8},
@@ -95,26 +100,32 @@ RUNS: list[dict[str, Any]] = [
     {"tp_size": 8, **MTP},
     {"tp_size": 8, "attn_dp_size": 8, **MTP},
 ]
-B200_RUNS: list[dict[str, Any]] = [{"tp_size": 4}, {"tp_size": 8, "attn_dp_size": 8}]
+RUNS: list[tuple[str, dict[str, Any]]] = [
+    *(("H200", run) for run in H200_RUNS),
+    ("B200", {"tp_size": 4}),
+    ("B200", {"tp_size": 8, "attn_dp_size": 8}),
+    ("A100-80G", {"tp_size": 8}),
+    ("RTX PRO 6000", {"tp_size": 8}),
+]
 
 
 @contextmanager
 def gpu(name: str) -> Iterator[None]:
     """SGLang's questions about the machine are answered as by a host with GPUs of this kind."""
     (major, minor), mib = GPUS[name]
-    hopper, blackwell = major == 9, major == 10
+    hopper, server, workstation = major == 9, major == 10, major == 12
     answers = {
         "is_cuda": True,
         "is_cpu": False,
         "is_sm90_supported": hopper,
-        "is_sm100_supported": blackwell,
-        "is_sm120_supported": False,
-        "is_blackwell_supported": blackwell,
+        "is_sm100_supported": server,
+        "is_sm120_supported": workstation,
+        "is_blackwell_supported": server or workstation,
         "is_flashinfer_available": True,
         "is_mnnvl_fabric_device": False,
         "get_device_memory_capacity": float(mib),
     }
-    facts = dict.fromkeys(("is_hip", "is_npu", "is_xpu", "is_musa", "is_mps", "is_sm110", "is_sm120"), False)
+    facts = dict.fromkeys(("is_hip", "is_npu", "is_xpu", "is_musa", "is_mps", "is_sm110"), False)
     with ExitStack() as stack:
         stack.enter_context(patch.dict(os.environ))
         stack.enter_context(
@@ -125,9 +136,10 @@ def gpu(name: str) -> Iterator[None]:
                 has_flashinfer=True,
                 is_sm90=hopper,
                 is_hopper_with_cuda_12_3=hopper,
-                is_sm100=blackwell,
-                is_sm100_or_sm110=blackwell,
-                is_blackwell=blackwell,
+                is_sm100=server,
+                is_sm100_or_sm110=server,
+                is_sm120=workstation,
+                is_blackwell=server or workstation,
                 device_sm=major * 10 + minor,
                 device_capability=(major, minor),
             )
@@ -255,7 +267,7 @@ def main() -> int:
     for path in sorted(CONFIGS.glob("*.json")):
         runs = []
         with folder(json.loads(path.read_text(encoding="utf-8"))) as model:
-            for name, arguments in [("H200", run) for run in RUNS] + [("B200", run) for run in B200_RUNS]:
+            for name, arguments in RUNS:
                 with gpu(name):
                     try:
                         result = divided(model, arguments)

@@ -95,3 +95,27 @@ def test_the_files_of_options_are_as_the_tools_write_them(name: str, version: st
     document = json.loads(committed.read_text(encoding="utf-8"))
     engine_options.write(tmp_path, version, document["source"], document["options"])
     assert (tmp_path / committed.name).read_text(encoding="utf-8") == committed.read_text(encoding="utf-8")
+
+
+def test_a_copied_config_has_no_lists_of_modules(tmp_path: Path) -> None:
+    """Of quantised layers one of each algorithm stays; layers' kinds stay whole, on a line."""
+    config = {
+        "auto_map": {"AutoConfig": "x.Y"},
+        "layer_types": ["full_attention", "sliding_attention"],
+        "quantization_config": {
+            "ignore": ["lm_head"],
+            "quantized_layers": {"a": {"quant_algo": "FP8"}, "b": {"quant_algo": "FP8"}},
+        },
+    }
+    (tmp_path / "p--m_config.json").write_text(json.dumps(config))
+    tool = TOOL.with_name("model_configs.py")
+    subprocess.run([sys.executable, tool, tmp_path, "the hub", tmp_path / "copies", "p--m"], check=True)
+    text = (tmp_path / "copies" / "p--m.json").read_text()
+    assert json.loads(text) == {
+        "source": "the hub",
+        "config": {
+            "layer_types": ["full_attention", "sliding_attention"],
+            "quantization_config": {"quantized_layers": {"b": {"quant_algo": "FP8"}}},
+        },
+    }
+    assert '"layer_types": ["full_attention", "sliding_attention"],\n' in text
