@@ -11,11 +11,14 @@ import pytest
 from headfirst.decide import engines
 from headfirst.decide.engines.base import Task
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.vllm import memory, support
+from headfirst.decide.engines.vllm import kv_cache, memory, support
+from headfirst.decide.engines.vllm.kv_cache import Blocks
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
+from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import fit
+from headfirst.decide.plan.types import Fit
 
 ENGINE = engines.get("vllm")
 # What vLLM's own functions compute (tools/vllm_memory.py).
@@ -133,33 +136,51 @@ def test_int8_in_blocks_is_refused() -> None:
     assert "does not have the quantisation blockwise_int8" in problem
 
 
+def blocks(checkpoint: Checkpoint, layout: Layout, given: dict[str, Any], in_flight: int = 0) -> Blocks:
+    return kv_cache.blocks(checkpoint, layout, given, in_flight=in_flight, drafts=0)
+
+
 def test_layers_with_a_window_keep_the_window_and_what_is_in_flight() -> None:
     gemma = model(
         QWEN, layer_types=(("sliding",) * 5 + ("full",)) * 10 + ("sliding",) * 4, sliding_window=1024
     )
-    assert memory.kv_bytes(gemma, Layout(4), {}) == 10 * 2 * 2 * 128 * 2
-    step = memory.batch(gpus.find("A100-80G"), Layout(4), gemma, {})
-    blocks = -(-(1023 + 2 * step.tokens) // 16) + 1
-    windows = memory.window_bytes(gemma, Layout(4), {}, step)
-    assert windows == 54 * blocks * 16 * 2 * 2 * 128 * 2
-    use = ENGINE.memory_use(gemma, gpus.find("A100-80G"), Layout(4), {})
-    assert use.terms["sliding_windows"] == windows
+    pool = blocks(gemma, Layout(4), {}, in_flight=4096)
+    # Groups of ten layers: one of full ones and six of those with a window.
+    assert pool.bytes == 10 * 16 * 2 * 2 * 128 * 2
+    assert pool.of_request(131072) == 131072 // 16 + 6 * (-(-(1023 + 4096) // 16) + 1)
+    assert pool.bytes_per_token == 10 * 2 * 2 * 128 * 2
+    assert blocks(gemma, Layout(4), {"disable_hybrid_kv_cache_manager": True}).bytes_per_token == (
+        64 * 2 * 2 * 128 * 2
+    )
 
 
 @pytest.mark.parametrize("case", RECORD["windows"])
 def test_the_blocks_of_a_window_are_what_vllm_computes(case: dict[str, int]) -> None:
     layers = ("sliding", "full")
     checkpoint = model(QWEN, layer_types=layers, layers=2, kv_heads=1, sliding_window=case["window"])
-    longest = {"max_model_len": case["longest_request"]}
-    step = memory.Batch(tokens=case["in_flight"] // 2, requests=1)
-    found = memory.window_bytes(checkpoint, Layout(1), longest, step)
-    assert found == case["blocks"] * 16 * 2 * 128 * 2
+    pool = blocks(checkpoint, Layout(1), {}, in_flight=case["in_flight"])
+    longest = case["longest_request"]
+    assert pool.of_request(longest) == -(-longest // 16) + case["blocks"]
 
 
-def test_layers_of_linear_attention_have_no_kv_cache() -> None:
-    hybrid = model(QWEN, layer_types=(("linear",) * 3 + ("full",)) * 16)
-    assert memory.kv_bytes(hybrid, Layout(4), {}) == 16 * 2 * 2 * 128 * 2
-    assert memory.kv_bytes(hybrid, Layout(4, 2), {}) == 8 * 2 * 2 * 128 * 2
+# Qwen3.5-397B-A17B at TP 8; a state has 12,288 channels and 64 matrices of 128 x 128 in float32.
+GDN = RecurrentState(
+    kind="gdn", channels=12288, conv_kernel=4, heads=64, rows=128, columns=128, dtype="float32"
+)
+
+
+def test_a_block_is_as_large_as_a_recurrent_state() -> None:
+    hybrid = model(QWEN, layer_types=(("linear",) * 3 + ("full",)) * 16, recurrent=GDN, kv_heads=2)
+    pool = blocks(hybrid, Layout(8), {})
+    state = 12288 // 8 * 3 * 2 + 64 // 8 * 128 * 128 * 4
+    tokens = -(-state // (16 * 512)) * 16
+    assert (pool.tokens, pool.bytes) == (tokens, tokens * 512 * 16)
+    # One group of attention, and three whose requests keep two states each for the prefix cache.
+    assert pool.of_request(tokens + 1) == 2 + 3 * 2
+    assert blocks(hybrid, Layout(8), {"enable_prefix_caching": False}).of_request(1) == 1 + 3
+    room = pool.room(100 * pool.bytes, 40960, None)
+    assert room.requests == 100
+    assert pool.of_request(room.longest) <= 99 or room.longest == 40960
 
 
 def test_fp8_is_served_from_turing_on() -> None:
@@ -209,13 +230,12 @@ CACHES = [(id, case) for id, entry in RECORD["models"].items() for case in entry
 @pytest.mark.parametrize(("id", "case"), CACHES)
 def test_the_kv_cache_of_a_token_is_what_vllm_computes(id: str, case: dict[str, Any]) -> None:
     layout = Layout(case["tensor"], case["pipeline"])
-    given = {"kv_cache_dtype": case["kind"]}
-    assert memory.kv_bytes(model(id), layout, given) == case["bytes_per_token"]
-    tokens = RECORD["available"] // case["bytes_per_token"]
-    assert abs(tokens - case["tokens"]) <= 16  # one block
+    pool = blocks(model(id), layout, {"kv_cache_dtype": case["kind"]})
+    assert pool.bytes_per_token == case["bytes_per_token"]
+    room = pool.room(RECORD["available"], case["longest_request"], None)
+    assert abs(room.tokens - case["tokens"]) <= 16  # one block
     if case["kind"] == "auto":
-        longest = case["longest_request"] * case["bytes_per_token"]
-        assert case["bytes_of_longest_request"] == pytest.approx(longest, abs=16 * case["bytes_per_token"])
+        assert case["bytes_of_longest_request"] == pool.bytes * pool.of_request(case["longest_request"])
         assert memory.context(model(id), {}) == case["longest_request"]
 
 
@@ -247,32 +267,43 @@ def test_each_captured_size_takes_memory(gpu: str, arguments: str, captured: int
     assert graphs(gpu, arguments) == captured * 8
 
 
-def kv_tokens(id: str, gpu: str, layout: Layout, arguments: str = "") -> tuple[bool | None, int | None, str]:
+def memory_fit(id: str, gpu: str, layout: Layout, arguments: str = "") -> Fit:
     checkpoint = model(id)
-    found = fit(
+    return fit(
         checkpoint, gpus.find(gpu), layout, ENGINE, dtype=checkpoint.dtype, arguments=values(arguments)
     )
-    return found.fits, found.kv_tokens, found.reason
 
 
 def test_a_model_whose_longest_request_does_not_fit_is_refused_with_the_flag() -> None:
-    fits, tokens, reason = kv_tokens(QWEN, "A100-40G", Layout(2))
-    assert fits is False
-    assert tokens is not None and 0 < tokens < 131072
-    assert f"set --max-model-len to {tokens} or less" in reason
-    assert kv_tokens(QWEN, "A100-40G", Layout(2), f"--max-model-len {tokens}")[0] is True
-    assert kv_tokens(QWEN, "A100-40G", Layout(2), "--max-model-len auto")[0] is True
+    refused = memory_fit(QWEN, "A100-40G", Layout(2))
+    assert refused.fits is False
+    longest = refused.longest_request
+    assert longest is not None and 0 < longest < 131072
+    assert f"set --max-model-len to {longest} or less" in refused.reason
+    assert memory_fit(QWEN, "A100-40G", Layout(2), f"--max-model-len {longest}").fits is True
+    assert memory_fit(QWEN, "A100-40G", Layout(2), "--max-model-len auto").fits is True
+
+
+def test_estimates_refuse_nothing() -> None:
+    """What fits without the activations and the graphs, which vLLM measures, is planned with a sentence."""
+    sure = memory_fit(QWEN, "A100-40G", Layout(2))
+    assert sure.longest_request is not None
+    assert sure.estimates == ["activations", "cuda_graphs"]
+    more = memory_fit(QWEN, "A100-40G", Layout(2), f"--max-model-len {sure.longest_request + 2048}")
+    assert (more.fits, more.uncertain) == (True, True)
+    assert "That counts estimates (activations and cuda graphs), which vLLM measures" in more.reason
+    assert "set --max-model-len to" in more.reason
 
 
 def test_more_memory_and_fewer_graphs_make_a_larger_cache() -> None:
     def pool(arguments: str) -> int:
-        tokens = kv_tokens(QWEN, "A100-80G", Layout(4), arguments)[1]
+        tokens = memory_fit(QWEN, "A100-80G", Layout(4), arguments).kv_tokens
         assert tokens is not None
         return tokens
 
     assert pool("--gpu-memory-utilization 0.95") > pool("") > pool("--gpu-memory-utilization 0.8")
     assert pool("--enforce-eager") > pool("") > pool("--max-num-seqs 1024")
-    assert pool("--kv-cache-memory-bytes 1g") == 10**9 // (2 * 2 * 128 * 2 * 64)
+    assert pool("--kv-cache-memory-bytes 1g") == 10**9 // (2 * 2 * 128 * 2 * 64) // 16 * 16
     assert pool("--num-gpu-blocks-override 100 --block-size 32") == 3200
 
 

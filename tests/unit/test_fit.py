@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from headfirst.decide import engines
-from headfirst.decide.engines.base import MemoryUse
+from headfirst.decide.engines.base import MemoryUse, room_by_token
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware import gpus
 from headfirst.decide.hardware.gpus import MIB
@@ -193,12 +193,12 @@ def test_max_total_tokens_caps_the_pool() -> None:
 
 
 def test_a_pool_shorter_than_the_context_is_said() -> None:
-    assert "at most that long" in r1("A100-80G", 32, dtype="bf16", max_total_tokens=1000).reason
+    assert "at most 1,000 tokens" in r1("A100-80G", 32, dtype="bf16", max_total_tokens=1000).reason
     result = r1("A100-80G", 32, dtype="bf16", max_total_tokens=1000, context_length=800)
-    assert "at most that long" not in result.reason
+    assert "at most" not in result.reason
 
 
-PLAIN = MemoryUse({}, 1.0, 1, 1, 0, None)
+PLAIN = MemoryUse({}, 1.0, 1, 1, 0, room_by_token(1))
 
 
 def held(checkpoint: Checkpoint, layout: Layout, dtype: str | None = None, **use: Any) -> int:

@@ -104,6 +104,7 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
         what="layout", value=f"{len(service.replicas)} × ({layout}) on {service.device}, {service.task}"
     )
     fits = {True: "fits", False: "does not fit", None: "not known"}[service.fit.fits]
+    fits = "fits if the estimates hold" if service.fit.uncertain else fits
     yield Choice(what="memory", value=fits, reason=service.fit.reason)
     yield _yes("conversion to BF16", service.convert_to_bf16, service.convert_reason)
     yield _yes("code of the model's repository", service.trust_remote_code, service.trust_reason)

@@ -82,15 +82,42 @@ class MoreMemory:
 
 
 @dataclass(frozen=True)
+class CacheRoom:
+    """What a KV cache holds on one rank: `tokens` of all requests, as the engine reports them.
+
+    `longest`: tokens of the longest request that fits. `requests`: how many at a time, where these keep a
+    state of constant size; None: as many as the tokens allow.
+    """
+
+    tokens: int
+    longest: int
+    requests: int | None = None
+
+
+def room_by_token(bytes_per_token: int, cap: int | None = None) -> Callable[[int], CacheRoom]:
+    """What a cache holds that takes the same for each token; `cap`: the user's own limit in tokens."""
+
+    def room(size: int) -> CacheRoom:
+        tokens = size // bytes_per_token if bytes_per_token else 0
+        tokens = tokens if cap is None else min(tokens, cap)
+        return CacheRoom(tokens, tokens)
+
+    return room
+
+
+@dataclass(frozen=True)
 class MemoryUse:
     """What the engine does with one GPU's memory, before the model is loaded.
 
     `terms` are bytes reserved outside weights and KV cache; `static_fraction` of the memory that is free
     before loading is for these two. `outside` bytes are in use by then: CUDA's context, NCCL's buffers.
+    `estimates` are the terms which the engine measures at its start, so that they are not known before.
+    `room` is what a KV cache of a number of bytes holds; a request takes `state_bytes_per_request` of it and
+    `kv_bytes_per_token` for each token. The KV cache takes `pool_fraction` of what the weights leave.
     `max_context`: tokens of one request that the user's arguments allow (None: what the model allows).
-    `context_flag`: the engine ends at start where one request of that length does not fit into the KV cache,
-    and this flag lowers it.
-    The KV cache takes `pool_fraction` of what the weights leave.
+    The engine ends at start where such a request does not fit into the cache, or where it has room for fewer
+    than `requests`; `context_flag` and `requests_flag` lower these. None: it starts all the same.
+    `requests_given`: the user's arguments set their number.
     """
 
     terms: Mapping[str, int]
@@ -98,9 +125,14 @@ class MemoryUse:
     kv_bytes_per_token: int
     attention_tensor: int  # ranks that share one request's attention
     draft_layers: int  # multi-token-prediction layers that are loaded
-    max_tokens: int | None  # the user's own cap on the KV pool
+    room: Callable[[int], CacheRoom]
+    state_bytes_per_request: int = 0
     max_context: int | None = None
     context_flag: str | None = None
+    requests: int = 1
+    requests_given: bool = False
+    requests_flag: str | None = None
+    estimates: frozenset[str] = frozenset()
     outside: int = 0
     pool_fraction: float = 1.0
     more: MoreMemory | None = None  # where the user has not set the fraction

@@ -20,9 +20,9 @@ from headfirst.decide.plan import monitoring, presets, standby, trust, types
 from headfirst.decide.plan.front import proxy, router, webui
 from headfirst.decide.plan.host import devices, hardware, network, rank_ports
 from headfirst.decide.plan.launching import Launching
-from headfirst.decide.plan.sizing import parallel
+from headfirst.decide.plan.sizing import parallel, request_limit
 from headfirst.decide.plan.sizing.alternatives import alternatives
-from headfirst.decide.plan.sizing.fit import fit, kv_tokens
+from headfirst.decide.plan.sizing.fit import fit, room
 from headfirst.decide.plan.sizing.sizes import Fleet
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import layers, precision
@@ -69,11 +69,11 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
     )
-    tokens = None
+    cache = None
     if gpu is not None:
-        tokens = partial(kv_tokens, checkpoint, gpu, engine=engine, dtype=dtype.dtype, arguments=arguments)
+        cache = partial(room, checkpoint, gpu, engine=engine, dtype=dtype.dtype, arguments=arguments)
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
-    spread = parallel.Spread(checkpoint, machines, engine, arguments, dtype.dtype, rdma, tokens)
+    spread = parallel.Spread(checkpoint, machines, engine, arguments, dtype.dtype, rdma, cache)
     sizes = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
     could_have_replicas = len(service.replicas) == 1 and not settings.tensor_parallel
     fewer = spread.fewer_nodes() if could_have_replicas else None
@@ -94,6 +94,10 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
+    limit = request_limit.choose(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments)
+    if limit is not None:
+        choice = choice.with_argument(limit)
+        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
     _refuse_unsupported(engine, served, gpu, task, arguments, where)
     lora = adapters(
@@ -103,8 +107,8 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
     spans = layers.by_host(service, engine, checkpoint, sizes)
-    room = fit(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments)
-    weights = decide(cluster, service, checkpoint, room, sizes.world, spans, convert=dtype.convert_to_bf16)
+    memory = fit(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments)
+    weights = decide(cluster, service, checkpoint, memory, sizes.world, spans, convert=dtype.convert_to_bf16)
     launch = partial(
         Launching,
         runtime=cluster.settings.container_runtime,
@@ -141,9 +145,9 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         convert_reason=dtype.reason,
         trust_remote_code=trusted.remote_code,
         trust_reason=trusted.reason,
-        fit=room,
+        fit=memory,
         alternatives=_alternatives(machines, checkpoint, gpu, engine, dtype=dtype.dtype, rdma=rdma)
-        if room.fits is False
+        if memory.fits is False
         else [],
         weights=weights,
         cache_dir=settings.engine_cache_dir,

@@ -8,7 +8,7 @@ or the memory of the GPUs refuses the result.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from headfirst.decide.engines import presets
@@ -50,6 +50,11 @@ class Choice:
     chosen: tuple[ChosenArgument, ...]
     left_out: tuple[str, ...]  # a sentence for each rule that was not applied, with why
     arguments: tuple[str, ...]
+
+    def with_argument(self, argument: ChosenArgument) -> Choice:
+        """The same with one more argument, which the user has not set."""
+        words = presets.words({argument.flag: argument.value})
+        return replace(self, chosen=(*self.chosen, argument), arguments=(*words, *self.arguments))
 
 
 def wants_parsers(parsers: str | None, preset: str | None) -> bool:

@@ -24,6 +24,7 @@ class Fit(_Frozen):
     """Memory per GPU, term by term (see plan/sizing/fit.py for the formula and its source)."""
 
     fits: bool | None  # None: the GPUs' memory is not known, or the engine runs on CPUs
+    uncertain: bool = False  # it does not fit by the estimates, which the engine measures at its start
     reason: str
     gpu_memory_bytes: int | None
     weight_bytes_total: int
@@ -31,9 +32,15 @@ class Fit(_Frozen):
     reserved_bytes: int
     static_fraction: float | None
     kv_bytes_per_token: int
+    state_bytes_per_request: int = (
+        0  # of a request of the longest length, in layers that keep no token for ever
+    )
     kv_pool_bytes: int | None
-    kv_tokens: int | None
+    kv_tokens: int | None  # of one rank
+    kv_tokens_of_replica: int | None  # of all ranks that keep requests of their own
+    longest_request: int | None  # tokens
     terms: dict[str, int]
+    estimates: list[str] = []  # names of `terms`
 
 
 class Rate(_Frozen):

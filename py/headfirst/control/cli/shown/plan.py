@@ -184,21 +184,30 @@ def about(seconds: float) -> str:
 
 
 def _print_fit(console: Console, fit: Fit, alternatives: list[str]) -> None:
-    colour = {True: "green", False: "red", None: "yellow"}[fit.fits]
+    colour = "yellow" if fit.uncertain else {True: "green", False: "red", None: "yellow"}[fit.fits]
     console.print(f"Memory: [{colour}]{escape(fit.reason)}[/]", soft_wrap=True)
     for line in alternatives:
         console.print(f"  Instead: {escape(line)}", soft_wrap=True)
     table = Table("per GPU", "GiB", box=None)
     table.columns[1].justify = "right"
     rows = {"memory": fit.gpu_memory_bytes, "− weights": fit.weight_bytes_per_rank}
-    rows |= {f"− {term.replace('_', ' ')}": value for term, value in fit.terms.items()}
+    rows |= {
+        f"− {term.replace('_', ' ')}" + (" (estimated)" if term in fit.estimates else ""): value
+        for term, value in fit.terms.items()
+    }
     for name, value in (rows | {"= KV cache": fit.kv_pool_bytes}).items():
         table.add_row(name, "" if value is None else f"{value / GIB:,.2f}")
     if fit.terms:
         console.print(table)
     console.print(
-        f"KV cache: {fit.kv_bytes_per_token:,} bytes a token"
+        f"KV cache of a GPU: {fit.kv_bytes_per_token:,} bytes a token"
+        + (f" and {fit.state_bytes_per_request:,} a request" if fit.state_bytes_per_request else "")
         + (f", {fit.kv_tokens:,} tokens" if fit.kv_tokens else "")
+        + (
+            f"; {fit.kv_tokens_of_replica:,} in the replica"
+            if fit.kv_tokens_of_replica != fit.kv_tokens
+            else ""
+        )
     )
 
 

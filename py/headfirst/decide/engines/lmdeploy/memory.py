@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines.base import MemoryUse, cuda_overhead
+from headfirst.decide.engines.base import MemoryUse, cuda_overhead, room_by_token
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lmdeploy.layout import attention_tensor
 from headfirst.decide.hardware.gpus import Gpu
@@ -38,16 +38,19 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
         terms["copied_dense_layers"] = _copied_bytes(checkpoint, layout)
     attention = attention_tensor(layout, values)
     outside, blocks = cuda_overhead(layout), values.get("num_gpu_blocks")
+    per_token = _kv_bytes(checkpoint, attention, values) // int(values.get("cp", 1))
     return MemoryUse(
         terms=terms,
         static_fraction=1 - sum(terms.values()) / (gpu.memory_bytes - outside),
         max_context=values.get("session_len"),
         outside=outside,
         pool_fraction=float(values.get("cache_max_entry_count", 0.8)),
-        kv_bytes_per_token=_kv_bytes(checkpoint, attention, values) // int(values.get("cp", 1)),
+        kv_bytes_per_token=per_token,
         attention_tensor=attention,
         draft_layers=checkpoint.nextn_layers if values.get("speculative_algorithm") == "deepseek_mtp" else 0,
-        max_tokens=blocks * values.get("cache_block_seq_len", _BLOCK_TOKENS) if blocks else None,
+        room=room_by_token(
+            per_token, blocks * values.get("cache_block_seq_len", _BLOCK_TOKENS) if blocks else None
+        ),
     )
 
 

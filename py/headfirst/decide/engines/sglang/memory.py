@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headfirst.decide.engines.base import MemoryUse, MoreMemory, cuda_overhead
+from headfirst.decide.engines.base import MemoryUse, MoreMemory, cuda_overhead, room_by_token
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -55,13 +55,14 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
     else:
         terms = {"outside_mem_fraction_static": total_mib - float(fraction) * total_mib}
     attention = max(1, layout.tensor // layout.attention_data)
+    per_token = _kv_bytes(checkpoint, attention, layout, settings, values)
     return MemoryUse(
         terms={name: int(mib * MIB) for name, mib in terms.items() if mib},
         static_fraction=float(fraction),
-        kv_bytes_per_token=_kv_bytes(checkpoint, attention, layout, settings, values),
+        kv_bytes_per_token=per_token,
         attention_tensor=attention,
         draft_layers=settings.draft_layers,
-        max_tokens=values.get("max_total_tokens"),
+        room=room_by_token(per_token, values.get("max_total_tokens")),
         max_context=values.get("context_length"),
         outside=cuda_overhead(layout),
         more=more,

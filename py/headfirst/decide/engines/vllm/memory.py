@@ -2,18 +2,19 @@
 
 KV cache = gpu_memory_utilization × memory − weights − what the largest step needs − CUDA graphs − what NCCL
 and libraries take (v1/worker/gpu_worker.py, determine_available_memory; utils/mem_utils.py). vLLM measures
-the last three; here they are estimated from the tensors of that step. Bytes of the KV cache follow
-v1/kv_cache_interface.py. A batch's defaults are those of engine/arg_utils.py (get_batch_defaults).
+the last three; here they are estimated from the tensors of that step. A batch's defaults are those of
+engine/arg_utils.py (get_batch_defaults).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from headfirst.decide.engines.base import MemoryUse
 from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.vllm import kv_cache
 from headfirst.decide.engines.vllm.layout import expert_ranks
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -27,9 +28,9 @@ _BATCHED_DATA = frozenset({"deepep_low_latency", "nixl_ep"})
 _ELEMENT = 2  # bytes of an activation
 # Bytes for each logit of a step: float32, its sorted copy and the probabilities (v1/sample).
 _LOGIT = 16
-_BLOCK = 16
-_WINDOWS = ("sliding", "chunked")
-_STEPS_IN_FLIGHT = 2  # with asynchronous scheduling, the default
+_STEPS_BESIDE_STAGES = 1  # with asynchronous scheduling, the default (config/vllm.py, max_concurrent_batches)
+# vLLM measures them when it starts.
+_ESTIMATES = frozenset({"activations", "cuda_graphs"})
 # NCCL's buffers and those of libraries, of the memory that gpu_memory_utilization allows: 0.1 GiB on one GPU
 # (vllm #12126), more with NCCL and symmetric memory.
 _OUTSIDE_ONE_GPU = 512 * MIB
@@ -39,8 +40,6 @@ _BLACKWELL = 10  # of data centres: compute capability 10.x
 _SHARED_GRAPHS = 256 * MIB
 _GRAPH = 8 * MIB
 _GRAPH_OF_RANKS = 16 * MIB
-# A KV cache of one byte an element; the names of the others begin otherwise or are the weights' own type.
-_ONE_BYTE = ("fp8", "int8")
 
 
 @dataclass(frozen=True)
@@ -85,71 +84,33 @@ def memory_use(
         "outside_gpu_memory_utilization": int((1 - utilization) * gpu.memory_bytes),
         "activations": _activations(checkpoint, layout, step),
     }
-    if graphs := _graphs(gpu, layout, step, values):
+    graphs = _graphs(gpu, layout, step, values)
+    if graphs:
         terms["cuda_graphs"] = graphs
-    if windows := window_bytes(checkpoint, layout, values, step):
-        terms["sliding_windows"] = windows
     draft = _draft_layers(checkpoint, values)
-    per_token = kv_bytes(checkpoint, layout, values, draft)
+    longest = context(checkpoint, values)
+    flying = (layout.pipeline + _STEPS_BESIDE_STAGES) * step.tokens
+    cache = kv_cache.blocks(checkpoint, layout, values, in_flight=flying, drafts=draft)
+    cap = _cap(values, cache.bytes)
     outside = _OUTSIDE_ONE_GPU if layout.world == 1 else _OUTSIDE_SEVERAL_GPUS
     inside = gpu.memory_bytes - outside
     return MemoryUse(
         terms=terms,
         static_fraction=max(0.0, (inside - sum(terms.values())) / inside),
-        kv_bytes_per_token=per_token,
+        kv_bytes_per_token=cache.bytes_per_token,
+        state_bytes_per_request=cache.bytes_per_request(longest),
         attention_tensor=layout.tensor,
         draft_layers=draft,
-        max_tokens=_cap(values, per_token),
+        room=lambda size: cache.room(size, longest, cap),
         outside=outside,
-        max_context=context(checkpoint, values),
+        estimates=_ESTIMATES & terms.keys(),
+        max_context=longest,
         # With --max-model-len auto (-1) vLLM takes what fits.
         context_flag=None if values.get("max_model_len") == -1 else "--max-model-len",
+        requests=step.requests,
+        requests_given="max_num_seqs" in values,
+        requests_flag="--max-num-seqs" if "linear" in checkpoint.layer_types and graphs else None,
     )
-
-
-def kv_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], draft_layers: int = 0) -> int:
-    """KV cache bytes of one token on one rank: of the layers that keep all tokens."""
-    layers = _layers(checkpoint, layout, ("full",)) + draft_layers
-    if layers == 0:  # all have a window; a request that is no longer needs as much as with full ones
-        layers = _layers(checkpoint, layout, _WINDOWS)
-    return (
-        _layer_bytes(checkpoint, layout, values)
-        * layers
-        // int(values.get("decode_context_parallel_size", 1))
-    )
-
-
-def window_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], step: Batch) -> int:
-    """Bytes that one request of the longest length keeps in layers with a window.
-
-    The window and the tokens of the steps in flight, and one block, as it need not begin with one
-    (SlidingWindowSpec.max_admission_blocks_per_request).
-    """
-    window = checkpoint.sliding_window
-    if window is None or "full" not in checkpoint.layer_types:
-        return 0
-    flying = max(_STEPS_IN_FLIGHT, layout.pipeline) * step.tokens
-    tokens = min(window - 1 + flying, context(checkpoint, values))
-    blocks = -(-tokens // _BLOCK) + 1
-    return blocks * _BLOCK * _layer_bytes(checkpoint, layout, values) * _layers(checkpoint, layout, _WINDOWS)
-
-
-def _layers(checkpoint: Checkpoint, layout: Layout, kinds: Sequence[str]) -> int:
-    """Layers of these kinds in the fullest stage."""
-    return -(-sum(kind in kinds for kind in checkpoint.layer_types) // layout.pipeline)
-
-
-def _layer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
-    """Bytes of one token in one layer; MLA keeps one latent vector, the same on every rank."""
-    kind = values.get("kv_cache_dtype", "auto")
-    if mla := checkpoint.mla:
-        # fp8_ds_mla: 512 bytes, four float32 scales, 64 rope elements of two bytes.
-        return 656 if kind == "fp8_ds_mla" else (mla.kv_lora_rank + mla.qk_rope_head_dim) * _element(kind)
-    return 2 * max(1, checkpoint.kv_heads // layout.tensor) * checkpoint.head_dim * _element(kind)
-
-
-def _element(kind: str) -> int:
-    return 1 if kind.startswith(_ONE_BYTE) else 2
 
 
 def _draft_layers(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
@@ -158,13 +119,12 @@ def _draft_layers(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
     return checkpoint.nextn_layers if method.endswith("mtp") else 0
 
 
-def _cap(values: Mapping[str, Any], per_token: int) -> int | None:
-    """The size of the KV cache in tokens where the user sets it."""
+def _cap(values: Mapping[str, Any], block_bytes: int) -> int | None:
+    """The blocks of the KV cache where the user sets its size."""
     if size := values.get("kv_cache_memory_bytes"):
-        return int(size // per_token)
-    if blocks := values.get("num_gpu_blocks_override"):
-        return int(blocks * values.get("block_size", _BLOCK))
-    return None
+        return int(size // block_bytes)
+    blocks: int | None = values.get("num_gpu_blocks_override")
+    return blocks
 
 
 def _activations(checkpoint: Checkpoint, layout: Layout, step: Batch) -> int:

@@ -9,10 +9,10 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from headfirst.common import quantization
-from headfirst.decide.engines.base import Engine, MemoryUse
+from headfirst.decide.engines.base import CacheRoom, Engine, MemoryUse, room_by_token
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -46,18 +46,18 @@ def fit(
     weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
     static = _static_bytes(gpu, use)
     pool = _pool(static, weights, use)
-    tokens = _tokens(pool, use)
-    context = use.max_context or checkpoint.max_context
-    too_long = _too_long(checkpoint, use, tokens)
-    if pool > 0:
-        reason = _room(gpu, layout, weights, pool, tokens, context)
-        if too_long:
-            reason += f" {engine.title} then ends at start: set {use.context_flag} to {tokens} or less."
-    else:
+    problem, uncertain = _judged(checkpoint, use, static, weights)
+    room = use.room(max(0, pool))
+    if problem == "weights" and not uncertain:
         needed = _gpus_needed(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
         reason = _too_large(gpu, layout, weights, static, needed, use)
+    else:
+        reason = _room(gpu, layout, weights, pool, room, use, checkpoint)
+        if problem:
+            reason += _ends(engine, use, room, problem, uncertain=uncertain)
     return Fit(
-        fits=pool > 0 and not too_long,
+        fits=not problem or uncertain,
+        uncertain=uncertain,
         reason=reason,
         gpu_memory_bytes=gpu.memory_bytes,
         weight_bytes_total=total,
@@ -65,13 +65,17 @@ def fit(
         reserved_bytes=sum(use.terms.values()),
         static_fraction=use.static_fraction,
         kv_bytes_per_token=use.kv_bytes_per_token,
+        state_bytes_per_request=use.state_bytes_per_request,
         kv_pool_bytes=max(0, pool),
-        kv_tokens=tokens,
+        kv_tokens=room.tokens,
+        kv_tokens_of_replica=room.tokens * layout.attention_data * layout.data,
+        longest_request=room.longest,
         terms={**use.terms, **_left_free(static - weights, pool), "outside_engine": use.outside},
+        estimates=sorted(use.estimates),
     )
 
 
-def kv_tokens(
+def room(
     checkpoint: Checkpoint,
     gpu: Gpu,
     layout: Layout,
@@ -79,10 +83,11 @@ def kv_tokens(
     *,
     dtype: str,
     arguments: Mapping[str, Any],
-) -> int:
-    """Tokens that the KV cache of one rank holds; 0 where the weights alone are too large."""
+) -> CacheRoom:
+    """What the KV cache of one rank holds; no tokens where the weights alone are too large."""
     use = engine.memory_use(checkpoint, gpu, layout, arguments)
-    return _tokens_left(checkpoint, gpu, layout, use, dtype)
+    weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
+    return use.room(max(0, _pool(_static_bytes(gpu, use), weights, use)))
 
 
 def fits(
@@ -96,18 +101,32 @@ def fits(
 ) -> bool:
     """What `fit` answers, without its reason and the search for the GPUs that would be enough."""
     use = engine.memory_use(checkpoint, gpu, layout, arguments)
-    tokens = _tokens_left(checkpoint, gpu, layout, use, dtype)
-    return tokens > 0 and not _too_long(checkpoint, use, tokens)
-
-
-def _tokens_left(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, use: MemoryUse, dtype: str) -> int:
     weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
-    return _tokens(_pool(_static_bytes(gpu, use), weights, use), use)
+    problem, uncertain = _judged(checkpoint, use, _static_bytes(gpu, use), weights)
+    return not problem or uncertain
 
 
-def _too_long(checkpoint: Checkpoint, use: MemoryUse, tokens: int) -> bool:
-    """Whether the engine ends at start because the longest request is longer than the KV cache."""
-    return use.context_flag is not None and tokens < (use.max_context or checkpoint.max_context)
+Problem = Literal["", "weights", "length", "requests"]
+
+
+def _judged(checkpoint: Checkpoint, use: MemoryUse, static: int, weights: int) -> tuple[Problem, bool]:
+    """Why the engine would end at start, "" if it would not, and whether that is by an estimate alone."""
+    problem = _problem(checkpoint, use, _pool(static, weights, use))
+    if not problem:
+        return problem, False
+    estimated = sum(use.terms[name] for name in use.estimates)
+    return problem, not _problem(checkpoint, use, _pool(static + estimated, weights, use))
+
+
+def _problem(checkpoint: Checkpoint, use: MemoryUse, pool: int) -> Problem:
+    room = use.room(max(0, pool))
+    if pool <= 0 or not room.tokens:
+        return "weights"
+    if use.context_flag is not None and room.longest < (use.max_context or checkpoint.max_context):
+        return "length"
+    if use.requests_given and room.requests is not None and room.requests < use.requests:
+        return "requests"
+    return ""
 
 
 def _pool(static: int, weights: int, use: MemoryUse) -> int:
@@ -118,11 +137,6 @@ def _pool(static: int, weights: int, use: MemoryUse) -> int:
 def _left_free(room: int, pool: int) -> dict[str, int]:
     """What the engine leaves of the room beside the weights for its activations."""
     return {"left_free": room - pool} if room > pool else {}
-
-
-def _tokens(pool: int, use: MemoryUse) -> int:
-    tokens = max(0, pool) // use.kv_bytes_per_token
-    return tokens if use.max_tokens is None else min(tokens, use.max_tokens)
 
 
 def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str, use: MemoryUse) -> int:
@@ -241,14 +255,48 @@ def _gpus_needed(
     return None
 
 
-def _room(gpu: Gpu, layout: Layout, weights: int, pool: int, tokens: int, context: int) -> str:
+def _room(
+    gpu: Gpu,
+    layout: Layout,
+    weights: int,
+    pool: int,
+    room: CacheRoom,
+    use: MemoryUse,
+    checkpoint: Checkpoint,
+) -> str:
     text = (
         f"Each of {layout.world} GPUs ({gpu.name}) holds {gib(weights)} of weights and "
-        f"{gib(pool)} of KV cache: {tokens:,} tokens."
+        f"{gib(max(0, pool))} of KV cache: {room.tokens:,} tokens"
     )
-    if tokens < context:
-        text += f" One request can be at most that long, though {context:,} tokens are allowed."
+    groups = layout.attention_data * layout.data
+    text += (
+        f", {room.tokens * groups:,} in all {groups} of them that keep requests of their own."
+        if groups > 1
+        else "."
+    )
+    if use.state_bytes_per_request:
+        text += f" A request takes {gib(use.state_bytes_per_request)} of it, however long it is."
+    context = use.max_context or checkpoint.max_context
+    if room.longest < context:
+        text += f" One request can be at most {room.longest:,} tokens, though {context:,} are allowed."
     return text
+
+
+def _ends(engine: Engine, use: MemoryUse, room: CacheRoom, problem: Problem, *, uncertain: bool) -> str:
+    """What the engine does at its start, and the argument against it."""
+    remedy = {
+        "weights": "take more GPUs",
+        "length": f"set {use.context_flag} to {room.longest} or less",
+        "requests": f"set {use.requests_flag} to {room.requests} or less",
+        "": "",
+    }[problem]
+    if not uncertain:
+        return f" {engine.title} then ends at start: {remedy}."
+    names = " and ".join(name.replace("_", " ") for name in sorted(use.estimates))
+    return (
+        f" That counts estimates ({names}), which {engine.title} measures when it starts. If it ends there, "
+        f"{remedy}."
+    )
 
 
 def _too_large(
@@ -261,7 +309,7 @@ def _too_large(
     if use.more is not None:
         pool = int(use.more.static_fraction * (gpu.memory_bytes - use.outside)) - weights
         if pool > 0:
-            tokens = _tokens(pool, use)
+            tokens = use.room(pool).tokens
             return (
                 f"{text} With engine_args={use.more.argument} it fits, with {tokens:,} tokens of KV cache "
                 "and less memory for long prompts."
@@ -278,7 +326,7 @@ def gib(size: int) -> str:
 
 
 def _unknown(checkpoint: Checkpoint, layout: Layout, total: int, dtype: str) -> Fit:
-    plain = MemoryUse({}, 1.0, 0, layout.tensor, 0, None)
+    plain = MemoryUse({}, 1.0, 0, layout.tensor, 0, room_by_token(0))
     return Fit(
         fits=None,
         reason="The memory of the GPUs is unknown, so the fit is not computed.",
@@ -290,5 +338,7 @@ def _unknown(checkpoint: Checkpoint, layout: Layout, total: int, dtype: str) -> 
         kv_bytes_per_token=0,
         kv_pool_bytes=None,
         kv_tokens=None,
+        kv_tokens_of_replica=None,
+        longest_request=None,
         terms={},
     )

@@ -158,7 +158,7 @@ def lines(checkpoint: Checkpoint, copy: Copy, fleet: Fleet, base: Sequence[str] 
         settings += [f"replicas={count}", f"gpus_per_replica={copy.machines.gpus}"]
     if copy.context_flag:
         # A multiple of 1024 below what fits, so that the engine starts.
-        settings.append(f'engine_args="{copy.context_flag} {max(1, copy.kv_tokens // 1024) * 1024}"')
+        settings.append(f'engine_args="{copy.context_flag} {max(1, copy.longest // 1024) * 1024}"')
     return settings
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headfirst.common.errors import InputError
-from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.base import CacheRoom, Engine
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -16,8 +16,8 @@ MOST_STAGES = 8
 # A KV cache of less than this many tokens, or than the model's context, needs another layout.
 ENOUGH_TOKENS = 32_768
 
-# Tokens of KV cache that a rank has left with a layout; 0 where the weights alone are too large.
-Tokens = Callable[[Layout], int]
+# What the KV cache of a rank holds with a layout; no tokens where the weights alone are too large.
+Room = Callable[[Layout], CacheRoom]
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Spread:
     """A checkpoint, served as `dtype`, that is spread over machines.
 
     `values` are those of the engine's check_arguments. `rdma` False: the nodes are connected by TCP alone;
-    None is not known. `tokens` None: the GPUs' memory is not known.
+    None is not known. `room` None: the GPUs' memory is not known.
     """
 
     checkpoint: Checkpoint
@@ -34,7 +34,7 @@ class Spread:
     values: Mapping[str, Any]
     dtype: str
     rdma: bool | None = None
-    tokens: Tokens | None = None
+    room: Room | None = None
 
     def choose(
         self, *, tensor: int | None = None, pipeline: int | None = None, where: str | None = None
@@ -56,7 +56,7 @@ class Spread:
                 )
             return layout
         if layouts := self._candidates(pipeline):
-            return layouts[0] if self.tokens is None else self._roomy(layouts, self.tokens)
+            return layouts[0] if self.room is None else self._roomy(layouts, self.room)
         raise self._impossible(pipeline, where)
 
     def problems(self, layout: Layout) -> list[str]:
@@ -75,10 +75,12 @@ class Spread:
     def fewer_nodes(self) -> int | None:
         """The fewest nodes on which the model fits with enough KV cache; None where that is more than half,
         or not known."""
-        tokens, machines = self.tokens, self.machines
-        for nodes in range(1, machines.nodes // 2 + 1) if tokens else ():
+        room, machines = self.room, self.machines
+        for nodes in range(1, machines.nodes // 2 + 1) if room else ():
             part = replace(self, machines=Machines(nodes, machines.ranks_per_node))
-            if tokens and any(tokens(layout) >= enough(self.checkpoint) for layout in part._candidates(None)):
+            if room and any(
+                room(layout).longest >= enough(self.checkpoint) for layout in part._candidates(None)
+            ):
                 return nodes
         return None
 
@@ -108,9 +110,9 @@ class Spread:
         """Ranks of one of the copies that the user's arguments ask for."""
         return (self.machines.gpus or self.machines.nodes) // self.engine.layout(1, 1, self.values).data
 
-    def _roomy(self, layouts: list[Layout], tokens: Tokens) -> Layout:
+    def _roomy(self, layouts: list[Layout], cache: Room) -> Layout:
         """The first layout with enough KV cache, else the one with the most."""
-        room = {layout: tokens(layout) for layout in layouts}
+        room = {layout: cache(layout).longest for layout in layouts}
         # Within a node the fewest stages win, if the model fits at all.
         least = enough(self.checkpoint) if self.machines.nodes > 1 else 1
         return next(

@@ -16,7 +16,7 @@ from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.fit import kv_tokens
+from headfirst.decide.plan.sizing.fit import room
 
 # Numbers of nodes that are tried for a model that the given ones cannot hold.
 _MORE_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -42,7 +42,8 @@ class Copy:
     machines: Machines
     layout: Layout
     kv_tokens: int
-    context_flag: str | None  # the engine ends at start unless this sets at most `kv_tokens`
+    longest: int  # tokens of a request
+    context_flag: str | None  # the engine ends at start unless this sets at most `longest`
 
     def count(self, fleet: Fleet) -> int:
         """How many such copies the fleet holds."""
@@ -65,7 +66,7 @@ def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) ->
         copy = _copy(checkpoint, fleet, machines, engine, dtype)
         if copy is None:
             continue
-        if copy.kv_tokens >= parallel.enough(checkpoint):
+        if copy.longest >= parallel.enough(checkpoint):
             chosen = copy
         if largest is None or copy.kv_tokens > largest.kv_tokens:
             largest = copy
@@ -82,11 +83,12 @@ def _copy(
     layout = _layout(checkpoint, fleet, machines, engine, dtype)
     if layout is None:
         return None
-    tokens = kv_tokens(checkpoint, fleet.gpu, layout, engine, dtype=dtype, arguments={})
-    if tokens == 0:
+    cache = room(checkpoint, fleet.gpu, layout, engine, dtype=dtype, arguments={})
+    if not cache.longest:
         return None
     use = engine.memory_use(checkpoint, fleet.gpu, layout, {})
-    return Copy(machines, layout, tokens, use.context_flag if tokens < checkpoint.max_context else None)
+    flag = use.context_flag if cache.longest < checkpoint.max_context else None
+    return Copy(machines, layout, cache.tokens, cache.longest, flag)
 
 
 def nodes_needed(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> int | None:
@@ -109,8 +111,8 @@ def _layout(
     checkpoint: Checkpoint, fleet: Fleet, machines: Machines, engine: Engine, dtype: str
 ) -> Layout | None:
     """The layout over all these GPUs; None where the model cannot be spread evenly over them."""
-    tokens = partial(kv_tokens, checkpoint, fleet.gpu, engine=engine, dtype=dtype, arguments={})
+    cache = partial(room, checkpoint, fleet.gpu, engine=engine, dtype=dtype, arguments={})
     try:
-        return parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, tokens).choose()
+        return parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, cache).choose()
     except InputError:
         return None

@@ -1,0 +1,218 @@
+"""How vLLM divides the KV cache of a rank into blocks, and what of requests fits into it.
+
+Layers that keep the same form groups, and all groups draw blocks from one pool. Source: 0.33.0,
+v1/core/kv_cache_planning.py (groups, blocks, the check at start), v1/kv_cache_interface.py (blocks of a
+request), platforms/interface.py (_align_hybrid_block_size), layers/mamba/mamba_utils.py (states).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headfirst.decide.engines.base import CacheRoom
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.model.caches import RecurrentState
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.layer_types import LayerType
+
+_BLOCK = 16
+_MLA_BLOCK = 128  # beside recurrent states
+_WINDOWS: tuple[LayerType, ...] = ("sliding", "chunked")
+# A KV cache of one byte an element; the names of the others begin otherwise or are the weights' own type.
+_ONE_BYTE = ("fp8", "int8")
+_INDEX_SCALE = 4  # bytes, for each 128 elements
+# Layers of a kind fill up groups of the rarest kind, unless they are nearly as many.
+_NEARLY = 1.5
+
+
+@dataclass(frozen=True)
+class Group:
+    """`count` groups of layers that keep the same, and the blocks of one request by its tokens."""
+
+    count: int
+    blocks: Callable[[int], int]
+    grows: bool  # with the tokens of the request
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """The cache of one rank: the bytes of a block, and its groups. `tokens`: of a block of growing groups.
+
+    `states`: there are recurrent states, of which each request must have a block (config/compilation.py).
+    """
+
+    bytes: int
+    tokens: int
+    groups: tuple[Group, ...]
+    states: bool = False
+
+    def of_request(self, length: int) -> int:
+        """Blocks of a request of `length` tokens."""
+        return sum(group.count * group.blocks(length) for group in self.groups)
+
+    @property
+    def bytes_per_token(self) -> int:
+        """What a further token takes."""
+        return self.bytes * sum(group.count for group in self.groups if group.grows) // self.tokens
+
+    def bytes_per_request(self, length: int) -> int:
+        """What a request of `length` tokens takes in groups that do not grow with all its tokens."""
+        return self.bytes * sum(
+            group.count * group.blocks(length) for group in self.groups if not group.grows
+        )
+
+    def room(self, size: int, longest: int, cap: int | None) -> CacheRoom:
+        """What fits into `size` bytes or the user's `cap` of blocks, with requests of `longest` tokens."""
+        count = size // self.bytes if cap is None else cap
+        share = count / self.of_request(longest)
+        return CacheRoom(
+            tokens=int(share * longest),
+            longest=self._longest(count - 1, longest),
+            requests=count if self.states else None,
+        )
+
+    def _longest(self, count: int, at_most: int) -> int:
+        """Tokens of the longest request that takes no more than `count` blocks; the pool keeps one."""
+        low, high = 0, at_most
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.of_request(middle) <= count else (low, middle - 1)
+        return low
+
+
+def blocks(
+    checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], *, in_flight: int, drafts: int
+) -> Blocks:
+    """The blocks of the fullest stage.
+
+    `in_flight` are the tokens of the steps that are computed at a time, `drafts` the layers of
+    multi-token prediction that are loaded.
+    """
+    whole = _token_bytes(checkpoint, layout, values, "full")
+    full = _layers(checkpoint, layout, "full") + drafts
+    sliding = sum(_layers(checkpoint, layout, kind) for kind in _WINDOWS)
+    if sliding and _keeps_all(checkpoint, values):
+        full, sliding = full + sliding, 0
+    least = int(values.get("block_size") or _BLOCK)
+    shared = int(values.get("decode_context_parallel_size", 1))
+    if checkpoint.recurrent and (states := _layers(checkpoint, layout, "linear")):
+        return _with_states(checkpoint, layout, values, checkpoint.recurrent, full, states, whole, least)
+    window = _token_bytes(checkpoint, layout, values, "sliding")
+    index = _index_bytes(checkpoint, layout, drafts)
+    if not sliding:
+        return Blocks((whole * full + index) * least, least, (_full(1, least * shared),))
+    length = (checkpoint.sliding_window or 1) - 1 + in_flight
+    if not full:
+        return Blocks(window * sliding * least, least, (_sliding(1, least, length, grows=True),))
+    size = _group_size(full, sliding)
+    page = max(whole, window) * least
+    # The smaller of two pages has more tokens where that makes them equal; else it is padded.
+    tokens, kept = (least * max(whole, window) // each if max(whole, window) % each == 0 else least
+                    for each in (whole, window))  # fmt: skip
+    groups = (_full(-(-full // size), tokens), _sliding(-(-sliding // size), kept, length))
+    return Blocks(page * size, tokens, groups)
+
+
+def _keeps_all(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+    """Whether layers with a window keep all tokens: by default those with chunks do (config/vllm.py)."""
+    return "chunked" in checkpoint.layer_types or bool(values.get("disable_hybrid_kv_cache_manager"))
+
+
+def _with_states(
+    checkpoint: Checkpoint,
+    layout: Layout,
+    values: Mapping[str, Any],
+    state: RecurrentState,
+    full: int,
+    states: int,
+    token_bytes: int,
+    least: int,
+) -> Blocks:
+    """A block of attention layers has as many tokens as make it as large as a state."""
+    drafted = _speculative_tokens(values)
+    state_bytes = _state_bytes(state, layout, values, drafted)
+    unit = max(least, _MLA_BLOCK if checkpoint.mla else _BLOCK)
+    tokens = unit * max(1, -(-state_bytes // (unit * token_bytes)))
+    aligned = values.get("enable_prefix_caching", True)
+    kept = (2 + drafted + (state.kind == "mamba2")) if aligned else 1 + drafted
+    size = _group_size(full, states) if full else states
+    groups = (_full(-(-full // size), tokens), Group(-(-states // size), lambda _: kept, grows=False))
+    return Blocks(tokens * token_bytes * size, tokens, groups, states=True)
+
+
+def _state_bytes(state: RecurrentState, layout: Layout, values: Mapping[str, Any], drafted: int) -> int:
+    """Bytes of one layer's state on one rank; groups of Mamba-2 are copied where ranks are more."""
+    tensor, groups = layout.tensor, state.groups
+    if groups and groups % tensor:
+        groups = tensor
+    channels = (state.channels + 2 * groups * state.columns) // tensor
+    inputs = channels * (state.conv_kernel - 1 + drafted) * _size(values.get("mamba_cache_dtype"), 2)
+    matrices = state.heads // tensor * state.rows * state.columns
+    return inputs + matrices * _size(values.get("mamba_ssm_cache_dtype"), _state_element(state))
+
+
+def _state_element(state: RecurrentState) -> int:
+    """Bytes of an element of the matrices, where no argument sets it."""
+    return _size(state.dtype, 4 if state.kind == "kda" else 2)
+
+
+def _size(dtype: str | None, otherwise: int) -> int:
+    return {"float32": 4, "float16": 2, "bfloat16": 2}.get(dtype or "", otherwise)
+
+
+def _speculative_tokens(values: Mapping[str, Any]) -> int:
+    config = values.get("speculative_config") or {}
+    return int(values.get("spec_tokens") or config.get("num_speculative_tokens") or 0)
+
+
+def _group_size(first: int, second: int) -> int:
+    fewest, most = sorted((first, second))
+    return most if most < _NEARLY * fewest else fewest
+
+
+def _full(count: int, tokens: int) -> Group:
+    return Group(count, lambda length: -(-length // tokens), grows=True)
+
+
+def _sliding(count: int, tokens: int, window: int, *, grows: bool = False) -> Group:
+    """A window need not begin with a block (SlidingWindowSpec.max_admission_blocks_per_request)."""
+    return Group(count, lambda length: -(-min(window, length) // tokens) + 1, grows)
+
+
+def _layers(checkpoint: Checkpoint, layout: Layout, kind: LayerType) -> int:
+    """Layers of this kind in the fullest stage."""
+    return -(-checkpoint.layer_types.count(kind) // layout.pipeline)
+
+
+def _token_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], kind: LayerType) -> int:
+    """Bytes of one token in one layer; MLA keeps one latent vector, the same on every rank."""
+    dtype = _dtype(checkpoint, values)
+    if mla := checkpoint.mla:
+        # fp8_ds_mla: 512 bytes, four float32 scales, 64 rope elements of two bytes.
+        return 656 if dtype == "fp8_ds_mla" else (mla.kv_lora_rank + mla.qk_rope_head_dim) * _element(dtype)
+    kv = checkpoint.kv(kind)
+    return max(1, kv.heads // layout.tensor) * (kv.key_dim + kv.value_dim) * _element(dtype)
+
+
+def _dtype(checkpoint: Checkpoint, values: Mapping[str, Any]) -> str:
+    """What the cache is stored in: the argument, else as the checkpoint's scales are for."""
+    given = str(values.get("kv_cache_dtype", "auto"))
+    own = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
+    return own or "auto" if given == "auto" else given
+
+
+def _element(dtype: str) -> int:
+    return 1 if dtype.startswith(_ONE_BYTE) else 2
+
+
+def _index_bytes(checkpoint: Checkpoint, layout: Layout, drafts: int) -> int:
+    """Bytes of one token in the indices of all layers of a stage, whole on every rank."""
+    index = checkpoint.index
+    if index is None:
+        return 0
+    if checkpoint.mla is None:  # MiniMax-M3: the vector in two bytes an element
+        return -(-index.layers // layout.pipeline) * index.head_dim * 2
+    size = index.head_dim + -(-index.head_dim // 128) * _INDEX_SCALE
+    return (-(-index.layers // layout.pipeline) + drafts) * size
