@@ -6,7 +6,7 @@
 The layout is the same for every engine: architectures with a model class; quantisation methods with the
 lowest compute capability, "checkpoint_only" where the method cannot quantise a BF16 checkpoint at loading;
 architectures that serve embeddings, rewards and reranking; multimodal ones; those that can be divided into
-pipeline stages.
+pipeline stages; and what changes the division of the memory.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def main() -> int:
                    and isinstance(node.value.value, str))  # fmt: skip
     srt = package / "srt"
     config = ast.parse((srt / "configs" / "model_config.py").read_text())
+    overrides = ast.parse((srt / "arg_groups" / "overrides.py").read_text())
     pooling = _compared_strings(_function(config, "is_generation_model"))
     rerank = _list(config, "_cross_encoding_pooler_archs")
     reward = {name for name in pooling if "Reward" in name or "SequenceClassification" in name} - rerank
@@ -46,6 +47,14 @@ def main() -> int:
         "pooling_only": sorted(pooling),
         "multimodal": sorted(_list(config, "multimodal_model_archs")),
         "pipeline": sorted(_with(models, "pp_proxy_tensors")),
+        # How the memory is divided: a pool of their own for layers with a window; recurrent states that the
+        # prefix cache tracks; images that are read only when asked; prefill graphs although there are images.
+        "window_pool": sorted(_assigned(config, "hybrid_swa_archs")),
+        "tracked_states": sorted(_assigned(overrides, "_MAMBA_EXTRA_BUFFER_ARCHS")),
+        "images_when_asked": sorted(_assigned(config, "mm_disabled_models")),
+        "images_with_prefill_graphs": sorted(
+            _assigned(config, "multimodal_breakable_cuda_graph_supported_model_archs")
+        ),
     }
     path = target / f"support-{version}.json"
     path.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
@@ -180,6 +189,21 @@ def _compared_strings(function: ast.FunctionDef) -> set[str]:
         for node in ast.walk(function)
         if isinstance(node, ast.Compare) and isinstance(node.left, ast.Constant)
     }
+
+
+def _assigned(tree: ast.Module, name: str) -> set[str]:
+    """The strings of a list or set that is assigned anywhere; a starred name in it is one of the module's."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
+        ):
+            inner = list(ast.walk(node.value))
+            strings = {str(element.value) for element in inner if isinstance(element, ast.Constant)}
+            starred = (element.value for element in inner if isinstance(element, ast.Starred))
+            return strings.union(
+                *(_assigned(tree, part.id) for part in starred if isinstance(part, ast.Name))
+            )
+    return set()
 
 
 def _list(tree: ast.Module, name: str) -> set[str]:

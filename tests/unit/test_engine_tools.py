@@ -20,7 +20,12 @@ FILES = {
         "    return not ('AModel' in names or 'ARewardModel' in names or 'ARanker' in names)\n"
         "_MORE = ['VModel']\nmultimodal_model_archs = [*_MORE, 'WModel']\n"
         "_cross_encoding_pooler_archs = ['ARanker']\n"
+        "SINKS = frozenset({'WModel'})\n"
+        "def is_hybrid_swa_model():\n    hybrid_swa_archs = {'AForCausalLM', *SINKS}\n"
+        "    mm_disabled_models = ['VModel']\n"
+        "multimodal_breakable_cuda_graph_supported_model_archs = ['WModel']\n"
     ),
+    "srt/arg_groups/overrides.py": "_MAMBA_EXTRA_BUFFER_ARCHS = frozenset({'BForCausalLM'})\n",
     "srt/models/a.py": (
         "class Base:\n    def forward(self, x, get_embedding=False, pp_proxy_tensors=None): ...\n"
         "class AForCausalLM(Base): ...\nclass BForCausalLM:\n    def forward(self, x): ...\n"
@@ -65,6 +70,10 @@ def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
         "pooling_only": ["AModel", "ARanker", "ARewardModel"],
         "multimodal": ["VModel", "WModel"],
         "pipeline": ["AForCausalLM"],
+        "window_pool": ["AForCausalLM", "WModel"],
+        "tracked_states": ["BForCausalLM"],
+        "images_when_asked": ["VModel"],
+        "images_with_prefill_graphs": ["WModel"],
     }
 
 

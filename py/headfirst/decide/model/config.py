@@ -105,6 +105,7 @@ def from_config(
         compress_ratios=caches.compress_ratios(keys, layers),
         vision=any(config.get(key) for key in _VISION),
         vision_parameters=vision.parameters(config, hidden),
+        vision_tower=_vision_tower(keys.of(config)),
         sentence_transformers=sentence_transformers,
         remote_code="auto_map" in config,
         total_bytes=weights.total_bytes,
@@ -115,6 +116,19 @@ def from_config(
         source=source,
         note=note,
     )
+
+
+def _vision_tower(keys: Keys) -> tuple[int | None, int | None] | None:
+    """Layers and width of the part that reads images, by the keys of most towers and of Kimi's."""
+    tower = keys.part("vision_config")
+    if tower is None:
+        return None
+    sizes = (
+        tower.number(name, 0) or tower.number(f"vt_{name}", 0)
+        for name in ("num_hidden_layers", "hidden_size")
+    )
+    layers, hidden = (size or None for size in sizes)
+    return layers, hidden
 
 
 def _mla(keys: Keys) -> Mla | None:

@@ -71,6 +71,10 @@ class Keys:
         self.values = values
         self._where = where
 
+    def of(self, values: Mapping[str, Any]) -> Keys:
+        """The keys of another object of the same file."""
+        return Keys(values, self._where)
+
     def part(self, key: str) -> Keys | None:
         """The object below `key`; None where there is none."""
         nested = self.values.get(key)

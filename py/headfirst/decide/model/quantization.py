@@ -139,10 +139,11 @@ def _activations(config: Mapping[str, Any], inputs: Mapping[str, Any], where: st
 
 
 def _kv_cache(config: Mapping[str, Any], where: str) -> str:
-    scheme = config.get("kv_cache_scheme") or config.get("kv_cache_quant_algo")
+    scheme = config.get("kv_cache_scheme")
     if isinstance(scheme, Mapping):
         return "fp8" if scheme.get("type") == "float" and scheme.get("num_bits") == 8 else ""
-    return _word(scheme, "the KV cache of quantization_config", where).lower()
+    # The engines do not read a name in kv_cache_scheme.
+    return _word(config.get("kv_cache_quant_algo"), "kv_cache_quant_algo", where).lower()
 
 
 def _first(config: Mapping[str, Any], weights: Mapping[str, Any], *keys: str) -> Any:

@@ -1,9 +1,8 @@
 """How SGLang 0.5.22 and 0.5.23 divide a GPU's memory, before the model is loaded.
 
 Source: sglang/srt/arg_groups/memory_hook.py (handle_gpu_memory_settings, reserve_for_graph_mb,
-reserve_for_deepep_a2a_mb), cuda_graph_hook.py (the captured sizes), speculative_hook.py (48 requests) and
-model_executor/pool_configurator.py (bytes per token). Multimodal models and
-SGLANG_ENABLE_POST_CAPTURE_KV_SIZING (off by default) divide it otherwise and are left out.
+reserve_for_deepep_a2a_mb, adjust_mem_fraction_for_vlm) and cuda_graph_hook.py (the captured sizes).
+SGLANG_ENABLE_POST_CAPTURE_KV_SIZING (off by default) divides it otherwise and is left out.
 """
 
 from __future__ import annotations
@@ -12,8 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headfirst.decide.engines.base import MemoryUse, MoreMemory, cuda_overhead, room_by_token
+from headfirst.decide.engines.base import MemoryUse, MoreMemory, cuda_overhead
 from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.sglang import kv_cache, support
+from headfirst.decide.engines.sglang.support import SupportTable
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -26,7 +27,10 @@ _DEFAULTS = (
 )
 _LARGEST = (16384, 512, 512)
 _MAX_PREFILL_TOKENS = 16384
-_SPECULATIVE_REQUESTS = 48
+# Arguments with which the part of the model that reads images is not loaded.
+_WITHOUT_IMAGES = ("language_only", "language_model_only")
+_GPUS_OF_A_NODE = 8
+_BACKENDS_WITH_PREFILL_GRAPHS = frozenset({"none", "deepep", "megamoe", "flashinfer"})
 # The fraction that SGLang's own documentation begins with; its formula leaves more to activations.
 _LARGER_FRACTION = 0.88
 
@@ -36,48 +40,97 @@ class _Settings:
     """What the engine resolves its arguments to."""
 
     activation_tokens: int
-    decode_batch: int  # 0: no decode graphs
+    decode_batch: int  # the largest that is captured
+    decode_graphs: bool
+    padded: bool  # for DP attention: by each replica but one that prefills only
     prefill_sizes: int | None  # how many prefill sizes are captured; None: no prefill graphs
     deepep: bool
-    draft_layers: int
 
 
-def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> MemoryUse:
+def memory_use(
+    version: str, checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]
+) -> MemoryUse:
     """Bytes that the engine keeps out of weights and KV cache, item by item, and the fraction for these."""
-    settings = _resolve(checkpoint, gpu, layout, values)
+    has = support.table(version)
+    images = _reads_images(has, checkpoint, values)
+    settings = _resolve(has, checkpoint, gpu, layout, values, images=images)
     total_mib = gpu.memory_bytes // MIB
     terms = _terms(checkpoint, total_mib, layout, settings)
     fraction, more = values.get("mem_fraction_static"), None
     if fraction is None:
         fraction = round((total_mib - sum(terms.values())) / total_mib, 3)
+        if images:
+            terms["images"] = fraction * total_mib * (1 - _image_factor(checkpoint))
+            fraction *= _image_factor(checkpoint)
         if fraction < _LARGER_FRACTION:
             more = MoreMemory(f"--mem-fraction-static {_LARGER_FRACTION}", _LARGER_FRACTION)
     else:
         terms = {"outside_mem_fraction_static": total_mib - float(fraction) * total_mib}
-    attention = max(1, layout.tensor // layout.attention_data)
-    per_token = _kv_bytes(checkpoint, attention, layout, settings, values)
+    if images:
+        cache_mib = _image_cache_mib(checkpoint, gpu, layout, values)
+        terms["image_cache"] = cache_mib
+        fraction -= cache_mib / total_mib
+    drafts = checkpoint.nextn_layers if values.get("speculative_algorithm") is not None else 0
+    cache = kv_cache.kv_cache(has, checkpoint, gpu, layout, values, drafts=drafts)
+    if cache.fixed:
+        terms["compression_states"] = cache.fixed / MIB
+        fraction -= cache.fixed / gpu.memory_bytes
     return MemoryUse(
         terms={name: int(mib * MIB) for name, mib in terms.items() if mib},
         static_fraction=float(fraction),
-        kv_bytes_per_token=per_token,
-        attention_tensor=attention,
-        draft_layers=settings.draft_layers,
-        room=room_by_token(per_token, values.get("max_total_tokens")),
+        kv_bytes_per_token=int(cache.bytes_per_token),
+        state_bytes_per_request=cache.bytes_per_request,
+        attention_tensor=max(1, layout.tensor // layout.attention_data),
+        draft_layers=drafts,
+        room=lambda size: cache.room(size, values.get("max_total_tokens")),
         max_context=values.get("context_length"),
         outside=cuda_overhead(layout),
         more=more,
     )
 
 
-def _resolve(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> _Settings:
+def _reads_images(has: SupportTable, checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+    name = checkpoint.architecture
+    if name not in has.multimodal or any(values.get(flag) for flag in _WITHOUT_IMAGES):
+        return False
+    return bool(values.get("enable_multimodal")) or name not in has.images_when_asked
+
+
+def _image_factor(checkpoint: Checkpoint) -> float:
+    """adjust_mem_fraction_for_vlm: the larger the tower, the less is left."""
+    if not checkpoint.vision_tower:
+        return 1.0
+    layers, hidden = checkpoint.vision_tower
+    if checkpoint.architecture.startswith("MiniMaxM3"):  # its config stays a dict, whose keys are not read
+        layers, hidden = None, None
+    size = (layers or 24) * (hidden or 1024) ** 2 / (24 * 1024**2)
+    return 0.95 * min(1.05, max(0.8, 1 - 0.1 * (size - 1)))
+
+
+def _image_cache_mib(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> int:
+    """What images that are computed take beside the KV cache (model_overrides/qwen3_vl.py)."""
+    hopper = gpu.reaches((9, 0)) and not gpu.reaches((10, 0)) and gpu.memory_bytes // MIB >= 60 * 1024
+    if checkpoint.architecture.startswith("Qwen3VL") and hopper and layout.world <= _GPUS_OF_A_NODE:
+        return 3072 if values.get("max_running_requests", 0) >= 400 else 1024
+    return 1124 if values.get("mm_feature_transport") in ("cuda_ipc", "cuda_vmm") else 100
+
+
+def _resolve(
+    has: SupportTable,
+    checkpoint: Checkpoint,
+    gpu: Gpu,
+    layout: Layout,
+    values: Mapping[str, Any],
+    *,
+    images: bool,
+) -> _Settings:
     chunk, few, many = _LARGEST
     for below, chunk_default, few_default, many_default in _DEFAULTS:
         if gpu.memory_bytes // MIB < below:
             chunk, few, many = chunk_default, few_default, many_default
             break
     chunk = values.get("chunked_prefill_size", chunk)
-    speculative = values.get("speculative_algorithm") is not None
-    requests = values.get("max_running_requests", _SPECULATIVE_REQUESTS if speculative else None)
+    requests = values.get("max_running_requests")
     batch = values.get("cuda_graph_max_bs_decode")
     if batch is None:
         batch = min(few if layout.tensor < 4 else many, requests or _LARGEST[2])
@@ -88,12 +141,30 @@ def _resolve(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[s
     tokens = chunk if chunk > 0 else values.get("max_prefill_tokens", _MAX_PREFILL_TOKENS)
     if role == "decode":
         tokens = (requests or batch) * values.get("speculative_num_draft_tokens", 1)
+    by_default = _captures_prefill(has, checkpoint, layout, values, images=images)
     return _Settings(
         activation_tokens=max(tokens, 2048),
-        decode_batch=batch if _graphs(values, "decode", by_default=True) and role != "prefill" else 0,
-        prefill_sizes=_prefill_sizes(chunk, layout, values) if role != "decode" else None,
+        decode_batch=batch,
+        decode_graphs=_graphs(values, "decode", by_default=True) and role != "prefill",
+        padded=role != "prefill",
+        prefill_sizes=_prefill_sizes(chunk, layout, values, by_default=by_default)
+        if role != "decode"
+        else None,
         deepep=values.get("moe_a2a_backend") == "deepep",
-        draft_layers=checkpoint.nextn_layers if speculative else 0,
+    )
+
+
+def _captures_prefill(
+    has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], *, images: bool
+) -> bool:
+    """Whether prefill graphs are captured unasked (cuda_graph_hook.py)."""
+    state = checkpoint.recurrent
+    return not (
+        layout.pipeline > 1
+        or (state is not None and state.kind == "kda")
+        or checkpoint.compress_ratios
+        or values.get("moe_a2a_backend", "none") not in _BACKENDS_WITH_PREFILL_GRAPHS
+        or (images and checkpoint.architecture not in has.images_with_prefill_graphs)
     )
 
 
@@ -103,9 +174,9 @@ def _terms(checkpoint: Checkpoint, total_mib: int, layout: Layout, settings: _Se
         "metadata": 512,
         "activations": settings.activation_tokens * 1.5,
         "parallel_buffers": layout.world / 8 * 1024,
-        "decode_graphs": settings.decode_batch * 2,
+        "decode_graphs": settings.decode_batch * 2 * settings.decode_graphs,
     }
-    if layout.attention_data > 1:
+    if layout.attention_data > 1 and settings.padded:
         padding = 4.5 if settings.decode_batch > 300 else 3
         terms["data_parallel_attention"] = settings.decode_batch * layout.attention_data * padding
     if settings.prefill_sizes is not None:
@@ -114,7 +185,7 @@ def _terms(checkpoint: Checkpoint, total_mib: int, layout: Layout, settings: _Se
             terms["prefill_graphs"] += 1024
     if total_mib > 60 * 1024:
         terms["floor_10_gib"] = max(0.0, 10 * 1024 - sum(terms.values()))
-    if settings.deepep and settings.decode_batch:
+    if settings.deepep and settings.decode_graphs:
         terms["deepep_buffers"] = 2048
     return terms
 
@@ -128,9 +199,9 @@ def _graphs(values: Mapping[str, Any], phase: str, *, by_default: bool) -> bool:
     return by_default and not switched_off
 
 
-def _prefill_sizes(chunk: int, layout: Layout, values: Mapping[str, Any]) -> int | None:
-    """How many prefill sizes the engine captures; pipeline stages capture none unless asked to."""
-    if not _graphs(values, "prefill", by_default=layout.pipeline == 1):
+def _prefill_sizes(chunk: int, layout: Layout, values: Mapping[str, Any], *, by_default: bool) -> int | None:
+    """How many prefill sizes the engine captures; None where it captures none."""
+    if not _graphs(values, "prefill", by_default=by_default):
         return None
     if values.get("cuda_graph_bs_prefill"):
         return len(values["cuda_graph_bs_prefill"])
@@ -149,19 +220,3 @@ def _prefill_sizes(chunk: int, layout: Layout, values: Mapping[str, Any]) -> int
         *range(4608, largest + 1, 512),
     ]
     return len([size for size in sizes if size <= largest])
-
-
-def _kv_bytes(
-    checkpoint: Checkpoint,
-    attention: int,
-    layout: Layout,
-    settings: _Settings,
-    values: Mapping[str, Any],
-) -> int:
-    """KV cache bytes of one token on one rank; MLA keeps one latent vector, the same on every rank."""
-    kind = values.get("kv_cache_dtype", "auto")
-    element = 2 if kind in ("auto", "bf16", "bfloat16") else 1
-    layers = -(-checkpoint.layers // layout.pipeline) + settings.draft_layers
-    if checkpoint.mla:
-        return (checkpoint.mla.kv_lora_rank + checkpoint.mla.qk_rope_head_dim) * layers * element
-    return max(1, checkpoint.kv_heads // attention) * 2 * checkpoint.head_dim * layers * element

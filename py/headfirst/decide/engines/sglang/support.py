@@ -64,6 +64,10 @@ class SupportTable:
     multimodal: frozenset[str]
     pooling_only: frozenset[str]  # cannot generate text
     pipeline: frozenset[str]  # can be divided into pipeline stages
+    window_pool: frozenset[str]  # layers with a window have a pool of their own
+    tracked_states: frozenset[str]  # the prefix cache keeps copies of recurrent states
+    images_when_asked: frozenset[str]  # multimodal only with --enable-multimodal
+    images_with_prefill_graphs: frozenset[str]
 
 
 @cache
