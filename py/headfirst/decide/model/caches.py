@@ -6,7 +6,7 @@ beside them. Sources: configuration classes of transformers 5.19 and of vLLM 0.3
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -47,14 +47,14 @@ class RecurrentState(_Frozen):
 
 
 class SparseIndex(_Frozen):
-    """The index by which sparse attention selects tokens: a vector of `head_dim` a token in each of `layers`.
+    """The index by which sparse attention selects tokens: a vector of `head_dim` a token in these `layers`.
 
-    `heads`: of the query that is compared with it.
+    `heads`: of the query that is compared with it. `layers` count from 0.
     """
 
     heads: int
     head_dim: int
-    layers: int
+    layers: tuple[int, ...]
 
 
 def full_kv(keys: Keys, plain: KvHeads) -> KvHeads | None:
@@ -168,14 +168,19 @@ def sparse_index(keys: Keys, layers: int) -> SparseIndex | None:
     """The index of DeepSeek-V3.2, GLM-5 and MiniMax-M3; None without one."""
     nested = keys.part("sparse_attention_config")
     if nested is not None and (size := nested.number("sparse_index_dim", 0)):
-        counts = [value for value in nested.entries("sparse_attention_freq", layers) if value == 1]
+        listed = nested.entries("sparse_attention_freq", layers) or [1] * layers
         heads = nested.number("sparse_num_index_heads", 1)
-        return SparseIndex(heads=heads, head_dim=size, layers=len(counts) or layers)
+        return SparseIndex(heads=heads, head_dim=size, layers=_where(listed, 1))
     size = keys.number("index_head_dim", 0)
     if not size:
         return None
-    own = keys.entries("indexer_types", layers).count("full")  # GLM-5.2: the others share a layer's selection
-    return SparseIndex(heads=keys.number("index_n_heads"), head_dim=size, layers=own or layers)
+    # GLM-5.2: the others share the selection of an earlier layer.
+    listed = keys.entries("indexer_types", layers) or ["full"] * layers
+    return SparseIndex(heads=keys.number("index_n_heads"), head_dim=size, layers=_where(listed, "full"))
+
+
+def _where(listed: list[Any], value: Any) -> tuple[int, ...]:
+    return tuple(layer for layer, entry in enumerate(listed) if entry == value)
 
 
 def compress_ratios(keys: Keys, layers: int) -> tuple[int, ...]:

@@ -14,13 +14,14 @@ from typing import Any
 
 from headfirst.decide.engines.base import CacheRoom
 from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.sglang.layout import pipeline_layers
 from headfirst.decide.engines.sglang.support import SupportTable
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint, Mla
 from headfirst.decide.model.layer_types import LayerType
 
-_BLACKWELL = 10  # of data centres: compute capability 10.x
+_BLACKWELL = 10  # compute capability 10.x in data centres, 12.x elsewhere
 _TWO_BYTES = ("auto", "bf16", "bfloat16")
 _INDEX_SCALE = 4  # bytes, for each 128 elements
 _SPARSE_FP8 = 656  # 512 bytes, four float32 scales, 64 rope elements of two bytes
@@ -35,6 +36,8 @@ _V4_RING, _V4_RING_DRAFTING = 8, 16
 _V4_STATE = 2 * 2 * 512 * 4 + 2 * 2 * 128 * 4  # float32, of a layer that compresses four tokens
 _V4_REQUESTS = 256
 _V4_LARGE_ROW = 2 * 512 * 4  # float32, of a layer that compresses 128 tokens
+# Their draft layers are not in num_nextn_predict_layers, which SGLang counts: their cache is beside the pool.
+_DRAFTS_BESIDE = "Qwen3_5"
 _SPECULATIVE_REQUESTS = 48
 _DRAFT_TOKENS = 4
 
@@ -55,6 +58,7 @@ class KvCache:
     slots: int | None = None  # of states, where the user sets them
     drafted: int = 0  # tokens of speculative decoding, each with a state
     running: int = 0  # requests at a time, with speculative decoding
+    most: int = 1 << 31  # requests at a time, by the user's arguments
 
     @property
     def bytes_per_request(self) -> int:
@@ -66,7 +70,7 @@ class KvCache:
         if not self.state:
             return self._tokens(size, None, cap)
         slots = self._slots(size)
-        requests = slots // self.copies
+        requests = min(slots // self.copies, self.most)
         extra = (min(self.running, requests) + 1) * self.drafted
         return self._tokens(size - (slots + 1 + extra) * self.state, requests, cap)
 
@@ -93,11 +97,26 @@ def kv_cache(
     drafts: int,
 ) -> KvCache:
     """The cache of the fullest stage. `drafts` are the layers of multi-token prediction that are loaded."""
+    stages = layout.pipeline
+    each = (pipeline_layers(stage, stages, checkpoint.layers, {}) for stage in range(stages))
+    caches = (_stage(has, checkpoint, gpu, layout, values, stage, drafts) for stage in each)
+    return max(caches, key=lambda cache: cache.bytes_per_token)
+
+
+def _stage(
+    has: SupportTable,
+    checkpoint: Checkpoint,
+    gpu: Gpu,
+    layout: Layout,
+    values: Mapping[str, Any],
+    stage: range,
+    drafts: int,
+) -> KvCache:
     if checkpoint.compress_ratios:
-        return _compressed(checkpoint, layout, values, drafts=drafts)
+        return _compressed(checkpoint, layout, values, stage, drafts)
     attention = max(1, layout.tensor // layout.attention_data)
-    layers = _layers(checkpoint, layout, "full")
-    window_layers = _layers(checkpoint, layout, "sliding") + _layers(checkpoint, layout, "chunked")
+    types = checkpoint.layer_types[stage.start : stage.stop]
+    layers, window_layers = types.count("full"), types.count("sliding") + types.count("chunked")
     element = _element(checkpoint, gpu, values)
     if checkpoint.mla:
         token = _latent_bytes(checkpoint, checkpoint.mla, gpu, element)
@@ -109,19 +128,15 @@ def kv_cache(
         windows = ratio * window_layers * _head_bytes(checkpoint, attention, element, "sliding")
     else:
         layers += window_layers
-    own = layers * token + windows
-    size = own + int(own * drafts / max(1, layers)) + _index_bytes(checkpoint, gpu, layout, element, drafts)
-    state_layers = _layers(checkpoint, layout, "linear")
-    if not (checkpoint.recurrent and state_layers):
+    size = layers * token + windows
+    if checkpoint.architecture.startswith(_DRAFTS_BESIDE):
+        drafts = 0
+    size += int(size * drafts / max(1, layers)) + _index_bytes(checkpoint, stage, drafts)
+    linear = types.count("linear")
+    if not (checkpoint.recurrent and linear):
         return KvCache(size)
-    return _with_states(
-        has, checkpoint, layout, values, size, state_layers * _state(checkpoint.recurrent, attention, values)
-    )
-
-
-def _layers(checkpoint: Checkpoint, layout: Layout, kind: LayerType) -> int:
-    """Layers of this kind in the fullest stage."""
-    return -(-checkpoint.layer_types.count(kind) // layout.pipeline)
+    state = linear * _state(checkpoint.recurrent, attention, values)
+    return _with_states(has, checkpoint, layout, values, size, state)
 
 
 def _element(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> int:
@@ -139,8 +154,12 @@ def _element(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> int
 def _latent_bytes(checkpoint: Checkpoint, mla: Mla, gpu: Gpu, element: int) -> int:
     """MLA's latent vector of one token in one layer, the same on every rank."""
     size = (mla.kv_lora_rank + mla.qk_rope_head_dim) * element
-    datacentre = gpu.compute_capability is not None and gpu.compute_capability[0] == _BLACKWELL
-    return _SPARSE_FP8 if checkpoint.index and element == 1 and not datacentre else size
+    if not checkpoint.index or element == 2 or gpu.compute_capability is None:
+        return size
+    # With trtllm's kernels the vector has no scales of its own.
+    major = gpu.compute_capability[0]
+    scaled = major < _BLACKWELL or (major > _BLACKWELL and checkpoint.architecture == "GlmMoeDsaForCausalLM")
+    return _SPARSE_FP8 if scaled else size
 
 
 def _head_bytes(checkpoint: Checkpoint, attention: int, element: int, kind: LayerType) -> int:
@@ -148,16 +167,15 @@ def _head_bytes(checkpoint: Checkpoint, attention: int, element: int, kind: Laye
     return max(1, kv.heads // attention) * (kv.key_dim + kv.value_dim) * element
 
 
-def _index_bytes(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, element: int, drafts: int) -> int:
+def _index_bytes(checkpoint: Checkpoint, stage: range, drafts: int) -> int:
     """The index of sparse attention of one token in all its layers, whole on every rank."""
     index = checkpoint.index
     if index is None:
         return 0
-    layers = -(-index.layers // layout.pipeline)
+    layers = sum(layer in stage for layer in index.layers)
     if checkpoint.mla:
         return (layers + drafts) * (index.head_dim + -(-index.head_dim // 128) * _INDEX_SCALE)
-    hopper_fp8 = element == 1 and gpu.reaches((9, 0)) and not gpu.reaches((_BLACKWELL, 0))
-    return layers * index.head_dim * (1 if hopper_fp8 else 2)
+    return layers * index.head_dim * 2  # MiniMax-M3
 
 
 def _state(state: RecurrentState, attention: int, values: Mapping[str, Any]) -> int:
@@ -181,11 +199,12 @@ def _with_states(
     state: int,
 ) -> KvCache:
     groups = layout.attention_data * layout.data
-    slots, running = values.get("max_mamba_cache_size"), values.get("max_running_requests")
+    speculative = values.get("speculative_algorithm") is not None
+    by_default = _SPECULATIVE_REQUESTS if speculative else None
+    slots, running = values.get("max_mamba_cache_size"), values.get("max_running_requests", by_default)
     cached = not values.get("disable_radix_cache")
     if slots is None and not cached and running:
         slots = max(1, running)
-    speculative = values.get("speculative_algorithm") is not None
     return KvCache(
         token,
         state=state,
@@ -193,7 +212,8 @@ def _with_states(
         ratio=values.get("mamba_full_memory_ratio", _STATE_RATIO),
         slots=None if slots is None else slots // groups,
         drafted=values.get("speculative_num_draft_tokens", _DRAFT_TOKENS) if speculative else 0,
-        running=(running or _SPECULATIVE_REQUESTS) // groups if speculative else 0,
+        most=running // groups if running else 1 << 31,
+        running=running // groups if running and speculative else 0,
     )
 
 
@@ -206,15 +226,16 @@ def _copies(has: SupportTable, checkpoint: Checkpoint, layout: Layout, values: M
     return 3 + {"extra_buffer": 2 if overlaps else 1, "extra_buffer_lazy": 1}.get(strategy, 0)
 
 
-def _compressed(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], *, drafts: int) -> KvCache:
+def _compressed(
+    checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], stage: range, drafts: int
+) -> KvCache:
     """DeepSeek-V4: each layer has a window; some keep an entry for four tokens with an index, others for 128.
 
     Nothing is divided by ranks.
     """
-    share = 1 / layout.pipeline
-    layers = checkpoint.layers * share
-    fours = checkpoint.compress_ratios.count(4) * share
-    hundreds = checkpoint.compress_ratios.count(128) * share
+    layers = len(stage)
+    ratios = checkpoint.compress_ratios[stage.start : stage.stop]
+    fours, hundreds = ratios.count(4), ratios.count(128)
     ring = _V4_RING_DRAFTING if drafts else _V4_RING
     window = _v4_slot(_V4_PAGE) * layers + ring / _V4_PAGE * _V4_STATE * fours
     size = _V4_WINDOW_TOKENS * window
@@ -223,7 +244,7 @@ def _compressed(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any
     size *= (layers + drafts) / layers
     requests = values.get("max_running_requests", _V4_REQUESTS) // (layout.attention_data * layout.data)
     rows = (requests + 1) * 256 + 257 if drafts else (requests + 1) * 128 + 129
-    return KvCache(size, fixed=ceil(hundreds) * ceil(rows / 128) * 128 * _V4_LARGE_ROW)
+    return KvCache(size, fixed=hundreds * ceil(rows / 128) * 128 * _V4_LARGE_ROW)
 
 
 def _v4_slot(tokens: int) -> float:

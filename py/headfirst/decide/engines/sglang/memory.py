@@ -90,8 +90,10 @@ def memory_use(
 
 
 def _reads_images(has: SupportTable, checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+    """By the list of architectures, or as the language model is one part of the config (is_multimodal)."""
     name = checkpoint.architecture
-    if name not in has.multimodal or any(values.get(flag) for flag in _WITHOUT_IMAGES):
+    inside = name in has.multimodal or checkpoint.vision_tower is not None
+    if not inside or any(values.get(flag) for flag in _WITHOUT_IMAGES):
         return False
     return bool(values.get("enable_multimodal")) or name not in has.images_when_asked
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from headfirst.decide.engines.base import CacheRoom
 from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.vllm.layout import pipeline_layers
 from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.layer_types import LayerType
@@ -90,29 +91,42 @@ def blocks(
     `in_flight` are the tokens of the steps that are computed at a time, `drafts` the layers of
     multi-token prediction that are loaded.
     """
+    stages = layout.pipeline
+    each = (pipeline_layers(stage, stages, checkpoint.layers, {}) for stage in range(stages))
+    divided = (_stage(checkpoint, layout, values, stage, in_flight, drafts) for stage in each)
+    return max(divided, key=lambda stage: stage.bytes * stage.of_request(checkpoint.max_context))
+
+
+def _stage(
+    checkpoint: Checkpoint,
+    layout: Layout,
+    values: Mapping[str, Any],
+    stage: range,
+    in_flight: int,
+    drafts: int,
+) -> Blocks:
+    types = checkpoint.layer_types[stage.start : stage.stop]
     whole = _token_bytes(checkpoint, layout, values, "full")
-    full = _layers(checkpoint, layout, "full") + drafts
-    sliding = sum(_layers(checkpoint, layout, kind) for kind in _WINDOWS)
+    full, sliding = types.count("full") + drafts, sum(types.count(kind) for kind in _WINDOWS)
     if sliding and _keeps_all(checkpoint, values):
         full, sliding = full + sliding, 0
     least = int(values.get("block_size") or _BLOCK)
     shared = int(values.get("decode_context_parallel_size", 1))
-    if checkpoint.recurrent and (states := _layers(checkpoint, layout, "linear")):
+    if checkpoint.recurrent and (states := types.count("linear")):
         return _with_states(checkpoint, layout, values, checkpoint.recurrent, full, states, whole, least)
     window = _token_bytes(checkpoint, layout, values, "sliding")
-    index = _index_bytes(checkpoint, layout, drafts)
+    index = _index_bytes(checkpoint, stage, drafts)
     if not sliding:
         return Blocks((whole * full + index) * least, least, (_full(1, least * shared),))
     length = (checkpoint.sliding_window or 1) - 1 + in_flight
     if not full:
         return Blocks(window * sliding * least, least, (_sliding(1, least, length, grows=True),))
     size = _group_size(full, sliding)
-    page = max(whole, window) * least
+    largest = max(whole, window)
     # The smaller of two pages has more tokens where that makes them equal; else it is padded.
-    tokens, kept = (least * max(whole, window) // each if max(whole, window) % each == 0 else least
-                    for each in (whole, window))  # fmt: skip
+    tokens, kept = (least * (largest // each if largest % each == 0 else 1) for each in (whole, window))
     groups = (_full(-(-full // size), tokens), _sliding(-(-sliding // size), kept, length))
-    return Blocks(page * size, tokens, groups)
+    return Blocks(largest * least * size, tokens, groups)
 
 
 def _keeps_all(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
@@ -181,11 +195,6 @@ def _sliding(count: int, tokens: int, window: int, *, grows: bool = False) -> Gr
     return Group(count, lambda length: -(-min(window, length) // tokens) + 1, grows)
 
 
-def _layers(checkpoint: Checkpoint, layout: Layout, kind: LayerType) -> int:
-    """Layers of this kind in the fullest stage."""
-    return -(-checkpoint.layer_types.count(kind) // layout.pipeline)
-
-
 def _token_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], kind: LayerType) -> int:
     """Bytes of one token in one layer; MLA keeps one latent vector, the same on every rank."""
     dtype = _dtype(checkpoint, values)
@@ -207,12 +216,12 @@ def _element(dtype: str) -> int:
     return 1 if dtype.startswith(_ONE_BYTE) else 2
 
 
-def _index_bytes(checkpoint: Checkpoint, layout: Layout, drafts: int) -> int:
+def _index_bytes(checkpoint: Checkpoint, stage: range, drafts: int) -> int:
     """Bytes of one token in the indices of all layers of a stage, whole on every rank."""
     index = checkpoint.index
     if index is None:
         return 0
+    layers = sum(layer in stage for layer in index.layers)
     if checkpoint.mla is None:  # MiniMax-M3: the vector in two bytes an element
-        return -(-index.layers // layout.pipeline) * index.head_dim * 2
-    size = index.head_dim + -(-index.head_dim // 128) * _INDEX_SCALE
-    return (-(-index.layers // layout.pipeline) + drafts) * size
+        return layers * index.head_dim * 2
+    return (layers + drafts) * (index.head_dim + -(-index.head_dim // 128) * _INDEX_SCALE)

@@ -1,0 +1,28 @@
+"""Checkpoints of published models by their own config.json (data/model-configs), without their weights."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.config import Weights, from_config
+
+_FOLDER = Path(__file__).parent / "data" / "model-configs"
+
+
+@cache
+def checkpoint(name: str, weights: int = 10**9) -> Checkpoint:
+    """The model `publisher--model`, with so many bytes of weights."""
+    entry: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    return from_config(
+        entry["config"],
+        id=name.replace("--", "/", 1),
+        revision=None,
+        weights=Weights(weights, ()),
+        source="folder",
+        where=name,
+        quantization_config=entry.get("hf_quant_config"),
+    )
