@@ -14,15 +14,24 @@ from typing import Any
 from headfirst.decide.engines.base import CacheRoom
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm.layout import pipeline_layers
+from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.layer_types import LayerType
 
 _BLOCK = 16
 _MLA_BLOCK = 128  # beside recurrent states
+_DELTA_NET_BLOCK = 64
+# DeepSeek-V4: blocks of 256 tokens; pages have units of 576 bytes, and a slot 584 bytes.
+_V4_BLOCK, _V4_UNIT, _V4_SLOT, _V4_INDEX = 256, 576, 584, 132
+# What a block of states has: tokens, tokens of its window, bytes of a token (float32).
+_V4_FOURS, _V4_FOURS_INDEX, _V4_HUNDREDS = (4, 8, 8192), (4, 8, 2048), (8, 128, 4096)
+_V4_WINDOW = (64, 128, _V4_SLOT)
 _WINDOWS: tuple[LayerType, ...] = ("sliding", "chunked")
 # A KV cache of one byte an element; the names of the others begin otherwise or are the weights' own type.
 _ONE_BYTE = ("fp8", "int8")
+_BLACKWELL = 10  # of data centres: compute capability 10.x
+_SPARSE_FP8 = 656
 _INDEX_SCALE = 4  # bytes, for each 128 elements
 # Layers of a kind fill up groups of the rarest kind, unless they are nearly as many.
 _NEARLY = 1.5
@@ -84,7 +93,13 @@ class Blocks:
 
 
 def blocks(
-    checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], *, in_flight: int, drafts: int
+    checkpoint: Checkpoint,
+    gpu: Gpu,
+    layout: Layout,
+    values: Mapping[str, Any],
+    *,
+    in_flight: int,
+    drafts: int,
 ) -> Blocks:
     """The blocks of the fullest stage.
 
@@ -93,28 +108,31 @@ def blocks(
     """
     stages = layout.pipeline
     each = (pipeline_layers(stage, stages, checkpoint.layers, {}) for stage in range(stages))
-    divided = (_stage(checkpoint, layout, values, stage, in_flight, drafts) for stage in each)
+    divided = (_stage(checkpoint, gpu, layout, values, stage, in_flight, drafts) for stage in each)
     return max(divided, key=lambda stage: stage.bytes * stage.of_request(checkpoint.max_context))
 
 
 def _stage(
     checkpoint: Checkpoint,
+    gpu: Gpu,
     layout: Layout,
     values: Mapping[str, Any],
     stage: range,
     in_flight: int,
     drafts: int,
 ) -> Blocks:
+    if checkpoint.compress_ratios:
+        return _compressed(checkpoint, stage, in_flight)
     types = checkpoint.layer_types[stage.start : stage.stop]
-    whole = _token_bytes(checkpoint, layout, values, "full")
+    whole = _token_bytes(checkpoint, gpu, layout, values, "full")
     full, sliding = types.count("full") + drafts, sum(types.count(kind) for kind in _WINDOWS)
     if sliding and _keeps_all(checkpoint, values):
         full, sliding = full + sliding, 0
     least = int(values.get("block_size") or _BLOCK)
     shared = int(values.get("decode_context_parallel_size", 1))
     if checkpoint.recurrent and (states := types.count("linear")):
-        return _with_states(checkpoint, layout, values, checkpoint.recurrent, full, states, whole, least)
-    window = _token_bytes(checkpoint, layout, values, "sliding")
+        return _with_states(checkpoint, gpu, layout, values, checkpoint.recurrent, full, states, whole, least)
+    window = _token_bytes(checkpoint, gpu, layout, values, "sliding")
     index = _index_bytes(checkpoint, stage, drafts)
     if not sliding:
         return Blocks((whole * full + index) * least, least, (_full(1, least * shared),))
@@ -136,6 +154,7 @@ def _keeps_all(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
 
 def _with_states(
     checkpoint: Checkpoint,
+    gpu: Gpu,
     layout: Layout,
     values: Mapping[str, Any],
     state: RecurrentState,
@@ -147,10 +166,13 @@ def _with_states(
     """A block of attention layers has as many tokens as make it as large as a state."""
     drafted = _speculative_tokens(values)
     state_bytes = _state_bytes(state, layout, values, drafted)
-    unit = max(least, _MLA_BLOCK if checkpoint.mla else _BLOCK)
-    tokens = unit * max(1, -(-state_bytes // (unit * token_bytes)))
     aligned = values.get("enable_prefix_caching", True)
-    kept = (2 + drafted + (state.kind == "mamba2")) if aligned else 1 + drafted
+    # FlashInfer's prefill of a gated delta net writes states of 64 tokens (gdn/qwen_gdn_linear_attn.py).
+    flashinfer = aligned and state.kind == "gdn" and gpu.reaches((9, 0))
+    unit = max(least, _MLA_BLOCK if checkpoint.mla else _DELTA_NET_BLOCK if flashinfer else _BLOCK)
+    tokens = unit * max(1, -(-state_bytes // (unit * token_bytes)))
+    prefilled = state.kind == "mamba2" or flashinfer or checkpoint.architecture.startswith("KimiK3")
+    kept = (2 + drafted + prefilled) if aligned else 1 + drafted
     size = _group_size(full, states) if full else states
     groups = (_full(-(-full // size), tokens), Group(-(-states // size), lambda _: kept, grows=False))
     return Blocks(tokens * token_bytes * size, tokens, groups, states=True)
@@ -164,12 +186,9 @@ def _state_bytes(state: RecurrentState, layout: Layout, values: Mapping[str, Any
     channels = (state.channels + 2 * groups * state.columns) // tensor
     inputs = channels * (state.conv_kernel - 1 + drafted) * _size(values.get("mamba_cache_dtype"), 2)
     matrices = state.heads // tensor * state.rows * state.columns
-    return inputs + matrices * _size(values.get("mamba_ssm_cache_dtype"), _state_element(state))
-
-
-def _state_element(state: RecurrentState) -> int:
-    """Bytes of an element of the matrices, where no argument sets it."""
-    return _size(state.dtype, 4 if state.kind == "kda" else 2)
+    stated = "" if state.kind == "kda" else state.dtype
+    by_default = _size(stated, 4 if state.kind in ("kda", "mamba2") else 2)
+    return inputs + matrices * _size(values.get("mamba_ssm_cache_dtype"), by_default)
 
 
 def _size(dtype: str | None, otherwise: int) -> int:
@@ -195,21 +214,59 @@ def _sliding(count: int, tokens: int, window: int, *, grows: bool = False) -> Gr
     return Group(count, lambda length: -(-min(window, length) // tokens) + 1, grows)
 
 
-def _token_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any], kind: LayerType) -> int:
+def _compressed(checkpoint: Checkpoint, stage: range, in_flight: int) -> Blocks:
+    """DeepSeek-V4: each layer has a window; some keep an entry for four tokens with an index, others for 128,
+    and states of what is not compressed yet. Nothing is divided by ranks."""
+    layers, ratios = len(stage), checkpoint.compress_ratios[stage.start : stage.stop]
+    fours, hundreds = ratios.count(4), ratios.count(128)
+    entries = fours * (_v4_page(_V4_BLOCK // 4, _V4_SLOT) + _v4_page(_V4_BLOCK // 4, _V4_INDEX))
+    entries += hundreds * _v4_page(_V4_BLOCK // 128, _V4_SLOT)
+    # Groups of windows and states have as many layers as the largest of the others.
+    size = max(fours, hundreds, -(-layers // 2))
+    states = [(_V4_FOURS, fours), (_V4_FOURS_INDEX, fours), (_V4_HUNDREDS, hundreds), (_V4_WINDOW, layers)]
+    pages = {kind: min(count, size) * _v4_page(kind[0], kind[2]) for kind, count in states}
+    largest = max(entries, pages[_V4_FOURS] + pages[_V4_FOURS_INDEX], pages[_V4_HUNDREDS], pages[_V4_WINDOW])
+    groups = [_full(1, _V4_BLOCK)]
+    for count, (tokens, window, _) in (
+        (-(-layers // size), _V4_WINDOW),
+        (int(fours > 0), _V4_FOURS),
+        (int(hundreds > 0), _V4_HUNDREDS),
+    ):
+        groups.append(_sliding(count, tokens, window - 1 + in_flight))
+    return Blocks(largest, _V4_BLOCK, tuple(groups))
+
+
+def _v4_page(tokens: int, size: int) -> int:
+    """Bytes of a page of `tokens` with `size` bytes each."""
+    return -(-tokens * size // _V4_UNIT) * _V4_UNIT
+
+
+def _token_bytes(
+    checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any], kind: LayerType
+) -> int:
     """Bytes of one token in one layer; MLA keeps one latent vector, the same on every rank."""
-    dtype = _dtype(checkpoint, values)
+    dtype = _dtype(checkpoint, gpu, values)
     if mla := checkpoint.mla:
-        # fp8_ds_mla: 512 bytes, four float32 scales, 64 rope elements of two bytes.
-        return 656 if dtype == "fp8_ds_mla" else (mla.kv_lora_rank + mla.qk_rope_head_dim) * _element(dtype)
+        # Sparse attention in FP8: 512 bytes, four float32 scales and 64 rope elements of two bytes, but for
+        # FlashInfer's kernels on compute capability 10.x (mla_attention.py).
+        sparse = checkpoint.index is not None and _element(dtype) == 1
+        scaled = sparse and gpu.compute_capability is not None and gpu.compute_capability[0] != _BLACKWELL
+        if dtype == "fp8_ds_mla" or scaled:
+            return _SPARSE_FP8
+        return (mla.kv_lora_rank + mla.qk_rope_head_dim) * _element(dtype)
     kv = checkpoint.kv(kind)
     return max(1, kv.heads // layout.tensor) * (kv.key_dim + kv.value_dim) * _element(dtype)
 
 
-def _dtype(checkpoint: Checkpoint, values: Mapping[str, Any]) -> str:
+def _dtype(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> str:
     """What the cache is stored in: the argument, else as the checkpoint's scales are for."""
     given = str(values.get("kv_cache_dtype", "auto"))
-    own = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
-    return own or "auto" if given == "auto" else given
+    if given != "auto":
+        return given
+    datacentre = gpu.compute_capability is not None and gpu.compute_capability[0] == _BLACKWELL
+    if checkpoint.architecture == "GlmMoeDsaForCausalLM" and datacentre:
+        return "fp8"
+    return checkpoint.quantization.kv_cache or given if checkpoint.quantization else given
 
 
 def _element(dtype: str) -> int:
