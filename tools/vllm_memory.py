@@ -23,7 +23,7 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.v1.core import kv_cache_planning
 from vllm.v1.kv_cache_interface import FullAttentionSpec, MLAAttentionSpec, SlidingWindowSpec
 
-CATALOGUE = Path(__file__).parents[1] / "py/headfirst/decide/model/catalogue.json"
+CATALOGUE = Path(__file__).parents[1] / "py/headfirst/decide/model/catalogue"
 # Of each kind of model one or two; their config.json in the catalogue is enough for transformers.
 MODELS = (
     "deepseek-ai/DeepSeek-R1",
@@ -135,9 +135,8 @@ def main() -> int:
         "windows": [window(128, 4096, 131072), window(1024, 16384, 131072), window(4096, 16384, 8192)],
         "batches": {name: batches(name, gib) | {"gib": gib} for name, gib in GPUS.items()},
     }
-    for id, entry in json.loads(CATALOGUE.read_text(encoding="utf-8")).items():
-        if id not in MODELS:
-            continue
+    entries = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(CATALOGUE.glob("*.json"))]
+    for id, entry in ((id, entry) for part in entries for id, entry in part.items() if id in MODELS):
         with folder(entry["config"]) as path:
             sizes = layouts(path)
             caches = [

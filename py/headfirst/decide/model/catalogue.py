@@ -1,4 +1,4 @@
-"""Published models, kept as data (catalogue.json) for plans made without a network.
+"""Published models, kept as data (catalogue/ORGANISATION.json) for plans made without a network.
 
 Each entry has its source, the keys of its config.json that a plan reads, and its weight files. What the
 publisher states of the sizes is there (`total_bytes`, `parameters` by dtype); what is missing is computed
@@ -28,9 +28,10 @@ _SHARD_BYTES = 5 * 10**9
 
 @cache
 def _entries() -> dict[str, dict[str, Any]]:
-    text = files("headfirst.decide.model").joinpath("catalogue.json").read_text(encoding="utf-8")
-    entries: dict[str, dict[str, Any]] = json.loads(text)
-    return entries
+    entries: dict[str, dict[str, Any]] = {}
+    for file in files("headfirst.decide.model").joinpath("catalogue").iterdir():
+        entries.update(json.loads(file.read_text(encoding="utf-8")))
+    return {id: entries[id] for id in sorted(entries, key=str.lower)}
 
 
 def ids() -> list[str]:
