@@ -2,7 +2,9 @@
 
 Each entry has its source, the keys of its config.json that a plan reads, and its weight files. What the
 publisher states of the sizes is there (`total_bytes`, `parameters` by dtype); what is missing is computed
-tensor by tensor from the dimensions, and `total_bytes_are` names which. `same_as` names the entry whose
+tensor by tensor from the dimensions, and `total_bytes_are` names which. Of architectures that parameters.py
+does not know, tools/catalogue_sizes.py has written the sizes: `stored` (part -> dtype -> bytes) and, of
+quantised models, `bf16` (part -> bytes in BF16). `same_as` names the entry whose
 config an entry shares, but for its `changes`, and whose weight files it shares where it has none of its own.
 `plain_parts` are parts of the model that its quantisation leaves as they are, `published_parameters` what
 the publisher's page states and a test compares.
@@ -109,6 +111,11 @@ def _computed(
     by_part: Counter[str] = Counter()
     by_dtype: Counter[str] = Counter()
     bf16: Counter[str] = Counter()
+    if stored := weights.get("stored"):
+        for part, sizes in stored.items():
+            by_part[part] += sum(sizes.values())
+            by_dtype.update(sizes)
+        return dict(by_part), dict(by_dtype), weights.get("bf16", {}) if described.convertible else {}
     for tensor in parameters.tensors(described) or []:
         quantized = tensor.part.value not in weights.get("plain_parts", ())
         stored = parameters.stored_bytes(described, tensor, quantized=quantized)
