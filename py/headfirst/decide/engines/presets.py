@@ -17,7 +17,17 @@ from headfirst.decide.model.task import Task
 
 Preset = Literal["latency", "throughput", "long-context"]
 # What a rule may require: of the model, of the layout, of the hardware.
-Need = Literal["moe", "mla", "draft_layers", "one_stage", "one_node", "several_ranks", "gpu"]
+Need = Literal[
+    "moe", "mla", "draft_layers", "kv_16_bit", "one_stage", "one_node", "several_ranks", "shared_attention", "gpu"
+]
+# What a model has or has not, and the plan states where no rule chooses it.
+Purpose = Literal["reasoning", "tools", "drafts"]
+# The destinations of the flags of each purpose, in every engine's arguments.
+DESTINATIONS: Mapping[Purpose, frozenset[str]] = {
+    "reasoning": frozenset({"reasoning_parser"}),
+    "tools": frozenset({"tool_call_parser"}),
+    "drafts": frozenset({"speculative_algorithm", "speculative_config", "spec_method"}),
+}
 
 
 def _text(value: Any) -> Any:
@@ -35,7 +45,8 @@ class Rule(BaseModel):
 
     Values may hold `{tensor}`, the tensor parallel size, and `{context}`, the model's longest context in
     tokens; "" is a flag without a value. With `always` the rule does not wait for `preset` or `parsers`:
-    the task does not work without it.
+    the task does not work without it. `offered`: the arguments cost precision; the plan prints them and
+    leaves the choice to a person.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,6 +58,24 @@ class Rule(BaseModel):
     needs: tuple[Need, ...] = ()
     capability: tuple[int, int] | None = None  # the lowest compute capability
     always: bool = False
+    offered: bool = False
+    reason: Annotated[str, Field(min_length=10)]
+    source: Annotated[str, Field(min_length=10)]
+
+    @property
+    def purpose(self) -> Purpose | None:
+        """What the rule's flags are for, where a plan states that it is missing."""
+        names = {flag.lstrip("-").replace("-", "_") for flag in self.arguments}
+        return next((purpose for purpose in DESTINATIONS if DESTINATIONS[purpose] & names), None)
+
+
+class Absence(BaseModel):
+    """Why an engine has no rule for something: a clause, printed where no rule applies."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    what: Purpose | Preset
+    families: tuple[str, ...] = ()  # names of model/families.json; empty: every model
     reason: Annotated[str, Field(min_length=10)]
     source: Annotated[str, Field(min_length=10)]
 
@@ -66,12 +95,29 @@ class _Presets(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rules: tuple[Rule, ...] = ()
+    absences: tuple[Absence, ...] = ()
     quantize_on_load: tuple[Quantization, ...] = ()
 
 
 def rules(engine: str) -> tuple[Rule, ...]:
     """The rules of the engine, in the order in which they are applied; the first that sets a flag decides."""
     return _presets(engine).rules
+
+
+def absence(engine: str, what: Purpose | Preset, family: str | None = None) -> str | None:
+    """Why the engine has no rule for `what` and this family, or for every family where none is named.
+
+    None where presets.yml has no reason.
+    """
+    for entry in _presets(engine).absences:
+        if entry.what == what and (family in entry.families if family else not entry.families):
+            return entry.reason
+    return None
+
+
+def absences(engine: str) -> tuple[Absence, ...]:
+    """All entries of the engine, in the order in which they are tried."""
+    return _presets(engine).absences
 
 
 def quantizations(engine: str) -> tuple[Quantization, ...]:

@@ -16,13 +16,17 @@ from headfirst.decide.model.task import Task
 
 @dataclass(frozen=True)
 class Family:
-    """Models that share a chat format. `task`: what the checkpoint is for."""
+    """Models that share a chat format. `task`: what the checkpoint is for.
+
+    `thinks` is False where the model answers without a reasoning part.
+    """
 
     name: str
     title: str
     ids: tuple[str, ...]
     architectures: tuple[str, ...]
     task: Task
+    thinks: bool
 
 
 @cache
@@ -37,6 +41,7 @@ def families() -> tuple[Family, ...]:
             ids=tuple(entry.get("ids", ())),
             architectures=tuple(entry.get("architectures", ())),
             task=entry.get("task", "chat"),
+            thinks=entry.get("thinks", True),
         )
         for entry in entries
     )

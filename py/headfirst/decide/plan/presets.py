@@ -2,7 +2,8 @@
 
 The rules are the engine's data (engines/<name>/presets.yml). Rules are applied in order, each as a whole: one
 is left out where the user's engine_args set one of its flags, where an earlier rule did, and where the engine
-or the memory of the GPUs refuses the result.
+or the memory of the GPUs refuses the result. What costs precision is offered, and what no rule brings has a
+sentence with the reason.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.presets import Need, Preset, Rule
+from headfirst.decide.engines.presets import DESTINATIONS, Need, Preset, Purpose, Rule
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -48,7 +49,7 @@ class Choice:
     """`arguments` are the engine's whole extra arguments, those of the user last."""
 
     chosen: tuple[ChosenArgument, ...]
-    left_out: tuple[str, ...]  # a sentence for each rule that was not applied, with why
+    left_out: tuple[str, ...]  # a sentence for each thing that is not chosen, with why
     arguments: tuple[str, ...]
 
     def with_argument(self, argument: ChosenArgument) -> Choice:
@@ -64,57 +65,181 @@ def wants_parsers(parsers: str | None, preset: str | None) -> bool:
 
 def choose(situation: Situation) -> Choice:
     """The arguments for this situation, each with its reason and source."""
-    engine, user = situation.engine, situation.user_arguments
-    users = engine.check_arguments(user).values
-    taken: dict[str, Any] = {}
-    words: list[str] = []
-    chosen: list[ChosenArgument] = []
-    left_out: list[str] = []
-    for rule in presets.rules(engine.name):
-        if not applies(rule, situation):
-            continue
-        new = presets.words(_filled(rule, situation))
-        values = engine.check_arguments(new).values
-        if values.keys() & taken.keys():
-            continue
-        if given := values.keys() & users.keys():
-            if any(users[name] != values[name] for name in values if name in given):
-                left_out.append(_line(new, "engine_args sets another value", rule))
-            continue
-        if why := _refused(situation, words, new):
-            left_out.append(_line(new, why, rule))
-            continue
-        taken.update(values)
-        words += new
-        chosen += _chosen(rule, situation)
-    return Choice(tuple(chosen), tuple(left_out), (*words, *user))
+    selection = _Selection(situation)
+    for rule in presets.rules(situation.engine.name):
+        if is_meant(rule, situation):
+            selection.apply(rule)
+    return Choice(
+        tuple(selection.chosen),
+        (*selection.left_out, *selection.absences()),
+        (*selection.words, *situation.user_arguments),
+    )
 
 
-def applies(rule: Rule, situation: Situation) -> bool:
-    """Whether the rule is meant for this model, task, preset, layout and GPU."""
+def is_meant(rule: Rule, situation: Situation) -> bool:
+    """Whether the rule is for this model, task and preset; its needs are not looked at."""
     is_active = rule.always or (situation.preset in rule.presets if rule.presets else situation.parsers)
     if not is_active or situation.task not in rule.tasks:
         return False
-    if rule.families:
-        family = families.find(situation.checkpoint)
-        if family is None or family.name not in rule.families:
-            return False
-    if rule.capability and (situation.gpu is None or not situation.gpu.reaches(rule.capability)):
-        return False
-    return all(_has(need, situation) for need in rule.needs)
+    family = families.find(situation.checkpoint)
+    return not rule.families or (family is not None and family.name in rule.families)
 
 
-def _has(need: Need, situation: Situation) -> bool:
+class _Selection:
+    """What the rules came to so far; each is applied once, in their order."""
+
+    def __init__(self, situation: Situation) -> None:
+        self.words: list[str] = []
+        self.chosen: list[ChosenArgument] = []
+        self.left_out: list[str] = []
+        self._situation = situation
+        self._users = situation.engine.check_arguments(situation.user_arguments).values
+        self._taken: dict[str, Any] = {}
+        self._unmet: list[tuple[Rule, str]] = []  # a rule, and the need that the situation lacks
+        self._settled: set[str] = set()  # purposes and presets of which a rule has a line or an argument
+
+    def apply(self, rule: Rule) -> None:
+        """Choose the rule's arguments, offer them, or state why neither."""
+        why = _unmet(rule, self._situation, self._layout())
+        if why is not None:
+            if why:
+                self._unmet.append((rule, why))
+            return
+        new, values = self._new(rule)
+        if values.keys() & self._taken.keys():
+            return
+        if given := values.keys() & self._users.keys():
+            self._settle(rule)
+            if any(self._users[name] != values[name] for name in given) and not rule.offered:
+                self.left_out.append(_line(new, "engine_args sets another value", rule))
+            return
+        if why := _refused(self._situation, self.words, new):
+            if not rule.offered:
+                self._settle(rule)
+                self.left_out.append(_line(new, why, rule))
+            return
+        self._settle(rule)
+        self._taken.update(values)
+        if rule.offered:
+            self.left_out.append(_offer(new, rule))
+            return
+        self.words += new
+        self.chosen += _chosen(rule, self._situation)
+
+    def absences(self) -> list[str]:
+        """A sentence for each thing that a preset or parsers=auto asks for and no rule brought."""
+        lines = []
+        clauses: dict[Purpose, str] = {}
+        for rule, why in self._unmet:
+            new, values = self._new(rule)
+            if values.keys() & (self._taken.keys() | self._users.keys()):
+                continue
+            if rule.purpose:
+                clauses.setdefault(rule.purpose, why)
+                continue
+            self._settle(rule)
+            lines.append(_line(new, why, rule))
+        for purpose in _purposes(self._situation):
+            is_given = DESTINATIONS[purpose] & (self._taken.keys() | self._users.keys())
+            if not is_given and purpose not in self._settled:
+                self._settled |= {self._situation.preset or ""} if purpose == "drafts" else set()
+                lines.append(_absence(purpose, self._situation, clauses.get(purpose)))
+        return lines + self._no_rule()
+
+    def _no_rule(self) -> list[str]:
+        """Where the preset as a whole came to nothing."""
+        preset, task, engine = self._situation.preset, self._situation.task, self._situation.engine
+        if task not in _GENERATING and self._situation.parsers and preset is None:
+            return [f"parsers=auto adds nothing: task={task} generates no text."]
+        if preset is None or preset in self._settled:
+            return []
+        why = presets.absence(engine.name, preset) or f"no rule of {engine.title} is for this model"
+        if task not in _GENERATING:
+            why = f"no rule of {engine.title} is for task={task}"
+        return [f"preset={preset} adds no argument of its own: {why}."]
+
+    def _settle(self, rule: Rule) -> None:
+        self._settled |= {rule.purpose} if rule.purpose else set()
+        self._settled |= {self._situation.preset or ""} if rule.presets else set()
+
+    def _new(self, rule: Rule) -> tuple[list[str], Mapping[str, Any]]:
+        """The rule's arguments as words, and as the engine reads them."""
+        words = presets.words(_filled(rule, self._situation))
+        return words, self._situation.engine.check_arguments(words).values
+
+    def _layout(self) -> Layout:
+        """The layout with the arguments so far."""
+        engine, sizes = self._situation.engine, self._situation.layout
+        values = engine.check_arguments([*self.words, *self._situation.user_arguments]).values
+        return engine.layout(sizes.tensor, sizes.pipeline, values)
+
+
+def _unmet(rule: Rule, situation: Situation, layout: Layout) -> str | None:
+    """The need that is lacking, as a clause; "" where that is no news, None where the rule has all."""
+    if rule.capability:
+        if situation.gpu is None:
+            return ""
+        if not situation.gpu.reaches(rule.capability):
+            lowest = ".".join(map(str, rule.capability))
+            return f"it needs compute capability {lowest}, unlike {situation.gpu}"
+    return next((_LACKING.get(need, "") for need in rule.needs if not _has(need, situation, layout)), None)
+
+
+# Needs of which the plan states that they are lacking; the others are what a rule is for.
+_LACKING: Mapping[Need, str] = {
+    "draft_layers": "the checkpoint has no draft layers",
+    "one_stage": "it works without pipeline parallelism only",
+}
+
+
+def _has(need: Need, situation: Situation, layout: Layout) -> bool:
+    checkpoint = situation.checkpoint
     answers: Mapping[Need, bool] = {
-        "moe": situation.checkpoint.moe is not None,
-        "mla": situation.checkpoint.mla is not None,
-        "draft_layers": situation.checkpoint.nextn_layers > 0,
-        "one_stage": situation.layout.pipeline == 1,
+        "moe": checkpoint.moe is not None,
+        "mla": checkpoint.mla is not None,
+        "draft_layers": checkpoint.nextn_layers > 0,
+        "kv_16_bit": not (checkpoint.quantization and checkpoint.quantization.kv_cache),
+        "one_stage": layout.pipeline == 1,
         "one_node": situation.machines.nodes == 1,
-        "several_ranks": situation.layout.tensor > 1,
+        "several_ranks": layout.tensor > 1,
+        "shared_attention": layout.attention_data == 1,
         "gpu": situation.machines.ranks_per_node is not None,
     }
     return answers[need]
+
+
+_GENERATING: tuple[Task, ...] = ("chat", "vision")
+_TITLES: Mapping[Purpose, str] = {
+    "reasoning": "reasoning parser",
+    "tools": "parser of tool calls",
+    "drafts": "speculative decoding",
+}
+
+
+def _purposes(situation: Situation) -> list[Purpose]:
+    """What the setting asks for, whatever the model."""
+    if situation.task not in _GENERATING:
+        return []
+    parsers: list[Purpose] = ["reasoning", "tools"] if situation.parsers else []
+    return [*parsers, "drafts"] if situation.preset == "latency" else parsers
+
+
+def _absence(purpose: Purpose, situation: Situation, lacking: str | None) -> str:
+    """Why `purpose` has no argument: what presets.yml states, what is lacking, or that no recipe has it."""
+    engine, family = situation.engine, families.find(situation.checkpoint)
+    cause = f"preset={situation.preset}" if situation.preset else "parsers=auto"
+    why = presets.absence(engine.name, purpose, family.name) if family else None
+    why = why or lacking
+    if why is None and purpose == "drafts" and not situation.checkpoint.nextn_layers:
+        why = _LACKING["draft_layers"]
+    why = why or presets.absence(engine.name, purpose)
+    if why is None and family is None:
+        why = f"no family is known for {situation.checkpoint.architecture} by this id; engine_args can set it"
+    elif why is None and family and purpose == "reasoning" and not family.thinks:
+        why = f"{family.title} does not think before it answers"
+    elif why is None and family:
+        why = f"no recipe for {family.title} has one for {engine.title} {engine.version}"
+    return f"{cause} adds no {_TITLES[purpose]}: {why}."
 
 
 def _filled(rule: Rule, situation: Situation) -> dict[str, str]:
@@ -171,3 +296,8 @@ def _fits(situation: Situation, chosen: Sequence[str]) -> bool:
 
 def _line(words: Sequence[str], why: str, rule: Rule) -> str:
     return f"{' '.join(words)} is left out: {why}. It is for: {rule.reason[0].lower()}{rule.reason[1:]}"
+
+
+def _offer(words: Sequence[str], rule: Rule) -> str:
+    reason = f"{rule.reason[0].lower()}{rule.reason[1:]}"
+    return f"{' '.join(words)} is offered, not chosen: {reason} To take it, write it into engine_args."

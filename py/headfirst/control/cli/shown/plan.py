@@ -127,6 +127,8 @@ def _print_choices(console: Console, service: PlannedService) -> None:
         if argument.reason != told:
             console.print(f"    {escape(argument.reason)} ({escape(argument.source)})", soft_wrap=True)
         told = argument.reason
+    if service.arguments_left_out:
+        console.print("Engine arguments that are not chosen:")
     for line in service.arguments_left_out:
         console.print(f"  [yellow]{escape(line)}[/]", soft_wrap=True)
     for adapter in service.adapters:
