@@ -471,6 +471,30 @@ def test_parts_by_the_names_of_tensors(name: str, part: Part) -> None:
     assert part_of(name, 61) is part
 
 
+@pytest.mark.parametrize(
+    ("stated", "names", "layers"),
+    [
+        ({}, ("mtp.layers.0.mlp.up_proj.weight", "mtp.fc.weight"), 1),
+        ({}, ("model.mtp.layers.0.norm.weight", "model.mtp.layers.2.norm.weight"), 2),
+        ({"num_nextn_predict_layers": 1}, ("mtp.0.attn.wq.weight",), 1),
+        ({"num_nextn_predict_layers": 1}, ("model.layers.32.norm.weight",), 1),
+        ({"num_nextn_predict_layers": 1}, (), 0),
+        ({}, (), 0),
+    ],
+    ids=["qwen3-next", "mimo-v2", "deepseek-v4", "deepseek-v3", "removed by a quantiser", "none"],
+)
+def test_draft_layers_are_those_that_the_tensors_show(
+    stated: dict[str, int], names: tuple[str, ...], layers: int
+) -> None:
+    model = described(
+        LLAMA | stated,
+        tensor("model.embed_tokens.weight", "BF16", 10),
+        *(tensor(name, "BF16", 10) for name in names),
+    )
+    assert model.nextn_layers == layers
+    assert described(LLAMA | stated).nextn_layers == stated.get("num_nextn_predict_layers", 0)
+
+
 def test_bytes_by_part_are_all_bytes() -> None:
     model = described(
         LLAMA,

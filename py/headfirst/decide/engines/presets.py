@@ -18,7 +18,15 @@ from headfirst.decide.model.task import Task
 Preset = Literal["latency", "throughput", "long-context"]
 # What a rule may require: of the model, of the layout, of the hardware.
 Need = Literal[
-    "moe", "mla", "draft_layers", "kv_16_bit", "one_stage", "one_node", "several_ranks", "shared_attention", "gpu"
+    "moe",
+    "mla",
+    "draft_layers",
+    "kv_16_bit",
+    "one_stage",
+    "one_node",
+    "several_ranks",
+    "shared_attention",
+    "gpu",
 ]
 # What a model has or has not, and the plan states where no rule chooses it.
 Purpose = Literal["reasoning", "tools", "drafts"]

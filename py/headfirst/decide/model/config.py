@@ -19,7 +19,7 @@ from headfirst.decide.model.caches import KvHeads
 from headfirst.decide.model.checkpoint import Checkpoint, Mla, Moe, Shard
 from headfirst.decide.model.config_keys import Keys, language_model
 from headfirst.decide.model.layer_types import layer_types
-from headfirst.decide.model.measured import measure
+from headfirst.decide.model.measured import Measured, Part, measure
 from headfirst.decide.model.quantization import Quantization
 
 _VISION = ("vision_config", "visual", "audio_config", "vision_tower", "mm_vision_tower")
@@ -85,7 +85,7 @@ def from_config(
         hidden_size=hidden,
         intermediate_size=dense_width or keys.number("intermediate_size", 4 * hidden),
         layers=layers,
-        nextn_layers=keys.number("num_nextn_predict_layers", 0),
+        nextn_layers=_draft_layers(keys, sizes),
         attention_heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
@@ -129,6 +129,17 @@ def _vision_tower(keys: Keys) -> tuple[int | None, int | None] | None:
     )
     layers, hidden = (size or None for size in sizes)
     return layers, hidden
+
+
+def _draft_layers(keys: Keys, sizes: Measured) -> int:
+    """Layers of multi-token prediction: config.json's number, where the tensors do not show another one.
+
+    Qwen3-Next and MiMo-V2 have the layers and no key; some quantised checkpoints have the key and no layers.
+    """
+    stated = keys.number("num_nextn_predict_layers", 0)
+    if not sizes.by_dtype:
+        return stated
+    return (stated or sizes.draft_layers) if sizes.by_part.get(Part.NEXTN.value) else 0
 
 
 def _mla(keys: Keys) -> Mla | None:

@@ -37,15 +37,21 @@ _PARTS = (
 )
 _MATCHERS = tuple((part, re.compile(pattern)) for part, pattern in _PARTS)
 _LAYER = re.compile(r"(?:^|\.)layers\.(\d+)\.")
+# A layer of multi-token prediction: mtp.layers.0. (Qwen3-Next, MiMo-V2), mtp.0. (DeepSeek-V4).
+_DRAFT = re.compile(r"(?:^|\.)mtp\w*\.(?:layers\.)?(\d+)\.")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes of all tensors of a checkpoint; `bf16_by_part` after a conversion, empty where there is none."""
+    """Bytes of all tensors of a checkpoint; `bf16_by_part` after a conversion, empty where there is none.
+
+    `draft_layers` are those of multi-token prediction by the tensors' names.
+    """
 
     by_dtype: dict[str, int]
     by_part: dict[str, int]
     bf16_by_part: dict[str, int]
+    draft_layers: int
 
 
 def part_of(name: str, layers: int) -> Part:
@@ -67,11 +73,14 @@ def measure(shards: Iterable[Sequence[StoredTensor]], layers: int, conversion: F
     by_dtype: Counter[str] = Counter()
     by_part: Counter[str] = Counter()
     bf16: Counter[str] = Counter()
+    drafts: set[str] = set()
     for tensor in (tensor for shard in shards for tensor in shard):
         size = tensor.end - tensor.start
         by_dtype[tensor.dtype] += size
         part = part_of(tensor.name, layers).value
         by_part[part] += size
+        if number := _DRAFT.search(tensor.name):
+            drafts.add(number[1])
         if conversion:
             bf16[part] += conversion.result_bytes(tensor)
-    return Measured(dict(by_dtype), dict(by_part), dict(bf16))
+    return Measured(dict(by_dtype), dict(by_part), dict(bf16), len(drafts))
