@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
 from headfirst.control.cli.app import app
 from headfirst.decide import engines
+from headfirst.decide.engines import arguments
 from headfirst.decide.engines import presets as engine_presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
@@ -111,6 +114,41 @@ def test_every_model_of_the_catalogue_takes_every_preset(engine: Engine) -> None
         ("Qwen/Qwen3-235B-A22B-Thinking-2507", "Qwen3MoeForCausalLM", "qwen3-thinking"),
         ("Qwen/Qwen3-235B-A22B-Instruct-2507-FP8", "Qwen3MoeForCausalLM", "qwen3-instruct"),
         ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "Qwen3MoeForCausalLM", "qwen3-coder"),
+        ("Qwen/Qwen3-Coder-Next", "Qwen3NextForCausalLM", "qwen3-coder"),
+        ("Qwen/Qwen3-Next-80B-A3B-Thinking", "Qwen3NextForCausalLM", "qwen3-next-thinking"),
+        ("Qwen/Qwen3.5-122B-A10B", "Qwen3_5MoeForConditionalGeneration", "qwen3.5"),
+        ("acme/support-27b", "Qwen3_5ForConditionalGeneration", "qwen3.5"),
+        ("nvidia/Qwen3.5-397B-A17B-NVFP4", "Qwen3_5MoeForConditionalGeneration", "qwen3.5-397b"),
+        ("Qwen/Qwen3.6-27B-FP8", "Qwen3_5ForConditionalGeneration", "qwen3.6"),
+        ("Qwen/Qwen3.6-35B-A3B", "Qwen3_5MoeForConditionalGeneration", "qwen3.6-moe"),
+        ("Qwen/Qwen3Guard-Gen-8B", "Qwen3ForCausalLM", "qwen3-guard"),
+        ("deepseek-ai/DeepSeek-V4-Pro", "DeepseekV4ForCausalLM", "deepseek-v4"),
+        ("sgl-project/DeepSeek-V4-Flash-FP8", "DeepseekV4ForCausalLM", "deepseek-v4-flash"),
+        ("deepseek-ai/DeepSeek-V4-Flash-0731", "DeepseekV4ForCausalLM", "deepseek-v4-dspark"),
+        ("deepseek-ai/DeepSeek-V4-Pro-DSpark", "DeepseekV4ForCausalLM", "deepseek-v4-dspark"),
+        ("deepseek-ai/DeepSeek-V4.1-Flash-1017", "DeepseekV4ForCausalLM", "deepseek-v4.1"),
+        ("nvidia/Kimi-K2.7-Code-NVFP4", "KimiK25ForConditionalGeneration", "kimi-k2.5"),
+        ("moonshotai/Kimi-K3", "KimiK3ForConditionalGeneration", "kimi-k3"),
+        ("moonshotai/Kimi-Linear-48B-A3B-Instruct", "KimiLinearForCausalLM", "kimi-linear"),
+        ("zai-org/GLM-5.1-FP8", "GlmMoeDsaForCausalLM", "glm-5"),
+        ("zai-org/GLM-5.2", "GlmMoeDsaForCausalLM", "glm-5.2"),
+        ("zai-org/GLM-4.7-Flash", "Glm4MoeLiteForCausalLM", "glm-4.7"),
+        ("zai-org/GLM-4.6V-Flash", "Glm4vForConditionalGeneration", "glm-4.5v"),
+        ("nvidia/MiniMax-M3-NVFP4", "MiniMaxM3SparseForConditionalGeneration", "minimax-m3"),
+        ("google/gemma-4-31B-it", "Gemma4ForConditionalGeneration", "gemma-4"),
+        ("google/gemma-3-27b-it", "Gemma3ForConditionalGeneration", "gemma-3"),
+        ("nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8", "NemotronHForCausalLM", "nemotron-3-super"),
+        ("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4", "NemotronHForCausalLM", "nemotron-3.5"),
+        ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "NemotronHForCausalLM", "nemotron-nano-2"),
+        ("stepfun-ai/Step-3.5-Flash", "Step3p5ForCausalLM", "step-3.5"),
+        ("stepfun-ai/Step-3.7-Flash-NVFP4", "Step3p7ForConditionalGeneration", "step-3.7-nvfp4"),
+        ("XiaomiMiMo/MiMo-V2-Flash", "MiMoV2FlashForCausalLM", "mimo-v2-flash"),
+        ("inclusionAI/Ring-2.6-1T", "BailingMoeV2_5ForCausalLM", "ring-2.6"),
+        ("inclusionAI/Ling-2.6-flash", "BailingMoeV2_5ForCausalLM", "ling-2.6"),
+        ("LiquidAI/LFM2.5-1.2B-Instruct", "Lfm2ForCausalLM", "lfm2.5"),
+        ("ibm-granite/granite-4.0-h-small", "GraniteMoeHybridForCausalLM", "granite-4"),
+        ("mistralai/Mistral-Medium-3.5-128B", "Mistral3ForConditionalGeneration", "mistral-reasoning"),
+        ("mistralai/Mistral-Large-3-675B-Instruct-2512", "MistralLarge3ForCausalLM", "mistral"),
         ("Qwen/Qwen3-VL-235B-A22B-Thinking", "Qwen3VLMoeForConditionalGeneration", "qwen3-vl-thinking"),
         ("Qwen/Qwen3-VL-8B-Instruct", "Qwen3VLForConditionalGeneration", "qwen3-vl"),
         ("Qwen/Qwen3-Embedding-8B", "Qwen3ForCausalLM", "qwen3-embedding"),
@@ -143,7 +181,9 @@ def test_families_are_recognised(id: str, architecture: str, family: str) -> Non
 def test_a_model_of_no_family_gets_no_parser(id: str, architecture: str) -> None:
     checkpoint = model("Qwen/QwQ-32B").model_copy(update={"id": id, "architecture": architecture})
     assert families.find(checkpoint) is None
-    assert choose(situation(checkpoint, parsers=True, tensor=8, nodes=1)).arguments == ()
+    choice = choose(situation(checkpoint, parsers=True, tensor=8, nodes=1))
+    assert choice.arguments == ()
+    assert len(choice.left_out) == 2
 
 
 def test_the_task_comes_from_the_family() -> None:
@@ -155,6 +195,183 @@ def test_the_task_comes_from_the_family() -> None:
 def test_nothing_is_added_unasked() -> None:
     for id in catalogue.ids():
         assert choose(situation(model(id), "--stream-interval", "2")).arguments == ("--stream-interval", "2")
+
+
+FAMILIES = sorted({family.name: family for family in families.families()}.items())
+
+
+def of_family(family: families.Family) -> Checkpoint:
+    """R1's sizes under a name and an architecture of the family's."""
+    pattern = family.ids[0] if family.ids else "model"
+    name = re.sub(r"\[(.).*?\]", r"\1", pattern).replace("*", "")
+    architecture = next((text.replace("*", "Foo") for text in family.architectures), "LlamaForCausalLM")
+    return model().model_copy(update={"id": f"acme/{name}", "architecture": architecture})
+
+
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: f"{engine.name}-{engine.version}")
+def test_each_family_has_parsers_and_a_way_to_low_latency_or_a_reason_why_not(engine: Engine) -> None:
+    for name, family in FAMILIES:
+        if family.task not in ("chat", "vision"):
+            continue
+        checkpoint = of_family(family)
+        described = families.find(checkpoint)
+        assert described is not None
+        assert described.name == name
+        choice = choose(
+            situation(checkpoint, preset="latency", parsers=True, engine=engine, tensor=8, nodes=1)
+        )
+        values = engine.check_arguments(choice.arguments).values
+        for purpose, title in (
+            ("reasoning", "adds no reasoning parser: "),
+            ("tools", "adds no parser of tool calls: "),
+            ("drafts", "adds no speculative decoding: "),
+        ):
+            is_chosen = bool(engine_presets.DESTINATIONS[purpose] & values.keys())  # type: ignore[index]
+            lines = [line for line in choice.left_out if title in line]
+            assert is_chosen or lines or any("is left out" in line for line in choice.left_out), (
+                name,
+                purpose,
+            )
+            assert not (is_chosen and lines), (name, purpose)
+
+
+@pytest.mark.parametrize("preset", get_args(Preset))
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: f"{engine.name}-{engine.version}")
+def test_a_preset_brings_an_argument_an_offer_or_a_reason(engine: Engine, preset: Preset) -> None:
+    for id in catalogue.ids():
+        for gpu in ("H200-141G", "A100-80G"):
+            choice = choose(situation(model(id), preset=preset, engine=engine, tensor=1, nodes=1, gpu=gpu))
+            assert choice.chosen or choice.left_out, (id, gpu)
+
+
+@pytest.mark.parametrize("name", engines.names())
+def test_reasons_are_clauses_with_a_page(name: str) -> None:
+    names = {family.name for family in families.families()}
+    for entry in engine_presets.absences(name):
+        assert set(entry.families) <= names, entry
+        assert entry.source.startswith("https://"), entry
+        assert not entry.reason.endswith("."), entry
+
+
+DECISIONS = yaml.safe_load(
+    (Path(__file__).parent / "data" / "parsers_without_rule.yml").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("flag", ["--reasoning-parser", "--tool-call-parser"])
+@pytest.mark.parametrize("name", engines.names())
+def test_each_parser_of_the_engines_has_a_rule_or_a_reason(name: str, flag: str) -> None:
+    """A new version with a new parser fails here until somebody decides about it."""
+    registered: set[str] = set()
+    for version in engines.versions(name):
+        option = arguments.load(f"headfirst.decide.engines.{name}", name, version, {}).options[flag]
+        registered |= set(option.get("registered") or option["choices"])
+    used = {rule.arguments[flag] for rule in engine_presets.rules(name) if flag in rule.arguments}
+    decided = DECISIONS[name][flag]
+    assert registered - used - decided.keys() == set(), "neither a rule nor a reason"
+    assert decided.keys() - registered == set(), "no version has it"
+    assert decided.keys() & used == set(), "a rule has it"
+
+
+def test_what_costs_precision_is_offered_and_not_chosen() -> None:
+    for name, offer in (
+        ("sglang", "--kv-cache-dtype fp8_e4m3"),
+        ("vllm", "--kv-cache-dtype fp8"),
+        ("lmdeploy", "--quant-policy 8"),
+    ):
+        engine = engines.get(name)
+        choice = choose(
+            situation(model("Qwen/Qwen3-32B"), preset="long-context", engine=engine, tensor=1, nodes=1)
+        )
+        assert not {"kv_cache_dtype", "quant_policy"} & engine.check_arguments(choice.arguments).values.keys()
+        (line,) = (line for line in choice.left_out if offer in line)
+        assert "is offered, not chosen: " in line
+        assert line.endswith("To take it, write it into engine_args.")
+
+
+def test_no_offer_of_what_the_user_sets_or_the_checkpoint_has() -> None:
+    set_by_user = choose(situation(model(), "--kv-cache-dtype", "fp8_e4m3", preset="long-context"))
+    assert not any("offered" in line for line in set_by_user.left_out)
+    quantization = model().quantization
+    assert quantization is not None
+    checkpoint = model().model_copy(
+        update={"quantization": quantization.model_copy(update={"kv_cache": "fp8"})}
+    )
+    assert not any(
+        "offered" in line for line in choose(situation(checkpoint, preset="long-context")).left_out
+    )
+
+
+def test_what_a_gpu_cannot_do_is_stated() -> None:
+    choice = choose(situation(model(), preset="long-context", gpu="A100-80G"))
+    (line,) = choice.left_out[-1:]
+    assert "--kv-cache-dtype fp8_e4m3 is left out: it needs compute capability 8.9, unlike A100" in line
+
+
+def test_a_rule_for_another_gpu_is_no_news_where_one_is_for_this() -> None:
+    flash = of_family(dict(FAMILIES)["deepseek-v4-flash"])
+    for gpu, tokens in (("H200-141G", 1), ("B200-180G", 2)):
+        choice = choose(
+            situation(flash, preset="latency", gpu=gpu, engine=engines.get("vllm"), tensor=8, nodes=1)
+        )
+        values = engines.get("vllm").check_arguments(choice.arguments).values
+        assert values["speculative_config"] == {"method": "mtp", "num_speculative_tokens": tokens}
+        assert not any("capability" in line for line in choice.left_out)
+
+
+@pytest.mark.parametrize(
+    ("id", "engine", "reason"),
+    [
+        ("Qwen/Qwen3-32B", "vllm", "the checkpoint has no draft layers"),
+        (
+            "moonshotai/Kimi-K2.5",
+            "vllm",
+            "lightseekorg/kimi-k2.5-eagle3-mla), which Headfirst does not fetch",
+        ),
+        ("deepseek-ai/DeepSeek-R1", "lmdeploy", "a kernel (FlashMLA) that its image does not have"),
+    ],
+)
+def test_why_there_is_no_speculative_decoding(id: str, engine: str, reason: str) -> None:
+    choice = choose(
+        situation(model(id), preset="latency", engine=engines.get(engine), tensor=1, nodes=1, gpu="B300-288G")
+    )
+    (line,) = (line for line in choice.left_out if "speculative decoding" in line)
+    assert line.startswith("preset=latency adds no speculative decoding: ")
+    assert reason in line
+
+
+@pytest.mark.parametrize(
+    ("id", "engine", "line"),
+    [
+        ("Qwen/Qwen3-Coder-480B-A35B-Instruct", "sglang", "Qwen3-Coder and Coder-Next does not think before"),
+        ("openai/gpt-oss-120b", "vllm", "vLLM separates gpt-oss's channels itself"),
+        ("Qwen/Qwen2-7B", "vllm", "no family is known for Qwen2ForCausalLM by this id"),
+        ("MiniMaxAI/MiniMax-M2", "lmdeploy", "no recipe for MiniMax-M2 to M2.7 has one for LMDeploy 0.18.0"),
+    ],
+)
+def test_why_there_is_no_reasoning_parser(id: str, engine: str, line: str) -> None:
+    choice = choose(situation(model(id), parsers=True, engine=engines.get(engine), tensor=1, nodes=1))
+    (text,) = (text for text in choice.left_out if "reasoning parser" in text)
+    assert text.startswith(f"parsers=auto adds no reasoning parser: {line}")
+
+
+def test_a_task_without_text_has_no_parsers() -> None:
+    embedding = model("Qwen/Qwen3-Embedding-8B")
+    choice = choose(situation(embedding, parsers=True, task="embedding", tensor=1, nodes=1))
+    assert choice.left_out == ("parsers=auto adds nothing: task=embedding generates no text.",)
+    choice = choose(situation(embedding, preset="latency", parsers=True, task="embedding", tensor=1, nodes=1))
+    assert choice.left_out == (
+        "preset=latency adds no argument of its own: no rule of SGLang is for task=embedding.",
+    )
+
+
+def test_dp_attention_lowers_the_conservativeness_once() -> None:
+    """SGLang multiplies it by 0.3 under DP attention (arg_groups/parallel_hook.py)."""
+    dp = choose(situation(model(), preset="throughput", tensor=8, nodes=1)).arguments
+    assert "--attn-dp-size" in dp
+    assert "--schedule-conservativeness" not in dp
+    tp = choose(situation(model("Qwen/Qwen3-32B"), preset="throughput", tensor=8, nodes=1)).arguments
+    assert tp[-2:] == ("--schedule-conservativeness", "0.3")
 
 
 def test_parsers_alone_bring_no_tuning() -> None:
@@ -169,14 +386,15 @@ def test_each_preset_of_deepseek_r1() -> None:
     assert "--speculative-algorithm EAGLE" in " ".join(choose(situation(model(), preset="latency")).arguments)
     throughput = choose(situation(model(), preset="throughput", tensor=8, nodes=1)).arguments
     assert throughput[:4] == ("--attn-dp-size", "8", "--ep-size", "8")
-    assert "--kv-cache-dtype" in choose(situation(model(), preset="long-context")).arguments
-    a100 = choose(situation(model(), preset="long-context", gpu="A100-80G")).arguments
-    assert "--kv-cache-dtype" not in a100, "FP8 starts with compute capability 8.9"
+    assert choose(situation(model(), preset="long-context")).arguments == ("--chunked-prefill-size", "4096")
 
 
 def test_a_pipeline_gets_no_draft_layers() -> None:
     choice = choose(situation(model(), preset="latency", tensor=8, pipeline=2))
     assert "--speculative-algorithm" not in choice.arguments
+    assert choice.left_out == (
+        "preset=latency adds no speculative decoding: it works without pipeline parallelism only.",
+    )
 
 
 def test_the_users_argument_wins_and_the_conflict_is_told() -> None:
