@@ -78,6 +78,7 @@ def _when(rule: Rule, any_preset: str) -> str:
         return ", ".join(f"`task={task}`" for task in rule.tasks)
     needs = [f"{'.'.join(map(str, rule.capability))}+"] if rule.capability else []
     needs += [need.replace("_", " ") for need in rule.needs]
+    needs += ["offered"] if rule.offered else []
     chosen = ", ".join(f"`preset={preset}`" for preset in rule.presets) or any_preset
     return chosen + (f" ({', '.join(needs)})" if needs else "")
 
