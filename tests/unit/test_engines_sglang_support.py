@@ -26,7 +26,8 @@ def model(id: str, **changes: object) -> Checkpoint:
 
 def refused(checkpoint: Checkpoint, gpu: str | None, arguments: str = "", task: Task = "chat") -> list[str]:
     values = ENGINE.check_arguments(shlex.split(arguments)).require()
-    return ENGINE.support_problems(checkpoint, gpus.find(gpu) if gpu else None, task, values)
+    problems = ENGINE.support_problems(checkpoint, gpus.find(gpu) if gpu else None, task, values)
+    return [*problems, *ENGINE.length_problems(checkpoint, values, {})]
 
 
 @pytest.mark.parametrize("version", engines.versions("sglang"))

@@ -229,6 +229,12 @@ def _always(values: Mapping[str, Any]) -> bool:
     return True
 
 
+def _no_problems(
+    checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
+) -> list[str]:
+    return []
+
+
 Values = Mapping[str, Any]
 """The values of `Engine.check_arguments`: destination name -> typed value."""
 
@@ -273,6 +279,9 @@ class Engine:
     # The hidden layers that a pipeline stage loads, of the stage, the number of stages and of layers, and the
     # user's environment. InputError for what the engine refuses there. By default all: it has no such stages.
     pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = _all_layers
+    # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
+    # the user's environment, a clause each. By default nothing: it accepts every length.
+    length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems
     publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics
     parse: Callable[[Specification, Sequence[str]], Arguments] = arguments.check
     key_name: str = "api-key"  # of the API key in the file named by LaunchRequest.config_file

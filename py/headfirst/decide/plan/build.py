@@ -99,7 +99,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         choice = choice.with_argument(limit)
         arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
-    _refuse_unsupported(engine, served, gpu, task, arguments, where)
+    _refuse_unsupported(engine, served, gpu, task, arguments, settings.engine_env, where)
     lora = adapters(
         settings,
         served_name=service.served_model_name,
@@ -181,9 +181,13 @@ def _refuse_unsupported(
     gpu: Gpu | None,
     task: Task,
     arguments: Mapping[str, Any],
+    environment: Mapping[str, str],
     where: str,
 ) -> None:
-    problems = engine.support_problems(checkpoint, gpu, task, arguments)
+    problems = [
+        *engine.support_problems(checkpoint, gpu, task, arguments),
+        *engine.length_problems(checkpoint, arguments, environment),
+    ]
     if problems:
         raise InputError(
             f"{engine.title} {engine.version} cannot serve {checkpoint.id}: {'; '.join(problems)}.",

@@ -39,6 +39,7 @@ _COMPATIBLE = {
     "gptq_marlin": {"gptq"},
 }
 _PLAIN = {"bf16", "fp16", "fp32"}
+_LONGER, _TRUE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", {"true", "1", "yes", "y"}  # environ.py, EnvBool
 # Their checkpoints hold the draft layer themselves (arg_groups/speculative_hook.py, _handle_eagle_family).
 _DRAFT_IN_CHECKPOINT = {"EAGLE", "NEXTN"}
 _WITHOUT_DRAFT_MODEL = {"NGRAM"}
@@ -181,10 +182,6 @@ def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
     fraction = values.get("mem_fraction_static")
     if fraction is not None and not 0 < fraction < 1:
         reasons.append(f"--mem-fraction-static {fraction} is not between 0 and 1")
-    context = values.get("context_length")
-    # A rope_scaling that is given by hand lengthens the context (utils/hf_transformers, get_context_length).
-    if context and context > checkpoint.max_context and "json_model_override_args" not in values:
-        reasons.append(f"--context-length {context} is more than the model's {checkpoint.max_context}")
     algorithm = str(values.get("speculative_algorithm") or "").upper()
     draft_in_checkpoint = algorithm in _DRAFT_IN_CHECKPOINT and checkpoint.nextn_layers > 0
     needs_draft = algorithm not in {"", "NONE", *_WITHOUT_DRAFT_MODEL} and not draft_in_checkpoint
@@ -194,3 +191,19 @@ def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
             "no draft layers of its own"
         )
     return reasons
+
+
+def length_problems(
+    checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
+) -> list[str]:
+    """A context that is longer than the model's (configs/model_config.py, _derive_context_length)."""
+    context = values.get("context_length") or 0
+    # A rope_scaling that is given by hand lengthens the context (utils/hf_transformers, get_context_length).
+    if context <= checkpoint.max_context or "json_model_override_args" in values:
+        return []
+    if environment.get(_LONGER, "").lower() in _TRUE:
+        return []
+    return [
+        f"--context-length {context} is more than the model's {checkpoint.max_context} (engine_env="
+        f"{_LONGER}=1 turns SGLang's check off)"
+    ]

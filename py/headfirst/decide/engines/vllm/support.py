@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,6 +24,11 @@ _SUFFIXES = (
     *("RewardModel", "Model"),
 )
 _TEXT_TASKS = frozenset({"chat", "vision"})
+_LONGER, _TRUE = "VLLM_ALLOW_LONG_MAX_MODEL_LEN", ("1", "true")  # envs.py
+# With them max_position_embeddings is the context; the factor of other types multiplies it (config/model.py,
+# _get_and_verify_max_len).
+_SCALED_ROPE = ("su", "longrope", "llama3", "yarn", "deepseek_yarn", "deepseek_llama_scaling")
+_ROPE = frozenset({"rope_parameters", "rope_scaling"})
 
 
 def tables(version: str) -> dict[str, Any]:
@@ -90,3 +96,28 @@ def _quantization(version: str, method: str, gpu: Gpu | None) -> Iterator[str]:
     elif gpu is not None and gpu.lacks(lowest):
         needs = ".".join(map(str, lowest))
         yield f"vLLM {version} serves {method} from compute capability {needs} on, unlike {gpu}"
+
+
+def length_problems(
+    checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
+) -> list[str]:
+    """A --max-model-len that is more than the model's context (config/model.py, _get_and_verify_max_len)."""
+    given, most = values.get("max_model_len") or 0, _context(checkpoint, values.get("hf_overrides") or {})
+    if most is None or given <= most or environment.get(_LONGER, "").strip().lower() in _TRUE:
+        return []
+    return [
+        f"--max-model-len {given} is more than the model's {most} (engine_env={_LONGER}=1 turns vLLM's check "
+        "off)"
+    ]
+
+
+def _context(checkpoint: Checkpoint, overrides: object) -> int | None:
+    """Tokens of the longest request with --hf-overrides; None: these may set another length."""
+    if not isinstance(overrides, dict):
+        return None
+    lengths = {key for key in overrides if re.search("rope|max_|length|seq|config", key)}
+    if lengths - _ROPE:
+        return None
+    ropes = [overrides[key] for key in lengths]
+    scaled = all(isinstance(rope, dict) and rope.get("rope_type") in _SCALED_ROPE for rope in ropes)
+    return checkpoint.max_context if scaled else None

@@ -1,0 +1,137 @@
+"""Plans that experts read: what an engine accepts, refuses and needs, by its own code.
+
+Each case is one inventory with a checkpoint, what its plan must have or the refusal, and the source.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from clusters import planned
+from headfirst.common.errors import InputError
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.types import Plan, PlannedService
+
+QWEN3_32B = "Qwen/Qwen3-32B"
+R1 = "deepseek-ai/DeepSeek-R1"
+
+
+class Case(NamedTuple):
+    """`hosts` are the variables of each host; `variables` are lines of [all:vars].
+
+    `refusal`: a part of the error; without it the plan is made, and `words` are in the command of rank 0,
+    `absent` are not, and `environment` is in that of rank 0.
+    """
+
+    model: str
+    variables: str
+    source: str
+    hosts: tuple[str, ...] = ("gpus=1 gpu=H100-80G",)
+    changes: Mapping[str, Any] = {}
+    refusal: str = ""
+    words: str = ""
+    absent: str = ""
+    environment: Mapping[str, str] = {}
+
+
+def known(listed: str, **changes: Any) -> Checkpoint:
+    checkpoint = catalogue.lookup(listed)
+    assert checkpoint is not None
+    return checkpoint.model_copy(update=changes)
+
+
+def plan(case: Case, tmp_path: Path) -> Plan:
+    path = tmp_path / "cluster.ini"
+    lines = [f"n{rank} ansible_host=192.0.2.{rank + 1} {words}" for rank, words in enumerate(case.hosts)]
+    workers = ["[workers]", *lines[1:], ""] if lines[1:] else []
+    variables = [f"model={case.model}", *case.variables.split("\n")]
+    path.write_text("\n".join(["[head]", lines[0], "", *workers, "[all:vars]", *variables, ""]))
+    return planned(load([path]), known(case.model, **case.changes))
+
+
+_LENGTH = "vllm 0.33.0, config/model.py, _get_and_verify_max_len"
+
+CASES: dict[str, Case] = {
+    "L7: a longer context than the model's": Case(
+        QWEN3_32B,
+        'engine=vllm\nengine_args="--max-model-len 131072"',
+        _LENGTH,
+        refusal="--max-model-len 131072 is more than the model's 40960",
+    ),
+    "L7: the longest context": Case(
+        QWEN3_32B, 'engine=vllm\nengine_args="--max-model-len 40960"', _LENGTH, words="--max-model-len 40960"
+    ),
+    "L7: the largest that fits": Case(
+        QWEN3_32B, 'engine=vllm\nengine_args="--max-model-len auto"', _LENGTH, words="--max-model-len auto"
+    ),
+    "L7: a user who allows it": Case(
+        QWEN3_32B,
+        'engine=vllm\nengine_args="--max-model-len 65536"\nengine_env=VLLM_ALLOW_LONG_MAX_MODEL_LEN=True',
+        _LENGTH,
+        words="--max-model-len 65536",
+    ),
+    "L7: a value that vLLM does not take for yes": Case(
+        QWEN3_32B,
+        'engine=vllm\nengine_args="--max-model-len 65536"\nengine_env=VLLM_ALLOW_LONG_MAX_MODEL_LEN=yes',
+        _LENGTH,
+        refusal="--max-model-len 65536 is more than",
+    ),
+    "L7: a config with another length": Case(
+        QWEN3_32B,
+        'engine=vllm\nengine_args="--max-model-len 65536 --hf-overrides \'{\\"max_position_embeddings\\": '
+        "65536}'\"",
+        _LENGTH,
+        words="--max-model-len 65536",
+    ),
+    "L7: the factor of YaRN alone does not lengthen the context": Case(
+        QWEN3_32B,
+        'engine=vllm\nengine_args="--max-model-len 65536 --hf-overrides \'{\\"rope_parameters\\": '
+        '{\\"rope_type\\": \\"yarn\\", \\"factor\\": 4.0}}\'"',
+        _LENGTH,
+        refusal="--max-model-len 65536 is more than",
+    ),
+    "L7: a linear factor does": Case(
+        QWEN3_32B,
+        'engine=vllm\nengine_args="--max-model-len 65536 --hf-overrides \'{\\"rope_parameters\\": '
+        '{\\"rope_type\\": \\"linear\\", \\"factor\\": 4.0}}\'"',
+        _LENGTH,
+        words="--max-model-len 65536",
+    ),
+    "L7: SGLang with a user who allows it": Case(
+        QWEN3_32B,
+        'engine_args="--context-length 65536"\nengine_env=SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1',
+        "sglang 0.5.23, configs/model_config.py, _derive_context_length; environ.py, EnvBool",
+        words="--context-length 65536",
+    ),
+}
+
+
+def holds(part: str, whole: list[str]) -> bool:
+    """Whether the words of `part` are in `whole`, in a row."""
+    words = part.split()
+    return any(whole[at : at + len(words)] == words for at in range(len(whole)))
+
+
+def check(case: Case, service: PlannedService) -> None:
+    container = service.replicas[0].nodes[0].container
+    if case.words:
+        assert holds(case.words, container.command), container.command
+    if case.absent:
+        assert not holds(case.absent, container.command), container.command
+    assert case.environment.items() <= container.environment.items()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_experts_expect(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    if case.refusal:
+        with pytest.raises(InputError) as error:
+            plan(case, tmp_path)
+        assert case.refusal in f"{error.value} {error.value.hint}"
+        return
+    check(case, plan(case, tmp_path).services[0])
