@@ -77,7 +77,7 @@ def test_workers_name_the_head_and_their_own_rank(rank: int) -> None:
 
 def test_the_reference_environment() -> None:
     assert ENGINE.launch(replace(A100X4, rank=1, address="192.168.5.5")).environment == {
-        "NCCL_SOCKET_IFNAME": "eth0",
+        "NCCL_SOCKET_IFNAME": "=eth0",
         "NCCL_NVLS_ENABLE": "0",
         "NCCL_DEBUG": "INFO",
         "NCCL_IB_HCA": "mlx5_1,mlx5_2,mlx5_3,mlx5_4",
@@ -96,7 +96,7 @@ def test_the_reference_environment() -> None:
 def test_without_rdma_no_infiniband_settings() -> None:
     environment = ENGINE.launch(replace(A100X4, hca=None)).environment
     assert not [name for name in environment if name.startswith("NCCL_IB")]
-    assert environment["NCCL_SOCKET_IFNAME"] == "eth0"
+    assert environment["NCCL_SOCKET_IFNAME"] == "=eth0"
 
 
 def test_nvls_asked_for_is_not_switched_off() -> None:

@@ -91,7 +91,7 @@ def test_the_environment_between_nodes() -> None:
         "GLOO_SOCKET_IFNAME": "eth0",
         "NCCL_DEBUG": "INFO",
         "NCCL_SOCKET_FAMILY": "AF_INET",
-        "NCCL_SOCKET_IFNAME": "eth0",
+        "NCCL_SOCKET_IFNAME": "=eth0",
         "NCCL_IB_DISABLE": "0",
         "NCCL_IB_HCA": "mlx5_0,mlx5_1",
         "NCCL_IB_QPS_PER_CONNECTION": "8",

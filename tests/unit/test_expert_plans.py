@@ -55,6 +55,7 @@ def plan(case: Case, tmp_path: Path) -> Plan:
 
 
 _LENGTH = "vllm 0.33.0, config/model.py, _get_and_verify_max_len"
+_NCCL = "NCCL's documentation, Environment Variables: NCCL_SOCKET_IFNAME, NCCL_IB_HCA"
 
 CASES: dict[str, Case] = {
     "L7: a longer context than the model's": Case(
@@ -107,6 +108,45 @@ CASES: dict[str, Case] = {
         'engine_args="--context-length 65536"\nengine_env=SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN=1',
         "sglang 0.5.23, configs/model_config.py, _derive_context_length; environ.py, EnvBool",
         words="--context-length 65536",
+    ),
+    "L12: NCCL gets whole names, Gloo a plain one": Case(
+        R1,
+        "nic=bond0\nhca=mlx5_1,mlx5_2\nib_gid_index=3\ntrust_remote_code=true",
+        _NCCL,
+        hosts=("gpus=8 gpu=H100-80G",) * 2,
+        environment={
+            "NCCL_SOCKET_IFNAME": "=bond0",
+            "GLOO_SOCKET_IFNAME": "bond0",
+            "NCCL_IB_HCA": "=mlx5_1,mlx5_2",
+        },
+    ),
+    "L12: vLLM": Case(
+        R1,
+        "engine=vllm\nnic=bond0\nhca=mlx5_1:1\nib_gid_index=3\ntrust_remote_code=true",
+        _NCCL,
+        hosts=("gpus=8 gpu=H200-141G",) * 2,
+        environment={"NCCL_SOCKET_IFNAME": "=bond0", "NCCL_IB_HCA": "=mlx5_1:1"},
+    ),
+    "L12: the beginning of names stays one": Case(
+        R1,
+        "nic=bond0\nhca=mlx5\nib_gid_index=3\ntrust_remote_code=true",
+        _NCCL,
+        hosts=("gpus=8 gpu=H100-80G",) * 2,
+        environment={"NCCL_IB_HCA": "mlx5"},
+    ),
+    "L12: all but one": Case(
+        R1,
+        "nic=bond0\nhca=^mlx5_1\nib_gid_index=3\ntrust_remote_code=true",
+        _NCCL,
+        hosts=("gpus=8 gpu=H100-80G",) * 2,
+        environment={"NCCL_IB_HCA": "^=mlx5_1"},
+    ),
+    "L12: a user's own form": Case(
+        R1,
+        "nic=bond0\nhca=none\nengine_env=NCCL_SOCKET_IFNAME=bond\ntrust_remote_code=true",
+        _NCCL,
+        hosts=("gpus=8 gpu=H100-80G",) * 2,
+        environment={"NCCL_SOCKET_IFNAME": "bond", "GLOO_SOCKET_IFNAME": "bond0"},
     ),
 }
 

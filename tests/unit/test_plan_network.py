@@ -132,7 +132,7 @@ def test_the_inventory_wins(ranks: Ranks) -> None:
     chosen = choose(made, gpus=True)[0]
     assert (chosen.nic, chosen.hca, chosen.ib_gid_index, chosen.host_ip) == (
         "eth1",
-        "mlx5_3",
+        "=mlx5_3",
         5,
         "192.168.5.4",
     )
@@ -162,13 +162,13 @@ def test_different_devices_for_two_hosts_leave_the_third_without_a_rule(ranks: R
     with pytest.raises(InputError, match=r"mlx5_1 for node2, mlx5_2 for node3.*node1 has none"):
         choose([first, *named], gpus=True)
     same = [replace(host, hca="mlx5_2") for host in named]
-    assert {one.hca for one in choose([first, *same], gpus=True)} == {"=mlx5_2", "mlx5_2"}
+    assert {one.hca for one in choose([first, *same], gpus=True)} == {"=mlx5_2"}
 
 
 def test_devices_that_the_inventory_names_for_one_host_are_its_peers_too(ranks: Ranks) -> None:
     first, second = ranks("hgx-a100-roce", "192.168.5.4")
     chosen = choose([first, replace(second, hca="mlx5_1,mlx5_2")], gpus=True)
-    assert [one.hca for one in chosen] == ["=mlx5_1,mlx5_2", "mlx5_1,mlx5_2"]
+    assert [one.hca for one in chosen] == ["=mlx5_1,mlx5_2"] * 2
     assert "hca=mlx5_1,mlx5_2 is set for node2" in " ".join(chosen[0].reasons)
 
 
@@ -234,7 +234,7 @@ def test_the_ranks_get_it_and_the_person_reads_it(
     assert described is not None
     whole = planned(with_hosts(cluster, hosts), described)
     env = nodes(whole)[0].container.environment
-    assert env["NCCL_SOCKET_IFNAME"] == env["GLOO_SOCKET_IFNAME"] == "eth0"
+    assert (env["NCCL_SOCKET_IFNAME"], env["GLOO_SOCKET_IFNAME"]) == ("=eth0", "eth0")
     assert (env["NCCL_IB_HCA"], env["NCCL_IB_GID_INDEX"]) == ("=mlx5_1,mlx5_2,mlx5_3,mlx5_4", "3")
     assert env["SGLANG_HOST_IP"] == "192.168.5.4"
     assert "/dev/infiniband" in nodes(whole)[0].container.devices

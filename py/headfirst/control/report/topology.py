@@ -299,7 +299,7 @@ def _network(service: PlannedService, replica: PlannedReplica) -> list[str]:
             way = f"TCP, {nic}"
         elif network.hca:
             gid = f" GID {network.ib_gid_index}" if network.ib_gid_index is not None else ""
-            way = f"RDMA {network.hca}{gid}, {nic}"
+            way = f"RDMA {network.hca.removeprefix('=')}{gid}, {nic}"
         else:
             way = f"NCCL's choice of network, {nic}"
         ways[way] = ways.get(way, 0) + 1

@@ -56,7 +56,7 @@ class LaunchRequest:
     extra_args: tuple[str, ...] = ()
     extra_env: Mapping[str, str] = field(default_factory=dict)
     nic: str | None = None
-    hca: str | None = None
+    hca: str | None = None  # NCCL_IB_HCA
     ib_gid_index: int | None = None
     cpu_cores: tuple[str, ...] = ()  # with device=cpu, the cores of each rank of this node, as `0-3`
 

@@ -23,7 +23,8 @@ def environment(request: LaunchRequest, *, nvls: bool = False) -> dict[str, str]
     if not nvls:
         env["NCCL_NVLS_ENABLE"] = "0"
     if request.nic:
-        env["NCCL_SOCKET_IFNAME"] = request.nic
+        # Without "=" NCCL takes eth1 for eth10 too (NCCL's documentation, NCCL_SOCKET_IFNAME).
+        env["NCCL_SOCKET_IFNAME"] = f"={request.nic}"
     return env | _rdma(request)
 
 

@@ -122,7 +122,7 @@ class Weights(_Frozen):
 class NodeNetwork(_Frozen):
     """How a rank finds the others (see plan/host/network.py). None: the engine and NCCL choose."""
 
-    nic: str | None = None  # NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME
+    nic: str | None = None  # GLOO_SOCKET_IFNAME, and NCCL_SOCKET_IFNAME with = in front
     hca: str | None = None  # NCCL_IB_HCA
     ib_gid_index: int | None = None  # NCCL_IB_GID_INDEX
     host_ip: str  # the rank's own address

@@ -90,14 +90,13 @@ def _hca(host: Host, agreed: rdma.Agreed | None) -> tuple[str | None, str]:
     if host.hca == "none":
         return None, "RDMA: hca=none is set in the inventory"
     if host.hca:
-        return host.hca, f"RDMA over {host.hca}: set in the inventory"
+        return rdma.exact(host.hca), f"RDMA over {host.hca}: set in the inventory"
     ports = None if agreed is None else agreed.ports.get(host.name)
     if agreed is None or ports is None:
         return None, f"RDMA: {NOT_ASKED}"
     if not ports:
         return None, f"no RDMA, NCCL will use sockets: {agreed.reason}"
-    # Without "=" NCCL takes the names for prefixes, and mlx5_1 for mlx5_10 too.
-    return "=" + ",".join(ports), f"RDMA over {', '.join(ports)}: {agreed.reason}"
+    return rdma.exact(",".join(ports)), f"RDMA over {', '.join(ports)}: {agreed.reason}"
 
 
 def _gid_index(host: Host, hca: str) -> tuple[int | None, str]:

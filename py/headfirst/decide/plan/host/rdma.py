@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headfirst.common.errors import InputError
 from headfirst.decide.hardware.facts import Hca, NetworkFacts, Port
 
+# Names of drivers, and what does not end in a number: devices are numbered (mlx5_0, bnxt_re1, ibp12s0).
+_BEGINNING = re.compile(r"mlx[45]|hfi1|.*\D")
 # As `nvidia-smi topo -m` calls them, from near to far.
 DISTANCES = ["PIX", "PXB", "PHB", "NODE", "SYS"]
 
@@ -62,7 +65,7 @@ def follow(known: Mapping[str, NetworkFacts], stated: Mapping[str, str]) -> Agre
     if len(set(stated.values())) > 1:
         listed = ", ".join(f"{hca} for {name}" for name, hca in stated.items())
         raise InputError(f"hca= differs ({listed}), and {', '.join(known)} has none", hint=hint)
-    ports = {host: tuple(name for name, _ in named(facts, spec)) for host, facts in known.items()}
+    ports = {host: tuple(name for name, _ in named(facts, exact(spec))) for host, facts in known.items()}
     for host in (host for host, selected in ports.items() if not selected):
         raise InputError(f"{host} has no active RDMA port that hca={spec} of {peer} selects", hint=hint)
     return Agreed(ports, f"hca={spec} is set for {', '.join(stated)}, and all ranks use the same")
@@ -83,6 +86,17 @@ def named(facts: NetworkFacts, spec: str) -> list[tuple[str, Port]]:
         return hit != spec.startswith("^")
 
     return [(name, port) for hca in facts.hcas for name, hca, port in _active(hca) if selected(hca, name)]
+
+
+def exact(spec: str) -> str:
+    """`hca` of the inventory for NCCL_IB_HCA: whole names get `=`, without which mlx5_1 takes mlx5_10 too.
+
+    Beginnings of names (mlx5, bnxt_re) stay what they are. Source: NCCL's documentation, NCCL_IB_HCA.
+    """
+    words = spec.removeprefix("^").split(",")
+    if spec == "none" or "=" in spec[:2] or any(_BEGINNING.fullmatch(word) for word in words):
+        return spec
+    return f"^={spec[1:]}" if spec.startswith("^") else f"={spec}"
 
 
 def devices(spec: str) -> list[str]:

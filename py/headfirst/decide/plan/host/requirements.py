@@ -8,6 +8,7 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.cluster.values import memory_bytes
+from headfirst.decide.plan.host import rdma
 from headfirst.decide.plan.monitoring import monitoring_ports
 from headfirst.decide.plan.types import Node, NodeNetwork, Plan, PlannedReplica, PlannedRouter, PlannedService
 from headfirst.decide.plan.weights.placement import may_be_in_place
@@ -109,7 +110,8 @@ def _of_ranks(
     }
     network = next((node.network for _, _, node in ranks if node.network.nic), ranks[0][2].network)
     if host in cluster.spares:  # its devices have names of their own
-        network = NodeNetwork(nic=host.nic, hca=host.hca, host_ip=host.address, reasons=[])
+        hca = rdma.exact(host.hca) if host.hca else None
+        network = NodeNetwork(nic=host.nic, hca=hca, host_ip=host.address, reasons=[])
     return RankRequirements(
         services=list({service.name: None for service, _, _ in ranks if service.name}),
         images=list({node.container.image: None for _, _, node in ranks}),

@@ -70,7 +70,11 @@ def _ports(host: Host, hca: str | None, where: str | None) -> list[str]:
         ]
     named = rdma.named(host.network, hca) if host.network and hca else []
     if not named:
-        why = "hca=none" if host.hca == "none" else f"no active RDMA port{f' of {hca}' if hca else ''}"
+        why = (
+            "hca=none"
+            if host.hca == "none"
+            else f"no active RDMA port{f' of {host.hca or hca}' if hca else ''}"
+        )
         raise InputError(f"weights_carrier=rdma, and {host.name} has {why}", where=where, hint=_TCP_INSTEAD)
     return [
         f"{name.partition(':')[0]}:{port.number}:{_gid_index(host, name, port, where)}"
