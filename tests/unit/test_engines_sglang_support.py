@@ -249,3 +249,23 @@ def test_layouts_are_refused_as_the_engine_would(
 def test_arguments_shape_the_layout(arguments: str, expected: Layout) -> None:
     values = ENGINE.check_arguments(shlex.split(arguments)).require()
     assert ENGINE.layout(16, 1, values) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpu", "arguments", "dtype"),
+    [
+        ({}, "L4", "", None),
+        ({}, "T4", "", "fp16"),
+        ({}, "T4", "--dtype float32", "fp16"),
+        ({}, "L4", "--dtype float32", "fp32"),
+        ({"dtype": "fp32"}, "L4", "", "fp16"),
+        ({"dtype": "fp32", "architecture": "Gemma3ForCausalLM"}, "L4", "", "bf16"),
+        ({"dtype": "awq"}, "T4", "", None),
+    ],
+)
+def test_the_type_that_it_computes_in(
+    changes: dict[str, object], gpu: str, arguments: str, dtype: str | None
+) -> None:
+    values = ENGINE.check_arguments(shlex.split(arguments)).require()
+    computing = ENGINE.computing(model(LLAMA, **changes), gpus.find(gpu), values)
+    assert (computing and computing.dtype) == dtype

@@ -187,6 +187,9 @@ def test_fp8_is_served_from_turing_on() -> None:
     assert ENGINE.fp8_capability(model(R1)) == (7, 5)
 
 
+GEMMA = {"architecture": "Gemma3ForCausalLM"}
+
+
 @pytest.mark.parametrize(
     ("changes", "gpu", "arguments", "task", "words"),
     [
@@ -209,7 +212,11 @@ def test_fp8_is_served_from_turing_on() -> None:
         ),
         ({"dtype": "bitsandbytes"}, "H100-80G", "", "chat", "does not have the quantisation bitsandbytes"),
         ({"dtype": "mxfp4"}, "T4", "", "chat", "mxfp4 from compute capability 8.0 on, unlike T4"),
-        ({}, "V100-32G", "--quantization fp8", "chat", "fp8 from compute capability 7.5 on, unlike V100-32G"),
+        ({}, "V100-32G", "", "chat", "has kernels from compute capability 7.5 on, unlike V100-32G"),
+        ({}, "T4", "--dtype bfloat16", "chat", "--dtype sets BF16, which needs compute capability 8.0, unl"),
+        (GEMMA, "H100-80G", "--dtype half", "chat", "in BF16 or FP32, and --dtype sets FP16"),
+        (GEMMA | {"dtype": "awq"}, "T4", "", "chat", "on T4 (compute capability 7.5) needs FP32, in which"),
+        ({"dtype": "gptq"}, "L4", "--dtype float32", "chat", "--dtype sets FP32, in which vLLM does not co"),
     ],
 )
 def test_what_is_refused(
@@ -314,3 +321,26 @@ def test_data_parallel_ranks_divide_the_experts_and_repeat_the_attention() -> No
     assert found.fits
     # 1/16 of 610 GiB of experts, and all of the rest.
     assert 50 < found.weight_bytes_per_rank / (1 << 30) < 60
+
+
+@pytest.mark.parametrize(
+    ("changes", "gpu", "arguments", "dtype"),
+    [
+        ({}, "L4", "", None),
+        ({}, "T4", "", "fp16"),
+        ({}, "L4", "--dtype float32", "fp32"),
+        ({}, "L4", "--dtype half", "fp16"),
+        ({"dtype": "fp32"}, "L4", "", "bf16"),
+        ({"dtype": "fp32"}, "T4", "", "fp16"),
+        ({"dtype": "awq"}, "T4", "", None),
+        (GEMMA, "L4", "", None),
+        (GEMMA, "T4", "", "fp32"),
+        (GEMMA | {"dtype": "fp16"}, "L4", "", "bf16"),
+        (GEMMA | {"dtype": "fp32"}, "T4", "", None),
+    ],
+)
+def test_the_type_that_it_computes_in(
+    changes: dict[str, object], gpu: str, arguments: str, dtype: str | None
+) -> None:
+    computing = ENGINE.computing(model(QWEN, **changes), gpus.find(gpu), values(arguments))
+    assert (computing and computing.dtype) == dtype

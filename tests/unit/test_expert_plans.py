@@ -17,7 +17,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import Plan, PlannedService
 
-QWEN3_32B = "Qwen/Qwen3-32B"
+QWEN3_32B, QWEN3_8B = "Qwen/Qwen3-32B", "Qwen/Qwen3-8B"
 R1 = "deepseek-ai/DeepSeek-R1"
 
 
@@ -25,7 +25,7 @@ class Case(NamedTuple):
     """`hosts` are the variables of each host; `variables` are lines of [all:vars].
 
     `refusal`: a part of the error; without it the plan is made, and `words` are in the command of rank 0,
-    `absent` are not, and `environment` is in that of rank 0.
+    `absent` are not, and `environment` is in that of rank 0; `note` is a part of the notes.
     """
 
     model: str
@@ -37,6 +37,8 @@ class Case(NamedTuple):
     words: str = ""
     absent: str = ""
     environment: Mapping[str, str] = {}
+    note: str = ""
+    fits: bool | None = None
 
 
 def known(listed: str, **changes: Any) -> Checkpoint:
@@ -56,6 +58,7 @@ def plan(case: Case, tmp_path: Path) -> Plan:
 
 _LENGTH = "vllm 0.33.0, config/model.py, _get_and_verify_max_len"
 _NCCL = "NCCL's documentation, Environment Variables: NCCL_SOCKET_IFNAME, NCCL_IB_HCA"
+_DTYPE = "vllm 0.33.0, config/model.py, _resolve_auto_dtype, _FLOAT16_NOT_SUPPORTED_MODELS"
 
 CASES: dict[str, Case] = {
     "L7: a longer context than the model's": Case(
@@ -148,6 +151,35 @@ CASES: dict[str, Case] = {
         hosts=("gpus=8 gpu=H100-80G",) * 2,
         environment={"NCCL_SOCKET_IFNAME": "bond", "GLOO_SOCKET_IFNAME": "bond0"},
     ),
+    "L8: vLLM's image has no kernels for Volta": Case(
+        QWEN3_8B,
+        "engine=vllm",
+        "cubins of the wheels of vllm 0.32.0 and 0.33.0: sm_75 to sm_120",
+        hosts=("gpus=1 gpu=V100-32G",),
+        refusal="has kernels from compute capability 7.5 on, unlike V100-32G",
+    ),
+    "L8: gemma-3 on a GPU without BF16 is float32": Case(
+        "google/gemma-3-4b-it",
+        "engine=vllm",
+        _DTYPE,
+        hosts=("gpus=1 gpu=T4",),
+        fits=False,
+        note="vLLM computes in FP32, and the checkpoint is BF16: T4 (compute capability 7.5) has no BF16",
+    ),
+    "L8: two GPUs hold it": Case(
+        "google/gemma-3-4b-it",
+        'engine=vllm\nengine_args="--max-model-len 8192"',
+        _DTYPE,
+        hosts=("gpus=2 gpu=T4",),
+        fits=True,
+    ),
+    "L8: SGLang computes it in float16": Case(
+        "google/gemma-3-4b-it",
+        "",
+        "sglang 0.5.23, model_executor, maybe_downgrade_dtype_for_legacy_gpu",
+        hosts=("gpus=1 gpu=T4",),
+        fits=True,
+    ),
 }
 
 
@@ -163,6 +195,9 @@ def check(case: Case, service: PlannedService) -> None:
         assert holds(case.words, container.command), container.command
     if case.absent:
         assert not holds(case.absent, container.command), container.command
+    if case.fits is not None:
+        assert service.fit.fits is case.fits, service.fit.reason
+    assert case.note in " ".join(service.notes)
     assert case.environment.items() <= container.environment.items()
 
 

@@ -80,6 +80,7 @@ def test_the_functions_of_an_engine_take_what_the_contract_states(stub: Engine, 
         "request_dialect": 1,
         "pipeline_layers": 4,
         "length_problems": 3,
+        "computing": 3,
         "publishes": 1,
     }
     for field, count in parameters.items():

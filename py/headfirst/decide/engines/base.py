@@ -73,6 +73,18 @@ class Launch:
     entrypoint: str | None = None
 
 
+# Values of the engines' --dtype.
+FLOAT_NAMES = {"half": "fp16", "float16": "fp16", "bfloat16": "bf16", "float": "fp32", "float32": "fp32"}
+
+
+@dataclass(frozen=True)
+class Computing:
+    """The type in which an engine computes a checkpoint that is not quantised, and why it is not its own."""
+
+    dtype: str  # bf16 | fp16 | fp32
+    reason: str
+
+
 @dataclass(frozen=True)
 class MoreMemory:
     """An argument with which a larger fraction of the memory is for weights and KV cache."""
@@ -229,6 +241,10 @@ def _always(values: Mapping[str, Any]) -> bool:
     return True
 
 
+def _as_stored(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Computing | None:
+    return None
+
+
 def _no_problems(
     checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
 ) -> list[str]:
@@ -279,6 +295,8 @@ class Engine:
     # The hidden layers that a pipeline stage loads, of the stage, the number of stages and of layers, and the
     # user's environment. InputError for what the engine refuses there. By default all: it has no such stages.
     pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = _all_layers
+    # The type in which it computes; None, and by default: that of the checkpoint.
+    computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = _as_stored
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
     length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems

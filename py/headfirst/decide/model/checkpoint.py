@@ -57,6 +57,10 @@ class Shard(_Frozen):
     bytes: int | None
 
 
+# Types of checkpoints that are not quantised, and bytes of a weight.
+FLOATS = {"bf16": 2, "fp16": 2, "fp32": 4}
+
+
 class Checkpoint(_Frozen):
     """A model's architecture and sizes. All `*bytes` are plain byte counts.
 
@@ -128,6 +132,24 @@ class Checkpoint(_Frozen):
                 "bytes_by_dtype": {"BF16": sum(self.bf16_bytes_by_part.values())},
                 "bytes_by_part": self.bf16_bytes_by_part,
                 "bf16_bytes_by_part": {},
+            }
+        )
+
+    def computed_in(self, dtype: str) -> Checkpoint:
+        """What it is in memory where an engine computes in `dtype` (bf16, fp16 or fp32).
+
+        A quantised checkpoint keeps its weights as they are.
+        """
+        if self.dtype == dtype or self.dtype not in FLOATS:
+            return self
+        more, less = FLOATS[dtype], FLOATS[self.dtype]
+        parts = {part: size * more // less for part, size in self.bytes_by_part.items()}
+        return self.model_copy(
+            update={
+                "dtype": dtype,
+                "total_bytes": self.total_bytes * more // less,
+                "bytes_by_dtype": {},
+                "bytes_by_part": parts,
             }
         )
 

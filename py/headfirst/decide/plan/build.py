@@ -10,7 +10,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
-from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.base import Computing, Engine
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import catalogue, families
@@ -69,18 +69,21 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
     )
+    computing = engine.computing(checkpoint, gpu, arguments)
+    loaded = checkpoint.computed_in(computing.dtype) if computing else checkpoint
+    loaded_as = dtype.dtype if dtype.convert_to_bf16 else loaded.dtype
     cache = None
     if gpu is not None:
-        cache = partial(room, checkpoint, gpu, engine=engine, dtype=dtype.dtype, arguments=arguments)
+        cache = partial(room, loaded, gpu, engine=engine, dtype=loaded_as, arguments=arguments)
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
-    spread = parallel.Spread(checkpoint, machines, engine, arguments, dtype.dtype, rdma, cache)
+    spread = parallel.Spread(loaded, machines, engine, arguments, loaded_as, rdma, cache)
     sizes = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
     could_have_replicas = len(service.replicas) == 1 and not settings.tensor_parallel
     fewer = spread.fewer_nodes() if could_have_replicas else None
     task = settings.task or families.task(checkpoint)
     choice = presets.choose(
         presets.Situation(
-            checkpoint=checkpoint,
+            checkpoint=loaded,
             engine=engine,
             task=task,
             preset=settings.preset,
@@ -88,13 +91,13 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             gpu=gpu,
             machines=machines,
             layout=sizes,
-            dtype=dtype.dtype,
+            dtype=loaded_as,
             user_arguments=tuple(settings.engine_args),
         )
     )
     arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
-    limit = request_limit.choose(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments)
+    limit = request_limit.choose(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
     if limit is not None:
         choice = choice.with_argument(limit)
         arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
@@ -107,7 +110,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
     spans = layers.by_host(service, engine, checkpoint, sizes)
-    memory = fit(checkpoint, gpu, sizes, engine, dtype=dtype.dtype, arguments=arguments)
+    memory = fit(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
     weights = decide(cluster, service, checkpoint, memory, sizes.world, spans, convert=dtype.convert_to_bf16)
     launch = partial(
         Launching,
@@ -146,7 +149,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         trust_remote_code=trusted.remote_code,
         trust_reason=trusted.reason,
         fit=memory,
-        alternatives=_alternatives(machines, checkpoint, gpu, engine, dtype=dtype.dtype, rdma=rdma)
+        alternatives=_alternatives(machines, loaded, gpu, engine, dtype=loaded_as, rdma=rdma)
         if memory.fits is False
         else [],
         weights=weights,
@@ -158,7 +161,23 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         scheduled=[launching.scheduled(replica) for replica in service.replicas],
         standbys=standby.standbys(cluster, service, gpu, launch),
         routers=router.routers(cluster, service),
-        notes=[text for text in (note, fewer and parallel.replicas_hint(machines, fewer)) if text],
+        notes=[
+            text
+            for text in (
+                note,
+                computing and _computing_note(engine, checkpoint, computing),
+                fewer and parallel.replicas_hint(machines, fewer),
+            )
+            if text
+        ],
+    )
+
+
+def _computing_note(engine: Engine, checkpoint: Checkpoint, computing: Computing) -> str:
+    return (
+        f"{engine.title} computes in {computing.dtype.upper()}, and the checkpoint is "
+        f"{checkpoint.dtype.upper()}: {computing.reason}. Weights in memory are counted in "
+        f"{computing.dtype.upper()}."
     )
 
 

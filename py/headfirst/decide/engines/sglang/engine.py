@@ -149,6 +149,7 @@ def _engine(version: str) -> Engine:
         layout=layout.layout,
         layout_problems=partial(layout.problems, version),
         pipeline_layers=layout.pipeline_layers,
+        computing=support.computing,
         length_problems=support.length_problems,
         memory_use=partial(memory.memory_use, version),
         launch=launch.launch,

@@ -13,11 +13,12 @@ from functools import cache
 from typing import Any
 
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.base import Task
+from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
 from headfirst.decide.hardware.gpus import Gpu
-from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 LOWEST_CAPABILITY = 75
+_BF16_CAPABILITY = (8, 0)
 # DeepSeek Sparse Attention has kernels from Hopper on (sglang #35420, layers/attention/dsa_backend.py).
 _SPARSE_ATTENTION = {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
 _SPARSE_CAPABILITY = 90
@@ -38,7 +39,6 @@ _COMPATIBLE = {
     "moe_wna16": {"awq", "gptq"},
     "gptq_marlin": {"gptq"},
 }
-_PLAIN = {"bf16", "fp16", "fp32"}
 _LONGER, _TRUE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", {"true", "1", "yes", "y"}  # environ.py, EnvBool
 # Their checkpoints hold the draft layer themselves (arg_groups/speculative_hook.py, _handle_eagle_family).
 _DRAFT_IN_CHECKPOINT = {"EAGLE", "NEXTN"}
@@ -149,7 +149,7 @@ def _quantization(
 
 def _kept(checkpoint: Checkpoint) -> str | None:
     """The method that the checkpoint is quantised with, by SGLang's name; None for BF16 and the like."""
-    if checkpoint.dtype in _PLAIN:
+    if checkpoint.dtype in FLOATS:
         return None
     if (
         checkpoint.dtype == "modelopt"
@@ -207,3 +207,21 @@ def length_problems(
         f"--context-length {context} is more than the model's {checkpoint.max_context} (engine_env="
         f"{_LONGER}=1 turns SGLang's check off)"
     ]
+
+
+def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Computing | None:
+    """What configs/model_config.py, _get_and_verify_dtype, makes of --dtype, and load_model_utils.py,
+    maybe_downgrade_dtype_for_legacy_gpu, of the GPU."""
+    if gpu is None or checkpoint.dtype not in FLOATS:
+        return None
+    given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
+    if gpu.lacks(_BF16_CAPABILITY):
+        dtype, reason = "fp16", f"{gpu} has no BF16"
+    elif given:
+        dtype, reason = given, "--dtype is set"
+    elif checkpoint.dtype == "fp32":
+        dtype = "bf16" if checkpoint.architecture.startswith("Gemma") else "fp16"
+        reason = "it computes FP32 checkpoints in 16 bits"
+    else:
+        return None
+    return None if dtype == checkpoint.dtype else Computing(dtype, reason)

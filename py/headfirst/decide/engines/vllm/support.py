@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.base import Task
+from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
 from headfirst.decide.hardware.gpus import Gpu
-from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 # Not quantised, or known by its tensors only.
-_PLAIN = frozenset({"bf16", "fp16", "fp32", "int8"})
+_PLAIN = frozenset({*FLOATS, "int8"})
 # Names in checkpoints -> the registry's (override_quantization_method, _normalize_quantization_config).
 _ALIASES = {"auto-round": "inc", "compressed_tensors": "compressed-tensors"}
 # vLLM takes an architecture that it does not have for the one with another of these endings (registry.py,
@@ -24,6 +24,19 @@ _SUFFIXES = (
     *("RewardModel", "Model"),
 )
 _TEXT_TASKS = frozenset({"chat", "vision"})
+# The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
+# compiler for Volta.
+LOWEST_CAPABILITY = (7, 5)
+_BF16_CAPABILITY = (8, 0)
+# config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS: gemma2, gemma3, gemma3_text and glm4, by architecture.
+_WITHOUT_FP16 = frozenset(
+    {
+        *("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3TextModel"),
+        *("Gemma3ForSequenceClassification", "Glm4ForCausalLM"),
+    }
+)
+# get_supported_act_dtypes of each method (layers/quantization).
+_WITH_FP32 = frozenset({"compressed-tensors", "torchao", "int8"})
 _LONGER, _TRUE = "VLLM_ALLOW_LONG_MAX_MODEL_LEN", ("1", "true")  # envs.py
 # With them max_position_embeddings is the context; the factor of other types multiplies it (config/model.py,
 # _get_and_verify_max_len).
@@ -61,7 +74,8 @@ def problems(
     """Why the checkpoint cannot be served, a clause each."""
     return [
         *_architecture(version, checkpoint.architecture, task, values),
-        *_quantization(version, values.get("quantization") or checkpoint.dtype, gpu),
+        *(_gpu(version, gpu) or _quantization(version, values.get("quantization") or checkpoint.dtype, gpu)),
+        *_dtype(checkpoint, gpu, values),
     ]
 
 
@@ -85,6 +99,57 @@ def _unknown(version: str, name: str, table: Mapping[str, Any]) -> Iterator[str]
         yield f"vLLM {version} no longer supports {name}; {last} was the last version that supports it"
     else:
         yield f"vLLM {version} does not have the architecture {name}"
+
+
+def _gpu(version: str, gpu: Gpu | None) -> list[str]:
+    if gpu is None or not gpu.lacks(LOWEST_CAPABILITY):
+        return []
+    lowest = ".".join(map(str, LOWEST_CAPABILITY))
+    return [f"vLLM {version} has kernels from compute capability {lowest} on, unlike {gpu}"]
+
+
+def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Computing | None:
+    """What config/model.py, _get_and_verify_dtype, makes of --dtype, and of `auto` on this GPU."""
+    plain, given = checkpoint.dtype in FLOATS, FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
+    if gpu is None or not plain or given == checkpoint.dtype:
+        return None
+    if given:
+        return Computing(given, "--dtype is set")
+    supported = _supported(checkpoint, gpu)
+    if checkpoint.dtype in supported and checkpoint.dtype != "fp32":
+        return None
+    if checkpoint.dtype == "fp32":
+        reason = "it computes FP32 checkpoints in 16 bits where it can"
+    else:
+        reason = (
+            f"{gpu} has no BF16" if gpu.lacks(_BF16_CAPABILITY) else "FP16 overflows in this architecture"
+        )
+        if supported[0] == "fp32":
+            reason += f", and FP16 overflows in {checkpoint.architecture}"
+    return None if supported[0] == checkpoint.dtype else Computing(supported[0], reason)
+
+
+def _supported(checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
+    """Types in which it computes, the preferred first (platforms/cuda.py, supported_dtypes)."""
+    types = ["fp16", "fp32"] if gpu.lacks(_BF16_CAPABILITY) else ["bf16", "fp16", "fp32"]
+    return [name for name in types if name != "fp16" or checkpoint.architecture not in _WITHOUT_FP16]
+
+
+def _dtype(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Iterator[str]:
+    """Types that it refuses for the GPU, the model or the quantisation."""
+    given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
+    if given == "fp16" and checkpoint.architecture in _WITHOUT_FP16:
+        yield f"vLLM computes {checkpoint.architecture} in BF16 or FP32, and --dtype sets FP16"
+    if gpu is None:
+        return
+    if given == "bf16" and gpu.lacks(_BF16_CAPABILITY):
+        yield f"--dtype sets BF16, which needs compute capability 8.0, unlike {gpu}"
+    method = values.get("quantization") or checkpoint.dtype
+    if method in FLOATS or _ALIASES.get(method, method) in _WITH_FP32:
+        return
+    if (given or _supported(checkpoint, gpu)[0]) == "fp32":
+        why = "--dtype sets" if given else f"{checkpoint.architecture} on {gpu} needs"
+        yield f"{why} FP32, in which vLLM does not compute {method}"
 
 
 def _quantization(version: str, method: str, gpu: Gpu | None) -> Iterator[str]:
