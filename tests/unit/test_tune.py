@@ -86,17 +86,15 @@ OPTIONS = RunOptions([LAB])
 def test_candidates_come_from_the_presets_that_the_plan_accepts() -> None:
     plan = intended(OPTIONS, wishes())
     listed = {str(one) for one in plan.candidates}
-    assert "--schedule-conservativeness 0.3" in listed
+    assert {"--attn-dp-size 2", "--chunked-prefill-size 4096"} <= listed
     assert not any("parser" in one for one in listed)
     assert plan.restarts == len(plan.candidates) + 1
     assert len(intended(OPTIONS, wishes(most=1)).candidates) == 1
 
 
 def test_what_is_in_use_is_no_candidate() -> None:
-    options = RunOptions([LAB], [json.dumps({"engine_args": "--schedule-conservativeness 0.3"})])
-    assert "--schedule-conservativeness 0.3" not in {
-        str(one) for one in intended(options, wishes()).candidates
-    }
+    options = RunOptions([LAB], [json.dumps({"engine_args": "--chunked-prefill-size 4096"})])
+    assert "--chunked-prefill-size 4096" not in {str(one) for one in intended(options, wishes()).candidates}
 
 
 def test_a_cluster_of_several_services_is_refused() -> None:
