@@ -78,9 +78,11 @@ def index_names(index: dict[str, Any], *, where: str) -> list[str]:
     weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise InputError("The index has no weight_map.", where=where, hint="Fetch the file again.")
+    names: set[str] = set()
     for name in weight_map.values():
-        relative_path(name, what="the name of a weight file", where=where)
-    return sorted(file_listing(set(weight_map.values()), where=where))
+        if not (isinstance(name, str) and name in names):
+            names.add(str(relative_path(name, what="the name of a weight file", where=where)))
+    return sorted(file_listing(names, where=where))
 
 
 def _json(path: Path, *, missing: str) -> dict[str, Any]:
