@@ -29,7 +29,8 @@ class FakeHub(ThreadingHTTPServer):
     goes into the answer beside the entries; with `gzip` JSON is compressed, whatever was asked. `sent` counts
     body bytes, `order` has the downloads, and `tokens` the Authorization headers by path.
     Large files come from another host name, as from a hub's CDN. `xet` has the Xet hash of files that lie
-    at `xet_url`, by name.
+    at `xet_url`, by name. `commit` is what the branch names, `delay` the seconds before each answer, and
+    `requests` has the path of each request.
     """
 
     LISTING = "the listing"
@@ -50,6 +51,9 @@ class FakeHub(ThreadingHTTPServer):
         self.gzip = False
         self.xet: Mapping[str, str] = {}
         self.xet_url = ""
+        self.commit = COMMIT
+        self.delay = 0.0
+        self.requests: list[str] = []
         self._lock = threading.Lock()
 
     @property
@@ -97,6 +101,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
+        self.server.requests.append(self.path)
+        time.sleep(self.server.delay)
         url = urlsplit(self.path)
         path, query = unquote(url.path), {key: values[0] for key, values in parse_qs(url.query).items()}
         if token := self.headers.get("Authorization"):
@@ -118,7 +124,7 @@ class _Handler(BaseHTTPRequestHandler):
         if asked[1] and re.fullmatch(r"(/revision/.+)?", rest):
             if self.server.fails(self.server.busy, FakeHub.LISTING):
                 return self._busy()
-            if rest.removeprefix("/revision/") not in ("", "main", COMMIT):
+            if rest.removeprefix("/revision/") not in ("", "main", self.server.commit):
                 return self._json({"error": "no revision"}, 404, {"X-Error-Code": "RevisionNotFound"})
             siblings = [self._sibling(name, data) for name, data in self.server.files.items()]
             siblings += [
@@ -129,7 +135,7 @@ class _Handler(BaseHTTPRequestHandler):
                 }
                 for entry in self.server.listed
             ]
-            answer = {"id": MODEL, "modelId": MODEL, "sha": COMMIT, "siblings": siblings}
+            answer = {"id": MODEL, "modelId": MODEL, "sha": self.server.commit, "siblings": siblings}
             return self._json({**answer, **self.server.listing_extra})
         if asked["model"] == GATED:
             return self._json({"error": "gated"}, 403, {"X-Error-Code": "GatedRepo"})
@@ -137,21 +143,23 @@ class _Handler(BaseHTTPRequestHandler):
             return self._json(
                 {"accessToken": "short-lived", "exp": int(time.time()) + 900, "casUrl": self.server.xet_url}
             )
-        return self._resolve(rest.removeprefix(f"/resolve/{COMMIT}/"))
+        return self._resolve(rest.removeprefix(f"/resolve/{self.server.commit}/"))
 
     def _resolve(self, name: str) -> None:
         data = self.server.files[name]
         if not _is_lfs(name):
-            return self._file(name, {"ETag": f'"{_git_id(data)}"', "X-Repo-Commit": COMMIT})
+            return self._file(name, {"ETag": f'"{_git_id(data)}"', "X-Repo-Commit": self.server.commit})
         headers = {
             "Location": f"{self.server.cdn}/{name}?{SIGNATURE}",
             "X-Linked-Etag": f'"{_sha256(data)}"',
             "X-Linked-Size": str(len(data)),
-            "X-Repo-Commit": COMMIT,
+            "X-Repo-Commit": self.server.commit,
         }
         if name in self.server.xet:
             headers["X-Xet-Hash"] = self.server.xet[name]
-            headers["X-Xet-Refresh-Route"] = f"{self.server.url}/api/models/{MODEL}/xet-read-token/{COMMIT}"
+            headers["X-Xet-Refresh-Route"] = (
+                f"{self.server.url}/api/models/{MODEL}/xet-read-token/{self.server.commit}"
+            )
         return self._json({}, 302, headers)
 
     def _sibling(self, name: str, data: bytes) -> dict[str, object]:

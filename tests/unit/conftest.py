@@ -12,9 +12,10 @@ from inventory_server import InventoryServer
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """What a test stores about a cluster is not the user's."""
+    """What a test stores about clusters and models is not the user's, and neither is what it reads."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        for kind in ("state", "cache", "data", "config"):
+            patch.setenv(f"XDG_{kind.upper()}_HOME", str(tmp_path_factory.mktemp(kind)))
         yield
 
 

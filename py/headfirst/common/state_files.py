@@ -27,14 +27,14 @@ def read_file(path: Path) -> str | None:
     return text if text.strip("\0 \n") else None
 
 
-def replace_file(path: Path, text: str, mode: int = 0o600) -> None:
-    """Write `path` as a whole: a reader, also after a crash, finds the old text or the new."""
+def replace_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Write `path` as a whole: a reader, also after a crash, finds the old content or the new."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     part = Path(name)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        with os.fdopen(descriptor, "wb") as file:
             os.fchmod(file.fileno(), mode)
-            file.write(text)
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

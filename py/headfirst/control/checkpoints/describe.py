@@ -15,6 +15,9 @@ from headfirst.decide.model.checkpoint import Checkpoint
 if TYPE_CHECKING:
     import httpx
 
+OFFLINE = "HF_HUB_OFFLINE"
+"""Variable of the environment, as Hugging Face's own tools have it: 1 sends no request to either hub."""
+
 
 def describe(
     model: str,
@@ -22,32 +25,34 @@ def describe(
     *,
     revision: str | None = None,
     folder: Path | None = None,
-    offline: bool = False,
     environment: Mapping[str, str] = os.environ,
     transport: httpx.BaseTransport | None = None,
 ) -> Checkpoint:
     """Describe `model` (a hub id, or a path with source='path'); `source` is modelscope, huggingface or path.
 
-    `folder` is a copy on this machine that is used instead of the hub. `offline` (or HF_HUB_OFFLINE=1) asks
-    no hub. When the hub does not answer, the catalogue is used and `note` reports it; NotReadyError where it
-    has no such model.
+    `folder` is a copy on this machine that is used instead of the hub. HF_HUB_OFFLINE=1 sends no request.
+    Where the hub does not answer, what it sent for an earlier plan is used, else the catalogue, and `note`
+    reports it; NotReadyError where neither has the model.
     """
     if source == "path" or folder is not None:
         return describe_folder(folder or Path(model), id=model, revision=revision)
     # httpx takes 250 ms to import, which a folder does not need.
-    from headfirst.control.checkpoints.hub import Hub, HubUnreachableError, describe_hub
+    from headfirst.control.checkpoints.hub import Hub, HubUnreachableError, describe_hub, describe_stored
 
     hub = Hub.of(source, environment)
-    if offline or environment.get("HF_HUB_OFFLINE", "0").upper() in ("1", "TRUE", "YES", "ON"):
-        return _from_catalogue(model, revision, f"no request was sent to {hub.name} (offline)")
-    try:
-        return describe_hub(hub, model, revision=revision, transport=transport)
-    except HubUnreachableError as error:
-        return _from_catalogue(model, revision, error.what.rstrip("."))
+    if environment.get(OFFLINE, "0").upper() in ("1", "TRUE", "YES", "ON"):
+        why, advice = f"no request was sent to {hub.name} ({OFFLINE})", ""
+    else:
+        try:
+            return describe_hub(hub, model, revision=revision, transport=transport)
+        except HubUnreachableError as error:
+            why, advice = error.what.rstrip("."), f" {OFFLINE}=1 plans without a request."
+    stored = describe_stored(hub, model, revision=revision, note=why)
+    return stored or _from_catalogue(model, revision, why, advice)
 
 
-def _from_catalogue(model: str, revision: str | None, why: str) -> Checkpoint:
-    note = f"{why}; the model is described from the built-in catalogue."
+def _from_catalogue(model: str, revision: str | None, why: str, advice: str) -> Checkpoint:
+    note = f"{why}; the model is described from the built-in catalogue.{advice}"
     checkpoint = catalogue.lookup(model, revision=revision, note=note)
     if checkpoint is not None:
         return checkpoint
@@ -55,5 +60,7 @@ def _from_catalogue(model: str, revision: str | None, why: str) -> Checkpoint:
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     raise NotReadyError(
         f"{why}, and the catalogue has no {model}.",
-        hint=f"{meant}Or fetch the model and set model_source=path with model=/its/folder.",
+        hint=f"{meant}Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT; or "
+        f"fetch the model and set model_source=path with model=/its/folder. {OFFLINE}=1 plans models of the "
+        "catalogue without a request.",
     )

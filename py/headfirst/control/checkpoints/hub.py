@@ -3,21 +3,26 @@
 Hugging Face: GET /api/models/ID/revision/REV?blobs=true and /ID/resolve/REV/FILE (hub API documentation).
 ModelScope: GET /api/v1/models/ID/repo/files and /api/v1/models/ID/repo?FilePath=FILE (package modelscope).
 Mirrors: HF_ENDPOINT and MODELSCOPE_ENDPOINT; tokens of gated models: HF_TOKEN and MODELSCOPE_API_TOKEN.
+
+The list of files names the content: Hugging Face's by its commit, ModelScope's by each file's sha256. What is
+read of that content is in the cache for the next plan (cache.py).
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import quote
 
 import httpx
 
-from headfirst.common.errors import InputError, NotReadyError
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.safetensors_file import LENGTH_BYTES, StoredTensor, header_length, read_header
 from headfirst.common.untrusted import (
     UntrustedError,
@@ -28,6 +33,8 @@ from headfirst.common.untrusted import (
     shown,
     without_password,
 )
+from headfirst.control.checkpoints import silence
+from headfirst.control.checkpoints.cache import Cache
 from headfirst.control.checkpoints.folder import (
     INDEX,
     MAX_JSON_BYTES,
@@ -38,7 +45,10 @@ from headfirst.control.checkpoints.folder import (
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
 from headfirst.decide.model.config import Weights, from_config
 
-TIMEOUT = httpx.Timeout(20, connect=5)
+_COMMIT = re.compile("[0-9a-f]{40}")
+_LISTING = "listing"
+# Of a body at least this much must come before the hub counts as silent.
+_CHUNK_BYTES = 64 << 10
 _PARALLEL_READS = 8
 _MAX_REDIRECTS = 5
 # A compressed answer could be of any size: none is asked for, and none is taken.
@@ -107,31 +117,75 @@ def describe_hub(
     not have the model, or requires a token."""
     at = revision or hub.default_revision
     headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
-    with httpx.Client(base_url=hub.endpoint, headers=headers, transport=transport, timeout=TIMEOUT) as client:
-        session = _Session(client, hub, id, at)
-        config = session.json("config.json")
-        files = session.sizes()
-        shards = session.shards(files)
-        if not shards:
-            raise InputError(
-                f"{id} has no safetensors weights on {hub.name}.",
-                hint="Choose a repository with *.safetensors; GGUF and .bin repositories cannot be served.",
-            )
-        quantization = session.json(QUANTIZATION) if QUANTIZATION in files else None
+    watch = silence.Watch()
+    with httpx.Client(
+        base_url=hub.endpoint, headers=headers, transport=transport, timeout=silence.LIMIT_S
+    ) as client:
+        session = _Session(hub, id, at, client, watch, Cache(hub.address, id))
         try:
-            tensors = session.all_tensors(shards)
-        except _NoPartsError:
-            # Of a checkpoint that is not quantised the sizes of the files are enough.
-            if config.get("quantization_config") or quantization:
-                raise
-            tensors = []
+            return watch.run(lambda: _described(session, revision))
+        except silence.SilentError:
+            raise session.silent() from None
+
+
+def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Checkpoint | None:
+    """Describe `id` by what the hub sent for an earlier plan; None where the cache has nothing of it.
+
+    `note` gets what was read.
+    """
+    at = revision or hub.default_revision
+    cache = Cache(hub.address, id)
+    pin = at if _COMMIT.fullmatch(at) else cache.pin(at)
+    answers = cache.read(pin) if pin else {}
+    if pin is None or not answers:
+        return None
+    session = _Session(hub, id, at, None, silence.Watch(), cache, answers, pin)
+    note = f"{note}; the model is described by what {hub.name} sent for an earlier plan ({pin[:12]})."
+    try:
+        return _describe(session, revision).model_copy(update={"note": note})
+    except HeadfirstError:  # damaged, or of a version that kept other answers
+        return None
+
+
+def _described(session: _Session, revision: str | None) -> Checkpoint:
+    """Describe what the revision names now, by the cache as far as it has the answers."""
+    pinned = session.pinned()
+    try:
+        checkpoint = _describe(pinned, revision)
+    except HeadfirstError:
+        if not pinned.reads_cache:
+            raise
+        pinned = pinned.without_cache()
+        checkpoint = _describe(pinned, revision)
+    pinned.store()
+    return checkpoint
+
+
+def _describe(session: _Session, revision: str | None) -> Checkpoint:
+    hub, id = session.hub, session.id
+    files = session.sizes()
+    config = session.json("config.json")
+    shards = session.shards(files)
+    if not shards:
+        raise InputError(
+            f"{id} has no safetensors weights on {hub.name}.",
+            hint="Choose a repository with *.safetensors; GGUF and .bin repositories cannot be served.",
+        )
+    quantization = session.json(QUANTIZATION) if QUANTIZATION in files else None
+    try:
+        tensors = session.all_tensors(shards)
+    except _NoPartsError:
+        # Of a checkpoint that is not quantised the sizes of the files are enough.
+        if config.get("quantization_config") or quantization:
+            raise
+        tensors = []
     return from_config(
         config,
         id=id,
         revision=revision,
         weights=Weights(sum(shard.bytes or 0 for shard in shards), shards, tensors),
         source="hub",
-        where=f"{hub.address} {id}@{at}",
+        where=session.where,
         quantization_config=quantization,
         sentence_transformers=MODULES in files,
     )
@@ -153,15 +207,61 @@ class _Room:
 
 @dataclass(frozen=True)
 class _Session:
-    """Requests for one model at one revision."""
+    """Answers about one model at one revision, from the cache or by requests.
 
-    client: httpx.Client
+    `client` None sends no request. `pin` is what the revision names, where the hub states it; `answers` has
+    what was read of it, by name.
+    """
+
     hub: Hub
     id: str
     revision: str
+    client: httpx.Client | None
+    watch: silence.Watch
+    cache: Cache
+    answers: dict[str, bytes] = field(default_factory=dict)
+    pin: str | None = None
+    cached: frozenset[str] = frozenset()  # names of answers that the cache had
+
+    def pinned(self) -> _Session:
+        """The session of the content that the revision names: one request, or none for a commit."""
+        if _COMMIT.fullmatch(self.revision):
+            return self._of(self.revision, {})
+        listing = self._get(self._listing_url, MAX_LISTING_BYTES)
+        pin = self._pin(listing)
+        if pin is None:
+            return replace(self, answers={_LISTING: listing})
+        self.cache.set_pin(self.revision, pin)
+        return self._of(pin, {_LISTING: listing})
+
+    def _of(self, pin: str, answers: dict[str, bytes]) -> _Session:
+        stored = self.cache.read(pin)
+        return replace(
+            self, pin=pin, answers={**stored, **answers}, cached=frozenset(stored) - answers.keys()
+        )
+
+    @property
+    def reads_cache(self) -> bool:
+        return bool(self.cached)
+
+    def without_cache(self) -> _Session:
+        """The session with the answers of this run alone."""
+        fresh = {name: data for name, data in self.answers.items() if name not in self.cached}
+        return replace(self, answers=fresh, cached=frozenset())
+
+    def store(self) -> None:
+        """Keep the answers for the next plan, where they are not all from there."""
+        if self.pin and self.answers.keys() - self.cached - {_LISTING}:
+            self.cache.write(self.pin, self.answers)
+
+    def _answer(self, name: str, read: Callable[[], bytes]) -> bytes:
+        if name not in self.answers:
+            self.answers[name] = read()
+        return self.answers[name]
 
     def json(self, file: str) -> dict[str, Any]:
-        return self._json(self._file(file), MAX_JSON_BYTES)
+        read = self._answer(f"file/{file}", lambda: self._get(self._file(file), MAX_JSON_BYTES))
+        return self._parsed(read, self._file(file), MAX_JSON_BYTES)
 
     def shards(self, sizes: Mapping[str, int]) -> tuple[Shard, ...]:
         """The weight files: those of the index where there is one, else all at the top of the repository."""
@@ -178,8 +278,8 @@ class _Session:
 
     def sizes(self) -> dict[str, int]:
         """File name -> bytes. One bad name or size refuses the whole list."""
-        url = self.hub.listing.format(id=self.id, revision=self.revision)
-        listing = self._json(url, MAX_LISTING_BYTES)
+        answer = self._answer(_LISTING, lambda: self._get(self._listing_url, MAX_LISTING_BYTES))
+        listing = self._parsed(answer, self._listing_url, MAX_LISTING_BYTES)
         try:
             if "siblings" in listing:
                 entries = [(entry["rfilename"], entry.get("size")) for entry in listing["siblings"]]
@@ -198,11 +298,17 @@ class _Session:
     def all_tensors(self, shards: Sequence[Shard]) -> list[list[StoredTensor]]:
         """The tensors of each shard."""
         room = _Room(MAX_HEADER_BYTES)
-        with ThreadPoolExecutor(_PARALLEL_READS) as pool:
-            return list(pool.map(lambda shard: self.tensors(shard.name, room), shards))
+        return silence.in_parallel(lambda shard: self.tensors(shard.name, room), shards, _PARALLEL_READS)
 
     def tensors(self, file: str, room: _Room) -> list[StoredTensor]:
         """The tensors of a shard, from its header, by two range requests, where there is `room` for it."""
+        header = self._answer(f"header/{file}", lambda: self._header(file, room))
+        try:
+            return read_header(header, LENGTH_BYTES + len(header))
+        except UntrustedError as error:
+            raise self._damaged(file, error) from None
+
+    def _header(self, file: str, room: _Room) -> bytes:
         url = self._file(file)
         prefix = self._part(url, 0, LENGTH_BYTES)
         try:
@@ -215,11 +321,20 @@ class _Session:
                 where=self.where,
                 hint="Choose another revision of the model, or another mirror.",
             )
-        header = self._part(url, LENGTH_BYTES, stop)
+        return self._part(url, LENGTH_BYTES, stop)
+
+    def _pin(self, listing: bytes) -> str | None:
+        """What names the content of the list of files; None where the hub states nothing that does."""
+        content = self._parsed(listing, self._listing_url, MAX_LISTING_BYTES)
+        commit = content.get("sha")
+        if isinstance(commit, str) and _COMMIT.fullmatch(commit):
+            return commit
         try:
-            return read_header(header, stop)
-        except UntrustedError as error:
-            raise self._damaged(file, error) from None
+            files = [entry for entry in content["Data"]["Files"] if entry["Type"] == "blob"]
+            hashes = sorted((str(entry["Path"]), str(entry["Sha256"])) for entry in files)
+        except (KeyError, TypeError):
+            return None
+        return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
 
     def _damaged(self, file: str, error: UntrustedError) -> NotReadyError:
         return NotReadyError(
@@ -232,8 +347,7 @@ class _Session:
     def where(self) -> str:
         return f"{self.hub.address} {self.id}@{self.revision}"
 
-    def _json(self, url: str, limit: int) -> dict[str, Any]:
-        text = self._get(url, limit)
+    def _parsed(self, text: bytes, url: str, limit: int) -> dict[str, Any]:
         if not text.lstrip().startswith(b"{"):
             raise HubUnreachableError(
                 f"{self.hub.name} at {self.hub.address} answers {url} with something that is not JSON.",
@@ -242,8 +356,17 @@ class _Session:
         content: dict[str, Any] = json_document(text, what="the hub's answer", where=self.where, limit=limit)
         return content
 
+    @property
+    def _at(self) -> str:
+        """The commit where there is one, so that no file is of another; the hub's name for it elsewhere."""
+        return self.pin if self.pin and _COMMIT.fullmatch(self.pin) else self.revision
+
+    @property
+    def _listing_url(self) -> str:
+        return self.hub.listing.format(id=self.id, revision=self.revision)
+
     def _file(self, file: str) -> str:
-        return self.hub.file.format(id=self.id, revision=self.revision, file=quote(file))
+        return self.hub.file.format(id=self.id, revision=self._at, file=quote(file))
 
     def _get(self, url: str, limit: int) -> bytes:
         """The body, of at most `limit` bytes."""
@@ -265,27 +388,43 @@ class _Session:
             raise UntrustedError(
                 "the hub sends a compressed answer to a request for an uncompressed one", where=self.where
             )
-        return joined(response.iter_bytes(), what="the hub's answer", where=self.where, limit=limit)
+        return joined(
+            self.watch.chunks(response.iter_bytes(_CHUNK_BYTES)),
+            what="the hub's answer",
+            where=self.where,
+            limit=limit,
+        )
 
     @contextlib.contextmanager
     def _opened(self, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
         """The answer after redirects, whose bodies are not read."""
+        if self.client is None:
+            raise HubUnreachableError(f"The answer of {self.hub.name} to {url} is not in the cache.")
         request = self.client.build_request("GET", url, headers=headers)
         try:
             for _ in range(_MAX_REDIRECTS + 1):
-                with contextlib.closing(self.client.send(request, stream=True)) as response:
+                with self.watch.waiting():
+                    sent = self.client.send(request, stream=True)
+                with contextlib.closing(sent) as response:
                     if response.next_request is None:
                         self._refuse(response)
                         yield response
                         return
                     request = self._redirected(response.next_request)
             raise UntrustedError(f"the hub redirects more than {_MAX_REDIRECTS} times", where=self.where)
+        except httpx.TimeoutException:
+            raise self.silent() from None
         except httpx.HTTPError as error:
             why = without_password(str(error)) or type(error).__name__
             raise HubUnreachableError(
                 f"{self.hub.name} at {self.hub.address} cannot be reached: {why}.",
                 hint="Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT.",
             ) from error
+
+    def silent(self) -> HubUnreachableError:
+        return HubUnreachableError(
+            f"{self.hub.name} at {self.hub.address} sent nothing for {silence.LIMIT_S:.0f} seconds."
+        )
 
     def _redirected(self, request: httpx.Request) -> httpx.Request:
         if self.hub.endpoint.startswith("https:") and request.url.scheme != "https":

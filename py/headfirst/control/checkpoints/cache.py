@@ -1,0 +1,113 @@
+"""What hubs sent about models, kept by commit in the user's cache folder: safe to delete.
+
+A file has the answers about one commit as they came; who reads them validates them as if they came now.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from headfirst.common.errors import InputError
+from headfirst.common.state_files import replace_file
+from headfirst.control.paths import cache_dir
+
+MOST_BYTES = 256 << 20  # of all files; the ones that no plan read for the longest time are removed
+_MOST_ANSWER_BYTES = 64 << 20
+_MOST_ANSWERS_BYTES = 192 << 20
+_PIN = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+# What zipfile raises for a file that is not what `write` wrote.
+_DAMAGED = (
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    UnicodeError,
+    ValueError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
+
+
+@dataclass(frozen=True)
+class Cache:
+    """The answers about one model on one hub. A `pin` names a content: a commit, or a hash of all hashes."""
+
+    hub: str  # its address without a password
+    id: str
+
+    def read(self, pin: str) -> dict[str, bytes]:
+        """Answer by name; empty where there are none, or they are damaged."""
+        path = self._path(pin, "zip")
+        if path is None or not path.is_file():
+            return {}
+        try:
+            with zipfile.ZipFile(path) as archive:
+                sizes = [entry.file_size for entry in archive.infolist()]
+                if max(sizes, default=0) > _MOST_ANSWER_BYTES or sum(sizes) > _MOST_ANSWERS_BYTES:
+                    return {}
+                answers = {entry.filename: archive.read(entry) for entry in archive.infolist()}
+            os.utime(path)
+        except _DAMAGED:
+            return {}
+        return answers
+
+    def write(self, pin: str, answers: Mapping[str, bytes]) -> None:
+        """Store the answers. What cannot be stored is read from the hub again: it costs time only."""
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+            for name, data in answers.items():
+                archive.writestr(name, data)
+        self._store(self._path(pin, "zip"), buffer.getvalue())
+
+    def pin(self, revision: str) -> str | None:
+        """What the revision named when it was last read; None where it never was."""
+        path = self._path(revision, "ref")
+        try:
+            text = path.read_text(encoding="utf-8") if path else ""
+        except (OSError, UnicodeError):
+            return None
+        return text if _PIN.fullmatch(text) else None
+
+    def set_pin(self, revision: str, pin: str) -> None:
+        """Store what the revision names."""
+        if self.pin(revision) != pin:
+            self._store(self._path(revision, "ref"), pin.encode())
+
+    def _path(self, name: str, kind: str) -> Path | None:
+        """A file whose name has nothing of what is sent; None where the user has no such folder."""
+        key = hashlib.sha256("\0".join((self.hub, self.id, name)).encode()).hexdigest()
+        try:
+            return cache_dir("hub") / f"{key}.{kind}"
+        except InputError:
+            return None
+
+    def _store(self, path: Path | None, data: bytes) -> None:
+        if path is None or len(data) > MOST_BYTES:
+            return
+        try:
+            replace_file(path, data)
+            _prune(path.parent)
+        except OSError:
+            return
+
+
+def _prune(folder: Path) -> None:
+    files = sorted((path for path in folder.iterdir() if path.is_file()), key=_age)
+    total = sum(path.stat().st_size for path in files)
+    for path in files:
+        if total <= MOST_BYTES:
+            return
+        total -= path.stat().st_size
+        path.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> int:
+    return path.stat().st_mtime_ns
