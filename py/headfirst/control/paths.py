@@ -18,6 +18,16 @@ def cache_dir(*parts: str) -> Path:
     return _private("XDG_CACHE_HOME", "~/.cache", parts)
 
 
+def user_data_dir(*parts: str) -> Path:
+    """Folder under `~/.local/share/headfirst` (the catalogue that was read from a hub)."""
+    return _private("XDG_DATA_HOME", "~/.local/share", parts)
+
+
+def config_file(name: str) -> Path:
+    """A file under `~/.config/headfirst`, which the user writes; it need not be there."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "headfirst" / name
+
+
 def _private(variable: str, default: str, parts: tuple[str, ...]) -> Path:
     root = Path(os.environ.get(variable) or default).expanduser() / "headfirst"
     folder = root.joinpath(*parts)

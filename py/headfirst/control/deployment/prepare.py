@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control import demo
+from headfirst.control.checkpoints import user_catalogue
 from headfirst.control.checkpoints.describe import describe
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
@@ -65,6 +66,7 @@ def prepare(
     is refused here, before any work. `bundle`, or else the inventory's, has the models' descriptions and
     other sources; `online` ignores the inventory's.
     """
+    user_catalogue.load()
     cluster = with_lab_facts(load(inventories, extra_vars, limit))
     sources = None
     if bundle or (cluster.settings.bundle and not online):

@@ -7,7 +7,10 @@ does not know, tools/catalogue_sizes.py has written the sizes: `stored` (part ->
 quantised models, `bf16` (part -> bytes in BF16). `same_as` names the entry whose
 config an entry shares, but for its `changes`, and whose weight files it shares where it has none of its own.
 `plain_parts` are parts of the model that its quantisation leaves as they are, `published_parameters` what
-the publisher's page states and a test compares.
+the publisher's page states and a test compares. An entry that was read from a hub has `files` (bytes by name)
+and `measured`, the sums over the headers of its weight files, and nothing of it is computed.
+
+`extend` adds the user's entries, which control/checkpoints/user_catalogue.py reads.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -23,17 +27,35 @@ from headfirst.common.safetensors_file import DTYPE_BITS
 from headfirst.decide.model import parameters
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
 from headfirst.decide.model.config import Weights, from_config
-from headfirst.decide.model.measured import Part
+from headfirst.decide.model.measured import Measured, Part
 
 _SHARD_BYTES = 5 * 10**9
 
 
+_extension: dict[str, dict[str, Any]] = {}
+
+
 @cache
-def _entries() -> dict[str, dict[str, Any]]:
+def built_in() -> dict[str, dict[str, Any]]:
+    """The entries that Headfirst ships, by hub id."""
     entries: dict[str, dict[str, Any]] = {}
     for file in files("headfirst.decide.model").joinpath("catalogue").iterdir():
         entries.update(json.loads(file.read_text(encoding="utf-8")))
     return {id: entries[id] for id in sorted(entries, key=str.lower)}
+
+
+def extend(entries: Mapping[str, dict[str, Any]]) -> None:
+    """Add the user's checked entries to the built-in ones, in place of those that were added before.
+
+    An entry replaces the one of the same id, in any case of letters.
+    """
+    global _extension
+    _extension = dict(entries)
+
+
+def _entries() -> dict[str, dict[str, Any]]:
+    replaced = {id.lower() for id in _extension}
+    return {id: entry for id, entry in built_in().items() if id.lower() not in replaced} | _extension
 
 
 def ids() -> list[str]:
@@ -49,8 +71,8 @@ def nearest(id: str) -> list[str]:
 
 def trusted_commit(id: str, source: str) -> str | None:
     """The commit of `id` on the hub `source` whose Python code may run; None where the catalogue has none."""
-    known = {name.lower(): name for name in ids()}.get(id.lower())
-    listed: dict[str, str] = _entry(known).get("remote_code", {}).get("commits", {}) if known else {}
+    entry = {name.lower(): entry for name, entry in built_in().items()}.get(id.lower(), {})
+    listed: dict[str, str] = entry.get("remote_code", {}).get("commits", {})
     return listed.get(source)
 
 
@@ -61,24 +83,36 @@ def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> 
         return None
     entry = _entry(known)
     weights = entry["weights"]
+    measured = Measured(**weights["measured"]) if "measured" in weights else None
+    files = tuple(Shard(name=name, bytes=size) for name, size in weights.get("files", {}).items())
     described = from_config(
         entry["config"],
         id=id,
         revision=revision,
-        weights=Weights(weights.get("total_bytes", 0), ()),
+        weights=Weights(weights.get("total_bytes", 0), files, measured=measured),
         source="catalogue",
         where=f"catalogue entry {id}",
         note=note,
+        quantization_config=entry.get("hf_quant_config"),
         sentence_transformers=entry.get("sentence_transformers", False),
     )
-    return described.model_copy(update=_sizes(described, weights))
+    return described if measured else described.model_copy(update=_sizes(described, weights))
 
 
 def _entry(known: str) -> dict[str, Any]:
-    entry = _entries()[known]
+    return _resolved(known, _entries())
+
+
+def _resolved(id: str, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """The entry with what it takes from its base: of a built-in entry the built-in base."""
+    entry = entries[id]
     if "same_as" not in entry:
         return entry
-    base = {name: value for name, value in _entry(entry["same_as"]).items() if name != "remote_code"}
+    shipped = entry is built_in().get(id)
+    bases = built_in() if shipped else {**built_in(), **entries}
+    base = {
+        name: value for name, value in _resolved(entry["same_as"], bases).items() if name != "remote_code"
+    }
     return {**base, **entry, "config": {**base["config"], **entry.get("changes", {})}}
 
 

@@ -29,11 +29,15 @@ _PACKED = (*SMALL_FLOATS, "I8", "U8", "I32", "U32")
 
 @dataclass(frozen=True)
 class Weights:
-    """The weight files: `tensors` are those of each header, empty where no header was read."""
+    """The weight files: `tensors` are those of each header, empty where no header was read.
+
+    `measured` is what an earlier reading of the headers gave.
+    """
 
     total_bytes: int
     shards: tuple[Shard, ...]
     tensors: Sequence[Sequence[StoredTensor]] = ()
+    measured: Measured | None = None
 
 
 def from_config(
@@ -64,7 +68,8 @@ def from_config(
         where,
         experts=keys.values.get("expert_dtype"),
     )
-    sizes = measure(weights.tensors, layers, quantized.conversion if quantized else None)
+    conversion = quantized.conversion if quantized else None
+    sizes = weights.measured or measure(weights.tensors, layers, conversion)
     if sizes.by_dtype and not any(name in sizes.by_dtype for name in _PACKED):
         quantized = None  # a config left over after a conversion
     heads, hidden = keys.number("num_attention_heads"), keys.number("hidden_size")
