@@ -13,6 +13,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.measuring.tune import Tuned
 from headfirst.control.deployment.verbs.check import Comm
 from headfirst.control.deployment.verbs.events import History
+from headfirst.control.deployment.verbs.models import Refresh
 from headfirst.control.deployment.verbs.webui_backups import Backup
 from headfirst.control.lab.types import NodeStatus
 from headfirst.control.live.status_types import ClusterStatus
@@ -46,6 +47,7 @@ OUTPUTS = (
     Output("deploy plan", "{}; with `--bundle` also `bundle`", Plan),
     Output("deploy status", "{}", ClusterStatus),
     Output("deploy models", "{}", Models),
+    Output("deploy models --refresh", "{}", Refresh),
     Output("deploy check --comm", "[events](../json-events.md), then `event` `comm` with {}", Comm),
     Output("deploy diagnose", "`ready`, and `replicas`: a list of {}", ReplicaDiagnosis),
     Output("deploy diagnose --tuning", "{}", Tuning),

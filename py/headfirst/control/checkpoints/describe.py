@@ -40,7 +40,7 @@ def describe(
     from headfirst.control.checkpoints.hub import Hub, HubUnreachableError, describe_hub, describe_stored
 
     hub = Hub.of(source, environment)
-    if environment.get(OFFLINE, "0").upper() in ("1", "TRUE", "YES", "ON"):
+    if is_offline(environment):
         why, advice = f"no request was sent to {hub.name} ({OFFLINE})", ""
     else:
         try:
@@ -51,8 +51,13 @@ def describe(
     return stored or _from_catalogue(model, revision, why, advice)
 
 
+def is_offline(environment: Mapping[str, str]) -> bool:
+    """Whether no request may be sent to a hub."""
+    return environment.get(OFFLINE, "0").upper() in ("1", "TRUE", "YES", "ON")
+
+
 def _from_catalogue(model: str, revision: str | None, why: str, advice: str) -> Checkpoint:
-    note = f"{why}; the model is described from the built-in catalogue.{advice}"
+    note = f"{why}; the model is described from the catalogue.{advice}"
     checkpoint = catalogue.lookup(model, revision=revision, note=note)
     if checkpoint is not None:
         return checkpoint

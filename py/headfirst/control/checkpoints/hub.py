@@ -110,10 +110,28 @@ class Hub:
         )
 
 
+@dataclass(frozen=True)
+class Sent:
+    """What a hub sent about a model. `quantization` is the content of hf_quant_config.json; `content` names
+    what was read, a commit or a hash of all hashes; None where the hub states neither."""
+
+    checkpoint: Checkpoint
+    config: dict[str, Any]
+    quantization: dict[str, Any] | None
+    content: str | None
+
+
 def describe_hub(
     hub: Hub, id: str, *, revision: str | None = None, transport: httpx.BaseTransport | None = None
 ) -> Checkpoint:
-    """Describe `id` as the hub has it. HubUnreachableError without a network; InputError when the hub does
+    """Describe `id` as the hub has it; the errors are those of `read_hub`."""
+    return read_hub(hub, id, revision=revision, transport=transport).checkpoint
+
+
+def read_hub(
+    hub: Hub, id: str, *, revision: str | None = None, transport: httpx.BaseTransport | None = None
+) -> Sent:
+    """Read what the hub has of `id`. HubUnreachableError without a network; InputError when the hub does
     not have the model, or requires a token."""
     at = revision or hub.default_revision
     headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
@@ -123,7 +141,7 @@ def describe_hub(
     ) as client:
         session = _Session(hub, id, at, client, watch, Cache(hub.address, id))
         try:
-            return watch.run(lambda: _described(session, revision))
+            return watch.run(lambda: _read(session, revision))
         except silence.SilentError:
             raise session.silent() from None
 
@@ -142,26 +160,26 @@ def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Ch
     session = _Session(hub, id, at, None, silence.Watch(), cache, answers, pin)
     note = f"{note}; the model is described by what {hub.name} sent for an earlier plan ({pin[:12]})."
     try:
-        return _describe(session, revision).model_copy(update={"note": note})
+        return _parse(session, revision).checkpoint.model_copy(update={"note": note})
     except HeadfirstError:  # damaged, or of a version that kept other answers
         return None
 
 
-def _described(session: _Session, revision: str | None) -> Checkpoint:
-    """Describe what the revision names now, by the cache as far as it has the answers."""
+def _read(session: _Session, revision: str | None) -> Sent:
+    """Read what the revision names now, from the cache as far as it has the answers."""
     pinned = session.pinned()
     try:
-        checkpoint = _describe(pinned, revision)
+        sent = _parse(pinned, revision)
     except HeadfirstError:
         if not pinned.reads_cache:
             raise
         pinned = pinned.without_cache()
-        checkpoint = _describe(pinned, revision)
+        sent = _parse(pinned, revision)
     pinned.store()
-    return checkpoint
+    return sent
 
 
-def _describe(session: _Session, revision: str | None) -> Checkpoint:
+def _parse(session: _Session, revision: str | None) -> Sent:
     hub, id = session.hub, session.id
     files = session.sizes()
     config = session.json("config.json")
@@ -179,7 +197,7 @@ def _describe(session: _Session, revision: str | None) -> Checkpoint:
         if config.get("quantization_config") or quantization:
             raise
         tensors = []
-    return from_config(
+    checkpoint = from_config(
         config,
         id=id,
         revision=revision,
@@ -189,6 +207,7 @@ def _describe(session: _Session, revision: str | None) -> Checkpoint:
         quantization_config=quantization,
         sentence_transformers=MODULES in files,
     )
+    return Sent(checkpoint, config, quantization, session.pin)
 
 
 class _Room:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from headfirst.common.errors import InputError
+from headfirst.common.untrusted import for_terminal
 from headfirst.control.cli.verb import Output, Probe, verb, write_file
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.decide.model.task import Task
@@ -163,7 +164,7 @@ def _command(words: list[str]) -> str:
     return shlex.join(shown)
 
 
-@verb("deploy models cluster.ini --task chat", "json")
+@verb("deploy models cluster.ini --task chat", "json", unless="refresh")
 def models(
     run: RunOptions,
     output: Output,
@@ -172,25 +173,67 @@ def models(
         str | None, typer.Option("--engine", help="Plan for this engine. Default: the inventory's.")
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", help="Print the inventory lines of this model only.")
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="ID",
+            help="Print the inventory lines of this model only; with --refresh, read only these. Repeat.",
+        ),
+    ] = None,
+    refresh: Annotated[
+        bool,
+        typer.Option("--refresh", help="Read the catalogue's models from the hub into your catalogue."),
+    ] = False,
+    model_source: Annotated[
+        Literal["modelscope", "huggingface"] | None,
+        typer.Option("--model-source", help="With --refresh: the hub. Default: the inventory's."),
     ] = None,
     probe: Probe = False,
 ) -> None:
-    """List every model of the catalogue that these GPUs can serve, the largest first. Needs no SSH.
+    """List every model of the catalogue that these GPUs can serve, the best first. Needs no SSH.
 
     Each with precision, layout, replicas, tokens of KV cache, time for the weights, and the inventory lines.
     """
     from headfirst.control.deployment.verbs.models import models
 
+    if refresh:
+        _refresh(run, output, model or [], model_source)
+        return
+    if model_source:
+        raise InputError(
+            "--model-source is for --refresh", hint="For a list set model_source in the inventory."
+        )
+    if model and len(model) > 1:
+        raise InputError("several --model are for --refresh", hint="Print the lines of one model.")
     survey = models(run.inventories, run.extra_vars, task=task, engine=engine, probe=probe)
-    if model is not None:
-        _print_lines(survey, model)
+    if model:
+        _print_lines(survey, model[0])
     elif output.as_json:
         typer.echo(survey.model_dump_json(indent=2, ensure_ascii=True))
     else:
         from headfirst.control.cli.shown.models import print_models
 
         print_models(survey)
+
+
+def _refresh(run: RunOptions, output: Output, ids: list[str], source: str | None) -> None:
+    from headfirst.control.deployment.verbs.models import Refreshed, hub_of, refresh
+    from headfirst.control.run.amounts import duration
+
+    def report(model: Refreshed, done: int, total: int, seconds: float) -> None:
+        left = f", about {duration(seconds)} left" if done < total else ""
+        reason = f": {model.reason}" if model.reason else ""
+        typer.echo(
+            for_terminal(f"{done} of {total}{left}: {model.model} {model.state}{reason}"), err=output.as_json
+        )
+
+    result = refresh(source or hub_of(run.inventories, run.extra_vars), ids, report)
+    if output.as_json:
+        typer.echo(result.model_dump_json(indent=2))
+    else:
+        typer.echo(f"Written to {result.file}. Next: deploy models INVENTORY")
+    if any(model.state == "failed" for model in result.models):
+        raise typer.Exit(1)
 
 
 def _print_lines(survey: Models, model: str) -> None:

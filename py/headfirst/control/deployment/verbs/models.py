@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
-from headfirst.common.errors import InputError
+from pydantic import BaseModel
+
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.common.untrusted import shown
+from headfirst.control.checkpoints import user_catalogue
+from headfirst.control.checkpoints.describe import OFFLINE, is_offline
 from headfirst.control.deployment.hosts.probe import lacks_facts, probe_hosts
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
-from headfirst.decide.cluster.settings import HUBS
+from headfirst.decide.cluster.settings import HUBS, ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
+from headfirst.decide.model.catalogue_entries import ID
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.host import network
@@ -37,6 +46,7 @@ def models(
     With `probe`, the hosts are asked for what the inventory omits. Raises InputError where the GPUs are not
     known or differ.
     """
+    user_catalogue.load()
     cluster = load(inventories, [*extra_vars, _ANY_MODEL])
     if probe and lacks_facts(cluster):
         cluster = probe_hosts(cluster, [*extra_vars, _ANY_MODEL])
@@ -55,6 +65,69 @@ def models(
         seconds=lambda checkpoint, convert: _seconds(cluster, checkpoint, convert),
         base_lines=base,
     )
+
+
+class Refreshed(BaseModel):
+    """What became of one model. `content`: the commit that was read, or a hash of all hashes."""
+
+    model: str
+    state: Literal["new", "changed", "same", "failed"]
+    content: str | None = None
+    reason: str | None = None
+
+
+class Refresh(BaseModel):
+    """What `deploy models --refresh` prints."""
+
+    hub: str
+    file: str
+    models: list[Refreshed]
+
+
+Report = Callable[[Refreshed, int, int, float], None]
+"""Called after each model: how many of how many are done, and about how many seconds are left."""
+
+
+def refresh(source: str, ids: Sequence[str], report: Report) -> Refresh:
+    """Read models from the hub `source` into the user's catalogue: `ids`, or all of the catalogue.
+
+    Each is stored when it is read. NotReadyError where the hub does not answer.
+    """
+    # httpx takes 250 ms to import, which a list of the models does not need.
+    from headfirst.control.checkpoints.hub import Hub, HubUnreachableError, read_hub
+
+    if is_offline(os.environ):
+        raise InputError(f"--refresh asks a hub, and {OFFLINE} is set", hint=f"Unset it: unset {OFFLINE}")
+    user_catalogue.load()
+    hub = Hub.of(source, os.environ)
+    every = list(ids or catalogue.ids())
+    done: list[Refreshed] = []
+    begin = time.monotonic()
+    for id in every:
+        try:
+            if not ID.fullmatch(id):
+                raise InputError(f"{shown(id)} is not a hub's id, such as Qwen/Qwen3-32B")
+            sent = read_hub(hub, id, revision=catalogue.trusted_commit(id, source))
+            state = user_catalogue.store(id, user_catalogue.entry_of(sent, hub.name))
+            done.append(Refreshed(model=id, state=state, content=sent.content))
+        except HubUnreachableError as error:
+            raise NotReadyError(
+                f"{error.what.rstrip('.')}; {len(done)} of {len(every)} models were read and are stored.",
+                hint="Run it again: what was read is in the cache.",
+            ) from None
+        except HeadfirstError as error:
+            done.append(Refreshed(model=id, state="failed", reason=error.what))
+        seconds = (time.monotonic() - begin) / len(done) * (len(every) - len(done))
+        report(done[-1], len(done), len(every), seconds)
+    return Refresh(hub=hub.name, file=str(user_catalogue.refreshed_file()), models=done)
+
+
+def hub_of(inventories: Sequence[Path], extra_vars: Sequence[str]) -> str:
+    """The hub of an inventory; without one the default of model_source."""
+    if not inventories:
+        return str(ServiceSettings.model_fields["model_source"].default)
+    source = load(inventories, [*extra_vars, _ANY_MODEL]).services[0].settings.model_source
+    return source if source in HUBS else str(ServiceSettings.model_fields["model_source"].default)
 
 
 def fleet(cluster: Cluster) -> Fleet:
