@@ -110,6 +110,7 @@ BAD: dict[str, tuple[Any, str]] = {
         "../x",
     ),
     "an unknown dtype": ({"a/b": {**QWEN, "weights": {"parameters": {"BF17": 1}}}}, "BF17"),
+    "a date that is none": ({"a/b": {**QWEN, "released": "May"}}, "released"),
     "code that may run": (
         {"a/b": {**QWEN, "remote_code": {"commits": {"huggingface": "0" * 40}}}},
         "trust_remote_code",
@@ -227,3 +228,14 @@ def test_several_models_are_for_a_refresh(tmp_path: Path) -> None:
     inventory.write_text(INVENTORY)
     done = run(str(inventory), "--model", "a/b", "--model", "c/d")
     assert isinstance(done.exception, InputError) and "--refresh" in str(done.exception)
+
+
+def test_the_month_of_a_models_repository_is_its_age(hub: fake_hub.FakeHub, tmp_path: Path) -> None:
+    hub.listing_extra = {"createdAt": "2026-03-04T01:02:03.000Z"}
+    refresh(fake_hub.MODEL)
+    user_catalogue.load()
+    assert catalogue.released(fake_hub.MODEL) == "2026-03"
+    own(tmp_path, {fake_hub.MODEL: {**QWEN, "released": "2026-05"}, "team/old-2407": QWEN})
+    user_catalogue.load()
+    assert catalogue.released(fake_hub.MODEL) == "2026-05"
+    assert catalogue.released("team/old-2407") == "2024-07"

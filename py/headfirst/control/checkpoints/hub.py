@@ -42,6 +42,7 @@ from headfirst.control.checkpoints.folder import (
     QUANTIZATION,
     index_names,
 )
+from headfirst.decide.model.catalogue_entries import RELEASED
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
 from headfirst.decide.model.config import Weights, from_config
 
@@ -112,13 +113,17 @@ class Hub:
 
 @dataclass(frozen=True)
 class Sent:
-    """What a hub sent about a model. `quantization` is the content of hf_quant_config.json; `content` names
-    what was read, a commit or a hash of all hashes; None where the hub states neither."""
+    """What a hub sent about a model; None where it does not state it.
+
+    `quantization` is the content of hf_quant_config.json; `content` names what was read, a commit or a hash
+    of all hashes; `created` is the month in which the repository was made.
+    """
 
     checkpoint: Checkpoint
     config: dict[str, Any]
     quantization: dict[str, Any] | None
     content: str | None
+    created: str | None
 
 
 def describe_hub(
@@ -207,7 +212,7 @@ def _parse(session: _Session, revision: str | None) -> Sent:
         quantization_config=quantization,
         sentence_transformers=MODULES in files,
     )
-    return Sent(checkpoint, config, quantization, session.pin)
+    return Sent(checkpoint, config, quantization, session.pin, session.created())
 
 
 class _Room:
@@ -295,10 +300,13 @@ class _Session:
             )
         return tuple(Shard(name=name, bytes=sizes[name]) for name in sorted(names))
 
+    def _listing(self) -> dict[str, Any]:
+        answer = self._answer(_LISTING, lambda: self._get(self._listing_url, MAX_LISTING_BYTES))
+        return self._parsed(answer, self._listing_url, MAX_LISTING_BYTES)
+
     def sizes(self) -> dict[str, int]:
         """File name -> bytes. One bad name or size refuses the whole list."""
-        answer = self._answer(_LISTING, lambda: self._get(self._listing_url, MAX_LISTING_BYTES))
-        listing = self._parsed(answer, self._listing_url, MAX_LISTING_BYTES)
+        listing = self._listing()
         try:
             if "siblings" in listing:
                 entries = [(entry["rfilename"], entry.get("size")) for entry in listing["siblings"]]
@@ -313,6 +321,11 @@ class _Session:
             for name, size in entries
         ]
         return dict(zip(names, sizes, strict=True))
+
+    def created(self) -> str | None:
+        """The month in which Hugging Face's repository was made."""
+        created = str(self._listing().get("createdAt", ""))[:7]
+        return created if RELEASED.fullmatch(created) else None
 
     def all_tensors(self, shards: Sequence[Shard]) -> list[list[StoredTensor]]:
         """The tensors of each shard."""

@@ -16,7 +16,7 @@ from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.state_files import exclusive, replace_file
 from headfirst.common.untrusted import UntrustedError, json_document
 from headfirst.control.paths import config_file, user_data_dir
-from headfirst.decide.model import catalogue
+from headfirst.decide.model import catalogue, releases
 from headfirst.decide.model.catalogue_entries import checked
 from headfirst.decide.model.measured import Measured
 
@@ -74,6 +74,8 @@ def entry_of(sent: Sent, hub: str) -> dict[str, Any]:
         },
         "config": sent.config,
     }
+    if sent.created and releases.find(checkpoint.id) is None:
+        entry["released"] = sent.created
     if checkpoint.sentence_transformers:
         entry["sentence_transformers"] = True
     if sent.quantization:

@@ -24,7 +24,7 @@ from importlib.resources import files
 from typing import Any
 
 from headfirst.common.safetensors_file import DTYPE_BITS
-from headfirst.decide.model import parameters
+from headfirst.decide.model import parameters, releases
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
 from headfirst.decide.model.config import Weights, from_config
 from headfirst.decide.model.measured import Measured, Part
@@ -74,6 +74,12 @@ def trusted_commit(id: str, source: str) -> str | None:
     entry = {name.lower(): entry for name, entry in built_in().items()}.get(id.lower(), {})
     listed: dict[str, str] = entry.get("remote_code", {}).get("commits", {})
     return listed.get(source)
+
+
+def released(id: str) -> str | None:
+    """When the model was first published, `2025-07` or `2024`; None where it is not known."""
+    entry = {name.lower(): entry for name, entry in _extension.items()}.get(id.lower(), {})
+    return entry.get("released") or releases.find(id)
 
 
 def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> Checkpoint | None:

@@ -13,6 +13,7 @@ from headfirst.decide.model.measured import Part
 
 Entry = dict[str, Any]
 ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+RELEASED = re.compile(r"20\d\d(-(0[1-9]|1[0-2]))?", re.ASCII)
 _SHARD_NAME = re.compile(r"[\w.-]*(\{:0?\d{0,2}d?\}[\w.-]*)?", re.ASCII)
 _MOST_BYTES = 1 << 50
 _MOST_SHARDS = 100_000
@@ -77,6 +78,11 @@ def _check_bases(entries: Mapping[str, Entry], known: Mapping[str, Entry]) -> No
 
 def _text(value: Any, what: str) -> None:
     line(value, what=what, limit=2000)
+
+
+def _released(value: Any, what: str) -> None:
+    if not isinstance(value, str) or not RELEASED.fullmatch(value):
+        raise UntrustedError(f"{what} is not a month such as 2025-07, or a year")
 
 
 def _flag(value: Any, what: str) -> None:
@@ -158,4 +164,5 @@ _FIELDS: dict[str, Callable[[Any, str], None]] = {
     "weights": _WEIGHTS,
     "sentence_transformers": _flag,
     "hf_quant_config": _object,
+    "released": _released,
 }
