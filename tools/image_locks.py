@@ -23,6 +23,11 @@ from headfirst.control.images.pip_settings import uv_environment  # noqa: E402  
 
 HEADER = "# Python packages of the image, one file each. Made by tools/image_locks.py; do not edit.\n"
 PACKAGE = ROOT / "headfirst"
+TESTS = ROOT.parent / "tests"
+# What vLLM's parsers and its choice of a model runner import, beside what the lab's image has.
+VLLM_IMPORTS = (
+    "ijson==3.6.0\nmistral_common==1.13.1\npycountry==26.2.16\npydantic-extra-types==2.11.1\ntriton==3.8.0"
+)
 # Folder and base name of a list of packages -> packages whose own dependencies are not followed: the .in
 # file lists what they need.
 LISTS = {
@@ -31,7 +36,12 @@ LISTS = {
     PACKAGE / "control" / "images" / "open-webui": "open-webui==0.12.4",
     PACKAGE / "control" / "images" / "smg": "smg==1.13.0",
     # From which a test upgrades.
-    ROOT.parent / "tests" / "long" / "open-webui-older": "open-webui==0.12.0",
+    TESTS / "long" / "open-webui-older": "open-webui==0.12.0",
+    # Whose own code checks the plans' commands (tests/engines).
+    TESTS / "engines" / "sglang-0.5.22" / "packages": "sglang==0.5.22",
+    TESTS / "engines" / "sglang-0.5.23" / "packages": "sglang==0.5.23",
+    TESTS / "engines" / "vllm-0.32.0" / "packages": f"vllm==0.32.0\n{VLLM_IMPORTS}",
+    TESTS / "engines" / "vllm-0.33.0" / "packages": f"vllm==0.33.0\n{VLLM_IMPORTS}",
 }
 TORCH = PACKAGE / "control" / "images" / "torch-cpu"
 GLIBC_MINOR = 36  # Debian 12's is 2.36

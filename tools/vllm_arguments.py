@@ -39,17 +39,21 @@ REGISTERED = {
 
 
 def make_parser() -> argparse.ArgumentParser:
-    """The parser of `vllm serve`; its module has moved between releases."""
+    """The parser of `vllm serve`."""
     # vLLM reads the options' descriptions only where help is asked for.
     sys.argv.append("--help=all")
     parser = import_module("vllm.utils.argparse_utils").FlexibleArgumentParser(prog="vllm serve")
-    for module in ("common", "launchers"):
+    return of_command_line("make_arg_parser")(parser)
+
+
+def of_command_line(name: str) -> Callable[..., Any]:
+    """A function of vLLM's command line; its module has moved between releases."""
+    for module in ("common.cli_args", "launchers.cli_args", "launchers.launcher"):
         try:
-            make = import_module(f"vllm.entrypoints.{module}.cli_args").make_arg_parser
-        except ModuleNotFoundError:
+            return getattr(import_module(f"vllm.entrypoints.{module}"), name)
+        except (ModuleNotFoundError, AttributeError):
             continue
-        return make(parser)
-    raise SystemExit("this vLLM has its parser in another module")
+    raise SystemExit(f"this vLLM has {name} in another module")
 
 
 def unwrap(function: Callable[[str], Any] | None) -> tuple[Callable[[str], Any] | None, bool]:

@@ -107,7 +107,7 @@ def _make(
         making = pool.submit(rootfs.layer_file, cache)
         site.install(recipe.lock, packages, downloads, installed)
         if recipe.torch_cpu:
-            _install_torch(packages, downloads, installed)
+            install_torch(packages, downloads, installed)
         if recipe.files is not None:
             site.add(recipe.files, packages)
         progress(1, _STEPS, f"making the Debian root {_ROOT_TIME}")
@@ -133,7 +133,7 @@ def _copy(root: Path, out: IO[bytes]) -> None:
         shutil.copyfileobj(file, out, _COPY_BYTES)
 
 
-def _install_torch(packages: Path, downloads: Path, report: site.Report) -> None:
+def install_torch(packages: Path, downloads: Path, report: site.Report) -> None:
     """Install torch's CPU build into the folder `packages`; NotReadyError where no index has it."""
     try:
         site.install(TORCH_LOCK, packages, downloads, report)

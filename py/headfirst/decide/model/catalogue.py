@@ -63,6 +63,12 @@ def ids() -> list[str]:
     return list(_entries())
 
 
+def config(id: str) -> dict[str, Any]:
+    """The config.json of an id of `ids`, as far as the catalogue keeps it."""
+    kept: dict[str, Any] = _entry(id)["config"]
+    return kept
+
+
 def nearest(id: str) -> list[str]:
     """At most three ids of the catalogue that resemble `id`, the nearest first."""
     lowered = {known.lower(): known for known in ids()}

@@ -1,0 +1,96 @@
+"""What vLLM's own code makes of commands: parsed, checked and configured, as at a start before it uses a GPU.
+
+The question is {"gpu": …, "commands": [[word, …], …]}, the words as behind `vllm serve`; the answers are
+in the same order (planned_gpu.answers).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import planned_gpu
+import torch
+import vllm_arguments
+
+# Libraries of the CUDA build, which do not load beside a CPU torch.
+KERNELS = ("_C", "_C_stable_libtorch", "_moe_C", "_moe_C_stable_libtorch", "_qutlass_C", "vllm_flash_attn")
+# The lowest capability that these functions of vLLM's kernels accept, times ten.
+KERNEL_SUPPORT = {
+    "cutlass_scaled_mm_supports_fp8": 89,
+    "cutlass_scaled_mm_supports_block_fp8": 90,
+    "cutlass_scaled_mm_supports_fp4": 100,
+    "cutlass_group_gemm_supported": 90,
+}
+# Not installed; model files import them.
+OPTIONAL = (
+    *("torchvision", "torchaudio", "torchcodec", "timm", "terratorch"),
+    *("pynvml", "xgrammar", "flashinfer"),
+)
+
+
+def start(gpu: dict[str, Any]) -> None:
+    """Makes CUDA vLLM's platform, and has it read model classes in this process."""
+    planned_gpu.install(gpu, [f"vllm.{name}" for name in KERNELS])
+    for name, lowest in KERNEL_SUPPORT.items():
+        setattr(torch.ops._C, name, partial(_reaches, lowest))
+    import vllm.platforms
+    from vllm.platforms.cuda import CudaPlatform
+
+    class Planned(CudaPlatform):
+        """The planned GPUs, all connected."""
+
+        @classmethod
+        def device_count(cls) -> int:
+            """GPUs of the node."""
+            return int(gpu["count"])
+
+        @classmethod
+        def is_fully_connected(cls, _devices: list[int]) -> bool:
+            """NVLink."""
+            return True
+
+    vllm.platforms._current_platform = Planned()
+    # It looks for optional packages when it is imported: before they have stand-ins.
+    import transformers.image_processing_utils  # noqa: F401
+    from vllm.model_executor.models import registry
+
+    planned_gpu.stand_in(OPTIONAL)
+    registry._run_in_subprocess = lambda function: function()
+
+
+def _reaches(lowest: int, capability: int) -> bool:
+    return capability >= lowest
+
+
+def configured(parser: Any, command: list[str]) -> dict[str, Any]:
+    """Settings of vLLM's whole configuration."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.usage.usage_lib import UsageContext
+
+    arguments = parser.parse_args(command)
+    arguments.model = arguments.model_tag  # as `vllm serve` does
+    for check in ("validate_parsed_serve_args", "validate_api_server_args"):
+        vllm_arguments.of_command_line(check)(arguments)
+    config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config(
+        UsageContext.OPENAI_API_SERVER, headless=arguments.headless
+    )
+    return {
+        "max_model_len": config.model_config.max_model_len,
+        "max_num_seqs": config.scheduler_config.max_num_seqs,
+        "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
+        "block_size": config.cache_config.block_size,
+        "cache_dtype": config.cache_config.cache_dtype,
+    }
+
+
+def main() -> None:
+    """Answers one file of questions."""
+    question = planned_gpu.question()
+    start(question["gpu"])
+    parser = vllm_arguments.make_parser()
+    planned_gpu.write(planned_gpu.answers(question["commands"], partial(configured, parser)))
+
+
+if __name__ == "__main__":
+    main()

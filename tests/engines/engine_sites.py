@@ -1,0 +1,138 @@
+"""The real SGLang and vLLM of each supported version, in folders of the user's cache; they need no GPU.
+
+One folder has the packages that an engine needs on a CPU, from the lock of the lab's image; one folder for
+each version has the engine's wheel, from `tests/engines/ENGINE-VERSION/packages.lock`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from headfirst.common.errors import NotReadyError
+from headfirst.control.images import build, site, store
+from headfirst.control.paths import cache_dir
+from headfirst.decide import engines
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+DRIVERS = HERE / "drivers"
+ENGINES = ("sglang", "vllm")  # LMDeploy's wheel needs CUDA libraries to be imported
+VERSIONS = [(name, version) for name in ENGINES for version in engines.versions(name)]
+_LONGEST_S = 1800
+
+
+def run(engine: str, version: str, driver: str, request: object, *arguments: str) -> Any:
+    """What the script `drivers/DRIVER` answers to `request` inside the engine's environment; both are JSON.
+
+    Its first two arguments are the files of both. Raises AssertionError with its last lines where it fails.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        question, answer = Path(folder, "question.json"), Path(folder, "answer.json")
+        question.write_text(json.dumps(request), encoding="utf-8")
+        run_program(engine, version, DRIVERS / driver, str(question), str(answer), *arguments)
+        return json.loads(answer.read_text(encoding="utf-8"))
+
+
+def run_program(engine: str, version: str, program: Path, *arguments: str) -> None:
+    """Runs a Python program of ours inside the engine's environment."""
+    done = subprocess.run(
+        [python(), "-s", "-P", str(program), *arguments],
+        env=environment(engine, version),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_LONGEST_S,
+        check=False,
+    )
+    assert done.returncode == 0, f"{program.name} in {engine} {version}:\n{done.stdout[-6000:]}"
+
+
+def environment(engine: str, version: str) -> dict[str, str]:
+    """The variables of a process that imports the engine; nothing of the hub is asked."""
+    folders = [DRIVERS, ROOT / "tools", engine_site(engine, version), packages_site(engine)]
+    kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
+    return kept | {
+        "PYTHONPATH": os.pathsep.join(map(str, folders)),
+        "PYTHONPYCACHEPREFIX": str(cache_dir("tests", "engines", "pycache")),
+        "HF_HUB_OFFLINE": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
+
+
+@cache
+def python() -> str:
+    """A Python 3.11, which the locks are for; not that of a virtual environment."""
+    program = Path(sys.base_prefix, "bin", "python3.11")
+    if not program.exists():
+        program = Path(shutil.which("python3.11") or "")
+    if not program.is_file():
+        raise NotReadyError("The engines' packages need Python 3.11.", hint="Install python3.11.")
+    return str(program)
+
+
+@cache
+def packages_site(engine: str) -> Path:
+    """The folder with what the engine needs on a CPU."""
+    cpu = Path(engines.__path__[0], engine, "cpu")
+    lines = [
+        line
+        for line in (cpu / "packages.lock").read_text(encoding="utf-8").splitlines()
+        if line.partition("==")[0] not in (engine, f"{engine}-cpu")
+    ]
+
+    def make(target: Path, downloads: Path) -> None:
+        lock = downloads / "packages.lock"
+        lock.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        site.install(lock, target, downloads, _silent)
+        build.install_torch(target, downloads, _silent)
+        shims = cpu / "shims"
+        site.add(shims, target)
+        for stand_in in target.glob(f"{engine}-*.dist-info"):  # of the lab's build, whose name is another
+            shutil.rmtree(stand_in)
+
+    return _kept(f"{engine}-packages", [*lines, build.TORCH_LOCK.read_text()], [cpu / "shims"], make)
+
+
+@cache
+def engine_site(engine: str, version: str) -> Path:
+    """The folder with the engine's own wheel."""
+    lock = HERE / f"{engine}-{version}" / "packages.lock"
+    return _kept(
+        f"{engine}-{version}",
+        [],
+        [lock],
+        lambda target, downloads: site.install(lock, target, downloads, _silent),
+    )
+
+
+def _kept(name: str, settings: list[str], data: list[Path], make: Any) -> Path:
+    """The folder `NAME-KEY` of the cache; made where it is missing, complete or not at all."""
+    root = cache_dir("tests", "engines")
+    key = store.recipe_key(*data, settings="\n".join(settings))
+    target = root / f"{name}-{key}"
+    with store.only_one(root, name):
+        if target.exists():
+            return target
+        print(f"Installing {name} (usually 1–3 min)", file=sys.stderr, flush=True)
+        for older in root.glob(f"{name}-*"):
+            shutil.rmtree(older)
+        with tempfile.TemporaryDirectory(dir=root) as scratch:
+            made, downloads = Path(scratch, "site"), Path(scratch, "downloads")
+            downloads.mkdir()
+            make(made, downloads)
+            made.rename(target)
+    return target
+
+
+def _silent(_packages: int, _total: int) -> None:
+    """No progress: pytest keeps the output."""

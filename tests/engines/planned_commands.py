@@ -1,0 +1,182 @@
+"""The commands of all plans that exit with 0: each model of the catalogue, each preset, each fleet."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+from headfirst.common import container_names
+from headfirst.common.errors import InputError
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.division import Members, divide
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.engines.presets import Preset
+from headfirst.decide.hardware import gpus
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import PlannedService
+
+# The engine may look up the host's own addresses and interfaces: those of every machine.
+INVENTORY = (
+    "[head]\nn0 ansible_host=127.0.0.1\n\n[all:vars]\nmodel=x\ntrust_remote_code=true\n"
+    "nic=lo\nhca=mlx5_0\nib_gid_index=3\n"
+)
+PRESETS: tuple[str | None, ...] = (None, *get_args(Preset))
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """`hosts` with `gpus` each."""
+
+    hosts: int
+    gpus: int
+    gpu: str
+
+
+FLEETS = (
+    Fleet(1, 8, "H100-80G"),
+    Fleet(2, 8, "H100-80G"),
+    Fleet(1, 8, "H200-141G"),
+    Fleet(1, 4, "A100-80G"),
+    Fleet(1, 2, "RTX-4090"),
+    Fleet(1, 8, "B200-180G"),
+)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One rank's command and the inventory that it comes from."""
+
+    inventory: str
+    model: str
+    command: tuple[str, ...]
+    service: PlannedService
+
+
+@cache
+def one_host(folder: Path) -> Cluster:
+    """The cluster that the cases change; Ansible reads its inventory once."""
+    path = folder / "cluster.ini"
+    path.write_text(INVENTORY, encoding="utf-8")
+    return load([path])
+
+
+def cases(cluster: Cluster, engine: str, version: str, fleet: Fleet) -> Iterator[Case]:
+    """The ranks of all plans with this fleet that exit with 0; equal commands for equal models once."""
+    commands = set()
+    for model in catalogue.ids():
+        for preset in PRESETS:
+            for case in _ranks(cluster, engine, version, fleet, model, preset):
+                names = (case.service.weights.directory, case.service.served_model_name)
+                words = tuple(word for word in case.command if word not in names)
+                if (key := (_digest(config(model)), words)) not in commands:
+                    commands.add(key)
+                    yield case
+
+
+def _ranks(
+    cluster: Cluster, engine: str, version: str, fleet: Fleet, model: str, preset: str | None
+) -> Iterator[Case]:
+    checkpoint = catalogue.lookup(model)
+    assert checkpoint is not None
+    first = cluster.hosts[0]
+    members = [
+        replace(first, name=f"n{rank}", address=f"127.0.0.{rank + 1}", gpus=fleet.gpus, gpu=fleet.gpu)
+        for rank in range(fleet.hosts)
+    ]
+    settings = cluster.services[0].settings.model_copy(
+        update={"model": model, "engine": engine, "engine_version": version, "preset": preset}
+    )
+    services = divide([Members(None, settings, tuple(members), None)])
+    try:
+        plan = build(replace(cluster, services=services, webui=members[0]), {None: checkpoint})
+    except InputError:
+        return  # refused, as unit tests check
+    service = plan.services[0]
+    if service.fit.fits is False:
+        return
+    inventory = f"hosts={fleet.hosts} gpus={fleet.gpus} gpu={fleet.gpu} engine={engine} model={model}"
+    for rank, node in enumerate(service.replicas[0].nodes):
+        variables = f"{inventory}{f' preset={preset}' if preset else ''} (rank {rank})"
+        yield Case(variables, model, tuple(node.container.command), service)
+
+
+# model_type by architecture, as transformers has it, for entries of the catalogue that do not keep it.
+MODEL_TYPES = {
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+    "Glm4MoeForCausalLM": "glm4_moe",
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "MixtralForCausalLM": "mixtral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+}
+
+
+@cache
+def config(model: str) -> dict[str, Any]:
+    """The catalogue's config.json, with what the file has on every hub.
+
+    A publisher's code is left out: it is not there, and the engines have their own classes.
+    """
+    kept = _without(catalogue.config(model), "auto_map")
+    for group in kept.get("quantization_config", {}).get("config_groups", {}).values():
+        group.setdefault("targets", ["Linear"])
+    return {"model_type": MODEL_TYPES.get(kept["architectures"][0])} | kept
+
+
+def _without(config: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return {
+        name: _without(value, key) if isinstance(value, dict) else value
+        for name, value in config.items()
+        if name != key
+    }
+
+
+def _digest(config: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
+
+
+# A fixture with the tokens that parsers of the presets look for: no checkpoint's tokenizer is tested.
+TOKENS = ("<unk>", "<think>", "</think>", "[THINK]", "[/THINK]")
+_TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+TOKENIZER = {
+    "version": "1.0",
+    "added_tokens": [{"id": id, "content": token, **_TOKEN} for id, token in enumerate(TOKENS)],
+    "model": {
+        "type": "WordLevel",
+        "vocab": {token: id for id, token in enumerate(TOKENS)},
+        "unk_token": TOKENS[0],
+    },
+}
+
+
+def on_this_machine(case: Case, folder: Path) -> list[str]:
+    """The command with files below `folder`: config.json and a tokenizer, and the settings of rank 0."""
+    model, settings = folder / case.model.replace("/", "--"), folder / "engine.yaml"
+    if not model.exists():
+        model.mkdir()
+        (model / "config.json").write_text(json.dumps(config(case.model)), encoding="utf-8")
+        (model / "tokenizer.json").write_text(json.dumps(TOKENIZER), encoding="utf-8")
+        settings.write_text("api-key: secret\n", encoding="utf-8")
+    there = {
+        case.service.weights.directory: str(model),
+        container_names.engine_config("headfirst-engine"): str(settings),
+    }
+    return [there.get(word, word) for word in case.command]
+
+
+def gpu(fleet: Fleet) -> dict[str, Any]:
+    """The GPU as the engine's environment reports it (drivers/planned_gpu.py)."""
+    known = gpus.find(fleet.gpu)
+    return {
+        "name": f"NVIDIA {known.name}",
+        "memory_mib": known.memory_bytes >> 20,
+        "capability": list(known.compute_capability or ()),
+        "count": fleet.gpus,
+    }
