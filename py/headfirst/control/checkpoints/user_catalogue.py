@@ -63,7 +63,12 @@ def store(id: str, entry: dict[str, Any]) -> Literal["new", "changed", "same"]:
 def entry_of(sent: Sent, hub: str) -> dict[str, Any]:
     """The catalogue's entry of what a hub sent."""
     checkpoint = sent.checkpoint
-    measured = Measured(checkpoint.bytes_by_dtype, checkpoint.bytes_by_part, checkpoint.bf16_bytes_by_part)
+    measured = Measured(
+        checkpoint.bytes_by_dtype,
+        checkpoint.bytes_by_part,
+        checkpoint.bf16_bytes_by_part,
+        checkpoint.nextn_layers,
+    )
     entry: dict[str, Any] = {
         "source": f"{hub}, {sent.content or 'no commit'}: config.json, and headers and sizes of the files",
         "weights": {

@@ -139,7 +139,12 @@ def _fields(checks: Mapping[str, Callable[[Any, str], None]]) -> Callable[[Any, 
 
 
 _MEASURED = _fields(
-    {"by_dtype": _counts(list(DTYPE_BITS)), "by_part": _counts(_PARTS), "bf16_by_part": _counts(_PARTS)}
+    {
+        "by_dtype": _counts(list(DTYPE_BITS)),
+        "by_part": _counts(_PARTS),
+        "bf16_by_part": _counts(_PARTS),
+        "draft_layers": _bytes,
+    }
 )
 _WEIGHTS = _fields(
     {

@@ -51,7 +51,7 @@ class Measured:
     by_dtype: dict[str, int]
     by_part: dict[str, int]
     bf16_by_part: dict[str, int]
-    draft_layers: int
+    draft_layers: int = 0
 
 
 def part_of(name: str, layers: int) -> Part:
