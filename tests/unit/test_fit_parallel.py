@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import pytest
@@ -29,7 +28,7 @@ ASKED = ("tensor", "pipeline", "where")
 
 def choose(checkpoint: Checkpoint, machines: Machines, *others: Any, **options: Any) -> Layout:
     wishes = {name: options.pop(name) for name in ASKED if name in options}
-    return Spread(checkpoint, machines, *others, **options).choose(**wishes)
+    return Spread(checkpoint, machines, *others, **options).choose(**wishes).candidate.layout
 
 
 R1 = model("deepseek-ai/DeepSeek-R1")
@@ -125,7 +124,7 @@ def test_gpus_are_not_left_idle_unasked(machines: Machines, pipeline: int | None
 
 def room(id: str, gpu: str, dtype: str) -> Room:
     """What the KV cache of a layout holds on this GPU."""
-    return partial(fit.room, model(id), gpus.find(gpu), engine=ENGINE, dtype=dtype, arguments={})
+    return fit.room_of(model(id), gpus.find(gpu), ENGINE, dtype=dtype)
 
 
 @pytest.mark.parametrize(("nodes", "copies"), [(21, "20 of these 21 nodes, with replicas=10"), (100, "=50")])
@@ -143,10 +142,10 @@ def test_a_wish_for_many_stages_is_kept() -> None:
 
 def test_stages_are_added_where_the_kv_cache_would_be_short() -> None:
     cache = room(R1.id, "A100-40G", "bf16")
-    assert cache(Layout(64, 1)).tokens < 32768
+    assert cache(Layout(64, 1), {}).tokens < 32768
     chosen = choose(R1, Machines(8, 8), ENGINE, {}, dtype="bf16", room=cache)
     assert chosen == Layout(32, 2)
-    assert cache(chosen).tokens > 32768
+    assert cache(chosen, {}).tokens > 32768
 
 
 @pytest.mark.parametrize(
@@ -157,7 +156,9 @@ def test_the_layout_with_the_most_room_where_none_has_enough(
 ) -> None:
     llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
     rooms = {Layout(16, 1): CacheRoom(whole, whole), Layout(8, 2): CacheRoom(staged, staged)}
-    chosen = choose(llama, Machines(2, 8), ENGINE, {}, dtype="bf16", room=rooms.__getitem__)
+    chosen = choose(
+        llama, Machines(2, 8), ENGINE, {}, dtype="bf16", room=lambda layout, values: rooms[layout]
+    )
     assert (chosen.tensor, chosen.pipeline) == expected
 
 

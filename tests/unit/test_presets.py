@@ -16,13 +16,15 @@ from headfirst.decide.engines import arguments
 from headfirst.decide.engines import presets as engine_presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
-from headfirst.decide.engines.presets import Preset
+from headfirst.decide.engines.presets import LayoutRule, Preset, Rule
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import presets
 from headfirst.decide.plan.presets import Situation, choose
+from headfirst.decide.plan.sizing.fit import fits, room_of
+from headfirst.decide.plan.sizing.parallel import Spread
 from typer.testing import CliRunner
 
 ENGINES = [engines.get(name, version) for name in engines.names() for version in engines.versions(name)]
@@ -61,12 +63,26 @@ def situation(
     )
 
 
+def searched(preset: Preset) -> Situation:
+    """DeepSeek-R1 on eight H200, with the layout that the preset leads to."""
+    engine, checkpoint, gpu = engines.get("sglang"), model(), gpus.find("H200-141G")
+    assert gpu is not None
+    room = room_of(checkpoint, gpu, engine, dtype="fp8")
+    spread = Spread(checkpoint, Machines(1, 8), engine, {}, "fp8", room=room, preset=preset)
+    arguments = spread.choose().candidate.arguments
+    return replace(situation(checkpoint, preset=preset, tensor=8, nodes=1), layout_arguments=arguments)
+
+
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: f"{engine.name}-{engine.version}")
 def test_the_engines_parser_accepts_each_rule(engine: Engine) -> None:
     refused, merged = [], []
-    for rule in engine_presets.rules(engine.name):
+    rules: list[Rule | LayoutRule] = [
+        *engine_presets.rules(engine.name),
+        *engine_presets.layouts(engine.name),
+    ]
+    for rule in rules:
         words = [
-            word.replace("{tensor}", "8").replace("{context}", "32768")
+            re.sub(r"{(tensor|groups)}", "8", word).replace("{context}", "32768").replace("{chunk}", "8192")
             for flag, value in rule.arguments.items()
             for word in ([flag, value] if value else [flag])
         ]
@@ -367,7 +383,7 @@ def test_a_task_without_text_has_no_parsers() -> None:
 
 def test_dp_attention_lowers_the_conservativeness_once() -> None:
     """SGLang multiplies it by 0.3 under DP attention (arg_groups/parallel_hook.py)."""
-    dp = choose(situation(model(), preset="throughput", tensor=8, nodes=1)).arguments
+    dp = choose(searched("throughput")).arguments
     assert "--attn-dp-size" in dp
     assert "--schedule-conservativeness" not in dp
     tp = choose(situation(model("Qwen/Qwen3-32B"), preset="throughput", tensor=8, nodes=1)).arguments
@@ -384,8 +400,8 @@ def test_parsers_alone_bring_no_tuning() -> None:
 
 def test_each_preset_of_deepseek_r1() -> None:
     assert "--speculative-algorithm EAGLE" in " ".join(choose(situation(model(), preset="latency")).arguments)
-    throughput = choose(situation(model(), preset="throughput", tensor=8, nodes=1)).arguments
-    assert throughput[:4] == ("--attn-dp-size", "8", "--ep-size", "8")
+    throughput = choose(searched("throughput")).arguments
+    assert throughput[:6] == ("--attn-dp-size", "8", "--ep-size", "8", "--chunked-prefill-size", "65536")
     assert choose(situation(model(), preset="long-context")).arguments == ("--chunked-prefill-size", "4096")
 
 
@@ -398,10 +414,13 @@ def test_a_pipeline_gets_no_draft_layers() -> None:
 
 
 def test_the_users_argument_wins_and_the_conflict_is_told() -> None:
-    choice = choose(situation(model(), "--ep-size", "4", preset="throughput"))
-    assert choice.arguments[-2:] == ("--ep-size", "4")
-    assert choice.arguments.count("--ep-size") == 1
-    assert any("--ep-size 16 is left out: engine_args sets another value" in line for line in choice.left_out)
+    choice = choose(situation(model(), "--schedule-conservativeness", "1", preset="throughput"))
+    assert choice.arguments[-2:] == ("--schedule-conservativeness", "1")
+    assert choice.arguments.count("--schedule-conservativeness") == 1
+    assert any(
+        "--schedule-conservativeness 0.3 is left out: engine_args sets another value" in line
+        for line in choice.left_out
+    )
 
 
 def test_the_same_argument_of_the_user_is_no_conflict() -> None:
@@ -416,8 +435,24 @@ def test_a_rule_whose_one_flag_the_user_sets_is_left_out_as_a_whole() -> None:
 
 
 def test_what_does_not_fit_is_left_out() -> None:
-    choice = choose(situation(model(), preset="throughput", gpu="H20-96G"))
-    assert "--attn-dp-size" not in choice.arguments
+    """On a GPU whose memory the model alone fills."""
+    case = situation(model(), preset="latency", gpu="H100-80G")
+    gpu = case.gpu
+    assert gpu is not None
+    least = next(
+        smaller
+        for gib in range(40, 80)
+        if fits(
+            case.checkpoint,
+            smaller := replace(gpu, memory_bytes=gib << 30),
+            case.layout,
+            case.engine,
+            dtype="fp8",
+            arguments={},
+        )
+    )
+    choice = choose(replace(case, gpu=least))
+    assert "--speculative-algorithm" not in choice.arguments
     assert any("would not fit into the memory" in line for line in choice.left_out)
 
 
@@ -462,12 +497,11 @@ def test_the_plan_shows_each_choice_with_its_reason(monkeypatch: pytest.MonkeyPa
     assert result.exit_code == 0, result.output
     for part in (
         "--ep-size 16\n",
-        "Whole experts are spread",
+        "Each group of ranks keeps the KV cache of requests of its own",
         "https://docs.sglang.io/cookbook/",
-        "is left out",
     ):
         assert part in result.output
-    assert "--ep-size 16 --schedule-conservativeness 0.3" in " ".join(
+    assert "--attn-dp-size 16 --ep-size 16 --chunked-prefill-size 131072" in " ".join(
         result.output.replace("\\\n", "").split()
     )
 

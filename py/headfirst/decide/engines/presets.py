@@ -19,7 +19,6 @@ Preset = Literal["latency", "throughput", "long-context"]
 # What a rule may require: of the model, of the layout, of the hardware.
 Need = Literal[
     "moe",
-    "mla",
     "draft_layers",
     "kv_16_bit",
     "one_stage",
@@ -77,6 +76,30 @@ class Rule(BaseModel):
         return next((purpose for purpose in DESTINATIONS if DESTINATIONS[purpose] & names), None)
 
 
+LayoutNeed = Literal["moe", "copied_kv"]
+
+
+class LayoutRule(BaseModel):
+    """A way in which ranks share a model beside tensor and pipeline sizes.
+
+    Values may hold `{tensor}`, the ranks that share a layer, `{groups}`, into how many groups these divide so
+    that none keeps a copy of another's keys and values, and `{chunk}`, 8192 tokens for each group.
+    `presets`: it is preferred there, for `families` (empty: every model). `fallback`: it is taken where plain
+    sizes need more stages, or do not work at all. It works with one pipeline stage.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    title: Annotated[str, Field(min_length=3)]
+    arguments: Annotated[dict[str, Value], Field(min_length=1)]
+    needs: tuple[LayoutNeed, ...] = ()
+    presets: tuple[Preset, ...] = ()
+    families: tuple[str, ...] = ()
+    fallback: bool = False
+    reason: Annotated[str, Field(min_length=10)]
+    source: Annotated[str, Field(min_length=10)]
+
+
 class Absence(BaseModel):
     """Why an engine has no rule for something: a clause, printed where no rule applies."""
 
@@ -102,6 +125,7 @@ class Quantization(BaseModel):
 class _Presets(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    layouts: tuple[LayoutRule, ...] = ()
     rules: tuple[Rule, ...] = ()
     absences: tuple[Absence, ...] = ()
     quantize_on_load: tuple[Quantization, ...] = ()
@@ -110,6 +134,11 @@ class _Presets(BaseModel):
 def rules(engine: str) -> tuple[Rule, ...]:
     """The rules of the engine, in the order in which they are applied; the first that sets a flag decides."""
     return _presets(engine).rules
+
+
+def layouts(engine: str) -> tuple[LayoutRule, ...]:
+    """The engine's ways to share a model, the preferred first."""
+    return _presets(engine).layouts
 
 
 def absence(engine: str, what: Purpose | Preset, family: str | None = None) -> str | None:

@@ -22,8 +22,8 @@ from headfirst.decide.plan.host import devices, hardware, network, rank_ports
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.sizing import parallel, request_limit
 from headfirst.decide.plan.sizing.alternatives import alternatives
-from headfirst.decide.plan.sizing.fit import fit, room
-from headfirst.decide.plan.sizing.sizes import Fleet
+from headfirst.decide.plan.sizing.fit import fit, room_of
+from headfirst.decide.plan.sizing.sizes import Fleet, best, copies_hint
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import layers, precision
 from headfirst.decide.plan.weights.decide import adapters, decide
@@ -72,14 +72,11 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     computing = engine.computing(checkpoint, gpu, arguments)
     loaded = checkpoint.computed_in(computing.dtype) if computing else checkpoint
     loaded_as = dtype.dtype if dtype.convert_to_bf16 else loaded.dtype
-    cache = None
-    if gpu is not None:
-        cache = partial(room, loaded, gpu, engine=engine, dtype=loaded_as, arguments=arguments)
+    cache = room_of(loaded, gpu, engine, dtype=loaded_as) if gpu is not None else None
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
-    spread = parallel.Spread(loaded, machines, engine, arguments, loaded_as, rdma, cache)
-    sizes = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
-    could_have_replicas = len(service.replicas) == 1 and not settings.tensor_parallel
-    fewer = spread.fewer_nodes() if could_have_replicas else None
+    spread = parallel.Spread(loaded, machines, engine, arguments, loaded_as, rdma, cache, settings.preset)
+    shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
+    sizes = shared.candidate.layout
     task = settings.task or families.task(checkpoint)
     choice = presets.choose(
         presets.Situation(
@@ -91,6 +88,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             gpu=gpu,
             machines=machines,
             layout=sizes,
+            layout_arguments=shared.candidate.arguments,
             dtype=loaded_as,
             user_arguments=tuple(settings.engine_args),
         )
@@ -144,6 +142,8 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         pipeline_parallel=sizes.pipeline,
         data_parallel=sizes.data,
         world_size=sizes.world,
+        layout_reason=shared.reason,
+        layouts_rejected=list(shared.rejected),
         convert_to_bf16=dtype.convert_to_bf16,
         convert_reason=dtype.reason,
         trust_remote_code=trusted.remote_code,
@@ -166,11 +166,29 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             for text in (
                 note,
                 computing and _computing_note(engine, checkpoint, computing),
-                fewer and parallel.replicas_hint(machines, fewer),
+                _copies(service, loaded, gpu, machines, engine, dtype=loaded_as, rdma=rdma),
             )
             if text
         ],
     )
+
+
+def _copies(
+    service: Service,
+    checkpoint: Checkpoint,
+    gpu: Gpu | None,
+    machines: Machines,
+    engine: Engine,
+    *,
+    dtype: str,
+    rdma: bool | None,
+) -> str:
+    """That the GPUs of the only replica hold several copies, where no setting decides it."""
+    if len(service.replicas) > 1 or service.settings.tensor_parallel or gpu is None:
+        return ""
+    fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node or 1, rdma)
+    copy = best(checkpoint, fleet, engine, dtype=dtype)
+    return copies_hint(copy, fleet) if copy else ""
 
 
 def _computing_note(engine: Engine, checkpoint: Checkpoint, computing: Computing) -> str:

@@ -42,6 +42,7 @@ class Situation:
     layout: Layout
     dtype: str
     user_arguments: tuple[str, ...]
+    layout_arguments: tuple[ChosenArgument, ...] = ()  # what the layout needs
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,15 @@ class _Selection:
     """What the rules came to so far; each is applied once, in their order."""
 
     def __init__(self, situation: Situation) -> None:
-        self.words: list[str] = []
-        self.chosen: list[ChosenArgument] = []
+        self.chosen: list[ChosenArgument] = list(situation.layout_arguments)
+        self.words = presets.words({argument.flag: argument.value for argument in self.chosen})
         self.left_out: list[str] = []
         self._situation = situation
         self._users = situation.engine.check_arguments(situation.user_arguments).values
-        self._taken: dict[str, Any] = {}
+        self._taken = dict(situation.engine.check_arguments(self.words).values)
         self._unmet: list[tuple[Rule, str]] = []  # a rule, and the need that the situation lacks
-        self._settled: set[str] = set()  # purposes and presets of which a rule has a line or an argument
+        # Purposes and presets of which a rule has a line or an argument.
+        self._settled: set[str] = {situation.preset} if self.words and situation.preset else set()
 
     def apply(self, rule: Rule) -> None:
         """Choose the rule's arguments, offer them, or state why neither."""
@@ -196,7 +198,6 @@ def _has(need: Need, situation: Situation, layout: Layout) -> bool:
     checkpoint = situation.checkpoint
     answers: Mapping[Need, bool] = {
         "moe": checkpoint.moe is not None,
-        "mla": checkpoint.mla is not None,
         "draft_layers": checkpoint.nextn_layers > 0,
         "kv_16_bit": not (checkpoint.quantization and checkpoint.quantization.kv_cache),
         "one_stage": layout.pipeline == 1,

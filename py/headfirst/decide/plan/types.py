@@ -245,6 +245,8 @@ class PlannedService(_Frozen):
     pipeline_parallel: int
     data_parallel: int  # groups of these ranks that each serve requests of their own
     world_size: int  # of each replica
+    layout_reason: str
+    layouts_rejected: list[str]  # a sentence each
     convert_to_bf16: bool
     convert_reason: str
     trust_remote_code: bool  # the engine runs Python code of the model's repository

@@ -84,6 +84,9 @@ def _print_service(console: Console, service: PlannedService) -> None:
         + f" = {service.world_size} ranks of "
         f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {nodes} node(s)"
     )
+    console.print(f"  {escape(service.layout_reason)}", soft_wrap=True)
+    for line in service.layouts_rejected:
+        console.print(f"  {escape(line)}", soft_wrap=True)
     console.print(f"Described by {escape(service.model_described_by)}", soft_wrap=True)
     weights = service.weights
     console.print(

@@ -90,6 +90,11 @@ def room(
     return use.room(max(0, _pool(_static_bytes(gpu, use), weights, use)))
 
 
+def room_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -> parallel.Room:
+    """`room` by layout and arguments."""
+    return lambda layout, arguments: room(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
+
+
 def fits(
     checkpoint: Checkpoint,
     gpu: Gpu,
@@ -200,8 +205,13 @@ def _share(
 
     `known`: the part's tensors.
     """
+    if (
+        part is Part.EMBEDDING
+    ):  # as attention is: groups of ranks with requests of their own read their own rows
+        return 1 / use.attention_tensor
     if not known:  # an unknown architecture: nothing is known to be held whole
-        return 1 / (max(layout.tensor, layout.expert) if part is Part.EXPERTS else layout.tensor)
+        ranks = {Part.EXPERTS: max(layout.tensor, layout.expert), Part.ATTENTION: use.attention_tensor}
+        return 1 / ranks.get(part, layout.tensor)
     matrices = sum(tensor.parameters for tensor in known if tensor.linear)
     others = sum(tensor.plain_bytes for tensor in known if not tensor.linear)
     # Of a quantised part the matrices are smaller and the rest is as large as ever.
@@ -275,7 +285,8 @@ def _room(
         else "."
     )
     if use.state_bytes_per_request:
-        text += f" A request takes {gib(use.state_bytes_per_request)} of it, however long it is."
+        states = gib(use.state_bytes_per_request)
+        text += f" Beside its tokens a request keeps up to {states} of states and windows."
     context = use.max_context or checkpoint.max_context
     if room.longest < context:
         text += f" One request can be at most {room.longest:,} tokens, though {context:,} are allowed."

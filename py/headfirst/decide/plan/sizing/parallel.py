@@ -1,23 +1,57 @@
-"""The layout of a replica: tensor and pipeline parallel sizes, chosen or checked by the engine's rules."""
+"""The layout of a replica: how its ranks share the model, searched for or checked by the engine's rules.
+
+Tensor and pipeline sizes, and the engine's further ways (`layouts` of engines/<name>/presets.yml: expert and
+data parallelism) are one search: the first, in the order of preference, that has enough KV cache.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headfirst.common.errors import InputError
+from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import CacheRoom, Engine
 from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.presets import LayoutRule, Preset
+from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.types import ChosenArgument
 
 # Every stage is a hop more for every token; nobody is served well by more of them unasked.
 MOST_STAGES = 8
 # A KV cache of less than this many tokens, or than the model's context, needs another layout.
 ENOUGH_TOKENS = 32_768
+_CHUNK = 8192  # tokens of a prompt that a group computes at a time
+_MOST_REJECTED = 4
 
-# What the KV cache of a rank holds with a layout; no tokens where the weights alone are too large.
-Room = Callable[[Layout], CacheRoom]
+# What the KV cache of a rank holds with a layout and these values of arguments; no tokens where the weights
+# alone are too large.
+Room = Callable[[Layout, Mapping[str, Any]], CacheRoom]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout, the engine's arguments that it needs, and the values of these and of the user's arguments."""
+
+    layout: Layout
+    values: Mapping[str, Any]
+    rule: LayoutRule | None = None
+    arguments: tuple[ChosenArgument, ...] = ()
+
+    def __str__(self) -> str:
+        sizes = f"TP {self.layout.tensor} × PP {self.layout.pipeline}"
+        return f"{sizes} with {self.rule.title}" if self.rule else sizes
+
+
+@dataclass(frozen=True)
+class LayoutChoice:
+    """The layout to serve with, a sentence with the reason, and one for each that was tried before it."""
+
+    candidate: Candidate
+    reason: str
+    rejected: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -35,31 +69,37 @@ class Spread:
     dtype: str
     rdma: bool | None = None
     room: Room | None = None
+    preset: Preset | None = None
 
     def choose(
         self, *, tensor: int | None = None, pipeline: int | None = None, where: str | None = None
-    ) -> Layout:
-        """The layout to serve with; `tensor` and `pipeline` are the user's wishes and are only checked.
+    ) -> LayoutChoice:
+        """The layout to serve with; `tensor` and `pipeline` are the user's wishes and are kept.
 
         Without wishes: all GPUs, with the fewest pipeline stages that leave enough KV cache. Without RDMA the
         stages, and not the tensor ranks, are on different nodes. Raises InputError with the valid values, at
         `where`.
         """
         if tensor is not None:
-            layout = self.engine.layout(tensor, pipeline or 1, self.values)
-            if problems := self.problems(layout):
-                raise InputError(
-                    f"tensor_parallel={layout.tensor} with pipeline_parallel={layout.pipeline} cannot serve "
-                    f"{self.checkpoint.id}: {'; '.join(problems)}.",
-                    where=where,
-                    hint=self._valid_hint(layout.pipeline),
+            wished = self._wished(tensor, pipeline or 1, where)
+            return replace(wished, rejected=(*self._set_by_user(), *wished.rejected))
+        candidates = list(self._candidates(pipeline))
+        if not candidates:
+            raise self._impossible(pipeline, where)
+        rejected = self._set_by_user()
+        for candidate in candidates:
+            why = self._short(candidate, candidates)
+            if not why:
+                return LayoutChoice(
+                    candidate, self._reason(candidate, pipeline), tuple(rejected[:_MOST_REJECTED])
                 )
-            return layout
-        if layouts := self._candidates(pipeline):
-            return layouts[0] if self.room is None else self._roomy(layouts, self.room)
-        raise self._impossible(pipeline, where)
+            rejected.append(f"{candidate} is not chosen: {why}.")
+        plain = [candidate for candidate in candidates if not candidate.rule] or candidates
+        largest = max(plain, key=self._longest)
+        reason = f"{largest} leaves the most room for the KV cache; no layout has enough for a long request."
+        return LayoutChoice(largest, reason)
 
-    def problems(self, layout: Layout) -> list[str]:
+    def problems(self, layout: Layout, values: Mapping[str, Any] | None = None) -> list[str]:
         """Why `layout` cannot serve, one clause each; empty when it can."""
         if layout.tensor < 1 or layout.pipeline < 1:
             return ["sizes start at 1"]
@@ -68,61 +108,182 @@ class Spread:
             return [f"{layout.world} ranks cannot be spread evenly over {machines.nodes} nodes"]
         if machines.gpus is not None and layout.world > machines.gpus:
             return [f"it needs {layout.world} GPUs and {machines} are {machines.gpus}"]
-        return self.engine.layout_problems(
-            self.checkpoint, machines, layout, dtype=self.dtype, values=self.values
-        )
+        values = self.values if values is None else values
+        return self.engine.layout_problems(self.checkpoint, machines, layout, dtype=self.dtype, values=values)
 
     def fewer_nodes(self) -> int | None:
         """The fewest nodes on which the model fits with enough KV cache; None where that is more than half,
         or not known."""
-        room, machines = self.room, self.machines
-        for nodes in range(1, machines.nodes // 2 + 1) if room else ():
-            part = replace(self, machines=Machines(nodes, machines.ranks_per_node))
-            if room and any(
-                room(layout).longest >= enough(self.checkpoint) for layout in part._candidates(None)
-            ):
+        for nodes in range(1, self.machines.nodes // 2 + 1) if self.room else ():
+            part = replace(self, machines=Machines(nodes, self.machines.ranks_per_node))
+            least = enough(self.checkpoint)
+            if any(part._longest(candidate) >= least for candidate in part._candidates(None)):
                 return nodes
         return None
 
     def valid_tensor_sizes(self, pipeline: int) -> list[int]:
         """All tensor parallel sizes without a problem, with this many pipeline stages."""
         limit = self.machines.gpus or self.machines.nodes * self.checkpoint.attention_heads
-        sizes = range(1, limit + 1)
-        return [size for size in sizes if not self.problems(self.engine.layout(size, pipeline, self.values))]
+        return [size for size in range(1, limit + 1) if any(self._of_size(size, pipeline))]
 
-    def _candidates(self, pipeline: int | None) -> list[Layout]:
-        """Layouts that use all GPUs, the preferred first."""
+    def _wished(self, tensor: int, stages: int, where: str | None) -> LayoutChoice:
+        for candidate in self._of_size(tensor, stages):
+            sizes = f"tensor_parallel={tensor}" + (f" and pipeline_parallel={stages}" if stages > 1 else "")
+            reason = f"The inventory sets {sizes}." + (f" {candidate.rule.reason}" if candidate.rule else "")
+            return LayoutChoice(candidate, reason)
+        problems = self.problems(self.engine.layout(tensor, stages, self.values))
+        raise InputError(
+            f"tensor_parallel={tensor} with pipeline_parallel={stages} cannot serve "
+            f"{self.checkpoint.id}: {'; '.join(problems)}.",
+            where=where,
+            hint=self._valid_hint(stages),
+        )
+
+    def _of_size(self, tensor: int, stages: int) -> Iterator[Candidate]:
+        """What works with these sizes, the preferred first."""
+        for rule in self._ways():
+            candidate = self._candidate(rule, tensor * stages, stages)
+            if candidate and candidate.layout.tensor == tensor:
+                yield candidate
+
+    def _candidates(self, pipeline: int | None) -> Iterator[Candidate]:
+        """What uses all GPUs, the preferred first."""
         machines = self.machines
         # Not more stages than nodes, or two within one.
         most = min(max(machines.nodes, 2), MOST_STAGES)
-        layouts = []
-        for stages in [pipeline] if pipeline else range(1, most + 1):
-            layout = self.engine.layout(self._world // stages, stages, self.values)
-            if layout.world == (machines.gpus or machines.nodes) and not self.problems(layout):
-                layouts.append(layout)
+        all_stages = [pipeline] if pipeline else list(range(1, most + 1))
+        ranks = (machines.gpus or machines.nodes) // self.engine.layout(1, 1, self.values).data
+        tried = [(rule, stages) for stages in all_stages for rule in self._ways()]
         if self.rdma is False and machines.ranks_per_node is not None:
             limit = machines.ranks_per_node
-            layouts.sort(key=lambda layout: (layout.tensor > limit, layout.pipeline))
-        return layouts
+            tried.sort(key=lambda way: (ranks // way[1] > limit, way[1]))
+        for rule, stages in tried:
+            candidate = self._candidate(rule, ranks, stages)
+            if candidate and candidate.layout.world == (machines.gpus or machines.nodes):
+                yield candidate
 
-    @property
-    def _world(self) -> int:
-        """Ranks of one of the copies that the user's arguments ask for."""
-        return (self.machines.gpus or self.machines.nodes) // self.engine.layout(1, 1, self.values).data
+    def _ways(self) -> list[LayoutRule | None]:
+        """The engine's ways, None for tensor and pipeline sizes alone: those that the preset prefers before
+        it, and those that work where it does not after it."""
+        family = families.find(self.checkpoint)
+        rules = [rule for rule in presets.layouts(self.engine.name) if self._is_meant(rule)]
+        preferred = [
+            rule
+            for rule in rules
+            if self.preset in rule.presets
+            and (not rule.families or (family and family.name in rule.families))
+        ]
+        return [*preferred, None, *(rule for rule in rules if rule.fallback and rule not in preferred)]
 
-    def _roomy(self, layouts: list[Layout], cache: Room) -> Layout:
-        """The first layout with enough KV cache, else the one with the most."""
-        room = {layout: cache(layout).longest for layout in layouts}
-        # Within a node the fewest stages win, if the model fits at all.
-        least = enough(self.checkpoint) if self.machines.nodes > 1 else 1
-        return next(
-            (layout for layout in layouts if room[layout] >= least), max(layouts, key=room.__getitem__)
+    def _is_meant(self, rule: LayoutRule) -> bool:
+        """Whether the rule is for this model, and the user sets none of its flags."""
+        return (self.checkpoint.moe is not None or "moe" not in rule.needs) and not self._given(rule)
+
+    def _given(self, rule: LayoutRule) -> list[str]:
+        """The flags of the rule that the user's arguments set."""
+        given = []
+        for flag, value in rule.arguments.items():
+            words = presets.words({flag: "1" if value else ""})
+            given += [flag] if self.engine.check_arguments(words).values.keys() & self.values.keys() else []
+        return given
+
+    def _set_by_user(self) -> list[str]:
+        """A sentence for each way that the preset prefers and the user's arguments decide."""
+        if self.checkpoint.moe is None:
+            return []
+        rules = [rule for rule in presets.layouts(self.engine.name) if self.preset in rule.presets]
+        given = ((rule, self._given(rule)) for rule in rules)
+        return [
+            f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: engine_args sets {', '.join(flags)}."
+            for rule, flags in given
+            if flags
+        ]
+
+    def _candidate(self, rule: LayoutRule | None, ranks: int, stages: int) -> Candidate | None:
+        """`ranks` that share the model so; None where it is refused, or brings nothing."""
+        if rule is None:
+            layout = self.engine.layout(ranks // stages, stages, self.values)
+            return None if self.problems(layout) else Candidate(layout, self.values)
+        groups = self._groups(ranks)
+        if stages > 1 or ranks == 1 or ("copied_kv" in rule.needs and groups == 1):
+            return None
+        filled = _filled(rule, ranks, groups)
+        checked = self.engine.check_arguments(presets.words(filled))
+        values = {**checked.values, **self.values}
+        data = self.engine.layout(1, 1, values).data // self.engine.layout(1, 1, self.values).data
+        layout = self.engine.layout(ranks // data, 1, values)
+        if checked.problems or self.problems(layout, values):
+            return None
+        arguments = (
+            ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
+            for flag, value in filled.items()
         )
+        return Candidate(layout, values, rule, tuple(arguments))
+
+    def _groups(self, ranks: int) -> int:
+        """Groups into which the ranks divide so that none keeps a copy of another's keys and values."""
+        shares = 1 if self.checkpoint.mla else self.checkpoint.kv_heads
+        return ranks // shares if ranks % shares == 0 else 1
+
+    def _longest(self, candidate: Candidate) -> int:
+        return self.room(candidate.layout, candidate.values).longest if self.room else 0
+
+    def _short(self, candidate: Candidate, candidates: list[Candidate]) -> str:
+        """Why the candidate is not taken although it works: a clause, "" where it is."""
+        if self.room is None:
+            return ""
+        longest = self._longest(candidate)
+        # Within a node the fewest stages win, if the model fits at all.
+        least = enough(self.checkpoint) if self.machines.nodes > 1 or candidate.rule else 1
+        if longest < least:
+            return (
+                f"its KV cache holds a request of {longest:,} tokens, fewer than {least:,}"
+                if longest
+                else "the weights leave no memory for a KV cache"
+            )
+        others = (other for other in candidates if not other.rule or "copied_kv" not in other.rule.needs)
+        plain = min(others, key=lambda other: other.layout.pipeline, default=None)
+        if candidate.rule and plain and "copied_kv" in candidate.rule.needs:
+            ours, theirs = self._tokens(candidate), self._tokens(plain)
+            if ours < theirs:
+                return f"all its KV caches hold {ours:,} tokens, and those of {plain} {theirs:,}"
+        return ""
+
+    def _tokens(self, candidate: Candidate) -> int:
+        """Tokens of all KV caches that keep requests of their own."""
+        if self.room is None:
+            return 0
+        layout = candidate.layout
+        return self.room(layout, candidate.values).tokens * layout.attention_data * layout.data
+
+    def _reason(self, candidate: Candidate, pipeline: int | None) -> str:
+        """Why this layout, as a sentence."""
+        if candidate.rule:
+            plain = self.problems(self.engine.layout(candidate.layout.tensor, 1, self.values))
+            refused = f" Without it: {'; '.join(plain)}." if plain and candidate.rule.fallback else ""
+            return candidate.rule.reason + refused
+        stages = candidate.layout.pipeline
+        if pipeline:
+            return f"The inventory sets pipeline_parallel={pipeline}."
+        several = self.machines.nodes > 1
+        if stages == 1:
+            ranks = "All ranks" if several else "All ranks of the node"
+            link = {True: ", which RDMA connects", False: "", None: ""}[self.rdma] if several else ""
+            return f"{ranks} share each layer{link}: no pipeline stage adds a hop to a token."
+        together = candidate.layout.tensor * stages
+        if why := self.problems(self.engine.layout(together, 1, self.values)):
+            return f"TP {together} is refused: {'; '.join(why)}."
+        if self.rdma is False:
+            return (
+                "No RDMA connects the nodes: stages send less over the network than ranks that share a layer."
+            )
+        return "With fewer stages the KV cache would hold no long request."
 
     def _impossible(self, pipeline: int | None, where: str | None) -> InputError:
         """Why no layout uses all GPUs, and what would."""
         stages = pipeline or 1
-        why = "; ".join(self.problems(self.engine.layout(self._world // stages, stages, self.values)))
+        ranks = (self.machines.gpus or self.machines.nodes) // self.engine.layout(1, 1, self.values).data
+        why = "; ".join(self.problems(self.engine.layout(ranks // stages, stages, self.values)))
         fewer = self.fewer_nodes() if pipeline is None else None
         return InputError(
             f"{self.checkpoint.id} cannot be spread evenly over all of {self.machines}"
@@ -140,6 +301,16 @@ class Spread:
             )
         listed = ", ".join(map(str, sizes))
         return f"On {self.machines}, with pipeline_parallel={pipeline}, tensor_parallel can be {listed}."
+
+
+def _filled(rule: LayoutRule, ranks: int, groups: int) -> dict[str, str]:
+    sizes = {"{tensor}": ranks, "{groups}": groups, "{chunk}": _CHUNK * groups}
+    filled = {}
+    for flag, value in rule.arguments.items():
+        for name, size in sizes.items():
+            value = value.replace(name, str(size))
+        filled[flag] = value
+    return filled
 
 
 def enough(checkpoint: Checkpoint) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
@@ -16,7 +15,7 @@ from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.fit import room
+from headfirst.decide.plan.sizing.fit import room_of
 
 # Numbers of nodes that are tried for a model that the given ones cannot hold.
 _MORE_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -80,15 +79,32 @@ def _copy(
     grows = dtype in (checkpoint.dtype, "bf16")
     if grows and checkpoint.total_bytes > fleet.gpu.memory_bytes * (machines.gpus or 1):
         return None
-    layout = _layout(checkpoint, fleet, machines, engine, dtype)
-    if layout is None:
+    cache_of = room_of(checkpoint, fleet.gpu, engine, dtype=dtype)
+    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, cache_of)
+    try:
+        candidate = spread.choose().candidate
+    except InputError:  # the model cannot be spread evenly over these GPUs
         return None
-    cache = room(checkpoint, fleet.gpu, layout, engine, dtype=dtype, arguments={})
+    layout = candidate.layout
+    cache = cache_of(layout, candidate.values)
     if not cache.longest:
         return None
-    use = engine.memory_use(checkpoint, fleet.gpu, layout, {})
+    use = engine.memory_use(checkpoint, fleet.gpu, layout, candidate.values)
     flag = use.context_flag if cache.longest < checkpoint.max_context else None
     return Copy(machines, layout, cache.tokens, cache.longest, flag)
+
+
+def copies_hint(copy: Copy, fleet: Fleet) -> str:
+    """A sentence for people: how many replicas the GPUs hold; "" where it is one."""
+    count, gpus = copy.count(fleet), copy.machines.gpus or 1
+    if count == 1:
+        return ""
+    size = f"{gpus} GPU{'s' if gpus > 1 else ''}"
+    size += f" of {copy.machines.nodes} nodes" if copy.machines.nodes > 1 else ""
+    return (
+        f"The model fits on {size}: replicas={count} with gpus_per_replica={gpus} serve {count} copies of "
+        "it, for more requests at a time."
+    )
 
 
 def nodes_needed(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> int | None:
@@ -105,14 +121,3 @@ def _machines(fleet: Fleet) -> Iterator[Machines]:
             yield Machines(1, gpus)
     for nodes in range(2, fleet.nodes + 1):
         yield Machines(nodes, fleet.gpus_per_node)
-
-
-def _layout(
-    checkpoint: Checkpoint, fleet: Fleet, machines: Machines, engine: Engine, dtype: str
-) -> Layout | None:
-    """The layout over all these GPUs; None where the model cannot be spread evenly over them."""
-    cache = partial(room, checkpoint, fleet.gpu, engine=engine, dtype=dtype, arguments={})
-    try:
-        return parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, cache).choose()
-    except InputError:
-        return None
