@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from itertools import product
@@ -504,6 +505,23 @@ def test_the_plan_shows_each_choice_with_its_reason(monkeypatch: pytest.MonkeyPa
     assert "--attn-dp-size 16 --ep-size 16 --chunked-prefill-size 131072" in " ".join(
         result.output.replace("\\\n", "").split()
     )
+
+
+def test_what_is_not_chosen_is_in_the_text_the_json_and_the_report(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    inventory = str(Path(__file__).resolve().parents[2] / "inventories" / "h20x2.ini")
+    settings = ["-e", "model=Qwen/Qwen3-32B", "-e", "preset=latency", "-e", "engine=vllm"]
+    line = "preset=latency adds no speculative decoding: the checkpoint has no draft layers."
+    text = CliRunner().invoke(app, ["plan", inventory, *settings]).output
+    assert f"Engine arguments that are not chosen:\n  {line}\n" in text
+    plan = json.loads(CliRunner().invoke(app, ["plan", inventory, *settings, "--json"]).output)
+    assert line in plan["services"][0]["arguments_left_out"]
+    page = tmp_path / "report.html"
+    written = CliRunner().invoke(app, ["report", inventory, *settings, "-o", str(page)])
+    assert written.exit_code == 0, written.output
+    assert line in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
