@@ -471,6 +471,26 @@ def test_what_the_engine_refuses_is_left_out() -> None:
     assert any("no EAGLE there" in line for line in choose(refusing).left_out)
 
 
+def test_a_rule_for_one_version_has_a_reason_in_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    rule = engine_presets.Rule(
+        arguments={"--reasoning-parser": "beam"},
+        reason="For the newer version.",
+        source="https://example.org",
+    )
+    monkeypatch.setattr(engine_presets, "rules", lambda name: (rule,))
+    newer, older = (
+        choose(situation(model(), parsers=True, engine=engines.get("vllm", version), tensor=8, nodes=1))
+        for version in ("0.33.0", "0.32.0")
+    )
+    assert newer.arguments == ("--reasoning-parser", "beam")
+    assert older.arguments == ()
+    assert older.left_out[0] == (
+        "--reasoning-parser beam is left out: vLLM 0.32.0 does not accept it "
+        "(--reasoning-parser cannot be 'beam'). It is for: for the newer version."
+    )
+    assert not any("no reasoning parser" in line for line in older.left_out)
+
+
 @pytest.mark.parametrize(
     "arguments", [("--ep-size", "8"), ("--ep-size", "16")], ids=["another value", "the same value"]
 )

@@ -269,7 +269,8 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     engine, layout = situation.engine, situation.layout
     checked = engine.check_arguments([*before, *new, *situation.user_arguments])
     if checked.problems:
-        return " ".join(str(problem) for problem in checked.problems)
+        what = "; ".join(problem.what.rstrip(".") for problem in checked.problems)
+        return f"{engine.title} {engine.version} does not accept it ({what})"
     effective = engine.layout(layout.tensor, layout.pipeline, checked.values)
     spread = parallel.Spread(
         situation.checkpoint, situation.machines, engine, checked.values, situation.dtype
