@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.alternatives import alternatives, base_name, unfit_hint
-from headfirst.decide.plan.sizing.models import Models, Offer, survey
+from headfirst.decide.plan.sizing.models import Models, Offer, group_of, survey
 from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS
 from headfirst.decide.plan.sizing.sizes import Fleet, best, nodes_needed
 from typer.testing import CliRunner
@@ -42,9 +43,13 @@ def fleet(gpu: str, nodes: int, gpus_per_node: int = 8) -> Fleet:
     return Fleet(gpus.find(gpu), nodes, gpus_per_node)
 
 
-def surveyed(gpu: str, nodes: int) -> Models:
+def surveyed(gpu: str, nodes: int, gpus_per_node: int = 8) -> Models:
     return survey(
-        fleet(gpu, nodes), SGLANG, catalogued(), task=None, seconds=lambda checkpoint, convert: 60.0
+        fleet(gpu, nodes, gpus_per_node),
+        SGLANG,
+        catalogued(),
+        task=None,
+        seconds=lambda checkpoint, convert: 60.0,
     )
 
 
@@ -71,12 +76,18 @@ def test_several_copies_are_in_the_lines() -> None:
     assert lines[1:] == ["tensor_parallel=16", "replicas=2", "gpus_per_replica=16"]
 
 
-def test_best_first_is_the_largest_model_then_the_most_precise() -> None:
-    found = surveyed("H200-141G", 1)
-    sizes = [one.parameters for one in found.offers]
-    assert sizes == sorted(sizes, reverse=True)
-    order = [one.model for one in found.offers]
+def test_a_newer_model_of_the_size_is_before_an_older_one() -> None:
+    order = [offer.model for offer in surveyed("RTX-4090", 1, gpus_per_node=2).offers]
+    assert order.index("Qwen/Qwen3-32B-AWQ") < order.index("Qwen/Qwen2.5-32B-Instruct-GPTQ-Int4")
+    order = [offer.model for offer in surveyed("A100-80G", 1).offers]
+    assert order.index("Qwen/Qwen3-32B") < order.index("Qwen/Qwen2.5-72B-Instruct")
+    order = [offer.model for offer in surveyed("H200-141G", 1).offers]
+    assert order.index("deepseek-ai/DeepSeek-R1") < order.index("meta-llama/Llama-3.1-405B-Instruct")
     assert order.index("deepseek-ai/DeepSeek-R1") < order.index("Qwen/QwQ-32B")
+    assert order.index("Qwen/Qwen3-235B-A22B-Instruct-2507") < order.index("Qwen/Qwen3-235B-A22B")
+
+
+def test_the_most_precise_copy_of_a_model_is_first() -> None:
     half = model("Qwen/QwQ-32B").model_copy(update={"id": "Qwen/QwQ-32B-Half", "dtype": "int8"})
     both = survey(
         fleet("H200-141G", 1),
@@ -86,6 +97,45 @@ def test_best_first_is_the_largest_model_then_the_most_precise() -> None:
         seconds=lambda checkpoint, convert: 1,
     )
     assert both.offers[0].model == "Qwen/QwQ-32B"
+
+
+def test_tasks_are_listed_one_after_the_other_and_short_caches_last() -> None:
+    offers = surveyed("A10", 1, gpus_per_node=1).offers
+    groups = ["chat", "embedding", "rerank", "reward"]
+    places = [(groups.index(group_of(offer.task)), not offer.long_request) for offer in offers]
+    assert places == sorted(places)
+    assert {short for _, short in places} == {True, False}
+
+
+def test_an_offer_whose_plan_is_refused_is_none() -> None:
+    found = survey(
+        fleet("H200-141G", 1),
+        SGLANG,
+        [model("Qwen/QwQ-32B")],
+        task=None,
+        seconds=lambda checkpoint, convert: 1,
+        refusing=lambda checkpoint, settings: "It has no chat template.",
+    )
+    assert not found.offers
+    assert found.refused[0].reason == "It has no chat template."
+
+
+def test_a_model_that_needs_its_code_has_the_line_that_allows_it() -> None:
+    def refusing(checkpoint: Checkpoint, settings: Mapping[str, object]) -> str | None:
+        return None if settings.get("trust_remote_code") else "It needs its code."
+
+    code = model("Qwen/QwQ-32B").model_copy(update={"remote_code": True})
+    found = survey(
+        fleet("H200-141G", 1),
+        SGLANG,
+        [code, model("Qwen/Qwen3-32B")],
+        task=None,
+        seconds=lambda checkpoint, convert: 1,
+        refusing=refusing,
+    )
+    assert [offer.model for offer in found.offers] == ["Qwen/QwQ-32B"]
+    assert "trust_remote_code=true" in found.offers[0].lines
+    assert [refusal.model for refusal in found.refused] == ["Qwen/Qwen3-32B"]
 
 
 def test_what_cannot_be_served_has_the_nodes_that_it_needs() -> None:
@@ -190,7 +240,7 @@ def test_the_command_lists_models_and_lines() -> None:
     found = Models.model_validate(json.loads(result.stdout))
     assert len(found.offers) + len(found.refused) == len(catalogue.ids())
     assert all(one.weights_seconds > 0 for one in found.offers)
-    table = CliRunner().invoke(app, ["models", inventory], env={"COLUMNS": "140"})
+    table = CliRunner().invoke(app, ["models", inventory], env={"COLUMNS": "160"})
     assert "deepseek-ai/DeepSeek-R1 " in table.output
     assert f"write under [all:vars]:\n  model={found.offers[0].model}\n" in table.output
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,6 +25,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.model.catalogue_entries import ID
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
+from headfirst.decide.plan import trial
 from headfirst.decide.plan.host import network
 from headfirst.decide.plan.sizing.models import Models, survey
 from headfirst.decide.plan.sizing.sizes import Fleet
@@ -51,9 +53,9 @@ def models(
     if probe and lacks_facts(cluster):
         cluster = probe_hosts(cluster, [*extra_vars, _ANY_MODEL])
     settings = cluster.services[0].settings
-    base = [] if settings.model_source in HUBS else ["model_source=modelscope"]
+    base: dict[str, object] = {} if settings.model_source in HUBS else {"model_source": "modelscope"}
     if engine not in (None, settings.engine):
-        base.append(f"engine={engine}")
+        base["engine"] = engine
         chosen = engines.get(engine)
     else:
         chosen, _ = engines.of_image(settings.engine, settings.engine_image, settings.engine_version)
@@ -63,7 +65,8 @@ def models(
         [model for id in catalogue.ids() if (model := catalogue.lookup(id))],
         task=task,
         seconds=lambda checkpoint, convert: _seconds(cluster, checkpoint, convert),
-        base_lines=base,
+        refusing=partial(trial.refusal, cluster),
+        base=base,
     )
 
 

@@ -1,24 +1,34 @@
 """Which models a fleet of GPUs can serve, best first. A pure calculation.
 
-Best first: the model with the most parameters, since a larger one of its kind usually answers better; of
-equal models the one with the most bytes a parameter, since precision is lost with fewer; then the one with
-the most replicas; then by id.
+The order is `ORDER`: the task; whether the KV cache holds one long request; size and age together, where a
+model that is a year newer counts as one of twice the parameters; of one model the copy with the most bytes a
+parameter, since precision is lost with fewer; then the most replicas; then the id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from math import log2
+from typing import get_args
 
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.model import families
+from headfirst.decide.model import catalogue, families, releases
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import tensors
 from headfirst.decide.model.task import Task
+from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, nodes_needed
 from headfirst.decide.plan.weights import precision
+
+ORDER = (
+    "the task, then a KV cache for a long request, then parameters and age (a year newer counts as twice the "
+    "parameters), then precision, then replicas"
+)
+Refusing = Callable[[Checkpoint, Mapping[str, object]], str | None]
+"""Why a plan with these settings of the service is refused; None where it is not."""
 
 
 class _Frozen(BaseModel):
@@ -31,6 +41,7 @@ class Offer(_Frozen):
     model: str
     task: Task
     parameters: int
+    released: str | None  # 2025-07, or 2024 where no month is known
     checkpoint_dtype: str
     dtype: str  # what is served
     precision: str  # of the weights, for people: INT4, FP8→BF16 where they are converted
@@ -41,6 +52,7 @@ class Offer(_Frozen):
     gpus_per_node: int  # of one replica
     replicas: int
     kv_tokens: int  # of one replica
+    long_request: bool  # whether these hold one of parallel.ENOUGH_TOKENS, or of the longest context
     max_context: int
     weight_bytes: int
     weights_seconds: float  # until every node has proven its copy
@@ -80,12 +92,13 @@ def survey(
     *,
     task: Task | None,
     seconds: Callable[[Checkpoint, bool], float],
-    base_lines: Sequence[str] = (),
+    refusing: Refusing = lambda checkpoint, settings: None,
+    base: Mapping[str, object] | None = None,
 ) -> Models:
     """Every checkpoint as an offer or a refusal. `task`: only models for this; None for all.
 
-    `seconds(checkpoint, convert)` estimates the time of the weights; `base_lines` begin the lines of each
-    offer, after `model=`.
+    `seconds(checkpoint, convert)` estimates the time of the weights; `refusing` tries the plan of an offer
+    before it is made; `base` are settings of each offer, after the model.
     """
     offers: list[Offer] = []
     refused: list[Refusal] = []
@@ -107,11 +120,21 @@ def survey(
             reason = _too_large(checkpoint, fleet, engine, served.dtype)
             refused.append(Refusal(model=checkpoint.id, task=its, reason=reason))
             continue
+        chosen = settings(checkpoint, copy, fleet, base or {})
+        why = refusing(checkpoint, chosen)
+        if why is not None and checkpoint.remote_code:
+            trusting = {**chosen, "trust_remote_code": True}
+            if refusing(checkpoint, trusting) is None:
+                chosen, why = trusting, None
+        if why is not None:
+            refused.append(Refusal(model=checkpoint.id, task=its, reason=why))
+            continue
         offers.append(
             Offer(
                 model=checkpoint.id,
                 task=its,
                 parameters=parameters(checkpoint),
+                released=catalogue.released(checkpoint.id),
                 checkpoint_dtype=checkpoint.dtype,
                 dtype=served.dtype,
                 precision=_precision(checkpoint, served.dtype),
@@ -122,10 +145,11 @@ def survey(
                 gpus_per_node=copy.machines.ranks_per_node or 1,
                 replicas=copy.count(fleet),
                 kv_tokens=copy.kv_tokens,
+                long_request=copy.kv_tokens >= parallel.enough(checkpoint),
                 max_context=checkpoint.max_context,
                 weight_bytes=checkpoint.bf16_bytes if served.convert_to_bf16 else checkpoint.total_bytes,
                 weights_seconds=seconds(checkpoint, served.convert_to_bf16),
-                lines=lines(checkpoint, copy, fleet, base_lines),
+                lines=lines(chosen),
             )
         )
     offers.sort(key=_order)
@@ -148,27 +172,51 @@ def parameters(checkpoint: Checkpoint) -> int:
     )
 
 
-def lines(checkpoint: Checkpoint, copy: Copy, fleet: Fleet, base: Sequence[str] = ()) -> list[str]:
-    """The inventory lines under [all:vars] that serve the model so."""
+def settings(
+    checkpoint: Checkpoint, copy: Copy, fleet: Fleet, base: Mapping[str, object]
+) -> dict[str, object]:
+    """The settings of the service that serve the model so."""
     layout = copy.layout
-    settings = [f"model={checkpoint.id}", *base, f"tensor_parallel={layout.tensor}"]
+    chosen: dict[str, object] = {"model": checkpoint.id, **base, "tensor_parallel": layout.tensor}
     if layout.pipeline > 1:
-        settings.append(f"pipeline_parallel={layout.pipeline}")
+        chosen["pipeline_parallel"] = layout.pipeline
     if (count := copy.count(fleet)) > 1 or copy.machines.gpus != fleet.nodes * fleet.gpus_per_node:
-        settings += [f"replicas={count}", f"gpus_per_replica={copy.machines.gpus}"]
+        chosen |= {"replicas": count, "gpus_per_replica": copy.machines.gpus}
     if copy.context_flag:
         # A multiple of 1024 below what fits, so that the engine starts.
-        settings.append(f'engine_args="{copy.context_flag} {max(1, copy.longest // 1024) * 1024}"')
-    return settings
+        chosen["engine_args"] = f"{copy.context_flag} {max(1, copy.kv_tokens // 1024) * 1024}"
+    return chosen
 
 
-def _order(offer: Offer) -> tuple[float, float, int, str]:
-    return (-offer.parameters, -offer.weight_bytes / offer.parameters, -offer.replicas, offer.model)
+def lines(settings: Mapping[str, object]) -> list[str]:
+    """The settings as lines of an inventory, under [all:vars]."""
+    return [f"{name}={_value(value)}" for name, value in settings.items()]
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    return f'"{text}"' if " " in text else text
+
+
+def group_of(task: Task) -> str:
+    """What models of the task are chosen for: one that takes images answers a chat without them, too."""
+    return "chat" if task == "vision" else task
+
+
+def _order(offer: Offer) -> tuple[int, bool, float, float, int, str]:
+    quality = log2(offer.parameters) + releases.year(offer.released)
+    precision_bytes = offer.weight_bytes / offer.parameters
+    groups = list(dict.fromkeys(map(group_of, get_args(Task))))
+    group = groups.index(group_of(offer.task))
+    return (group, not offer.long_request, -quality, -precision_bytes, -offer.replicas, offer.model)
 
 
 def _too_large(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, dtype: str) -> str:
     needed = nodes_needed(checkpoint, fleet, engine, dtype=dtype)
     kind = f"{fleet.gpus_per_node} × {fleet.gpu.name}"
+    stored = _precision(checkpoint, dtype).rpartition("→")[2]
     if needed is None:
-        return f"It does not fit in {dtype.upper()} on any number of nodes with {kind}."
-    return f"It needs {needed} nodes with {kind} in {dtype.upper()}."
+        return f"It does not fit in {stored} on any number of nodes with {kind}."
+    return f"It needs {needed} nodes with {kind} in {stored}."
