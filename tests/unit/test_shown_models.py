@@ -9,7 +9,7 @@ from headfirst.control.cli.shown.models import print_models
 from headfirst.decide import engines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
-from headfirst.decide.plan.sizing.models import Models, survey
+from headfirst.decide.plan.sizing.models import Models, Offer, survey
 from headfirst.decide.plan.sizing.sizes import Fleet
 
 
@@ -31,6 +31,10 @@ def models() -> Models:
     return surveyed("A100-80G", {*longest, *by_precision.values(), "moonshotai/Kimi-K2.5"})
 
 
+def name(offer: Offer) -> str:
+    return f"{offer.model} (images)" if offer.task == "vision" else offer.model
+
+
 def printed(models: Models, capsys: pytest.CaptureFixture[str]) -> list[str]:
     print_models(models)
     return capsys.readouterr().out.splitlines()
@@ -41,11 +45,11 @@ def test_every_id_and_precision_is_whole_at_80_columns(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = printed(models, capsys)
-    table = lines[1 : next(number for number, line in enumerate(lines) if line.startswith("To serve"))]
+    table = lines[1 : next(number for number, line in enumerate(lines) if line.startswith("The order"))]
     assert all(len(line) <= 80 for line in table) and "…" not in "".join(table)
     assert len({offer.precision for offer in models.offers}) >= 4
     for offer in models.offers:
-        below = table[table.index(offer.model) + 1].split()
+        below = table[table.index(name(offer)) + 1].split()
         assert offer.precision in below and f"{offer.kv_tokens:,}" in below
 
 
@@ -54,9 +58,11 @@ def test_a_wide_terminal_has_a_line_a_model(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")
     lines = printed(models, capsys)
-    titles, rows = lines[1], lines[2 : 2 + len(models.offers)]
+    assert lines[2] == "chat:"
+    titles, rows = lines[1], lines[3 : 3 + len(models.offers)]
     for offer, line in zip(models.offers, rows, strict=True):
         assert line.split()[0] == offer.model
+        assert ("(images)" in line) == (offer.task == "vision")
         assert line[titles.index("precision") :].startswith(offer.precision)
 
 
@@ -73,3 +79,14 @@ def test_a_wide_terminal_has_a_line_a_model(
 )
 def test_precision_is_what_the_weights_are(id: str, gpu: str, precision: str) -> None:
     assert [offer.precision for offer in surveyed(gpu, [id]).offers] == [precision]
+
+
+def test_the_reason_of_the_order_is_printed(
+    models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = printed(models, capsys)
+    assert any(line.startswith("The order: the task") for line in lines)
+    kimi = lines[lines.index("moonshotai/Kimi-K2.5 (images)") + 1].split()
+    assert "2026-01" in kimi and "1,027B" in kimi
+    assert all(len(line) <= 80 for line in lines)

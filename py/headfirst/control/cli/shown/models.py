@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator
 
 from rich.markup import escape
 
 from headfirst.control.cli.shown.plan import about
 from headfirst.control.terminal import Terminal
-from headfirst.decide.plan.sizing.models import Models, Offer
+from headfirst.decide.plan.sizing.models import ORDER, Models, Offer, group_of
 
-_NUMBERS = ("nodes", "replicas", "KV tokens", "weights")
-_GAP = "  "
+_NUMBERS = ("size", "nodes", "replicas", "KV tokens", "weights")
 
 
 def print_models(survey: Models) -> None:
@@ -24,6 +24,8 @@ def print_models(survey: Models) -> None:
     if survey.offers:
         for line in _table(survey.offers, console.width):
             console.print(escape(line), soft_wrap=True)
+        console.print()
+        _wrapped(console, f"The order: {ORDER}.")
         first = survey.offers[0]
         console.print(f"\nTo serve {escape(first.model)}, write under \\[all:vars]:")
         for line in first.lines:
@@ -32,30 +34,55 @@ def print_models(survey: Models) -> None:
     else:
         console.print("No model of the catalogue can be served there.")
     for refusal in survey.refused:
-        console.print(f"Not {escape(refusal.model)}: {escape(refusal.reason)}", soft_wrap=True)
+        _wrapped(console, f"Not {refusal.model}: {refusal.reason}")
+
+
+def _wrapped(console: Terminal, text: str) -> None:
+    """Lines of the terminal's width, in which an id stays whole."""
+    lines = textwrap.wrap(
+        text, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    console.print(escape("\n".join(lines)), soft_wrap=True)
 
 
 def _table(offers: list[Offer], width: int) -> Iterator[str]:
-    """Lines of a row a model; where they do not fit, the id has a line of its own, so that it stays whole."""
-    tasks = {offer.task for offer in offers} != {"chat"}
-    titles = ("model", *(["task"] if tasks else []), "precision", "layout", *_NUMBERS)
-    rows = [titles, *((offer.model, *([offer.task] if tasks else []), *_cells(offer)) for offer in offers)]
+    """Lines of a row a model, task by task; where they do not fit, the id has a line of its own, so that it
+    stays whole."""
+    titles = ("model", "precision", "size", "released", "layout", *_NUMBERS[1:])
+    rows = [titles, *((_name(offer), *_cells(offer)) for offer in offers)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    several = sum(widths) + len(_GAP) * (len(widths) - 1) > width
-    for row in rows:
+    several = sum(widths) + 2 * (len(widths) - 1) > width
+    group = ""
+    for row, offer in zip(rows, [None, *offers], strict=True):
+        if offer and (tasks := group_of(offer.task)) != group:
+            group = tasks
+            yield f"{group}:"
         cells = [
             cell.rjust(size) if title in _NUMBERS else cell.ljust(size)
             for title, cell, size in zip(titles, row, widths, strict=True)
         ]
         if several:
             yield row[0]
-            cells[0] = ""
-        yield _GAP.join(cells).rstrip()
+            yield " " + " ".join(cells[1:]).rstrip()
+        else:
+            yield "  ".join(cells).rstrip()
+
+
+def _name(offer: Offer) -> str:
+    return f"{offer.model} (images)" if offer.task == "vision" else offer.model
 
 
 def _cells(offer: Offer) -> tuple[str, ...]:
     layout = f"TP {offer.tensor_parallel}"
     if offer.pipeline_parallel > 1:
         layout += f" × PP {offer.pipeline_parallel}"
-    numbers = (str(offer.nodes_per_replica), str(offer.replicas), f"{offer.kv_tokens:,}")
-    return offer.precision, layout, *numbers, about(offer.weights_seconds)
+    return (
+        offer.precision,
+        f"{offer.parameters / 1e9:,.{1 if offer.parameters < 100e9 else 0}f}B",
+        offer.released or "?",
+        layout,
+        str(offer.nodes_per_replica),
+        str(offer.replicas),
+        f"{offer.kv_tokens:,}",
+        about(offer.weights_seconds),
+    )
