@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
-from headfirst.common.errors import InputError
+from headfirst.common.errors import InputError, NotReadyError
+from headfirst.control.cli import init as init_verb
 from headfirst.control.cli.app import app
+from headfirst.control.deployment.prepare import prepare
 from headfirst.control.inventory.inventory import load
+from headfirst.decide.plan.types import PlannedService
 from typer.testing import CliRunner
 
 FLAGS = ["--host", "192.0.2.11", "--host", "big=192.0.2.12", "--user", "ubuntu", "--gpus", "8",
@@ -49,3 +53,110 @@ def test_without_a_terminal_a_missing_answer_is_an_error(tmp_path: Path) -> None
     result = CliRunner().invoke(app, ["init", str(tmp_path / "mine.ini"), "--host", "192.0.2.11"])
     assert isinstance(result.exception, InputError)
     assert "--user is missing" in result.exception.what
+
+
+SERVERS = ["--host", "192.0.2.11", "--host", "192.0.2.12", "--user", "ubuntu", "--gpus", "8"]
+H100 = [*SERVERS, "--gpu", "H100-80G", "--nic", "eth0"]
+
+
+def planned(path: Path) -> list[PlannedService]:
+    return prepare([path], (), probe=False).plan.services
+
+
+def test_a_model_that_fits_a_part_of_a_host_becomes_replicas(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    result = CliRunner().invoke(app, ["init", str(path), *H100, "--model", "Qwen/Qwen3-32B"])
+    assert result.exit_code == 0, result.output
+    settings = load([path]).services[0].settings
+    assert (settings.tensor_parallel, settings.replicas, settings.gpus_per_replica) == (2, 8, 2)
+    assert "8 replicas" in result.output and "TP 2" in result.output
+    (service,) = planned(path)
+    assert len(service.replicas) == 8 and service.fit.fits
+
+
+def test_the_engine_that_limits_the_context_gets_the_flag(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    servers = ["--host", "192.0.2.11", "--user", "ubuntu", "--gpus", "1", "--gpu", "A10", "--engine", "vllm"]
+    result = CliRunner().invoke(app, ["init", str(path), *servers, "--model", "Qwen/Qwen3-8B"])
+    assert result.exit_code == 0, result.output
+    text = path.read_text()
+    assert "engine=vllm\n" in text and 'engine_args="--max-model-len ' in text
+    assert planned(path)[0].fit.fits
+
+
+def test_without_a_layout_the_plan_decides(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    words = ["init", str(path), *H100, "--model", "Qwen/Qwen3-32B", "--no-layout"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    assert load([path]).services[0].settings.tensor_parallel is None
+
+
+def test_several_models_become_services(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    models = ["--model", "chat=Qwen/Qwen3-32B", "--model", "vectors=Qwen/Qwen3-Embedding-8B"]
+    result = CliRunner().invoke(app, ["init", str(path), *H100, *models])
+    assert result.exit_code == 0, result.output
+    chat, vectors = planned(path)
+    assert (chat.name, len(chat.replicas), len(vectors.replicas)) == ("chat", 7, 1)
+    assert [service.fit.fits for service in (chat, vectors)] == [True, True]
+    assert vectors.task == "embedding"
+    cluster = load([path])
+    assert [host.name for host in cluster.services[1].hosts] == ["node2"]
+    assert {host.address for host in cluster.ranks} == {"192.0.2.11", "192.0.2.12"}
+
+
+@pytest.mark.parametrize(
+    ("models", "what"),
+    [
+        (["Qwen/Qwen3-32B", "chat=Qwen/Qwen3-8B"], "has no name"),
+        (["a=Qwen/Qwen3-32B", "a=Qwen/Qwen3-8B"], "two models are called a"),
+        (["head=Qwen/Qwen3-32B", "b=Qwen/Qwen3-8B"], "head"),
+        (["Chat=Qwen/Qwen3-32B", "b=Qwen/Qwen3-8B"], "Chat"),
+        (["a=Qwen/Qwen3-32B", "b=team/unknown"], "team/unknown"),
+        (["a=Qwen/Qwen3-235B-A22B", "b=Qwen/Qwen3-235B-A22B-Instruct-2507", "c=Qwen/Qwen3-8B"], "no room"),
+    ],
+)
+def test_services_that_cannot_be_written(tmp_path: Path, models: list[str], what: str) -> None:
+    path = tmp_path / "mine.ini"
+    result = CliRunner().invoke(
+        app, ["init", str(path), *H100, *(word for model in models for word in ("--model", model))]
+    )
+    assert isinstance(result.exception, (InputError, NotReadyError))
+    assert what in str(result.exception)
+    assert not path.exists()
+
+
+def test_a_model_can_be_chosen_later(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    result = CliRunner().invoke(app, ["init", str(path), *H100])
+    assert result.exit_code == 0, result.output
+    assert f"Next: deploy models {path}" in result.output
+    assert CliRunner().invoke(app, ["models", str(path)]).exit_code == 0
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("answer", "replicas"), [("y", 8), ("n", None)])
+def test_the_questions_write_what_the_options_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, replicas: int | None
+) -> None:
+    path = tmp_path / "mine.ini"
+    typed = ["192.0.2.11 192.0.2.12", "ubuntu", "8", "H100-80G", "Qwen/Qwen3-32B", answer]
+    monkeypatch.setattr(init_verb.sys, "stdin", _Terminal("".join(f"{line}\n" for line in typed)))
+    monkeypatch.setattr("builtins.input", lambda *_: typed.pop(0))
+    init_verb.init(path)
+    assert not typed
+    assert load([path]).services[0].settings.replicas == replicas
+
+
+def test_a_model_that_fits_nowhere_is_refused_with_what_would(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    result = CliRunner().invoke(app, ["init", str(path), *SERVERS, "--gpu", "T4", "--model", "Qwen/QwQ-32B"])
+    assert result.exit_code == 0 or isinstance(result.exception, InputError)
+    result = CliRunner().invoke(
+        app, ["init", str(path), *SERVERS, "--gpu", "T4", "--model", "deepseek-ai/DeepSeek-R1", "--force"]
+    )
+    assert isinstance(result.exception, InputError) and "deploy models" in str(result.exception)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 import typer
-from rich.prompt import Prompt
+from rich.prompt import Confirm, Prompt
 
 from headfirst.common.errors import InputError
 from headfirst.control.cli.verb import verb
@@ -22,6 +23,9 @@ _EXAMPLE = (
     "--gpus 8 --gpu A100-80G --model deepseek-ai/DeepSeek-R1"
 )
 _WORD = re.compile(r"[A-Za-z0-9_./~:@,+-]+")
+_SERVICE = re.compile(r"[a-z][a-z0-9_]{0,30}")
+# Groups that have a meaning of their own.
+_RESERVED = ("all", "ungrouped", "head", "workers", "spares", "webui", "router", "monitoring")
 _T = TypeVar("_T")
 
 
@@ -44,7 +48,24 @@ def init(
     private_key: Annotated[str | None, typer.Option("--private-key", help="SSH key file.")] = None,
     gpus: Annotated[int | None, typer.Option(min=1, max=64, help="GPUs per server.")] = None,
     gpu: Annotated[str | None, typer.Option(help="GPU model, e.g. A100-80G.")] = None,
-    model: Annotated[str | None, typer.Option(help="Hub id of the model.")] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="[NAME=]ID",
+            help="Hub id of the model; without it, choose one later. Repeat with names for several services.",
+        ),
+    ] = None,
+    layout: Annotated[
+        bool | None,
+        typer.Option(
+            "--layout/--no-layout",
+            help="Write the best parallel sizes and replicas for these GPUs, or leave them to the plan.",
+        ),
+    ] = None,
+    engine: Annotated[
+        Literal["sglang", "vllm", "lmdeploy"] | None, typer.Option(help="Engine. Default: sglang.")
+    ] = None,
     model_source: Annotated[str, typer.Option(help="modelscope, huggingface or path.")] = "modelscope",
     weights_dir: Annotated[
         str, typer.Option(help="Folder for weights on every node.")
@@ -58,11 +79,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite FILE.")] = False,
 ) -> None:
     """Write a commented inventory that `deploy plan` accepts; prompt for what no flag sets."""
-    from headfirst.control.deployment.verbs.init import (
-        copy_example,
-        write_inventory,
-        write_probed,
-    )
+    from headfirst.control.deployment.verbs.init import copy_example, probed
     from headfirst.control.inventory.template import Answers
 
     if path.exists() and not force:
@@ -79,15 +96,17 @@ def init(
             hosts=_named_hosts(hosts),
             user=_word(user) if user else None,
             private_key=_word(private_key) if private_key else None,
-            model=_word(model) if model else None,
+            model=None,
             model_source=_word(model_source),
             weights_dir=_word(weights_dir),
             common={name: _word(value.replace(" ", "")) for name, value in given.items() if value},
+            engine=engine,
         )
-        _report(path, write_probed(answers, path), model)
+        _finish(probed(answers), _models(" ".join(model or [])), path, layout=layout is not False)
         return
-    asks = None in (host or None, user, gpus, gpu, model)
+    asks = sys.stdin.isatty() and None in (host or None, user, gpus, gpu, model)
     earlier: Answers | None = None
+    names = " ".join(model) if model else None
     while True:
         answers = Answers(
             hosts=_hosts(host, earlier),
@@ -96,31 +115,65 @@ def init(
             ),
             private_key=_word(private_key) if private_key else None,
             common=_common(gpus, gpu, nic, hca, earlier),
-            model=_answer(
-                "--model",
-                "Model",
-                model,
-                earlier.model if earlier and earlier.model else "deepseek-ai/DeepSeek-R1",
-                _word,
-            ),
+            model=None,
             model_source=_word(model_source),
             weights_dir=_word(weights_dir),
+            engine=engine,
         )
+        question = "Model, or NAME=MODEL of each service (empty: choose later)"
+        models = _answer("--model", question, names or (None if asks else ""), "", _models)
         try:
-            note = write_inventory(answers, path)
-            break
+            _finish(answers, models, path, layout=layout, asks=asks)
+            return
         except InputError as error:
-            if not (asks and sys.stdin.isatty()):
+            if not asks:
                 raise
             typer.echo(f"`deploy plan` refuses these answers: {error}", err=True)
             earlier = answers
-    _report(path, note, answers.model)
 
 
-def _report(path: Path, note: str | None, model: str | None) -> None:
-    typer.echo(f"Wrote {path}. Next: deploy {'plan' if model else 'models'} {path}")
+def _finish(
+    answers: Answers, models: dict[str, str], path: Path, *, layout: bool | None, asks: bool = False
+) -> None:
+    """Offer the layout, write the inventory and print what to type next."""
+    from headfirst.control.deployment.verbs.init import proposal, with_services, write_inventory
+
+    if "" not in models and models:
+        offered = with_services(answers, models)
+        typer.echo(f"Services: {offered.text}.")
+        answers = offered.answers
+    elif models:
+        answers = replace(answers, model=models[""])
+        best = proposal(answers) if layout is not False else None
+        if best is not None:
+            typer.echo(f"{models['']}: {best.text}.")
+            if layout or not asks or Confirm.ask("Write this layout?", default=True):
+                answers = best.answers
+    note = write_inventory(answers, path)
+    typer.echo(f"Wrote {path}. Next: deploy {'plan' if models else 'models'} {path}")
     if note:
         typer.echo(f"The plan was not checked: {note}", err=True)
+
+
+def _models(text: str) -> dict[str, str]:
+    """Model by the name of its service; of one model without a name by "". Empty: none yet."""
+    models: dict[str, str] = {}
+    words = text.split()
+    for word in words:
+        name, _, id = word.rpartition("=")
+        if not name and len(words) > 1:
+            raise InputError(
+                f"{word} has no name, and there are several models", hint=f"Name it: --model chat={word}"
+            )
+        if name in models:
+            raise InputError(f"two models are called {name}", hint="Each service has a name of its own.")
+        if name and (not _SERVICE.fullmatch(name) or name in _RESERVED):
+            raise InputError(
+                f"{name} cannot be the name of a service",
+                hint="It has lower-case letters, digits and _, such as chat or embedding_2.",
+            )
+        models[name] = _word(id)
+    return models
 
 
 def _common(
@@ -174,7 +227,9 @@ def _answer(flag: str, question: str, given: object, default: str | None, check:
         )
     while True:
         try:
-            return check((Prompt.ask(question, default=default) if default else Prompt.ask(question)) or "")
+            return check(
+                (Prompt.ask(question, default=default) if default is not None else Prompt.ask(question)) or ""
+            )
         except InputError as error:
             typer.echo(f"  {error}", err=True)
 

@@ -57,8 +57,21 @@ class HostAddress:
 
 
 @dataclass(frozen=True)
+class ServiceLines:
+    """A service to write: its hosts, and the lines under [NAME:vars]."""
+
+    name: str
+    hosts: list[HostAddress]
+    lines: list[str]
+
+
+@dataclass(frozen=True)
 class Answers:
-    """What `deploy init` asks for."""
+    """What `deploy init` asks for.
+
+    `layout` are the lines of the model and of how it is served, `services` those of several models; where
+    both are empty the plan decides.
+    """
 
     hosts: list[HostAddress]
     user: str | None
@@ -68,6 +81,9 @@ class Answers:
     weights_dir: str
     # Variables of all hosts: gpus, gpu, nic, hca, ib_gid_index, engine_device.
     common: Mapping[str, str] = field(default_factory=dict)
+    engine: str | None = None
+    layout: list[str] = field(default_factory=list)
+    services: list[ServiceLines] = field(default_factory=list)
 
 
 def render_inventory(answers: Answers, path: Path) -> str:

@@ -6,27 +6,41 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from headfirst.collection import data_dir
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.control.checkpoints import user_catalogue
+from headfirst.control.checkpoints.describe import describe as describe_model
 from headfirst.control.deployment.hosts.probe import probe_hosts
 from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.verbs.models import fleet
 from headfirst.control.inventory.inventory import load
-from headfirst.control.inventory.template import Answers, HostAddress, render_inventory
+from headfirst.control.inventory.template import Answers, HostAddress, ServiceLines, render_inventory
+from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import trial
 from headfirst.decide.plan.host import network
 from headfirst.decide.plan.sizing.alternatives import unfit_hint
+from headfirst.decide.plan.sizing.models import lines, survey
+from headfirst.decide.plan.sizing.shares import shares
+from headfirst.decide.plan.sizing.sizes import Fleet
 from headfirst.decide.plan.types import NodeNetwork
 
 
 def write_inventory(answers: Answers, path: Path) -> str | None:
     """Write the inventory; return a note where the plan could not be made yet (no network, for example).
 
-    Raises InputError, and writes nothing, where `deploy plan` would refuse it.
+    Without a model it is not planned. Raises InputError, and writes nothing, where `deploy plan` would refuse
+    it.
     """
     text = render_inventory(answers, path)
+    if answers.model is None and not answers.services:
+        _write(path, text)
+        return None
     with tempfile.TemporaryDirectory() as scratch:
         candidate = Path(scratch) / path.name
         candidate.write_text(text, encoding="utf-8")
@@ -35,16 +49,77 @@ def write_inventory(answers: Answers, path: Path) -> str | None:
     return note
 
 
-def write_probed(answers: Answers, path: Path) -> str | None:
-    """Ask the hosts, then write the inventory as `write_inventory` does; without a model it is not planned.
+@dataclass(frozen=True)
+class Proposal:
+    """A layout for the hosts and GPUs of the answers: its lines, and a sentence for people."""
 
-    Raises NotReadyError, and writes nothing, where a host does not answer.
+    answers: Answers
+    text: str
+
+
+def proposal(answers: Answers) -> Proposal | None:
+    """The best copy of the model; None where the GPUs or the model are not known, or no copy fits.
+
+    Where no copy fits, `write_inventory` refuses with what would.
     """
-    answers = probed(answers)
-    if answers.model is not None:
-        return write_inventory(answers, path)
-    _write(path, render_inventory(answers, path))
-    return None
+    user_catalogue.load()
+    try:
+        cluster, gpus_of_all = _fleet(answers)
+        checkpoint = _described(answers, str(answers.model))
+    except HeadfirstError:
+        return None
+    engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
+    found = survey(
+        gpus_of_all,
+        engine,
+        [checkpoint],
+        task=None,
+        seconds=lambda _, __: 0,
+        refusing=partial(trial.refusal, cluster),
+    )
+    if not found.offers:
+        return None
+    offer = found.offers[0]
+    stages = f" × PP {offer.pipeline_parallel}" if offer.pipeline_parallel > 1 else ""
+    each = (
+        f"{offer.nodes_per_replica} nodes" if offer.nodes_per_replica > 1 else f"{offer.gpus_per_node} GPUs"
+    )
+    text = (
+        f"{offer.replicas} replicas, each on {each} (TP {offer.tensor_parallel}{stages}) with a KV cache of "
+        f"{offer.kv_tokens:,} tokens"
+    )
+    return Proposal(replace(answers, layout=offer.lines), text)
+
+
+def with_services(answers: Answers, models: Mapping[str, str]) -> Proposal:
+    """A service for each model, by name. InputError where they do not fit beside each other."""
+    user_catalogue.load()
+    cluster, gpus_of_all = _fleet(answers)
+    engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
+    checkpoints = {name: _described(answers, model) for name, model in models.items()}
+    given = shares(gpus_of_all, engine, checkpoints)
+    services = [
+        ServiceLines(name, [answers.hosts[at] for at in share.hosts], lines(share.settings))
+        for name, share in given.items()
+    ]
+    text = "; ".join(
+        f"{name}: {share.settings['replicas']} × {share.settings['gpus_per_replica']} GPUs"
+        for name, share in given.items()
+    )
+    return Proposal(replace(answers, services=services), text)
+
+
+def _fleet(answers: Answers) -> tuple[Cluster, Fleet]:
+    with tempfile.TemporaryDirectory() as scratch:
+        path = Path(scratch) / "hosts.ini"
+        path.write_text(render_inventory(replace(answers, model=None), path), encoding="utf-8")
+        cluster = load([path], [_ANY_MODEL])
+    return cluster, fleet(cluster)
+
+
+def _described(answers: Answers, model: str) -> Checkpoint:
+    folder = Path(model) if answers.model_source == "path" else None
+    return describe_model(model, answers.model_source, folder=folder)
 
 
 def copy_example(name: str, path: Path) -> None:

@@ -107,20 +107,13 @@ def survey(
         if task is not None and its != task:
             continue
         try:
-            served = precision.choose(checkpoint, fleet.gpu, engine, device="cuda")
+            served, copy = candidate(checkpoint, fleet, engine)
         except InputError as error:
             refused.append(Refusal(model=checkpoint.id, task=its, reason=error.what))
             continue
-        described = checkpoint.converted if served.convert_to_bf16 else checkpoint
-        if problems := engine.support_problems(described, fleet.gpu, its, {}):
-            refused.append(Refusal(model=checkpoint.id, task=its, reason=f"{'; '.join(problems)}."))
-            continue
-        copy = best(checkpoint, fleet, engine, dtype=served.dtype)
-        if copy is None:
-            reason = _too_large(checkpoint, fleet, engine, served.dtype)
-            refused.append(Refusal(model=checkpoint.id, task=its, reason=reason))
-            continue
-        chosen = settings(checkpoint, copy, fleet, base or {})
+        count = copy.count(fleet)
+        whole = count == 1 and copy.machines.gpus == fleet.nodes * fleet.gpus_per_node
+        chosen = settings(checkpoint, copy, None if whole else count, base or {})
         why = refusing(checkpoint, chosen)
         if why is not None and checkpoint.remote_code:
             trusting = {**chosen, "trust_remote_code": True}
@@ -143,7 +136,7 @@ def survey(
                 pipeline_parallel=copy.layout.pipeline,
                 nodes_per_replica=copy.machines.nodes,
                 gpus_per_node=copy.machines.ranks_per_node or 1,
-                replicas=copy.count(fleet),
+                replicas=count,
                 kv_tokens=copy.kv_tokens,
                 long_request=copy.kv_tokens >= parallel.enough(checkpoint),
                 max_context=checkpoint.max_context,
@@ -172,16 +165,28 @@ def parameters(checkpoint: Checkpoint) -> int:
     )
 
 
+def candidate(checkpoint: Checkpoint, fleet: Fleet, engine: Engine) -> tuple[precision.Precision, Copy]:
+    """What is served of the checkpoint, and its copy. InputError where the fleet serves none."""
+    served = precision.choose(checkpoint, fleet.gpu, engine, device="cuda")
+    described = checkpoint.converted if served.convert_to_bf16 else checkpoint
+    if problems := engine.support_problems(described, fleet.gpu, families.task(checkpoint), {}):
+        raise InputError(f"{'; '.join(problems)}.")
+    copy = best(checkpoint, fleet, engine, dtype=served.dtype)
+    if copy is None:
+        raise InputError(_too_large(checkpoint, fleet, engine, served.dtype))
+    return served, copy
+
+
 def settings(
-    checkpoint: Checkpoint, copy: Copy, fleet: Fleet, base: Mapping[str, object]
+    checkpoint: Checkpoint, copy: Copy, replicas: int | None, base: Mapping[str, object]
 ) -> dict[str, object]:
-    """The settings of the service that serve the model so."""
+    """The settings of the service that serve the model so; `replicas` None: one on all GPUs."""
     layout = copy.layout
     chosen: dict[str, object] = {"model": checkpoint.id, **base, "tensor_parallel": layout.tensor}
     if layout.pipeline > 1:
         chosen["pipeline_parallel"] = layout.pipeline
-    if (count := copy.count(fleet)) > 1 or copy.machines.gpus != fleet.nodes * fleet.gpus_per_node:
-        chosen |= {"replicas": count, "gpus_per_replica": copy.machines.gpus}
+    if replicas is not None:
+        chosen |= {"replicas": replicas, "gpus_per_replica": copy.machines.gpus}
     if copy.context_flag:
         # A multiple of 1024 below what fits, so that the engine starts.
         chosen["engine_args"] = f"{copy.context_flag} {max(1, copy.kv_tokens // 1024) * 1024}"

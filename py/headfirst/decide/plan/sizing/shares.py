@@ -1,0 +1,56 @@
+"""How several models share the GPUs of a fleet. Pure.
+
+Each gets one copy, and the first as many as then fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headfirst.common.errors import InputError
+from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.layout import Machines
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.sizing.models import candidate, settings
+from headfirst.decide.plan.sizing.sizes import Fleet
+
+
+@dataclass(frozen=True)
+class Share:
+    """The hosts of a service, by their place in the fleet, and its settings."""
+
+    hosts: tuple[int, ...]
+    settings: Mapping[str, object]
+
+
+def shares(fleet: Fleet, engine: Engine, checkpoints: Mapping[str, Checkpoint]) -> dict[str, Share]:
+    """The share of each service, by its name and in this order. InputError where one has no room."""
+    free = [fleet.gpus_per_node] * fleet.nodes
+    first, *others = checkpoints
+    given: dict[str, Share] = {}
+    for name in (*others, first):
+        checkpoint = checkpoints[name]
+        _, copy = candidate(checkpoint, fleet, engine)
+        machines, gpus = copy.machines, copy.machines.ranks_per_node or 1
+        # The first service takes hosts from the front, and the others from the back.
+        hosts = [at for at in range(fleet.nodes) if free[at] >= gpus]
+        count = _copies(machines, [free[at] for at in hosts])
+        if not count:
+            raise InputError(
+                f"{checkpoint.id} has no room beside the other models: a copy takes {machines}",
+                hint="Name fewer models or more servers, or a smaller model: deploy models INVENTORY.",
+            )
+        if name != first:
+            count, hosts = 1, hosts[-machines.nodes :]
+        elif machines.nodes > 1:
+            hosts = hosts[: count * machines.nodes]
+        for at in hosts:
+            free[at] -= gpus
+        given[name] = Share(tuple(hosts), settings(checkpoint, copy, count, {}))
+    return {name: given[name] for name in checkpoints}
+
+
+def _copies(machines: Machines, free: list[int]) -> int:
+    gpus = machines.ranks_per_node or 1
+    return sum(count // gpus for count in free) if machines.nodes == 1 else len(free) // machines.nodes
