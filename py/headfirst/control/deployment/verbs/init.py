@@ -81,14 +81,17 @@ def proposal(answers: Answers) -> Proposal | None:
         return None
     offer = found.offers[0]
     stages = f" × PP {offer.pipeline_parallel}" if offer.pipeline_parallel > 1 else ""
-    each = (
-        f"{offer.nodes_per_replica} nodes" if offer.nodes_per_replica > 1 else f"{offer.gpus_per_node} GPUs"
-    )
+    whole = offer.nodes_per_replica > 1
+    each = _count(offer.nodes_per_replica, "node") if whole else _count(offer.gpus_per_node, "GPU")
     text = (
-        f"{offer.replicas} replicas, each on {each} (TP {offer.tensor_parallel}{stages}) with a KV cache of "
+        f"{_count(offer.replicas, 'replica')}, each on {each} (TP {offer.tensor_parallel}{stages}) with a KV cache of "
         f"{offer.kv_tokens:,} tokens"
     )
     return Proposal(replace(answers, layout=offer.lines), text)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' if number > 1 else ''}"
 
 
 def with_services(answers: Answers, models: Mapping[str, str]) -> Proposal:
