@@ -64,7 +64,7 @@ def test_r1_in_bf16_does_not_fit_on_sixteen_a100() -> None:
     assert result.fits is False
     assert result.weight_bytes_per_rank > 79 * GIB
     assert result.kv_tokens == 0
-    assert "At least 32 such GPUs are needed (tensor_parallel=32)" in result.reason
+    assert "would hold" in result.reason
 
 
 @pytest.mark.parametrize(("gpu", "tensor"), [("H20", 16), ("H100", 16), ("H200", 8), ("B200", 8)])
@@ -78,7 +78,7 @@ def test_r1_in_fp8_fits_where_sglang_says_so(gpu: str, tensor: int) -> None:
 def test_r1_in_fp8_does_not_fit_on_eight_h100() -> None:
     result = r1("H100-80G", 8, dtype="fp8")
     assert result.fits is False
-    assert "tensor_parallel=16" in result.reason
+    assert "would hold 79.3 GiB of weights" in result.reason
 
 
 def test_fp8_weights_on_eight_h200_match_a_log() -> None:

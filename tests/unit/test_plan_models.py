@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,14 +11,23 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.decide import engines
+from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.sizing.alternatives import alternatives, base_name, unfit_hint
+from headfirst.decide.plan.sizing.alternatives import (
+    Attempt,
+    alternatives,
+    base_name,
+    smaller_reserve,
+    unfit_hint,
+)
+from headfirst.decide.plan.sizing.fit import fit, room_of
 from headfirst.decide.plan.sizing.models import Models, Offer, group_of, survey
-from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS
+from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS, Spread
 from headfirst.decide.plan.sizing.sizes import Fleet, best, nodes_needed
+from headfirst.decide.plan.weights import precision
 from typer.testing import CliRunner
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
@@ -189,37 +199,98 @@ def test_checkpoints_of_one_model_have_one_name(id: str, name: str) -> None:
     assert base_name(id) == name
 
 
+def attempt(
+    checkpoint: Checkpoint,
+    its_fleet: Fleet,
+    *arguments: str,
+    dtype: str | None = None,
+    engine: Engine = SGLANG,
+) -> Attempt:
+    """All GPUs share the model, which does not fit."""
+    dtype = dtype or ("bf16" if checkpoint.dtype == "fp8" and not its_fleet.gpu.fp8 else checkpoint.dtype)
+    values = engine.check_arguments(arguments).values
+    room = room_of(checkpoint, its_fleet.gpu, engine, dtype=dtype)
+    machines = Machines(its_fleet.nodes, its_fleet.gpus_per_node)
+    layout = Spread(checkpoint, machines, engine, values, dtype, room=room).choose().candidate.layout
+    return Attempt(checkpoint, its_fleet, engine, layout, dtype, arguments)
+
+
 def test_a_published_checkpoint_of_another_precision_is_named_first() -> None:
     r1 = model("deepseek-ai/DeepSeek-R1")
     smaller = r1.model_copy(
         update={
             "id": "meituan/DeepSeek-R1-Block-INT8",
             "dtype": "int8",
+            "quantization": None,
             "weight_block_size": None,
             "bytes_by_dtype": {"I8": 680_000_000_000},
         }
     )
-    found = alternatives(r1, fleet("A100-80G", 2), SGLANG, [smaller, r1], dtype="bf16")
-    assert found == [
-        "model=meituan/DeepSeek-R1-Block-INT8 is the same model in INT8 and fits with tensor_parallel=16.",
-        "3 nodes with 8 × A100-80G each hold it.",
-    ]
+    found = alternatives(attempt(r1, fleet("A100-80G", 2)), [smaller, r1])
+    assert found[0].startswith(
+        "model=meituan/DeepSeek-R1-Block-INT8 is the same model in INT8 and fits with tensor_parallel=16: "
+    )
+    assert found[1:] == ["3 nodes with 8 × A100-80G each hold it."]
 
 
 def test_quantising_while_loading_is_named_where_the_gpu_can() -> None:
     llama = model("meta-llama/Llama-3.1-405B-Instruct")
-    h100 = alternatives(llama, fleet("H100-80G", 1), SGLANG, [], dtype="bf16")
+    h100 = alternatives(attempt(llama, fleet("H100-80G", 1)), [])
     assert h100[0].startswith('engine_args="--quantization fp8" converts it to FP8')
     assert "2 nodes with 8 × H100-80G each hold it." in h100
-    assert not any(
-        "--quantization" in line
-        for line in alternatives(llama, fleet("A100-80G", 1), SGLANG, [], dtype="bf16")
+    a100 = alternatives(attempt(llama, fleet("A100-80G", 1)), [])
+    assert not any("--quantization" in line for line in a100)
+
+
+def test_an_argument_that_is_set_is_counted_and_not_proposed() -> None:
+    """--quantization fp8 of the user halves the weights, and no sentence proposes it again (L11)."""
+    llama = model("meta-llama/Llama-3.1-70B-Instruct")
+    case = attempt(llama, fleet("H100-80G", 1, 2), "--quantization", "fp8", dtype="fp8")
+    sentences = alternatives(case, [])
+    assert not any("--quantization fp8 --quantization" in sentence for sentence in sentences)
+    assert not any("converts it to FP8" in sentence for sentence in sentences)
+    served = precision.choose(
+        llama, gpus.find("H100-80G"), SGLANG, device="cuda", arguments={"quantization": "fp8"}
     )
+    assert (served.dtype, served.convert_to_bf16) == ("fp8", False)
+
+
+def test_more_gpus_and_a_smaller_reserve_are_both_computed() -> None:
+    """DeepSeek-R1 on four B200 (L24)."""
+    reserve, more = alternatives(attempt(model("deepseek-ai/DeepSeek-R1"), fleet("B200", 1, 4)), [])[:2]
+    assert reserve.startswith('engine_args="--chunked-prefill-size 4096 --max-running-requests 32" fits')
+    assert more == "8 × B200-180G in the node hold it (tensor_parallel=8)."
+
+
+def test_every_proposed_argument_makes_a_plan_that_fits() -> None:
+    """Each sentence was planned: what it names fits, and holds a longer request than the plan."""
+    for id, gpu, gpus_of_node in (
+        ("Qwen/QwQ-32B", "RTX-4090", 4),
+        ("Qwen/Qwen3-8B", "RTX-4090", 1),
+        ("Qwen/Qwen3-VL-32B-Instruct", "H100-80G", 1),
+    ):
+        for engine in (engines.get("sglang"), engines.get("vllm")):
+            case = attempt(model(id), fleet(gpu, 1, gpus_of_node), engine=engine)
+            for sentence in smaller_reserve(case):
+                words = shlex.split(shlex.split(sentence)[0].removeprefix("engine_args="))
+                values = engine.check_arguments(words).require(where=None)
+                made = fit(
+                    case.checkpoint, case.fleet.gpu, case.layout, engine, dtype=case.dtype, arguments=values
+                )
+                assert made.fits, (id, sentence, made.reason)
+
+
+def test_a_quantised_model_of_the_same_size_is_not_called_smaller() -> None:
+    """L11: fewer bytes are not fewer parameters."""
+    llama = model("meta-llama/Llama-3.1-70B-Instruct")
+    awq = llama.model_copy(update={"id": "x/Llama-3.3-70B-Instruct-AWQ", "total_bytes": 40_000_000_000})
+    sentences = alternatives(attempt(llama, fleet("A10", 1, 4)), [awq])
+    assert not any("a smaller model" in sentence for sentence in sentences)
 
 
 def test_a_smaller_model_of_the_family_is_the_last_resort() -> None:
     distilled = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
-    found = alternatives(distilled, fleet("H100-80G", 1, 1), SGLANG, catalogued(), dtype="bf16")
+    found = alternatives(attempt(distilled, fleet("H100-80G", 1, 1)), catalogued())
     assert found[-1] == (
         "model=deepseek-ai/DeepSeek-R1-Distill-Qwen-32B, a smaller model of the same family, fits."
     )
@@ -296,7 +367,6 @@ def test_fp8_that_is_neither_served_nor_converted_is_refused_and_not_proposed() 
     found = survey(fleet("V100-32G", 1), SGLANG, [fp8], task=None, seconds=lambda checkpoint, convert: 1)
     assert not found.offers
     assert "cannot be converted to BF16 here: quantisation modelopt" in found.refused[0].reason
-    proposed = alternatives(
-        model("meta-llama/Llama-3.1-70B-Instruct"), fleet("V100-32G", 1), SGLANG, [fp8], dtype="bf16"
-    )
+    case = attempt(model("meta-llama/Llama-3.1-70B-Instruct"), fleet("V100-32G", 1))
+    proposed = alternatives(case, [fp8])
     assert not any(fp8.id in sentence for sentence in proposed)

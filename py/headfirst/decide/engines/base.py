@@ -86,14 +86,6 @@ class Computing:
 
 
 @dataclass(frozen=True)
-class MoreMemory:
-    """An argument with which a larger fraction of the memory is for weights and KV cache."""
-
-    argument: str  # with its value, as in `--mem-fraction-static 0.88`
-    static_fraction: float
-
-
-@dataclass(frozen=True)
 class CacheRoom:
     """What a KV cache holds on one rank: `tokens` of all requests, as the engine reports them.
 
@@ -147,7 +139,6 @@ class MemoryUse:
     estimates: frozenset[str] = frozenset()
     outside: int = 0
     pool_fraction: float = 1.0
-    more: MoreMemory | None = None  # where the user has not set the fraction
 
 
 # In use before the weights are loaded: CUDA's context, NCCL's buffers, what the driver keeps of the memory

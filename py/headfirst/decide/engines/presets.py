@@ -122,6 +122,16 @@ class Quantization(BaseModel):
     source: Annotated[str, Field(min_length=10)]
 
 
+class Reserve(BaseModel):
+    """Arguments with which the engine keeps less memory outside weights and KV cache, and what that costs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    arguments: Annotated[dict[str, Value], Field(min_length=1)]
+    cost: Annotated[str, Field(min_length=10)]
+    source: Annotated[str, Field(min_length=10)]
+
+
 class _Presets(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -129,6 +139,7 @@ class _Presets(BaseModel):
     rules: tuple[Rule, ...] = ()
     absences: tuple[Absence, ...] = ()
     quantize_on_load: tuple[Quantization, ...] = ()
+    smaller_reserves: tuple[Reserve, ...] = ()
 
 
 def rules(engine: str) -> tuple[Rule, ...]:
@@ -160,6 +171,11 @@ def absences(engine: str) -> tuple[Absence, ...]:
 def quantizations(engine: str) -> tuple[Quantization, ...]:
     """What the engine can quantise to while it loads, the most precise first."""
     return _presets(engine).quantize_on_load
+
+
+def reserves(engine: str) -> tuple[Reserve, ...]:
+    """The engine's ways to keep less memory for itself, the one that costs least first."""
+    return _presets(engine).smaller_reserves
 
 
 def words(arguments: Mapping[str, str]) -> list[str]:

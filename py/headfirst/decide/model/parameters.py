@@ -99,6 +99,12 @@ def tensors(model: Checkpoint) -> list[Tensor] | None:
     return [replace(tensor, count=count) for tensor, count in counts.items()]
 
 
+def parameters(model: Checkpoint) -> int:
+    """Parameters of the model; of an unknown architecture half its bytes in BF16."""
+    listed = tensors(model)
+    return sum(tensor.parameters for tensor in listed) if listed else model.bf16_bytes // 2
+
+
 def stored_bytes(model: Checkpoint, tensor: Tensor, *, quantized: bool) -> dict[str, int]:
     """safetensors dtype name -> bytes of the tensor in the checkpoint, with the scales beside it.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,7 +11,7 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.engines.base import Computing, Engine
-from headfirst.decide.engines.layout import Machines
+from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -21,7 +21,7 @@ from headfirst.decide.plan.front import proxy, router, webui
 from headfirst.decide.plan.host import devices, hardware, network, rank_ports
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.sizing import parallel, request_limit
-from headfirst.decide.plan.sizing.alternatives import alternatives
+from headfirst.decide.plan.sizing.alternatives import Attempt, alternatives, smaller_reserve
 from headfirst.decide.plan.sizing.fit import fit, room_of
 from headfirst.decide.plan.sizing.sizes import Fleet, best, copies_hint
 from headfirst.decide.plan.types import Plan
@@ -71,7 +71,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     computing = engine.computing(checkpoint, gpu, arguments)
     loaded = checkpoint.computed_in(computing.dtype) if computing else checkpoint
-    loaded_as = dtype.dtype if dtype.convert_to_bf16 else loaded.dtype
+    loaded_as = loaded.dtype if computing and not dtype.convert_to_bf16 else dtype.dtype
     cache = room_of(loaded, gpu, engine, dtype=loaded_as) if gpu is not None else None
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
     spread = parallel.Spread(loaded, machines, engine, arguments, loaded_as, rdma, cache, settings.preset)
@@ -149,9 +149,9 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         trust_remote_code=trusted.remote_code,
         trust_reason=trusted.reason,
         fit=memory,
-        alternatives=_alternatives(machines, loaded, gpu, engine, dtype=loaded_as, rdma=rdma)
-        if memory.fits is False
-        else [],
+        alternatives=_alternatives(
+            loaded, gpu, machines, engine, sizes, memory, settings.engine_args, dtype=loaded_as, rdma=rdma
+        ),
         weights=weights,
         cache_dir=settings.engine_cache_dir,
         readiness=_readiness(service, engine, task),
@@ -235,16 +235,30 @@ def _refuse_unsupported(
 
 
 def _alternatives(
-    machines: Machines,
     checkpoint: Checkpoint,
     gpu: Gpu | None,
+    machines: Machines,
     engine: Engine,
+    layout: Layout,
+    memory: types.Fit,
+    user_arguments: Sequence[str],
     *,
     dtype: str,
     rdma: bool | None,
 ) -> list[str]:
+    """What would work where the model does not fit; where only a short request does, how to make room."""
     if gpu is None or machines.ranks_per_node is None:
         return []
-    fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node, rdma)
-    others = [other for id in catalogue.ids() if (other := catalogue.lookup(id))]
-    return alternatives(checkpoint, fleet, engine, others, dtype=dtype)
+    longest = memory.longest_request or 0
+    attempt = Attempt(
+        checkpoint,
+        Fleet(gpu, machines.nodes, machines.ranks_per_node, rdma),
+        engine,
+        layout,
+        dtype,
+        tuple(user_arguments),
+        longest if memory.fits else 0,
+    )
+    if memory.fits:
+        return smaller_reserve(attempt) if longest < parallel.enough(checkpoint) else []
+    return alternatives(attempt, [other for id in catalogue.ids() if (other := catalogue.lookup(id))])

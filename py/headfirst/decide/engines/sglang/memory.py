@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headfirst.decide.engines.base import MemoryUse, MoreMemory, cuda_overhead
+from headfirst.decide.engines.base import MemoryUse, cuda_overhead
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.sglang import kv_cache, support
 from headfirst.decide.engines.sglang.support import SupportTable
@@ -31,8 +31,6 @@ _MAX_PREFILL_TOKENS = 16384
 _WITHOUT_IMAGES = ("language_only", "language_model_only")
 _GPUS_OF_A_NODE = 8
 _BACKENDS_WITH_PREFILL_GRAPHS = frozenset({"none", "deepep", "megamoe", "flashinfer"})
-# The fraction that SGLang's own documentation begins with; its formula leaves more to activations.
-_LARGER_FRACTION = 0.88
 
 
 @dataclass(frozen=True)
@@ -56,14 +54,12 @@ def memory_use(
     settings = _resolve(has, checkpoint, gpu, layout, values, images=images)
     total_mib = gpu.memory_bytes // MIB
     terms = _terms(checkpoint, total_mib, layout, settings)
-    fraction, more = values.get("mem_fraction_static"), None
+    fraction = values.get("mem_fraction_static")
     if fraction is None:
         fraction = round((total_mib - sum(terms.values())) / total_mib, 3)
         if images:
             terms["images"] = fraction * total_mib * (1 - _image_factor(checkpoint))
             fraction *= _image_factor(checkpoint)
-        if fraction < _LARGER_FRACTION:
-            more = MoreMemory(f"--mem-fraction-static {_LARGER_FRACTION}", _LARGER_FRACTION)
     else:
         terms = {"outside_mem_fraction_static": total_mib - float(fraction) * total_mib}
     if images:
@@ -85,7 +81,6 @@ def memory_use(
         room=lambda size: cache.room(size, values.get("max_total_tokens")),
         max_context=values.get("context_length"),
         outside=cuda_overhead(layout),
-        more=more,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from headfirst.common import quantization
 from headfirst.decide.engines.base import CacheRoom, Engine, MemoryUse, room_by_token
-from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.measured import LAYER_PARTS, Part
@@ -49,8 +49,7 @@ def fit(
     problem, uncertain = _judged(checkpoint, use, static, weights)
     room = use.room(max(0, pool))
     if problem == "weights" and not uncertain:
-        needed = _gpus_needed(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
-        reason = _too_large(gpu, layout, weights, static, needed, use)
+        reason = _too_large(gpu, layout, weights, static)
     else:
         reason = _room(gpu, layout, weights, pool, room, use, checkpoint)
         if problem:
@@ -237,34 +236,6 @@ def _static_bytes(gpu: Gpu, use: MemoryUse) -> int:
     return int(use.static_fraction * (gpu.memory_bytes - use.outside))
 
 
-def _gpus_needed(
-    checkpoint: Checkpoint,
-    gpu: Gpu,
-    layout: Layout,
-    engine: Engine,
-    *,
-    dtype: str,
-    arguments: Mapping[str, Any],
-) -> Layout | None:
-    """The smallest sizes above `layout` that fit on this kind of GPU; None where no size does."""
-    one_node = Machines(nodes=1, ranks_per_node=None)
-    spread = parallel.Spread(checkpoint, one_node, engine, arguments, dtype)
-    sizes = [
-        engine.layout(tensor, pipeline, arguments)
-        for tensor in range(1, checkpoint.attention_heads + 1)
-        for pipeline in (1, 2, 4, 8)
-    ]
-    for candidate in sorted(sizes, key=lambda size: (size.world, size.pipeline)):
-        if candidate.world <= layout.world:
-            continue
-        if spread.problems(candidate):
-            continue
-        use = engine.memory_use(checkpoint, gpu, candidate, arguments)
-        if weight_bytes_per_rank(checkpoint, candidate, dtype=dtype, use=use) < _static_bytes(gpu, use):
-            return candidate
-    return None
-
-
 def _room(
     gpu: Gpu,
     layout: Layout,
@@ -275,7 +246,7 @@ def _room(
     checkpoint: Checkpoint,
 ) -> str:
     text = (
-        f"Each of {layout.world} GPUs ({gpu.name}) holds {gib(weights)} of weights and "
+        f"{_each(layout)} ({gpu.name}) holds {gib(weights)} of weights and "
         f"{gib(max(0, pool))} of KV cache: {room.tokens:,} tokens"
     )
     groups = layout.attention_data * layout.data
@@ -310,25 +281,15 @@ def _ends(engine: Engine, use: MemoryUse, room: CacheRoom, problem: Problem, *, 
     )
 
 
-def _too_large(
-    gpu: Gpu, layout: Layout, weights: int, static: int, needed: Layout | None, use: MemoryUse
-) -> str:
-    text = (
-        f"Each of {layout.world} GPUs ({gpu.name}, {gib(gpu.memory_bytes)}) would hold {gib(weights)} of "
+def _each(layout: Layout) -> str:
+    return f"Each of {layout.world} GPUs" if layout.world > 1 else "The GPU"
+
+
+def _too_large(gpu: Gpu, layout: Layout, weights: int, static: int) -> str:
+    return (
+        f"{_each(layout)} ({gpu.name}, {gib(gpu.memory_bytes)}) would hold {gib(weights)} of "
         f"weights, and the engine has {gib(max(0, static))} for weights and KV cache."
     )
-    if use.more is not None:
-        pool = int(use.more.static_fraction * (gpu.memory_bytes - use.outside)) - weights
-        if pool > 0:
-            tokens = use.room(pool).tokens
-            return (
-                f"{text} With engine_args={use.more.argument} it fits, with {tokens:,} tokens of KV cache "
-                "and less memory for long prompts."
-            )
-    if needed is None:
-        return f"{text} No number of these GPUs is enough."
-    stages = f", pipeline_parallel={needed.pipeline}" if needed.pipeline > 1 else ""
-    return f"{text} At least {needed.world} such GPUs are needed (tensor_parallel={needed.tensor}{stages})."
 
 
 def gib(size: int) -> str:

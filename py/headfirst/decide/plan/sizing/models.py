@@ -17,7 +17,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.model import catalogue, families, releases
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.parameters import tensors
+from headfirst.decide.model.parameters import parameters
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, nodes_needed
@@ -80,8 +80,7 @@ class Models(_Frozen):
 
 
 def _precision(checkpoint: Checkpoint, served: str) -> str:
-    scheme = checkpoint.quantization.scheme if checkpoint.quantization else ""
-    stored = (scheme or checkpoint.dtype).upper()
+    stored = precision.title(checkpoint)
     return stored if served == checkpoint.dtype else f"{stored}→{served.upper()}"
 
 
@@ -157,14 +156,6 @@ def survey(
     )
 
 
-def parameters(checkpoint: Checkpoint) -> int:
-    """Parameters of the model; of an unknown architecture half its bytes in BF16."""
-    stored_tensors = tensors(checkpoint)
-    return (
-        sum(tensor.parameters for tensor in stored_tensors) if stored_tensors else checkpoint.bf16_bytes // 2
-    )
-
-
 def candidate(checkpoint: Checkpoint, fleet: Fleet, engine: Engine) -> tuple[precision.Precision, Copy]:
     """What is served of the checkpoint, and its copy. InputError where the fleet serves none."""
     served = precision.choose(checkpoint, fleet.gpu, engine, device="cuda")
@@ -188,8 +179,7 @@ def settings(
     if replicas is not None:
         chosen |= {"replicas": replicas, "gpus_per_replica": copy.machines.gpus}
     if copy.context_flag:
-        # A multiple of 1024 below what fits, so that the engine starts.
-        chosen["engine_args"] = f"{copy.context_flag} {max(1, copy.kv_tokens // 1024) * 1024}"
+        chosen["engine_args"] = f"{copy.context_flag} {copy.context}"
     return chosen
 
 

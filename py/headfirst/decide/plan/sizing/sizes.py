@@ -44,6 +44,11 @@ class Copy:
     longest: int  # tokens of a request
     context_flag: str | None  # the engine ends at start unless this sets at most `longest`
 
+    @property
+    def context(self) -> int:
+        """A multiple of 1024 tokens below `longest`, so that the engine starts."""
+        return max(1, self.longest // 1024) * 1024
+
     def count(self, fleet: Fleet) -> int:
         """How many such copies the fleet holds."""
         return _count(self.machines, fleet)
@@ -62,7 +67,7 @@ def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) ->
     for machines in _machines(fleet):  # the more GPUs, the fewer copies
         if chosen is not None and _count(machines, fleet) < chosen.count(fleet):
             break
-        copy = _copy(checkpoint, fleet, machines, engine, dtype)
+        copy = copy_on(checkpoint, fleet, machines, engine, dtype)
         if copy is None:
             continue
         if copy.longest >= parallel.enough(checkpoint):
@@ -72,9 +77,10 @@ def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) ->
     return chosen or largest
 
 
-def _copy(
+def copy_on(
     checkpoint: Checkpoint, fleet: Fleet, machines: Machines, engine: Engine, dtype: str
 ) -> Copy | None:
+    """The copy on these machines; None where they hold none."""
     # The weights alone, evenly shared, are a lower limit that needs no layout.
     grows = dtype in (checkpoint.dtype, "bf16")
     if grows and checkpoint.total_bytes > fleet.gpu.memory_bytes * (machines.gpus or 1):
@@ -110,7 +116,7 @@ def copies_hint(copy: Copy, fleet: Fleet) -> str:
 def nodes_needed(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> int | None:
     """How many nodes of this kind hold one copy; None where 32 do not."""
     for nodes in _MORE_NODES:
-        if _copy(checkpoint, fleet, Machines(nodes, fleet.gpus_per_node), engine, dtype) is not None:
+        if copy_on(checkpoint, fleet, Machines(nodes, fleet.gpus_per_node), engine, dtype) is not None:
             return nodes
     return None
 

@@ -8,11 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from headfirst.common.errors import InputError
+from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _BF16_CAPABILITY = (8, 0)
+UNQUANTISED = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,12 @@ class Precision:
     convert_to_bf16: bool
     dtype: str
     reason: str
+
+
+def title(checkpoint: Checkpoint) -> str:
+    """The precision of the stored weights, for people: INT4, FP8, BF16."""
+    scheme = checkpoint.quantization.scheme if checkpoint.quantization else ""
+    return (scheme or checkpoint.dtype).upper()
 
 
 def choose(
@@ -40,6 +48,10 @@ def choose(
     With an unknown GPU (None on cuda, or no compute capability) FP8 is not converted, and the reason has why.
     Raises InputError at `where` for FP8 that neither the engine serves on the GPU nor the converter reads.
     """
+    if way := _while_loading(checkpoint, engine, arguments):
+        return Precision(
+            False, way, f"engine_args quantises the weights to {way.upper()} while they are loaded."
+        )
     if checkpoint.dtype != "fp8":
         if problems := _solved_by_conversion(checkpoint, gpu, engine, arguments):
             return Precision(True, "bf16", f"{'; '.join(problems)}.")
@@ -71,6 +83,17 @@ def choose(
         f"Use GPUs of compute capability {needed} or higher, or a checkpoint in BF16, INT8 or AWQ.",
         where,
     )
+
+
+def _while_loading(checkpoint: Checkpoint, engine: Engine, arguments: Mapping[str, Any]) -> str | None:
+    """What the user's arguments make of an unquantised checkpoint; None where they do not."""
+    if checkpoint.dtype not in UNQUANTISED or not arguments:
+        return None
+    for way in presets.quantizations(engine.name):
+        values = engine.check_arguments(presets.words(way.arguments)).values
+        if values.items() <= arguments.items():
+            return way.dtype
+    return None
 
 
 def _converted(checkpoint: Checkpoint, obstacle: str, instead: str, where: str | None) -> Precision:
