@@ -87,8 +87,7 @@ def test_who_decides(cluster: Cluster, settings: dict[str, Any], flag: bool, wor
     assert has_flag(plan) is flag
     assert words in plan.services[0].trust_reason
     if not flag:
-        assert "`trust_remote_code=true`" in plan.services[0].trust_reason
-        assert "auto_map" in plan.services[0].trust_reason
+        assert "The engines have their own for this family" in plan.services[0].trust_reason
 
 
 def test_a_revision_of_the_inventory_is_kept(cluster: Cluster) -> None:
@@ -106,6 +105,17 @@ def test_any_other_model_with_code_is_not_trusted(cluster: Cluster) -> None:
     plan = planned(cluster, found.model_copy(update={"remote_code": True}), model="Qwen/QwQ-32B")
     assert not has_flag(plan)
     assert "stops while loading" in plan.services[0].trust_reason
+    assert "`trust_remote_code=true`" in plan.services[0].trust_reason
+
+
+@pytest.mark.parametrize("id", ["moonshotai/Kimi-K2.5", "moonshotai/Kimi-K2-Instruct"])
+def test_a_family_that_needs_its_code_is_refused_without(cluster: Cluster, id: str) -> None:
+    """L2: it failed after a download of 85 minutes."""
+    checkpoint = catalogue.lookup(id)
+    with pytest.raises(InputError, match="needs Python code of its own, which does not run") as raised:
+        planned(cluster, checkpoint, model=id)
+    assert "write `trust_remote_code=true` under [all:vars]" in str(raised.value.hint)
+    assert has_flag(planned(cluster, checkpoint, model=id, trust_remote_code=True))
 
 
 def test_a_model_without_code(cluster: Cluster) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal
 
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
@@ -27,6 +27,7 @@ class Family:
     architectures: tuple[str, ...]
     task: Task
     thinks: bool
+    code: Literal["needed", "unneeded"] | None  # of Python files that a checkpoint brings; None: not known
 
 
 @cache
@@ -42,6 +43,7 @@ def families() -> tuple[Family, ...]:
             architectures=tuple(entry.get("architectures", ())),
             task=entry.get("task", "chat"),
             thinks=entry.get("thinks", True),
+            code=entry.get("code"),
         )
         for entry in entries
     )

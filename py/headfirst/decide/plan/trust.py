@@ -8,7 +8,7 @@ from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import ServiceSettings
-from headfirst.decide.model import catalogue
+from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
 
 FLAG = "--trust-remote-code"
@@ -45,18 +45,28 @@ def choose(
         return Trust(True, f"Code of the model may run: the inventory sets {SETTING}.")
     if not checkpoint.remote_code:
         return Trust(False, "The model contains no code.")
-    if settings.trust_remote_code is False:
-        return Trust(False, f"Code of the model does not run: set in the inventory. {_consequence()}")
     commit = catalogue.trusted_commit(settings.model, settings.model_source)
-    if commit and revision(settings) == commit:
+    if settings.trust_remote_code is None and commit and revision(settings) == commit:
         return Trust(
             True, f"Code of the model may run: the catalogue lists it at commit {commit}, which is fetched."
         )
-    why = (
-        f"model_revision is {settings.model_revision}, and the catalogue lists commit {commit}."
-        if commit
-        else f"the catalogue lists no commit of it on this source ({settings.model_source})."
-    )
+    if settings.trust_remote_code is False:
+        why = "set in the inventory."
+    elif commit:
+        why = f"model_revision is {settings.model_revision}, and the catalogue lists commit {commit}."
+    else:
+        why = f"the catalogue lists no commit of it on this source ({settings.model_source})."
+    family = families.find(checkpoint)
+    if family and family.code == "needed":
+        raise InputError(
+            f"{checkpoint.id} needs Python code of its own, which does not run: {why}",
+            where=where,
+            hint=f"Read the Python files of its repository, then write `{SETTING}` under [all:vars].",
+        )
+    if family and family.code == "unneeded":
+        return Trust(
+            False, f"Code of the model does not run: {why} The engines have their own for this family."
+        )
     return Trust(False, f"Code of the model does not run: {why} {_consequence()}")
 
 
