@@ -372,6 +372,18 @@ def test_why_there_is_no_reasoning_parser(id: str, engine: str, line: str) -> No
     assert text.startswith(f"parsers=auto adds no reasoning parser: {line}")
 
 
+@pytest.mark.parametrize("method", ["mtp", "dspark"])
+def test_memory_counts_the_draft_layers_that_a_rule_loads(method: str) -> None:
+    """DSpark's layers are in the target's checkpoint, too (config/speculative.py)."""
+    engine, gpu = engines.get("vllm"), gpus.find("H200-141G")
+    assert gpu is not None
+    used = {"speculative_config": {"method": method, "num_speculative_tokens": 1}}
+    elsewhere = {"speculative_config": {**used["speculative_config"], "model": "acme/draft"}}
+    layout = engine.layout(8, 1, {})
+    assert engine.memory_use(model(), gpu, layout, used).draft_layers == 1
+    assert engine.memory_use(model(), gpu, layout, elsewhere).draft_layers == 0
+
+
 def test_a_task_without_text_has_no_parsers() -> None:
     embedding = model("Qwen/Qwen3-Embedding-8B")
     choice = choose(situation(embedding, parsers=True, task="embedding", tensor=1, nodes=1))

@@ -114,9 +114,11 @@ def memory_use(
 
 
 def _draft_layers(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:
+    """Layers of the checkpoint that draft; a draft model of its own has none of them."""
     config = values.get("speculative_config") or {}
     method = values.get("spec_method") or config.get("method") or ""
-    return checkpoint.nextn_layers if method.endswith("mtp") else 0
+    elsewhere = values.get("spec_model") or config.get("model")
+    return checkpoint.nextn_layers if method.endswith(("mtp", "dspark")) and not elsewhere else 0
 
 
 def _cap(values: Mapping[str, Any], block_bytes: int) -> int | None:
