@@ -93,6 +93,16 @@ def test_candidates_come_from_the_presets_that_the_plan_accepts() -> None:
     assert len(intended(OPTIONS, wishes(most=1)).candidates) == 1
 
 
+def test_what_comes_with_a_parser_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """vLLM's --enable-auto-tool-choice does not work without the parser."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    settings = {"engine": "vllm", "model": "Qwen/Qwen3-8B", "model_source": "huggingface"}
+    options = RunOptions([LAB], [json.dumps(settings)])
+    plan = intended(options, wishes())
+    assert not any("tool-choice" in str(one) for one in plan.candidates)
+    assert not any("tool-choice" in arguments for arguments in plan.left_out)
+
+
 def test_what_is_in_use_is_no_candidate() -> None:
     options = RunOptions([LAB], [json.dumps({"engine_args": "--chunked-prefill-size 4096"})])
     assert "--chunked-prefill-size 4096" not in {str(one) for one in intended(options, wishes()).candidates}

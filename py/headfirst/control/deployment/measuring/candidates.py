@@ -43,9 +43,11 @@ def of_presets(prepared: Prepared, service: Service) -> list[Candidate]:
             continue
         rules: dict[tuple[str, str], dict[str, str]] = {}
         for argument in other.chosen_arguments:
-            if (argument.flag, argument.value) not in used and not argument.flag.endswith("-parser"):
+            if (argument.flag, argument.value) not in used:
                 rules.setdefault((argument.reason, argument.source), {})[argument.flag] = argument.value
         for (why, source), arguments in rules.items():
+            if any(flag.endswith("-parser") for flag in arguments):  # changes answers, not their speed
+                continue
             candidate = Candidate(arguments=arguments, why=why, source=source)
             candidates.setdefault(str(candidate), candidate)
     return list(candidates.values())
