@@ -99,8 +99,15 @@ def _answer(command: list[str], answer: Callable[[list[str]], Mapping[str, Any]]
         with _same_environment():
             return {"values": dict(answer(command))}
     except (Exception, SystemExit) as error:  # whatever the engine refuses a command with
-        last = traceback.extract_tb(error.__traceback__)[-1]
+        last = traceback.extract_tb(_cause(error).__traceback__)[-1]
         return {"error": f"{type(error).__name__}: {error}", "at": f"{last.filename}:{last.lineno}"}
+
+
+def _cause(error: BaseException) -> BaseException:
+    """What a check of pydantic's raised, or the error itself."""
+    details = error.errors() if hasattr(error, "errors") else []
+    inner = details[0].get("ctx", {}).get("error") if details else None
+    return inner if isinstance(inner, BaseException) else error
 
 
 @contextmanager

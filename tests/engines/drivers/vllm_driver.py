@@ -7,7 +7,9 @@ in the same order (planned_gpu.answers).
 from __future__ import annotations
 
 from functools import partial
+from types import ModuleType
 from typing import Any
+from unittest.mock import MagicMock
 
 import planned_gpu
 import torch
@@ -29,11 +31,28 @@ OPTIONAL = (
 )
 
 
+class Operators(ModuleType):
+    """The operators of vLLM's kernels for CUDA: those above answer, every other one is only there."""
+
+    def __getattr__(self, name: str) -> Any:
+        """The operator; AttributeError for those of the build for CPUs."""
+        if name.startswith("__") or "cpu" in name:
+            raise AttributeError(name)
+        operator = partial(_reaches, KERNEL_SUPPORT[name]) if name in KERNEL_SUPPORT else MagicMock(name=name)
+        setattr(self, name, operator)
+        return operator
+
+
+def _reaches(lowest: int, capability: int) -> bool:
+    return capability >= lowest
+
+
 def start(gpu: dict[str, Any]) -> None:
     """Makes CUDA vLLM's platform, and has it read model classes in this process."""
     planned_gpu.install(gpu, [f"vllm.{name}" for name in KERNELS])
-    for name, lowest in KERNEL_SUPPORT.items():
-        setattr(torch.ops._C, name, partial(_reaches, lowest))
+    torch.ops._C = Operators("_C")
+    # torch has none of the operators for which vLLM registers shapes.
+    torch.library.register_fake = lambda *_words, **_options: lambda function: function
     import vllm.platforms
     from vllm.platforms.cuda import CudaPlatform
 
@@ -57,10 +76,6 @@ def start(gpu: dict[str, Any]) -> None:
 
     planned_gpu.stand_in(OPTIONAL)
     registry._run_in_subprocess = lambda function: function()
-
-
-def _reaches(lowest: int, capability: int) -> bool:
-    return capability >= lowest
 
 
 def configured(parser: Any, command: list[str]) -> dict[str, Any]:
