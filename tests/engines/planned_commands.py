@@ -116,6 +116,8 @@ MODEL_TYPES = {
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
 }
+# What the engines require of these and the catalogue does not keep, as in the publishers' files.
+NOT_KEPT = {"DeepseekV32ForCausalLM": {"index_topk": 2048}}
 
 
 @cache
@@ -127,7 +129,8 @@ def config(model: str) -> dict[str, Any]:
     kept = _without(catalogue.config(model), "auto_map")
     for group in kept.get("quantization_config", {}).get("config_groups", {}).values():
         group.setdefault("targets", ["Linear"])
-    return {"model_type": MODEL_TYPES.get(kept["architectures"][0])} | kept
+    architecture = kept["architectures"][0]
+    return {"model_type": MODEL_TYPES.get(architecture)} | NOT_KEPT.get(architecture, {}) | kept
 
 
 def _without(config: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -143,7 +146,7 @@ def _digest(config: Mapping[str, Any]) -> str:
 
 
 # A fixture with the tokens that parsers of the presets look for: no checkpoint's tokenizer is tested.
-TOKENS = ("<unk>", "<think>", "</think>", "[THINK]", "[/THINK]")
+TOKENS = ("<unk>", "<think>", "</think>", "[THINK]", "[/THINK]", "<mm:think>", "</mm:think>")
 _TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 TOKENIZER = {
     "version": "1.0",

@@ -20,6 +20,8 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import torch
+import triton
+from triton.backends.compiler import GPUTarget
 
 CUDA = "13.0"
 
@@ -81,6 +83,9 @@ def install(gpu: Mapping[str, Any], absent: Sequence[str]) -> None:
     torch.version.cuda = CUDA
     for name, value in answers.items():
         setattr(torch.cuda, name, lambda *_words, _value=value, **_options: _value)
+    driver = MagicMock(name="triton's driver")  # triton's own loads the driver's library
+    driver.get_current_target.return_value = GPUTarget("cuda", major * 10 + minor, 32)
+    triton.runtime.driver.set_active(driver)
     sys.meta_path.insert(0, StandIns(absent))
 
 
