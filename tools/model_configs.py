@@ -15,21 +15,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Lists of module names; code of the model; labels; what only generation or training reads.
+# Code of the model, labels, versions of the software that wrote the file.
 LEFT_OUT = {
     "_name_or_path",
     "auto_map",
-    "exclude_modules",
     "id2label",
-    "ignore",
-    "ignored_layers",
     "image_grid_pinpoints",
     "label2id",
-    "modules_to_not_convert",
     "producer",
     "transformers_version",
 }
-# One module of each algorithm is enough for a parser: {module: {"quant_algo": …}}.
+# One module of each algorithm is enough for a parser; the whole is 3 MB: {module: {"quant_algo": …}}.
 SHORTENED = "quantized_layers"
 
 
