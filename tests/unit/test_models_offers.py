@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from headfirst.control.checkpoints.describe import OFFLINE
+from headfirst.control.checkpoints.offline import OFFLINE
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.verbs.models import models
 from headfirst.decide import engines

@@ -81,6 +81,7 @@ def test_the_functions_of_an_engine_take_what_the_contract_states(stub: Engine, 
         "pipeline_layers": 4,
         "length_problems": 3,
         "computing": 3,
+        "adapter_needs": 2,
         "publishes": 1,
     }
     for field, count in parameters.items():

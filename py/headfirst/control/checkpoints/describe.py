@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.checkpoints.folder import describe_folder
+from headfirst.control.checkpoints.offline import OFFLINE, is_offline
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     import httpx
 
-OFFLINE = "HF_HUB_OFFLINE"
 """Variable of the environment, as Hugging Face's own tools have it: 1 sends no request to either hub."""
 
 
@@ -49,11 +49,6 @@ def describe(
             why, advice = error.what.rstrip("."), f" {OFFLINE}=1 plans without a request."
     stored = describe_stored(hub, model, revision=revision, note=why)
     return stored or _from_catalogue(model, revision, why, advice)
-
-
-def is_offline(environment: Mapping[str, str]) -> bool:
-    """Whether no request may be sent to a hub."""
-    return environment.get(OFFLINE, "0").upper() in ("1", "TRUE", "YES", "ON")
 
 
 def _from_catalogue(model: str, revision: str | None, why: str, advice: str) -> Checkpoint:

@@ -29,7 +29,7 @@ def describe_folder(folder: Path, *, id: str | None = None, revision: str | None
             hint="Give the path of a folder with config.json and *.safetensors, or a model id such as "
             "deepseek-ai/DeepSeek-R1 with model_source=modelscope or huggingface.",
         )
-    config = _json(folder / "config.json", missing="A model folder needs its config.json.")
+    config = read_json(folder / "config.json", missing="A model folder needs its config.json.")
     names = shard_names(folder)
     shards = [read_shard(folder / name) for name in names]
     quantization = folder / QUANTIZATION
@@ -44,7 +44,7 @@ def describe_folder(folder: Path, *, id: str | None = None, revision: str | None
         ),
         source="folder",
         where=str(folder / "config.json"),
-        quantization_config=_json(quantization, missing="") if quantization.is_file() else None,
+        quantization_config=read_json(quantization, missing="") if quantization.is_file() else None,
         sentence_transformers=(folder / MODULES).is_file(),
     )
 
@@ -61,7 +61,7 @@ def shard_names(folder: Path) -> list[str]:
                 "`modelscope download` or `hf download`. PyTorch .bin files must be converted first.",
             )
         return names
-    names = index_names(_json(index, missing=""), where=str(index))
+    names = index_names(read_json(index, missing=""), where=str(index))
     missing = [name for name in names if not (folder / name).is_file()]
     if missing:
         listed = ", ".join(missing[:3]) + (f" and {len(missing) - 3} more" if len(missing) > 3 else "")
@@ -85,7 +85,8 @@ def index_names(index: dict[str, Any], *, where: str) -> list[str]:
     return sorted(file_listing(names, where=where))
 
 
-def _json(path: Path, *, missing: str) -> dict[str, Any]:
+def read_json(path: Path, *, missing: str) -> dict[str, Any]:
+    """The JSON object in a file. InputError without one; `missing` is then the hint."""
     if not path.is_file():
         raise InputError(f"{path.name} is missing.", where=str(path.parent), hint=missing)
     with path.open("rb") as file:

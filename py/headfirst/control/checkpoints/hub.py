@@ -139,11 +139,8 @@ def read_hub(
     """Read what the hub has of `id`. HubUnreachableError without a network; InputError when the hub does
     not have the model, or requires a token."""
     at = revision or hub.default_revision
-    headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
     watch = silence.Watch()
-    with httpx.Client(
-        base_url=hub.endpoint, headers=headers, transport=transport, timeout=silence.LIMIT_S
-    ) as client:
+    with _client(hub, transport) as client:
         session = _Session(hub, id, at, client, watch, Cache(hub.address, id))
         try:
             return watch.run(lambda: _read(session, revision))
@@ -213,6 +210,22 @@ def _parse(session: _Session, revision: str | None) -> Sent:
         sentence_transformers=MODULES in files,
     )
     return Sent(checkpoint, config, quantization, session.pin, session.created())
+
+
+def hub_json(hub: Hub, id: str, file: str, *, transport: httpx.BaseTransport | None = None) -> dict[str, Any]:
+    """A JSON file of the repository `id`. Raises as read_hub does."""
+    watch = silence.Watch()
+    with _client(hub, transport) as client:
+        session = _Session(hub, id, hub.default_revision, client, watch, Cache(hub.address, id))
+        try:
+            return watch.run(lambda: session.json(file))
+        except silence.SilentError:
+            raise session.silent() from None
+
+
+def _client(hub: Hub, transport: httpx.BaseTransport | None) -> httpx.Client:
+    headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
+    return httpx.Client(base_url=hub.endpoint, headers=headers, transport=transport, timeout=silence.LIMIT_S)
 
 
 class _Room:

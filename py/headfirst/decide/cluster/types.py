@@ -137,6 +137,8 @@ class Service:
     routers: tuple[Router, ...] = ()  # none: clients ask the only replica
     # Names of the variables that the inventory sets for it, with their places.
     given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    # Ranks of LoRA adapters by name, of those that were read.
+    lora_ranks: Mapping[str, int] = field(default_factory=dict, hash=False)
 
     @property
     def urls(self) -> tuple[str, ...]:

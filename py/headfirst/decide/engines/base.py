@@ -86,6 +86,20 @@ class Computing:
 
 
 @dataclass(frozen=True)
+class AdapterNeeds:
+    """What LoRA adapters need of the engine's arguments: flags with values, and why.
+
+    `note`: what is not known; `problem`: why the engine refuses them, a clause.
+    """
+
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
+    source: str = ""
+    note: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class CacheRoom:
     """What a KV cache holds on one rank: `tokens` of all requests, as the engine reports them.
 
@@ -236,6 +250,10 @@ def _as_stored(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any
     return None
 
 
+def _no_needs(ranks: Mapping[str, int | None], values: Mapping[str, Any]) -> AdapterNeeds:
+    return AdapterNeeds()
+
+
 def _no_problems(
     checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
 ) -> list[str]:
@@ -288,6 +306,8 @@ class Engine:
     pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = _all_layers
     # The type in which it computes; None, and by default: that of the checkpoint.
     computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = _as_stored
+    # What adapters of these ranks need, by name (None: not known); by default nothing: it reads their files.
+    adapter_needs: Callable[[Mapping[str, int | None], Values], AdapterNeeds] = _no_needs
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
     length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems

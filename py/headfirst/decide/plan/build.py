@@ -10,7 +10,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
-from headfirst.decide.engines.base import Computing, Engine
+from headfirst.decide.engines.base import AdapterNeeds, Computing, Engine
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import catalogue, families
@@ -99,13 +99,25 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     if limit is not None:
         choice = choice.with_argument(limit)
         arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
-    served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
-    _refuse_unsupported(engine, served, gpu, task, arguments, settings.engine_env, where)
     lora = adapters(
         settings,
         served_name=service.served_model_name,
         where=service.given.get("adapters"),
+        ranks=service.lora_ranks,
     )
+    needs = AdapterNeeds()
+    if lora:
+        needs = engine.adapter_needs({adapter.name: adapter.rank for adapter in lora}, arguments)
+    if needs.problem:
+        raise InputError(
+            needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
+        )
+    for flag, value in needs.arguments.items():
+        added = types.ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
+        choice = choice.with_argument(added)
+        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
+    _refuse_unsupported(engine, served, gpu, task, arguments, settings.engine_env, where)
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
     spans = layers.by_host(service, engine, checkpoint, sizes)
     memory = fit(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
@@ -167,6 +179,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
                 note,
                 computing and _computing_note(engine, checkpoint, computing),
                 _copies(service, loaded, gpu, machines, engine, dtype=loaded_as, rdma=rdma),
+                needs.note,
             )
             if text
         ],

@@ -157,6 +157,7 @@ class Adapter(_Frozen):
     source: str  # modelscope | huggingface | path
     id: str  # hub id, or a folder on the head
     directory: str
+    rank: int | None = None  # the largest of its matrices; null where it was not readable
 
 
 class PlannedReplica(_Frozen):

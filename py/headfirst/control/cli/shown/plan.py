@@ -135,8 +135,9 @@ def _print_choices(console: Console, service: PlannedService) -> None:
     for line in service.arguments_left_out:
         console.print(f"  [yellow]{escape(line)}[/]", soft_wrap=True)
     for adapter in service.adapters:
+        rank = f", rank {adapter.rank}" if adapter.rank else ""
         console.print(
-            f"Adapter {escape(adapter.name)}: {escape(adapter.id)} ({adapter.source}), "
+            f"Adapter {escape(adapter.name)}: {escape(adapter.id)} ({adapter.source}{rank}), "
             f"to {escape(adapter.directory)}",
             soft_wrap=True,
         )

@@ -84,8 +84,8 @@ def proposal(answers: Answers) -> Proposal | None:
     whole = offer.nodes_per_replica > 1
     each = _count(offer.nodes_per_replica, "node") if whole else _count(offer.gpus_per_node, "GPU")
     text = (
-        f"{_count(offer.replicas, 'replica')}, each on {each} (TP {offer.tensor_parallel}{stages}) with a KV cache of "
-        f"{offer.kv_tokens:,} tokens"
+        f"{_count(offer.replicas, 'replica')}, each on {each} (TP {offer.tensor_parallel}{stages}) with a KV "
+        f"cache of {offer.kv_tokens:,} tokens"
     )
     return Proposal(replace(answers, layout=offer.lines), text)
 

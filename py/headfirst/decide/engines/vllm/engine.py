@@ -16,7 +16,7 @@ from headfirst.decide.engines.base import (
     ScoreRequest,
     Task,
 )
-from headfirst.decide.engines.vllm import arguments, cpu_image, launch, layout, memory, support
+from headfirst.decide.engines.vllm import arguments, cpu_image, launch, layout, lora, memory, support
 from headfirst.decide.model.checkpoint import Checkpoint
 
 # The newest first; each has an arguments-VERSION.json (tools/vllm_arguments.py) and a support-VERSION.json.
@@ -132,6 +132,7 @@ def _engine(version: str) -> Engine:
         layout_problems=partial(layout.problems, version),
         pipeline_layers=layout.pipeline_layers,
         computing=support.computing,
+        adapter_needs=lora.needs,
         length_problems=support.length_problems,
         memory_use=partial(memory.memory_use, version),
         launch=launch.launch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import HUBS, FetchMode, ServiceSettings
@@ -150,11 +151,17 @@ def _carrier(cluster: Cluster, service: Service, *, in_place: bool) -> Carrier:
     return carrier.choose(service, where=where)
 
 
-def adapters(settings: ServiceSettings, *, served_name: str, where: str | None) -> list[Adapter]:
-    """One entry an adapter, in the order of the inventory. A hub id comes from the model's own hub; beside a
-    model that comes from none, from ModelScope.
+def adapters(
+    settings: ServiceSettings,
+    *,
+    served_name: str,
+    where: str | None,
+    ranks: Mapping[str, int] = MappingProxyType({}),
+) -> list[Adapter]:
+    """One entry an adapter, in the order of the inventory; `ranks` are those that are known, by name.
 
-    Raises InputError at `where` for an adapter that has the model's own name in the API.
+    A hub id comes from the model's own hub; beside a model that comes from none, from ModelScope. Raises
+    InputError at `where` for an adapter that has the model's own name in the API.
     """
     if served_name in settings.adapters:
         raise InputError(
@@ -170,6 +177,7 @@ def adapters(settings: ServiceSettings, *, served_name: str, where: str | None) 
             source="path" if id.startswith("/") else hub,
             id=id,
             directory=f"{folder}/{name}",
+            rank=ranks.get(name),
         )
         for name, id in settings.adapters.items()
     ]
