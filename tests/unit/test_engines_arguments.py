@@ -137,8 +137,8 @@ def test_all_problems_are_told_at_once() -> None:
         ("registry.example.org:5000/sglang:prod", "0.5.22", "0.5.22", None),
         ("registry.example.org:5000/sglang:prod", None, "0.5.23", "has a tag without a version"),
         ("lmsysorg/sglang:v0.5.9", None, "0.5.23", "is of SGLang 0.5.9, which is not supported"),
-        ("lmsysorg/sglang:v0.5.22.post1", None, "0.5.23", "is of SGLang 0.5.22.post1"),
-        ("lmsysorg/sglang:v0.5.23rc0", None, "0.5.23", "is of SGLang 0.5.23rc0"),
+        ("lmsysorg/sglang:v0.5.22.post1", None, "0.5.22", "is of 0.5.22.post1: arguments are checked"),
+        ("lmsysorg/sglang:v0.5.23rc0", None, "0.5.23", "is of 0.5.23rc0: arguments are checked"),
     ],
 )
 def test_the_version_is_that_of_the_image(

@@ -25,7 +25,8 @@ class Case(NamedTuple):
     """`hosts` are the variables of each host; `variables` are lines of [all:vars].
 
     `refusal`: a part of the error; without it the plan is made, and `words` are in the command of rank 0,
-    `absent` are not, and `environment` is in that of rank 0; `note` is a part of the notes.
+    `absent` are not, and `environment` is in that of rank 0; `note` is a part of the notes,
+    `left_out` of what is not chosen.
     """
 
     model: str
@@ -38,6 +39,7 @@ class Case(NamedTuple):
     absent: str = ""
     environment: Mapping[str, str] = {}
     note: str = ""
+    left_out: str = ""
     fits: bool | None = None
 
 
@@ -180,6 +182,37 @@ CASES: dict[str, Case] = {
         hosts=("gpus=1 gpu=T4",),
         fits=True,
     ),
+    "L15: a preset for an image of another version": Case(
+        QWEN3_8B,
+        "engine_image=lmsysorg/sglang:v0.5.9\npreset=throughput",
+        "decide/engines: tables of sglang 0.5.22 and 0.5.23 alone",
+        refusal="preset=throughput chooses arguments of SGLang 0.5.23, 0.5.22, and engine_image=lmsysorg/sgl",
+    ),
+    "L15: parsers": Case(
+        QWEN3_8B,
+        "engine=vllm\nengine_image=vllm/vllm-openai:v0.11.0\nparsers=auto",
+        "decide/engines: tables of vllm 0.32.0 and 0.33.0 alone",
+        refusal="parsers=auto chooses arguments of vLLM 0.33.0, 0.32.0, and engine_image=",
+    ),
+    "L15: without a preset the version is a note": Case(
+        QWEN3_8B,
+        "engine_image=lmsysorg/sglang:v0.5.9\nparsers=none",
+        "decide/engines: tables of sglang 0.5.22 and 0.5.23 alone",
+        note="is of SGLang 0.5.9, which is not supported",
+    ),
+    "L15: a corrected release has the arguments of its release": Case(
+        QWEN3_8B,
+        "engine_image=lmsysorg/sglang:v0.5.22.post1\npreset=throughput",
+        "SGLang's post-releases correct a release",
+        note="is of 0.5.22.post1: arguments are checked against 0.5.22",
+    ),
+    "L15: what the task needs is left out too": Case(
+        "Qwen/Qwen3-Reranker-8B",
+        "engine=vllm\nengine_image=vllm/vllm-openai:v0.11.0",
+        "decide/engines: tables of vllm 0.32.0 and 0.33.0 alone",
+        absent="--hf-overrides",
+        left_out="engine_image is of 0.11.0, whose arguments are not known",
+    ),
 }
 
 
@@ -197,6 +230,7 @@ def check(case: Case, service: PlannedService) -> None:
         assert not holds(case.absent, container.command), container.command
     if case.fits is not None:
         assert service.fit.fits is case.fits, service.fit.reason
+    assert case.left_out in " ".join(service.arguments_left_out)
     assert case.note in " ".join(service.notes)
     assert case.environment.items() <= container.environment.items()
 

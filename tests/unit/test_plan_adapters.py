@@ -175,7 +175,7 @@ def test_vllm_is_given_the_rank(
     service = with_adapters(tmp_path, monkeypatch, ranks, extra)
     chosen = [f"{argument.flag} {argument.value}" for argument in service.chosen_arguments]
     assert [words for words in chosen if "lora" in words] == ([] if expected == "no" else [expected])
-    assert any("is not known before" in note for note in service.notes) is (None in ranks)
+    assert any("is not known before the download" in note for note in service.notes) is (None in ranks)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import pkgutil
+import re
 from functools import cache
 from importlib import import_module
 
@@ -69,6 +70,9 @@ def of_image(
         return newest, None
     if tagged in versions(name):
         return get(name, tagged), None
+    if tagged and (base := _base(tagged)) in versions(name):
+        engine = get(name, base)
+        return engine, f"engine_image={image} is of {tagged}: arguments are checked against {base}."
     what = (
         f"is of {newest.title} {tagged}, which is not supported" if tagged else "has a tag without a version"
     )
@@ -77,6 +81,17 @@ def of_image(
         newest,
         f"engine_image={image} {what}: arguments are checked against {newest.version}.{advice}",
     )
+
+
+def without_tables(engine: Engine, image: str | None) -> str | None:
+    """The version that the image's tag names and that is not supported; None where there is no such."""
+    tagged = engine.image_version(image) if image else None
+    return None if tagged is None or _base(tagged) in versions(engine.name) else tagged
+
+
+def _base(version: str) -> str:
+    """The release that 0.5.22.post1 corrects and 0.5.23rc0 comes before."""
+    return re.split(r"rc|\.post", version)[0]
 
 
 def _supported(name: str) -> tuple[Engine, ...]:

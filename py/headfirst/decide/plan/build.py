@@ -63,6 +63,9 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         settings.engine_version,
         where=service.given.get("engine_version" if settings.engine_version else "engine"),
     )
+    other_version = engines.without_tables(engine, settings.engine_image)
+    if other_version:
+        _refuse_presets(service, engine, other_version)
     where_arguments = service.given.get("engine_args")
     arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
     gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
@@ -91,6 +94,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             layout_arguments=shared.candidate.arguments,
             dtype=loaded_as,
             user_arguments=tuple(settings.engine_args),
+            version=other_version,
         )
     )
     arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
@@ -209,6 +213,21 @@ def _computing_note(engine: Engine, checkpoint: Checkpoint, computing: Computing
         f"{engine.title} computes in {computing.dtype.upper()}, and the checkpoint is "
         f"{checkpoint.dtype.upper()}: {computing.reason}. Weights in memory are counted in "
         f"{computing.dtype.upper()}."
+    )
+
+
+def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
+    """Raise for what would choose arguments of a version that has no tables here."""
+    chooses = {"preset": service.settings.preset, "parsers": service.settings.parsers == "auto"}
+    name = next((name for name, value in chooses.items() if value), None)
+    if name is None:
+        return
+    supported = ", ".join(engines.versions(engine.name))
+    raise InputError(
+        f"{name}={getattr(service.settings, name)} chooses arguments of {engine.title} {supported}, and "
+        f"engine_image={service.settings.engine_image} is of {version}.",
+        where=service.given.get(name),
+        hint=f"Remove {name} and set engine_args, or take an image of a supported version.",
     )
 
 

@@ -43,6 +43,7 @@ class Situation:
     dtype: str
     user_arguments: tuple[str, ...]
     layout_arguments: tuple[ChosenArgument, ...] = ()  # what the layout needs
+    version: str | None = None  # of the image, where no tables of it are here
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,7 @@ class _Selection:
             if any(self._users[name] != values[name] for name in given) and not rule.offered:
                 self.left_out.append(_line(new, "engine_args sets another value", rule))
             return
-        if why := _refused(self._situation, self.words, new):
+        if why := _foreign(self._situation) or _refused(self._situation, self.words, new):
             if not rule.offered:
                 self._settle(rule)
                 self.left_out.append(_line(new, why, rule))
@@ -262,6 +263,13 @@ def _chosen(rule: Rule, situation: Situation) -> list[ChosenArgument]:
         ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
         for flag, value in _filled(rule, situation).items()
     ]
+
+
+def _foreign(situation: Situation) -> str | None:
+    """Why no argument is chosen for an image of a version without tables."""
+    if situation.version is None:
+        return None
+    return f"engine_image is of {situation.version}, whose arguments are not known"
 
 
 def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) -> str | None:

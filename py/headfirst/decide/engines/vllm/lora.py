@@ -26,8 +26,8 @@ def needs(ranks: Mapping[str, int | None], values: Mapping[str, Any]) -> Adapter
     if unknown:
         limit = max(limit, given or _DEFAULT)
         note = (
-            f"The rank of {', '.join(unknown)} is not known before the adapter is fetched. vLLM accepts "
-            f"ranks up to {limit} and ends at start with a larger one: engine_args=--max-lora-rank raises it."
+            f"The rank of {', '.join(unknown)} is not known before the download. vLLM accepts ranks up "
+            f"to {limit} and ends at start with a larger one: engine_args=--max-lora-rank raises it."
         )
     reason = f"The largest rank of the adapters is {largest} ({name}); the default is {_DEFAULT}."
     arguments = {} if given or limit == _DEFAULT else {"--max-lora-rank": str(limit)}
