@@ -151,6 +151,8 @@ class MemoryUse:
     requests_given: bool = False
     requests_flag: str | None = None
     estimates: frozenset[str] = frozenset()
+    embedding_tensor: int | None = None  # ranks that divide the embedding; None: those of attention
+    expert_growth: float = 1.0  # bytes of routed experts in memory for each byte in the checkpoint
     outside: int = 0
     pool_fraction: float = 1.0
 

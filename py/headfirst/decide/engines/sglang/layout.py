@@ -31,6 +31,20 @@ _SPANNING = {
 }
 
 
+# Their attention is divided among all ranks, whatever --attn-dp-size is: models/*.py, without attn_tp.
+_UNDIVIDED_ATTENTION = frozenset(
+    {
+        *("LlamaForCausalLM", "MistralForCausalLM", "Mistral3ForConditionalGeneration", "MixtralForCausalLM"),
+        *("Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"),
+        *("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"),
+        *("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Glm4ForCausalLM", "Phi3ForCausalLM"),
+        *("Phi4MMForCausalLM", "CohereForCausalLM", "Cohere2ForCausalLM", "OlmoForCausalLM"),
+        *("GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"),
+        *("HunYuanMoEV1ForCausalLM", "KimiLinearForCausalLM"),
+    }
+)
+
+
 def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
     """The layout that results from these sizes and the arguments' values."""
     data, attention = values.get("dp_size", 1), values.get("attn_dp_size", 1)
@@ -77,6 +91,7 @@ def problems(
         or [
             *_pipeline(version, checkpoint, layout, values),
             *head_problems(checkpoint, layout.tensor // layout.attention_data),
+            *_groups_and_experts(checkpoint, layout, values),
             *_widths(checkpoint, layout, dtype, values),
         ]
     )
@@ -114,6 +129,23 @@ def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapp
         reasons.append(f"{checkpoint.architecture} cannot be divided into pipeline stages")
     if values.get("speculative_algorithm") and values.get("disaggregation_mode") != "prefill":
         reasons.append("speculative decoding excludes pipeline parallelism")
+    return reasons
+
+
+def _groups_and_experts(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+    """What single architectures and ways to compute experts refuse (models/nemotron_h.py, layers/moe)."""
+    name, state = checkpoint.architecture, checkpoint.recurrent
+    attention = layout.tensor // layout.attention_data
+    reasons = []
+    if layout.attention_data > 1 and name in _UNDIVIDED_ATTENTION:
+        reasons.append(f"SGLang does not divide the attention of {name}: --attn-dp-size 1")
+    if state and state.kind == "mamba2" and state.groups > 1 and state.groups % attention:
+        reasons.append(f"{state.groups} groups of Mamba-2 are not divisible by {attention}")
+    if name.startswith("NemotronH") and layout.expert not in (1, layout.tensor):
+        reasons.append(f"--ep-size must be 1 or {layout.tensor} for {name}")
+    experts = checkpoint.moe and checkpoint.moe.experts
+    if experts and layout.expert > 1 and experts % layout.expert:
+        reasons.append(f"{experts} experts are not divisible by --ep-size {layout.expert}")
     return reasons
 
 

@@ -30,6 +30,8 @@ _MAX_PREFILL_TOKENS = 16384
 # Arguments with which the part of the model that reads images is not loaded.
 _WITHOUT_IMAGES = ("language_only", "language_model_only")
 _GPUS_OF_A_NODE = 8
+_MARLIN_SCALES = (4 + 16 / 16) / (4 + 8 / 16)  # bits of a weight with its share of a scale
+_TRTLLM_WIDTH = 128  # layers/moe, flashinfer_trtllm: of one expert's part
 _BACKENDS_WITH_PREFILL_GRAPHS = frozenset({"none", "deepep", "megamoe", "flashinfer"})
 
 
@@ -81,7 +83,30 @@ def memory_use(
         room=lambda size: cache.room(size, values.get("max_total_tokens")),
         max_context=values.get("context_length"),
         outside=cuda_overhead(layout),
+        embedding_tensor=1 if _whole_embedding(checkpoint, layout) else None,
+        expert_growth=_expert_growth(checkpoint, gpu, layout, values),
     )
+
+
+def _whole_embedding(checkpoint: Checkpoint, layout: Layout) -> bool:
+    """Whether each rank has the vocabulary's embedding whole: always, or with DP attention (models/*.py)."""
+    name = checkpoint.architecture
+    return name.startswith("Gemma4") or (
+        layout.attention_data > 1 and name.startswith(("DeepseekV4", "Qwen3_5", "Step3p"))
+    )
+
+
+def _expert_growth(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> float:
+    """Marlin's kernels keep scales of NVFP4 in two bytes; those of Blackwell round widths up to 128."""
+    moe = checkpoint.moe
+    if moe is None:
+        return 1.0
+    if checkpoint.quantization is not None and checkpoint.quantization.scheme == "nvfp4":
+        return 1.0 if gpu.reaches((10, 0)) else _MARLIN_SCALES
+    if not gpu.reaches((10, 0)):
+        return 1.0
+    width = moe.intermediate_size // max(1, layout.tensor // layout.expert)
+    return -(-width // _TRTLLM_WIDTH) * _TRTLLM_WIDTH / width if width else 1.0
 
 
 def _reads_images(has: SupportTable, checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:

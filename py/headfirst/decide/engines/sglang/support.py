@@ -90,6 +90,7 @@ def problems(
         *(_gpu(checkpoint, gpu) or _quantization(version, has, checkpoint, gpu, values)),
         *_task(has, checkpoint, task),
         *_arguments(checkpoint, values),
+        *_all_to_all(checkpoint, gpu, values),
     ]
 
 
@@ -174,6 +175,18 @@ def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     # Besides cross-encoders, /v1/rerank serves chat models with the template of a reranker.
     if task == "rerank" and name in has.pooling_only - has.rerank - has.reward:
         return [f"{name} does not rerank"]
+    return []
+
+
+def _all_to_all(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> list[str]:
+    """DeepEP has no function for experts that Marlin's or FlashInfer's kernels compute (layers/moe)."""
+    if values.get("moe_a2a_backend") != "deepep" or checkpoint.moe is None:
+        return []
+    scheme = checkpoint.quantization.scheme if checkpoint.quantization else ""
+    packed = scheme == "int4" or (scheme == "nvfp4" and gpu is not None and not gpu.reaches((10, 0)))
+    if packed or checkpoint.architecture.startswith("NemotronH"):
+        kind = scheme.upper() or checkpoint.architecture
+        return [f"--moe-a2a-backend deepep has no kernels for experts of {kind} on these GPUs"]
     return []
 
 

@@ -151,6 +151,8 @@ def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str,
         * _share(checkpoint, part, [tensor for tensor in known if tensor.part is part], size, layout, use)
         for part, size in _served_bytes(checkpoint, dtype).items()
     }
+    if Part.EXPERTS in shares:
+        shares[Part.EXPERTS] *= use.expert_growth
     layers = sum(shares.get(part, 0.0) for part in LAYER_PARTS)
     stage = layers * -(-checkpoint.layers // layout.pipeline) / checkpoint.layers
     embedding, head = shares.get(Part.EMBEDDING, 0.0), shares.get(Part.HEAD, 0.0)
@@ -207,7 +209,7 @@ def _share(
     if (
         part is Part.EMBEDDING
     ):  # as attention is: groups of ranks with requests of their own read their own rows
-        return 1 / use.attention_tensor
+        return 1 / (use.embedding_tensor or use.attention_tensor)
     if not known:  # an unknown architecture: nothing is known to be held whole
         ranks = {Part.EXPERTS: max(layout.tensor, layout.expert), Part.ATTENTION: use.attention_tensor}
         return 1 / ranks.get(part, layout.tensor)
