@@ -216,7 +216,7 @@ def test_nothing_is_added_unasked() -> None:
         assert choose(situation(model(id), "--stream-interval", "2")).arguments == ("--stream-interval", "2")
 
 
-FAMILIES = sorted({family.name: family for family in families.families()}.items())
+FAMILIES = sorted({family.name: family for family in reversed(families.families())}.items())
 
 
 def of_family(family: families.Family) -> Checkpoint:
@@ -252,6 +252,56 @@ def test_each_family_has_parsers_and_a_way_to_low_latency_or_a_reason_why_not(en
                 purpose,
             )
             assert not (is_chosen and lines), (name, purpose)
+
+
+@pytest.mark.parametrize(
+    ("family", "engine", "reasoning", "tools", "drafts"),
+    [
+        ("deepseek-v4", "sglang", "deepseek-v4", "deepseekv4", "EAGLE"),
+        ("deepseek-v4", "vllm", "deepseek_v4", "deepseek_v4", "mtp 2"),
+        ("deepseek-v4", "lmdeploy", "deepseek-v4", "deepseek-v4", None),
+        ("deepseek-v4-dspark", "vllm", "deepseek_v4", "deepseek_v4", "dspark 7"),
+        ("qwen3.5", "sglang", "qwen3", "qwen3_coder", "EAGLE"),
+        ("qwen3.5", "vllm", "qwen3", "qwen3_coder", "mtp 1"),
+        ("qwen3.5", "lmdeploy", "default", "qwen3coder", None),
+        ("qwen3.6", "vllm", "qwen3", "qwen3_coder", "mtp 3"),
+        ("qwen3-next", "sglang", None, "qwen", "EAGLE"),
+        ("qwen3-next", "vllm", None, "hermes", "mtp 2"),
+        ("gemma-4", "sglang", "gemma4", "gemma4", None),
+        ("gemma-4", "vllm", "gemma4", "gemma4", None),
+        ("minimax-m3", "sglang", "minimax-m3", "minimax-m3", None),
+        ("minimax-m3", "vllm", "minimax_m3", "minimax_m3", None),
+        ("kimi-k3", "sglang", "kimi_k3", "kimi_k3", None),
+        ("kimi-k3", "vllm", "kimi_k3", "kimi_k3", None),
+        ("glm-5.2", "sglang", "glm45", "glm47", "EAGLE"),
+        ("glm-5.2", "vllm", "glm45", "glm47", "mtp 5"),
+        ("nemotron-3-super", "sglang", "nemotron_3", "qwen3_coder", "EAGLE"),
+        ("nemotron-3-super", "vllm", "nemotron_v3", "qwen3_xml", "mtp 3"),
+        ("step-3.7", "sglang", "step3p5", "step3p5", "EAGLE"),
+        ("step-3.7", "vllm", "step3p5", "step3p5", "mtp 3"),
+        ("mimo-v2.5", "sglang", "mimo", "mimo", "EAGLE"),
+        ("mimo-v2.5", "vllm", "mimo", "mimo", "mtp 1"),
+        ("deepseek-r1", "vllm", "deepseek_r1", "deepseek_v3", "mtp 1"),
+    ],
+)
+def test_low_latency_as_the_recipes_have_it(
+    family: str, engine: str, reasoning: str | None, tools: str | None, drafts: str | None
+) -> None:
+    """vLLM's recipes (2026-08), SGLang's cookbook, LMDeploy's own tests; the rules have the pages."""
+    case = situation(
+        of_family(dict(FAMILIES)[family]),
+        preset="latency",
+        parsers=True,
+        engine=engines.get(engine),
+        tensor=8,
+        nodes=1,
+    )
+    values = case.engine.check_arguments(choose(case).arguments).values
+    assert values.get("reasoning_parser") == reasoning
+    assert values.get("tool_call_parser") == tools
+    config = values.get("speculative_config")
+    text = f"{config['method']} {config['num_speculative_tokens']}" if config else None
+    assert (text or values.get("speculative_algorithm")) == drafts
 
 
 @pytest.mark.parametrize("preset", get_args(Preset))
