@@ -453,6 +453,12 @@ REFUSED: dict[str, Refused] = {
     ),
     "UTF-16": Refused({"hosts.ini": ONE.encode("utf-16")}, "UTF-16", "hosts.ini:1", "iconv"),
     "empty": Refused({"hosts.ini": ""}, "no head", "hosts.ini", "[head]"),
+    "own groups": Refused(
+        ini("[web]\nw1 ansible_host=192.0.2.9\n[gpu]\nn1 ansible_host=192.0.2.1\n"),
+        "no group sets model=",
+        "hosts.ini",
+        "[gpu:vars]",
+    ),
     "no head": Refused(ini("[workers]\n192.0.2.1\n"), "no head", "hosts.ini"),
     "two heads": Refused(ini("[head]\n192.0.2.[1:2]\n"), "two heads: 192.0.2.1, 192.0.2.2", "hosts.ini:2"),
     "two pages": Refused(ini(ONE + "[webui]\n192.0.2.[1:2]\n"), "[webui] has 2 hosts", "hosts.ini:4"),

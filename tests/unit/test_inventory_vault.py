@@ -69,6 +69,19 @@ def test_a_vaulted_file(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert cluster.head.login.become.password == "other"
 
 
+@pytest.mark.parametrize("group", ["all", "gpu"])
+def test_a_vaulted_file_of_an_inventory_of_services(inventory: Path, group: str) -> None:
+    folder = inventory.parent
+    inventory.write_text("[gpu]\nn1 ansible_host=192.0.2.11\n[gpu:vars]\nmodel=org/model\n")
+    (folder / "group_vars" / "all" / "values.yml").unlink()
+    sealed = encrypted(folder, "encrypt", "--output", "-", text="engine_port: 31000\n")
+    (folder / "group_vars" / group).mkdir(exist_ok=True)
+    (folder / "group_vars" / group / "sealed.yml").write_text(sealed)
+    with pytest.raises(InputError, match="encrypted with Ansible Vault") as caught:
+        load([inventory])
+    assert "--vault-password-file" in str(caught.value.hint)
+
+
 @pytest.mark.parametrize("given", [None, "wrong"])
 def test_without_the_password(inventory: Path, monkeypatch: pytest.MonkeyPatch, given: str | None) -> None:
     if given:

@@ -26,6 +26,9 @@ def plan(
     run: RunOptions,
     output: Output,
     probe: Probe = False,
+    only: Annotated[
+        str | None, typer.Option("-l", "--limit", help="Show these hosts only, as Ansible's --limit.")
+    ] = None,
     svg: Annotated[
         bool, typer.Option("--svg", help="Draw hosts, ranks and their connections as an SVG file.")
     ] = False,
@@ -45,7 +48,12 @@ def plan(
         raise InputError("--svg and --json exclude each other", hint="Leave one of them out.")
     if file and not svg:
         raise InputError("--output is for --svg", hint="deploy plan INVENTORY --svg -o plan.svg")
-    prepared = prepare(run.inventories, run.extra_vars, probe=probe, rates=probe, bundle=run.bundle)
+    if only and (svg or output.as_json):
+        option = "--svg" if svg else "--json"
+        raise InputError(f"-l and {option} exclude each other", hint=f"{option} has all hosts: leave -l out.")
+    prepared = prepare(
+        run.inventories, run.extra_vars, probe=probe, rates=probe, bundle=run.bundle, limit=only
+    )
     if prepared.bundle:
         from headfirst.control.cli.bundle import print_sources, sources
 
@@ -60,7 +68,7 @@ def plan(
     elif output.as_json:
         typer.echo(prepared.plan.model_dump_json(indent=2, ensure_ascii=True))
     else:
-        print_plan(prepared.plan)
+        print_plan(prepared.plan, {host.name for host in prepared.cluster.limited_hosts})
         if prepared.bundle:
             print_sources(prepared.bundle)
     if any(service.fit.fits is False for service in prepared.plan.services):

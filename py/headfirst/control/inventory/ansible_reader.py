@@ -144,7 +144,10 @@ class _Reader:
 
     def _of_group(self, group: Group) -> dict[str, Any]:
         """Variables of the group itself, from the inventory and from group_vars."""
-        files = get_vars_from_inventory_sources(self._loader, self._sources, [group], "all")
+        try:
+            files = get_vars_from_inventory_sources(self._loader, self._sources, [group], "all")
+        except AnsibleError as error:
+            raise refusal(error, str(self._sources[0])) from error
         variables: dict[str, Any] = combine_vars(group.get_vars(), files)
         return variables
 

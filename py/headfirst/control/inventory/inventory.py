@@ -123,6 +123,15 @@ def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...
 
 def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
     head, workers = reading.groups["head"], reading.groups["workers"]
+    own_groups = list(dict.fromkeys(line.group for line in reading.lines if line.group not in reading.groups))
+    if not head and not workers and not reading.services and own_groups:
+        named = next((group for group in own_groups if "gpu" in group.lower()), own_groups[0])
+        raise InputError(
+            f"no group sets model=, and there is no [head]; the groups are {', '.join(own_groups)}",
+            where=str(paths[0]),
+            hint=f"Give the group whose hosts serve a model its `model=`: under [{named}:vars], or in "
+            f"group_vars/{named}.yml.",
+        )
     if not head and (workers or not reading.services):
         raise InputError(
             "the inventory has no head: group [head] is missing or empty", where=str(paths[0]), hint=_EXAMPLE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 
 from rich.console import Console
 from rich.markup import escape
@@ -14,8 +15,13 @@ from headfirst.decide.plan.types import Carrier, Fit, Plan, PlannedReplica, Plan
 GB, GIB = 10**9, 2**30
 
 
-def print_plan(plan: Plan) -> None:
-    """Print ranks, weights, memory fit, ports and the docker run line of every node."""
+def print_plan(plan: Plan, limit: Collection[str] | None = None) -> None:
+    """Print ranks, weights, memory fit, ports and the docker run line of every node; with `limit`, of these
+    hosts only."""
+
+    def shows(host: str) -> bool:
+        return limit is None or host in limit
+
     console = Terminal(highlight=False)
     for service in plan.services:
         _print_service(console, service)
@@ -24,6 +30,7 @@ def print_plan(plan: Plan) -> None:
         for service in plan.services
         for replica in service.replicas
         for node in replica.nodes
+        if shows(node.host)
     ]
     several = len({(service.name, replica.index) for service, replica, _ in nodes}) > 1
     names = {id(node): _replica(service, replica) if several else "" for service, replica, node in nodes}
@@ -33,24 +40,29 @@ def print_plan(plan: Plan) -> None:
         gpus = "" if node.gpu_devices is None else f"GPU {', '.join(node.gpu_devices)}"
         about = "; ".join(part for part in (ports, gpus, names[id(node)]) if part)
         table.add_row(str(node.rank), node.host, node.address, escape(about))
-    routers = [(service, router) for service in plan.services for router in service.routers]
+    routers = [
+        (service, router) for service in plan.services for router in service.routers if shows(router.host)
+    ]
+    page = plan.webui if plan.webui and shows(plan.webui.host) else None
+    front = plan.proxy if plan.proxy and shows(plan.proxy.host) else None
     for service, router in routers:
         about = f"{router.port} router of {service.name or service.served_model_name}, {router.policy}"
         table.add_row("–", router.host, router.address, escape(f"{about}, {router.metrics_port} its metrics"))
     for spare in plan.spares:
-        table.add_row("–", spare, "", "spare")
-    if plan.webui:
-        table.add_row("–", plan.webui.host, plan.webui.address, f"{plan.webui.port} chat page")
+        if shows(spare):
+            table.add_row("–", spare, "", "spare")
+    if page:
+        table.add_row("–", page.host, page.address, f"{page.port} chat page")
     if plan.monitoring:
-        for monitor in plan.monitoring.containers:
+        for monitor in (each for each in plan.monitoring.containers if shows(each.host)):
             name = monitor.container.name.removeprefix("headfirst-")
             table.add_row("–", monitor.host, "", f"{name} at {monitor.url}")
-    if plan.proxy:
-        what = "proxy with TLS" if plan.proxy.tls != "none" else "proxy"
-        table.add_row("–", plan.proxy.host, ", ".join(plan.proxy.addresses), f"{plan.proxy.port} {what}")
+    if front:
+        what = "proxy with TLS" if front.tls != "none" else "proxy"
+        table.add_row("–", front.host, ", ".join(front.addresses), f"{front.port} {what}")
     console.print(table)
     _print_reasons(console, [(node.host, node.network.reasons) for _, _, node in nodes])
-    _print_reasons(console, [(ports.host, [ports.reason]) for ports in plan.rank_ports])
+    _print_reasons(console, [(ports.host, [ports.reason]) for ports in plan.rank_ports if shows(ports.host)])
     for _, _, node in nodes:
         of = f" of {names[id(node)]}" if names[id(node)] else ""
         title = f"rank {node.rank}{of} on {node.host}"
@@ -58,12 +70,12 @@ def print_plan(plan: Plan) -> None:
     for service, router in routers:
         title = f"router of {service.name or service.served_model_name} on {router.host}"
         _print_run(console, title, router.docker_run, router.container.image)
-    if plan.webui:
-        title = f"chat page on {plan.webui.host}"
-        _print_run(console, title, plan.webui.docker_run, plan.webui.container.image)
-    if plan.proxy:
-        title = f"proxy on {plan.proxy.host}"
-        _print_run(console, title, plan.proxy.docker_run, plan.proxy.container.image)
+    if page:
+        title = f"chat page on {page.host}"
+        _print_run(console, title, page.docker_run, page.container.image)
+    if front:
+        title = f"proxy on {front.host}"
+        _print_run(console, title, front.docker_run, front.container.image)
 
 
 def _replica(service: PlannedService, replica: PlannedReplica) -> str:
