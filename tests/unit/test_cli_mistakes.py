@@ -114,7 +114,8 @@ def test_ctrl_c_in_the_first_second_is_no_traceback(after: float) -> None:
         (["--user", "a b"], "'a b'"),
         (["--model-source", "ftp"], "model_source"),
         (["--weights-dir", "data"], "weights_dir"),
-        (["--model", "deepseek-ai/DeepSeek-R1", "--gpu", "A100-40G"], "GiB"),
+        (["--gpu", "T4"], "GiB"),
+        (["--model", "deepseek-ai/DeepSeek-R1"], "has no name"),
     ],
 )
 def test_init_refuses_wrong_values_and_writes_nothing(flags: list[str], wrong: str, tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_init_asks_again_until_the_plan_accepts(tmp_path: Path) -> None:
         "A100-40G",
         "deepseek-ai/DeepSeek-R1",
     ]
-    again = ["192.0.2.11", "ubuntu", "8", "A100-80G", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"]
+    again = ["192.0.2.11", "ubuntu", "8", "A100-80G", "deepseek-ai/DeepSeek-R1-Distill-Llama-70B", "y"]
     child, terminal = pty.fork()
     if child == 0:
         os.environ["HF_HUB_OFFLINE"] = "1"
