@@ -146,13 +146,24 @@ def refused(request: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("connection refused")
 
 
-def test_the_rank_comes_from_the_hub() -> None:
+def test_the_rank_comes_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = []
+
     def answer(request: httpx.Request) -> httpx.Response:
-        assert request.url.path == "/org/lora/resolve/main/adapter_config.json"
+        paths.append(request.url.path)
+        if request.url.path == "/api/models/org/lora/revision/main":
+            return httpx.Response(200, json={"sha": "c0ffee" * 6 + "c0ff", "siblings": []})
+        assert request.url.path == f"/org/lora/resolve/{'c0ffee' * 6 + 'c0ff'}/adapter_config.json"
         return httpx.Response(200, content=json.dumps({"r": 32}))
 
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     transport = httpx.MockTransport(answer)
     assert rank("org/lora", "huggingface", environment={}, transport=transport) == 32
+    assert len(paths) == 2
+    assert rank("org/lora", "huggingface", environment={}, transport=transport) == 32
+    assert len(paths) == 3
+    assert rank("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) == 32
+    assert rank("org/lora", "huggingface", environment={}, transport=httpx.MockTransport(refused)) == 32
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,9 @@ def rank(
 ) -> int | None:
     """The largest rank of the adapter's matrices. `source` is modelscope, huggingface or path.
 
-    None where the folder is not on this machine (`folder`: its place here), the hub does not answer, or
-    HF_HUB_OFFLINE=1 forbids requests. Raises InputError for an adapter that has no such file.
+    Where the hub does not answer, or HF_HUB_OFFLINE=1 forbids requests, what it sent for an earlier plan is
+    used; None without that, or where the folder is not on this machine (`folder`: its place here). Raises
+    InputError for an adapter that has no such file.
     """
     if source == "path":
         place = folder or Path(id)
@@ -39,14 +40,15 @@ def rank(
         return _largest(
             read_json(place / CONFIG, missing="Engines read an adapter's rank from it."), str(place)
         )
-    if is_offline(environment):
-        return None
-    from headfirst.control.checkpoints.hub import Hub, hub_json
+    from headfirst.control.checkpoints.hub import Hub, hub_json, stored_json
 
+    hub = Hub.of(source, environment)
     try:
-        return _largest(hub_json(Hub.of(source, environment), id, CONFIG, transport=transport), id)
-    except NotReadyError:  # the plan states that the rank is not known
-        return None
+        config = None if is_offline(environment) else hub_json(hub, id, CONFIG, transport=transport)
+    except NotReadyError:
+        config = None
+    config = config or stored_json(hub, id, CONFIG)
+    return _largest(config, id) if config else None  # None: the plan states that the rank is not known
 
 
 def _largest(config: Mapping[str, Any], where: str) -> int:

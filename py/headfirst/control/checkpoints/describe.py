@@ -16,8 +16,6 @@ from headfirst.decide.model.checkpoint import Checkpoint
 if TYPE_CHECKING:
     import httpx
 
-"""Variable of the environment, as Hugging Face's own tools have it: 1 sends no request to either hub."""
-
 
 def describe(
     model: str,

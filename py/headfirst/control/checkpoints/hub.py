@@ -17,7 +17,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -46,6 +46,7 @@ from headfirst.decide.model.catalogue_entries import RELEASED
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
 from headfirst.decide.model.config import Weights, from_config
 
+_T = TypeVar("_T")
 _COMMIT = re.compile("[0-9a-f]{40}")
 _LISTING = "listing"
 # Of a body at least this much must come before the hub counts as silent.
@@ -143,7 +144,7 @@ def read_hub(
     with _client(hub, transport) as client:
         session = _Session(hub, id, at, client, watch, Cache(hub.address, id))
         try:
-            return watch.run(lambda: _read(session, revision))
+            return watch.run(lambda: _read(session, lambda pinned: _parse(pinned, revision)))
         except silence.SilentError:
             raise session.silent() from None
 
@@ -153,32 +154,58 @@ def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Ch
 
     `note` gets what was read.
     """
-    at = revision or hub.default_revision
-    cache = Cache(hub.address, id)
-    pin = at if _COMMIT.fullmatch(at) else cache.pin(at)
-    answers = cache.read(pin) if pin else {}
-    if pin is None or not answers:
+    session = _stored(hub, id, revision)
+    if session is None:
         return None
-    session = _Session(hub, id, at, None, silence.Watch(), cache, answers, pin)
-    note = f"{note}; the model is described by what {hub.name} sent for an earlier plan ({pin[:12]})."
+    pin = str(session.pin)[:12]
+    note = f"{note}; the model is described by what {hub.name} sent for an earlier plan ({pin})."
     try:
         return _parse(session, revision).checkpoint.model_copy(update={"note": note})
     except HeadfirstError:  # damaged, or of a version that kept other answers
         return None
 
 
-def _read(session: _Session, revision: str | None) -> Sent:
-    """Read what the revision names now, from the cache as far as it has the answers."""
+def hub_json(hub: Hub, id: str, file: str, *, transport: httpx.BaseTransport | None = None) -> dict[str, Any]:
+    """A JSON file of the repository `id`. Raises as read_hub does."""
+    watch = silence.Watch()
+    with _client(hub, transport) as client:
+        session = _Session(hub, id, hub.default_revision, client, watch, Cache(hub.address, id))
+        try:
+            return watch.run(lambda: _read(session, lambda pinned: pinned.json(file)))
+        except silence.SilentError:
+            raise session.silent() from None
+
+
+def stored_json(hub: Hub, id: str, file: str) -> dict[str, Any] | None:
+    """The same file as the hub sent it for an earlier plan; None where the cache does not have it."""
+    session = _stored(hub, id, None)
+    try:
+        return session.json(file) if session else None
+    except HeadfirstError:
+        return None
+
+
+def _stored(hub: Hub, id: str, revision: str | None) -> _Session | None:
+    """The session of what the cache has; it sends no request."""
+    at = revision or hub.default_revision
+    cache = Cache(hub.address, id)
+    pin = at if _COMMIT.fullmatch(at) else cache.pin(at)
+    answers = cache.read(pin) if pin else {}
+    return _Session(hub, id, at, None, silence.Watch(), cache, answers, pin) if answers else None
+
+
+def _read(session: _Session, parse: Callable[[_Session], _T]) -> _T:
+    """Parse what the revision names now, from the cache as far as it has the answers."""
     pinned = session.pinned()
     try:
-        sent = _parse(pinned, revision)
+        content = parse(pinned)
     except HeadfirstError:
         if not pinned.reads_cache:
             raise
         pinned = pinned.without_cache()
-        sent = _parse(pinned, revision)
+        content = parse(pinned)
     pinned.store()
-    return sent
+    return content
 
 
 def _parse(session: _Session, revision: str | None) -> Sent:
@@ -210,17 +237,6 @@ def _parse(session: _Session, revision: str | None) -> Sent:
         sentence_transformers=MODULES in files,
     )
     return Sent(checkpoint, config, quantization, session.pin, session.created())
-
-
-def hub_json(hub: Hub, id: str, file: str, *, transport: httpx.BaseTransport | None = None) -> dict[str, Any]:
-    """A JSON file of the repository `id`. Raises as read_hub does."""
-    watch = silence.Watch()
-    with _client(hub, transport) as client:
-        session = _Session(hub, id, hub.default_revision, client, watch, Cache(hub.address, id))
-        try:
-            return watch.run(lambda: session.json(file))
-        except silence.SilentError:
-            raise session.silent() from None
 
 
 def _client(hub: Hub, transport: httpx.BaseTransport | None) -> httpx.Client:

@@ -38,10 +38,10 @@ def address_of(name: str, login: Login, where: str | None) -> str:
         raise InputError(f"{target} resolves to {', '.join(addresses)}", where=where, hint=hint)
     if ipaddress.IPv4Address(addresses[0]).is_loopback:
         raise InputError(
-            f"{target} resolves to {addresses[0]} on this machine: neither other nodes nor clients reach it",
+            f"{target} resolves to {addresses[0]} here: neither other nodes nor clients reach that address",
             where=where,
-            hint=f"Write this machine's own address: `{name} ansible_host=192.0.2.11`. It is reached over SSH as "
-            "any host, also where `deploy` runs on it: allow your key to log in there.",
+            hint=f"Write this machine's own address: `{name} ansible_host=192.0.2.11`. It is reached over SSH "
+            "as any host, also where `deploy` runs on it: allow your key to log in there.",
         )
     return addresses[0]
 

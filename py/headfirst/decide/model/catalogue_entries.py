@@ -146,6 +146,7 @@ _MEASURED = _fields(
         "draft_layers": _bytes,
     }
 )
+_STORED = _fields({part: _counts(list(DTYPE_BITS)) for part in _PARTS})
 _WEIGHTS = _fields(
     {
         "total_bytes": _bytes,
@@ -158,6 +159,8 @@ _WEIGHTS = _fields(
         "tied_head_stored": _flag,
         "files": _files,
         "measured": _MEASURED,
+        "stored": _STORED,
+        "bf16": _counts(_PARTS),
     }
 )
 # What an entry may have beside `remote_code`, which the built-in catalogue alone may have.
