@@ -40,7 +40,7 @@ def address_of(name: str, login: Login, where: str | None) -> str:
         raise InputError(
             f"{target} resolves to {addresses[0]} here: neither other nodes nor clients reach that address",
             where=where,
-            hint=f"Write this machine's own address: `{name} ansible_host=192.0.2.11`. It is reached over SSH "
+            hint=f"Write this machine's address: `{name} ansible_host=192.0.2.11`. It is reached over SSH "
             "as any host, also where `deploy` runs on it: allow your key to log in there.",
         )
     return addresses[0]
