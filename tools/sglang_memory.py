@@ -108,6 +108,32 @@ RUNS: list[tuple[str, dict[str, Any]]] = [
     ("RTX PRO 6000", {"tp_size": 8}),
 ]
 
+R1, QWEN3, QWEN3_VL = "deepseek-ai--DeepSeek-R1", "Qwen--Qwen3-235B-A22B-FP8", "Qwen--Qwen3-VL-32B-Instruct"
+# What changes the memory fraction alone, on an H200 with tp 8.
+FRACTIONS: list[tuple[str, dict[str, Any]]] = [
+    (R1, {"disable_cuda_graph": True}),
+    (R1, {"attn_dp_size": 8, "disable_cuda_graph": True}),
+    (R1, {"attn_dp_size": 8, "cuda_graph_max_bs_decode": 64}),
+    (R1, {"attn_dp_size": 8, "moe_a2a_backend": "deepep"}),
+    (R1, {"attn_dp_size": 8, "moe_a2a_backend": "deepep", "disaggregation_mode": "prefill"}),
+    (R1, {"attn_dp_size": 8, "moe_a2a_backend": "deepep", "disaggregation_mode": "decode"}),
+    (R1, {"disaggregation_mode": "prefill"}),
+    (R1, {"disaggregation_mode": "decode"}),
+    (R1, {"disaggregation_mode": "decode", **MTP}),
+    (R1, {"cuda_graph_max_bs_decode": 64, "max_running_requests": 32}),
+    (R1, {"chunked_prefill_size": 131072}),
+    (QWEN3, {"ep_size": 8}),
+    (QWEN3, {"moe_a2a_backend": "deepep"}),
+    (QWEN3, {"moe_a2a_backend": "deepep", "cuda_graph_backend_prefill": "full"}),
+    (QWEN3, {"moe_a2a_backend": "deepep", "cuda_graph_max_bs_prefill": 4096}),
+    (QWEN3, {"ep_size": 8, "enable_two_batch_overlap": True}),
+    (QWEN3_VL, {"cuda_graph_backend_prefill": "breakable"}),
+    (QWEN3_VL, {"enable_multimodal": False}),
+    (QWEN3_VL, {"language_only": True}),
+    (QWEN3_VL, {"max_running_requests": 512}),
+    ("meta-llama--Llama-4-Scout-17B-16E-Instruct", {"enable_multimodal": True}),
+]
+
 
 @contextmanager
 def gpu(name: str) -> Iterator[None]:
@@ -167,10 +193,16 @@ def folder(record: dict[str, Any]) -> Iterator[str]:
         yield path
 
 
-def divided(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What SGLang chooses and how it divides REST GiB, on one rank of the largest pipeline stage."""
+def resolved(path: str, arguments: dict[str, Any]) -> ServerArgs:
+    """SGLang's arguments with all that it chooses itself."""
     args = ServerArgs(model_path=path, device="cuda", skip_tokenizer_init=True, **arguments)
     args.resolve_once()
+    return args
+
+
+def divided(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What SGLang chooses and how it divides REST GiB, on one rank of the largest pipeline stage."""
+    args = resolved(path, arguments)
     view = resolving_view(args)
     graphs = view.cuda_graph_config
     result = {
@@ -276,11 +308,18 @@ def main() -> int:
                 runs.append({"gpu": name, "arguments": arguments} | result)
         record["models"][path.stem] = runs
         print(path.stem, sum("refused" in run for run in runs), "refused of", len(runs), flush=True)
+    fractions = []
+    for name, changes in FRACTIONS:
+        arguments = {"tp_size": 8, **changes}
+        with folder(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) as model, gpu("H200"):
+            fraction = resolving_view(resolved(model, arguments)).mem_fraction_static
+        fractions.append(json.dumps({"model": name, "arguments": arguments, "mem_fraction_static": fraction}))
     rows = [
         f'"{name}": [\n' + ",\n".join(json.dumps(run) for run in runs) + "\n]"
         for name, runs in record.pop("models").items()
     ]
-    text = json.dumps(record, indent=1)[:-2] + ',\n"models": {\n' + ",\n".join(rows) + "\n}\n}\n"
+    head = json.dumps(record, indent=1)[:-2] + ',\n"fractions": [\n' + ",\n".join(fractions) + "\n],\n"
+    text = head + '"models": {\n' + ",\n".join(rows) + "\n}\n}\n"
     target = Path(sys.argv[1]) / f"sglang-{sglang.__version__}-kv.json"
     target.write_text(text, encoding="utf-8")
     return 0
