@@ -213,6 +213,27 @@ CASES: dict[str, Case] = {
         absent="--hf-overrides",
         left_out="engine_image is of 0.11.0, whose arguments are not known",
     ),
+    "L16: GB200-186G is on ARM hosts": Case(
+        QWEN3_8B,
+        "",
+        "NVIDIA's Grace: decide/hardware/gpus.json",
+        hosts=("gpus=1 gpu=GB200-186G",),
+        note="Hosts with GB200-186G are ARM (aarch64)",
+    ),
+    "L16: GH200-96G is on ARM hosts": Case(
+        QWEN3_8B,
+        "",
+        "NVIDIA's Grace: decide/hardware/gpus.json",
+        hosts=("gpus=1 gpu=GH200-96G",),
+        note="Hosts with GH200-96G are ARM (aarch64)",
+    ),
+    "L16: GB10 is on ARM hosts": Case(
+        QWEN3_8B,
+        "",
+        "NVIDIA's Grace: decide/hardware/gpus.json",
+        hosts=("gpus=1 gpu=GB10",),
+        note="Hosts with GB10 are ARM (aarch64)",
+    ),
 }
 
 

@@ -22,7 +22,8 @@ class Gpu:
     """One GPU model. `memory_bytes` is the total that the driver reports (memory.total of nvidia-smi).
 
     `compute_capability` None: neither the catalogue nor the host nor the inventory has it. `architecture` is
-    AMD's name of the instruction set (gfx942), "" on NVIDIA's GPUs.
+    AMD's name of the instruction set (gfx942), "" on NVIDIA's GPUs. `host` is the architecture of the hosts
+    that have it: aarch64 where GPU and CPU are one module (Grace).
     """
 
     name: str
@@ -30,6 +31,7 @@ class Gpu:
     compute_capability: tuple[int, int] | None
     vendor: Literal["nvidia", "amd"] = "nvidia"
     architecture: str = ""
+    host: str = "x86_64"
 
     @property
     def fp8(self) -> bool:
@@ -70,6 +72,7 @@ def _read(entries: Iterable[Mapping[str, Any]]) -> tuple[dict[str, Gpu], dict[st
             capability(entry["compute_capability"]),
             entry.get("vendor", "nvidia"),
             entry.get("architecture", ""),
+            entry.get("host", "x86_64"),
         )
         for spelling in (name, *entry["aliases"]):
             if (other := names.setdefault(_plain(spelling), name)) != name:

@@ -28,6 +28,11 @@ from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import layers, precision
 from headfirst.decide.plan.weights.decide import adapters, decide
 
+_ARM = (
+    "Hosts with {gpu} are ARM (aarch64), on which nothing of this was run. The image must be published for "
+    "arm64; bundles and images that are built here are for x86-64."
+)
+
 
 def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:
     """Decide everything that `deploy up` carries out; `checkpoints` are by the name of their service.
@@ -182,6 +187,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             for text in (
                 note,
                 computing and _computing_note(engine, checkpoint, computing),
+                gpu and gpu.host == "aarch64" and _ARM.format(gpu=gpu.name),
                 _copies(service, loaded, gpu, machines, engine, dtype=loaded_as, rdma=rdma),
                 needs.note,
             )
