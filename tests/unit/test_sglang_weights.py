@@ -20,8 +20,8 @@ RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data" / "sglang-0.5.23-weights.json").read_text(encoding="utf-8")
 )
 MODELS = [name for name in RECORD["models"] if catalogue.lookup(name.replace("--", "/", 1)) is not None]
-# Not counted: the shared experts that an all-to-all back end copies, what Gemma-4's quantisation leaves on each
-# rank, and DeepSeek-V4's scales, which are float32 until the loading ends.
+# Not counted: the shared experts that an all-to-all back end copies, what Gemma-4's quantisation leaves on
+# each rank, and DeepSeek-V4's scales, which are float32 until the loading ends.
 UNCOUNTED = "nvidia--Gemma-4"
 
 
