@@ -1,0 +1,185 @@
+"""Plans that experts read: layouts, memory by layer type, and advice. Each case has its source."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from headfirst.common.errors import InputError
+from headfirst.decide.plan.types import PlannedService
+from test_expert_plans import Case, holds, plan
+
+R1, V4 = "deepseek-ai/DeepSeek-R1", "deepseek-ai/DeepSeek-V4-Pro"
+QWEN3_235B = "Qwen/Qwen3-235B-A22B-FP8"
+_8 = "gpus=8 gpu={}"
+_SRT = "NVIDIA/srt-slurm, recipes/h200/1k1k and h100"
+_VLLM = "vllm-project/recipes, DeepSeek-R1.yaml and MiniMax-M2.yaml"
+_KV = "tests/unit/data/sglang-0.5.23-kv.json, by SGLang's own functions"
+_WEIGHTS = "tests/unit/data/sglang-0.5.23-weights.json, by SGLang's own model classes"
+
+
+class Expected(NamedTuple):
+    """What a plan must have. `sizes`: TP, PP, DP and ranks that keep a KV cache of their own.
+
+    `kv_bytes` are those of a token, `weights` GiB on a rank, within 5 %. `reason` is a part of the layout's
+    reason, `advice` one of the alternatives and notes, `layouts` of what was not chosen.
+    """
+
+    sizes: tuple[int, int, int] | None = None
+    words: str = ""
+    absent: str = ""
+    kv_bytes: int | None = None
+    tokens: int | None = None
+    weights: float | None = None
+    fits: bool = True
+    reason: str = ""
+    advice: str = ""
+
+
+def case(model: str, variables: str, source: str, *hosts: str, **changes: object) -> Case:
+    return Case(model, f"{variables}\ntrust_remote_code=true", source, hosts=hosts, changes=changes)
+
+
+CASES: dict[str, tuple[Case, Expected]] = {
+    "L3: SGLang leaves less to models that read images": (
+        case("Qwen/Qwen3-VL-32B-Instruct", "", _KV, "gpus=1 gpu=H100-80G"),
+        Expected(fits=False, advice="--mem-fraction-static 0.92"),
+    ),
+    "L4: eight GPUs share the experts": (
+        case(QWEN3_235B, "", "SGLang's cookbook, Qwen3", _8.format("H100-80G")),
+        Expected((8, 1, 1), "--ep-size 8", reason="gives 192, not divisible by the FP8 block"),
+    ),
+    "L4: with the size that is set": (
+        case(QWEN3_235B, "tensor_parallel=8", "SGLang's cookbook, Qwen3", _8.format("H100-80G")),
+        Expected((8, 1, 1), "--ep-size 8"),
+    ),
+    "L4: Coder-480B": (
+        case("Qwen/Qwen3-Coder-480B-A35B-Instruct-FP8", "engine=vllm", _VLLM, _8.format("H200-141G")),
+        Expected((8, 1, 1), "--enable-expert-parallel"),
+    ),
+    "L4: MiniMax-M2": (
+        case("MiniMaxAI/MiniMax-M2", "engine=vllm", _VLLM, _8.format("H100-80G")),
+        Expected((8, 1, 1), "--enable-expert-parallel"),
+    ),
+    "L5: DeepSeek-R1 for many requests": (
+        case(R1, "preset=throughput", _SRT, _8.format("H200-141G")),
+        Expected(
+            (8, 1, 1),
+            "--attn-dp-size 8 --ep-size 8 --chunked-prefill-size 65536 --cuda-graph-max-bs-decode 64",
+            absent="--schedule-conservativeness",
+            weights=89.35,
+        ),
+    ),
+    "L5: on two nodes": (
+        case(R1, "preset=throughput\nnic=eth0\nhca=mlx5_0", _SRT, *(_8.format("H100-80G"),) * 2),
+        Expected((16, 1, 1), "--attn-dp-size 16 --ep-size 16 --chunked-prefill-size 131072"),
+    ),
+    "L6: layers of a gated delta net keep no tokens": (
+        case("Qwen/Qwen3.5-397B-A17B", "", _KV, _8.format("H200-141G")),
+        Expected((8, 1, 1), kv_bytes=15360),
+    ),
+    "L6: Nemotron-3": (
+        case("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "", _KV, _8.format("H200-141G")),
+        Expected((8, 1, 1), kv_bytes=3072),
+    ),
+    "L13: the checkpoint's FP8 cache": (
+        case("nvidia/DeepSeek-V3.1-NVFP4", "", _KV, "gpus=4 gpu=B200"),
+        Expected((4, 1, 1), kv_bytes=35136),
+    ),
+    "L13: the index of DeepSeek-V3.2": (
+        case("deepseek-ai/DeepSeek-V3.2", "", _KV, _8.format("H200-141G")),
+        Expected((8, 1, 1), kv_bytes=78324),
+    ),
+    "L17: several copies": (
+        case("Qwen/Qwen3-32B", "", "issue: a replica hint", _8.format("H100-80G")),
+        Expected((8, 1, 1), advice="replicas=4 with gpus_per_replica=2"),
+    ),
+    "L17: more memory for a small cache": (
+        case("Qwen/Qwen3-8B", "", "SGLang's documentation, hyperparameter tuning", "gpus=1 gpu=RTX4090"),
+        Expected((1, 1, 1), advice='engine_args="--mem-fraction-static 0.88" fits'),
+    ),
+    "L21: DeepSeek-V4 compresses its cache": (
+        case(V4, "", _KV, _8.format("B200")),
+        Expected((8, 1, 1), kv_bytes=10115),
+    ),
+    "L21: vLLM": (
+        case(V4, "engine=vllm", "vllm 0.33.0, models/deepseek_v4, run without a GPU", _8.format("B200")),
+        Expected((8, 1, 1), kv_bytes=1_435_968 // 256),
+    ),
+    "L22: Kimi-K3 has a cache in 24 of 93 layers": (
+        case("moonshotai/Kimi-K3", "nic=eth0\nhca=mlx5_0", _KV, *(_8.format("B200"),) * 2),
+        Expected((16, 1, 1), kv_bytes=27648),
+    ),
+    "L23: the index of MiniMax-M3": (
+        case("nvidia/MiniMax-M3-NVFP4", "", _KV, _8.format("B200")),
+        Expected((8, 1, 1), kv_bytes=45312),
+    ),
+    "L24: a smaller reserve": (
+        case(R1, "", "our own plan with these arguments", "gpus=4 gpu=B200"),
+        Expected(fits=False, advice="--chunked-prefill-size 4096 --max-running-requests 32"),
+    ),
+    "L24: more GPUs": (
+        case(R1, "", "our own plan with these GPUs", "gpus=4 gpu=B200"),
+        Expected(fits=False, advice="8 × B200-180G in the node hold it"),
+    ),
+    "L25: vLLM copies the latent cache to no rank": (
+        case(R1, "engine=vllm\npreset=throughput", _VLLM, _8.format("H200-141G")),
+        Expected((1, 1, 8), "--data-parallel-size 8 --enable-expert-parallel"),
+    ),
+    "L26: one KV head leads to DP attention": (
+        case(V4, "preset=throughput", "sglang 0.5.23, models/deepseek_v4.py", _8.format("B200")),
+        Expected((8, 1, 1), "--attn-dp-size 8 --ep-size 8"),
+    ),
+    "L28: attention of GLM-5 is copied": (
+        case("zai-org/GLM-5-FP8", "preset=throughput", _WEIGHTS, _8.format("B200")),
+        Expected((8, 1, 1), "--attn-dp-size 8", weights=99.71),
+    ),
+    "L31: why TP 16 over two nodes": (
+        case(R1, "nic=eth0\nhca=mlx5_0", "issue: reasons of a layout", *(_8.format("H100-80G"),) * 2),
+        Expected((16, 1, 1), reason="All ranks share each layer"),
+    ),
+    "L31: why stages": (
+        case(R1, "nic=eth0\nhca=none", "issue: reasons of a layout", *(_8.format("H100-80G"),) * 2),
+        Expected((8, 2, 1), reason="No RDMA connects the nodes"),
+    ),
+}
+
+
+def check(service: PlannedService, expected: Expected) -> None:
+    command = service.replicas[0].nodes[0].container.command
+    fit = service.fit
+    assert fit.fits is expected.fits, fit.reason
+    if expected.sizes:
+        assert (
+            service.tensor_parallel,
+            service.pipeline_parallel,
+            service.data_parallel,
+        ) == expected.sizes
+    assert not expected.words or holds(expected.words, command), command
+    assert not expected.absent or not holds(expected.absent, command), command
+    if expected.kv_bytes:
+        assert fit.kv_bytes_per_token == pytest.approx(expected.kv_bytes, rel=0.05)
+    if expected.weights:
+        assert fit.weight_bytes_per_rank / 2**30 == pytest.approx(expected.weights, rel=0.05)
+    assert expected.reason in service.layout_reason
+    assert expected.advice in " ".join([*service.alternatives, *service.notes])
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_plan_is_what_an_expert_expects(name: str, tmp_path: Path) -> None:
+    its, expected = CASES[name]
+    check(plan(its, tmp_path).services[0], expected)
+
+
+def test_a_mixture_is_not_converted(tmp_path: Path) -> None:
+    """L29: on A100 it failed after a download of two hours; its attention has kernels from Hopper on."""
+    with pytest.raises(InputError, match="DeepSeek-V4-Pro"):
+        plan(case(V4, "", "sglang 0.5.23, issue 35420", *(_8.format("A100-80G"),) * 2), tmp_path)
+
+
+def test_the_sum_over_ranks_is_stated(tmp_path: Path) -> None:
+    """L31: with DP attention each rank keeps requests of its own."""
+    service = plan(CASES["L5: DeepSeek-R1 for many requests"][0], tmp_path).services[0]
+    assert service.fit.kv_tokens_of_replica == 8 * (service.fit.kv_tokens or 0)
+    assert "in all 8 of them that keep requests of their own" in service.fit.reason
