@@ -137,7 +137,9 @@ def test_int8_in_blocks_is_refused() -> None:
 
 
 def blocks(checkpoint: Checkpoint, layout: Layout, given: dict[str, Any], in_flight: int = 0) -> Blocks:
-    return kv_cache.blocks(checkpoint, gpus.find("A100-80G"), layout, given, in_flight=in_flight, drafts=0)
+    return kv_cache.blocks(
+        "0.33.0", checkpoint, gpus.find("A100-80G"), layout, given, in_flight=in_flight, drafts=0
+    )
 
 
 def test_layers_with_a_window_keep_the_window_and_what_is_in_flight() -> None:

@@ -90,7 +90,7 @@ def memory_use(
     draft = _draft_layers(checkpoint, values)
     longest = context(checkpoint, values)
     flying = (layout.pipeline + _STEPS_BESIDE_STAGES) * step.tokens
-    cache = kv_cache.blocks(checkpoint, gpu, layout, values, in_flight=flying, drafts=draft)
+    cache = kv_cache.blocks(version, checkpoint, gpu, layout, values, in_flight=flying, drafts=draft)
     cap = _cap(values, cache.bytes)
     outside = _OUTSIDE_ONE_GPU if layout.world == 1 else _OUTSIDE_SEVERAL_GPUS
     inside = gpu.memory_bytes - outside

@@ -23,6 +23,7 @@ _SUFFIXES = (
     *("ForImageClassification", "ForVideoClassification", "ClassificationModel", "ForRewardModeling"),
     *("RewardModel", "Model"),
 )
+_SPARSE_CAPABILITY = (9, 0)
 _TEXT_TASKS = frozenset({"chat", "vision"})
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
 # compiler for Volta.
@@ -76,6 +77,7 @@ def problems(
         *_architecture(version, checkpoint.architecture, task, values),
         *(_gpu(version, gpu) or _quantization(version, values.get("quantization") or checkpoint.dtype, gpu)),
         *_dtype(checkpoint, gpu, values),
+        *_sparse_attention(version, checkpoint, gpu),
     ]
 
 
@@ -150,6 +152,14 @@ def _dtype(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -
     if (given or _supported(checkpoint, gpu)[0]) == "fp32":
         why = "--dtype sets" if given else f"{checkpoint.architecture} on {gpu} needs"
         yield f"{why} FP32, in which vLLM does not compute {method}"
+
+
+def _sparse_attention(version: str, checkpoint: Checkpoint, gpu: Gpu | None) -> Iterator[str]:
+    """Latent attention with an index, and DeepSeek-V4's (v1/attention/backends/mla)."""
+    indexed = checkpoint.mla is not None and checkpoint.index is not None
+    if (indexed or checkpoint.compress_ratios) and gpu is not None and gpu.lacks(_SPARSE_CAPABILITY):
+        lowest = ".".join(map(str, _SPARSE_CAPABILITY))
+        yield f"vLLM {version} has its sparse attention from compute capability {lowest} on, unlike {gpu}"
 
 
 def _quantization(version: str, method: str, gpu: Gpu | None) -> Iterator[str]:

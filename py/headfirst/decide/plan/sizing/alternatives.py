@@ -146,10 +146,11 @@ def _quantised_on_load(attempt: Attempt) -> list[str]:
             continue
         copy = best(checkpoint, fleet, engine, dtype=way.dtype)
         if copy is not None and _is_better(copy, attempt):
-            words = " ".join([*attempt.user_arguments, *presets.words(way.arguments)])
+            context = {copy.context_flag: str(copy.context)} if copy.context_flag else {}
+            words = " ".join([*attempt.user_arguments, *presets.words({**way.arguments, **context})])
             advice.append(
                 f'engine_args="{words}" converts it to {way.dtype.upper()} while it loads, which fits with '
-                f"{_sizes(copy)}."
+                f"{_sizes(replace(copy, context_flag=None))}."
             )
     return advice
 
