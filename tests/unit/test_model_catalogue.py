@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from headfirst.decide.model import catalogue
-from headfirst.decide.model.parameters import tensors
+from headfirst.decide.model.parameters import parameters, tensors
 
 MODELS = {id: model for id in catalogue.ids() if (model := catalogue.lookup(id))}
 WEIGHTS = {id: catalogue._entry(id)["weights"] for id in MODELS}
@@ -112,3 +112,19 @@ def test_lookup_ignores_case_as_the_hubs_do() -> None:
 
 def test_unknown_model_is_none() -> None:
     assert catalogue.lookup("nobody/nothing") is None
+
+
+@pytest.mark.parametrize(
+    ("id", "billions"),
+    [
+        # Architectures that no table of tensors describes: the number is in the model's name, or on its page.
+        ("nvidia/Qwen3.6-27B-NVFP4", 27),
+        ("nvidia/Qwen3.6-35B-A3B-NVFP4", 35),
+        ("nvidia/Gemma-4-26B-A4B-NVFP4", 26),
+        ("Qwen/Qwen3.5-27B", 27),
+        ("zai-org/GLM-5-FP8", 744),
+        ("deepseek-ai/DeepSeek-V4-Pro", 1600),
+    ],
+)
+def test_parameters_of_other_architectures_follow_from_their_dtypes(id: str, billions: float) -> None:
+    assert parameters(MODELS[id]) / 1e9 == pytest.approx(billions, rel=0.04)

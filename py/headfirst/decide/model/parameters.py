@@ -7,7 +7,7 @@ holds whole. Names follow the layers of the Hugging Face and SGLang model files 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -100,9 +100,22 @@ def tensors(model: Checkpoint) -> list[Tensor] | None:
 
 
 def parameters(model: Checkpoint) -> int:
-    """Parameters of the model; of an unknown architecture half its bytes in BF16."""
-    listed = tensors(model)
-    return sum(tensor.parameters for tensor in listed) if listed else model.bf16_bytes // 2
+    """Parameters of the model; of an unknown architecture the values that its dtypes hold."""
+    if listed := tensors(model):
+        return sum(tensor.parameters for tensor in listed)
+    return _values(model.bytes_by_dtype) if model.bytes_by_dtype else model.bf16_bytes // 2
+
+
+def _values(by_dtype: Mapping[str, int]) -> int:
+    """Weights in tensors of these dtypes: 4-bit ones are packed in U8, I32 or, beside E8M0 scales, I8."""
+    sizes = Counter(by_dtype)
+    packed = sizes["U8"] + sizes["I32"] + (sizes["I8"] if sizes["F8_E8M0"] else 0)
+    # NVFP4 has an FP8 scale for 16 weights, which are 8 bytes.
+    scales = min(sizes["U8"] // 8, sizes["F8_E4M3"])
+    whole = sizes["F8_E4M3"] - scales + (0 if sizes["F8_E8M0"] else sizes["I8"])
+    plain = (sizes["BF16"] + sizes["F16"]) // 2
+    single = 0 if packed or whole else sizes["F32"] // 4  # scales of quantised weights are F32
+    return 2 * packed + whole + plain + single
 
 
 def stored_bytes(model: Checkpoint, tensor: Tensor, *, quantized: bool) -> dict[str, int]:
