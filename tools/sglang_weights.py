@@ -31,14 +31,12 @@ from model_configs import SHORTENED
 from sglang.srt.arg_groups.overrides import model_config_of
 from sglang.srt.configs.load_config import LoadConfig
 from sglang.srt.layers import deep_gemm_wrapper
-from sglang.srt.layers.attention import vision
 from sglang.srt.layers.dp_attention import initialize_dp_attention_flags
 from sglang.srt.layers.moe import initialize_moe_config
 from sglang.srt.layers.moe.fused_moe_triton import layer as moe_layer
 from sglang.srt.layers.quantization.fp4_utils import initialize_fp4_gemm_config
 from sglang.srt.layers.quantization.fp8_utils import initialize_fp8_gemm_config
-from sglang.srt.model_loader.loader import _get_quantization_config
-from sglang.srt.model_loader.utils import get_model_architecture
+from sglang.srt.model_loader.loader import _get_quantization_config, _initialize_model
 from sglang.srt.models import registry
 from sglang.srt.runtime_context import SpawnRanks, create_context, get_parallel, use_context
 from sglang.srt.server_args import ServerArgs
@@ -57,6 +55,8 @@ KERNELS = {
     "sgl_kernel",
     "vllm",
 }
+# Modules that kept the answer to "is this CUDA?" when they were imported.
+WITH_ANSWERS = ("sglang.srt.models.", "sglang.srt.layers.")
 DP8: dict[str, Any] = {"tp_size": 8, "attn_dp_size": 8}
 RUNS: list[tuple[str, dict[str, Any]]] = [
     ("H200", {"tp_size": 1}),
@@ -168,21 +168,21 @@ def built(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
         initialize_fp4_gemm_config()
         for name in ("Stream", "Event", "get_device_properties", "current_device"):
             stack.enter_context(patch.object(torch.cuda, name, MagicMock(return_value=0)))
-        stack.enter_context(patch.object(vision, "_is_cuda", True))
         stack.enter_context(patch.object(deep_gemm_wrapper, "ENABLE_JIT_DEEPGEMM", True))
         stack.enter_context(
             patch.object(moe_layer, "create_moe_dispatcher", lambda *_, **__: SimpleNamespace())
         )
-        for module in [m for n, m in sys.modules.items() if n.startswith("sglang.srt.models.")]:
-            if hasattr(module, "get_rope"):
+        for module in [m for n, m in sys.modules.items() if n.startswith(WITH_ANSWERS)]:
+            if "_is_cuda" in vars(module):
+                stack.enter_context(patch.object(module, "_is_cuda", True))
+            if "get_rope" in vars(module):
                 stack.enter_context(patch.object(module, "get_rope", MagicMock()))
-        kind, _ = get_model_architecture(config)
         quantization = _get_quantization_config(config, LoadConfig())
         before = torch.get_default_dtype()
         torch.set_default_dtype(config.dtype)
         stack.callback(torch.set_default_dtype, before)
         with _OnMeta(), torch.device("meta"):
-            return kind(config=config.hf_config, quant_config=quantization)
+            return _initialize_model(config, LoadConfig(), quantization)
 
 
 def part_of(name: str) -> str:
