@@ -9,7 +9,7 @@ from pathlib import Path
 
 from headfirst.decide import engines
 from headfirst.decide.engines import presets
-from headfirst.decide.engines.presets import Rule
+from headfirst.decide.engines.presets import LayoutRule, Rule
 from headfirst.decide.model.families import families
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -21,6 +21,7 @@ HEADS = {
         "source",
         "every model",
         "a preset, or `parsers=auto`",
+        "where plain sizes do not work",
     ),
     DOCS / "zh-CN" / "presets.md": (
         "系列",
@@ -29,6 +30,7 @@ HEADS = {
         "来源",
         "所有模型",
         "任一预设，或 `parsers=auto`",
+        "普通的并行大小不可行时",
     ),
 }
 _TABLE = re.compile(
@@ -54,10 +56,15 @@ def _page(path: Path) -> int:
 
 def tables(path: Path) -> str:
     """One table an engine, with the words of the page's language."""
-    family, when, arguments, source, every, any_preset = HEADS[path]
+    family, when, arguments, source, every, any_preset, fallback = HEADS[path]
     text = ""
     for name in engines.names():
         rows = [
+            f"| {_families(rule, every)} | {_when_shared(rule, fallback)} "
+            f"| `{' '.join(presets.words(rule.arguments))}` | {_linked(rule.source)} |\n"
+            for rule in presets.layouts(name)
+        ]
+        rows += [
             f"| {_families(rule, every)} | {_when(rule, any_preset)} "
             f"| `{' '.join(presets.words(rule.arguments))}` | [{_label(rule)}]({rule.source}) |\n"
             for rule in presets.rules(name)
@@ -68,7 +75,20 @@ def tables(path: Path) -> str:
     return text + "\n"
 
 
-def _families(rule: Rule, every: str) -> str:
+def _when_shared(rule: LayoutRule, fallback: str) -> str:
+    """When a layout is taken, with what the model must have."""
+    presets_of = [f"`preset={preset}`" for preset in rule.presets] + [fallback] * rule.fallback
+    needs = ", ".join(need.replace("_", " ") for need in rule.needs)
+    return ", ".join(presets_of) + (f" ({needs})" if needs else "")
+
+
+def _linked(source: str) -> str:
+    """The address of a source, and what follows it."""
+    address, _, rest = source.partition(" ")
+    return f"[{address.removeprefix('https://').split('/')[0]}]({address}) {rest}".strip()
+
+
+def _families(rule: Rule | LayoutRule, every: str) -> str:
     titles = {family.name: family.title for family in families()}
     return ", ".join(titles[name] for name in rule.families) or every
 

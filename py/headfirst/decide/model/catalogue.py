@@ -3,7 +3,7 @@
 Each entry has its source, the keys of its config.json that a plan reads, and its weight files. What the
 publisher states of the sizes is there (`total_bytes`, `parameters` by dtype); what is missing is computed
 tensor by tensor from the dimensions, and `total_bytes_are` names which. Of architectures that parameters.py
-does not know, tools/catalogue_sizes.py has written the sizes: `stored` (part -> dtype -> bytes) and, of
+does not have, tools/catalogue_sizes.py has written the sizes: `stored` (part -> dtype -> bytes) and, of
 quantised models, `bf16` (part -> bytes in BF16). `same_as` names the entry whose
 config an entry shares, but for its `changes`, and whose weight files it shares where it has none of its own.
 `plain_parts` are parts of the model that its quantisation leaves as they are, `published_parameters` what

@@ -79,7 +79,7 @@ def choose(situation: Situation) -> Choice:
 
 
 def is_meant(rule: Rule, situation: Situation) -> bool:
-    """Whether the rule is for this model, task and preset; its needs are not looked at."""
+    """Whether the rule is for this model, task and preset; its needs are checked later."""
     is_active = rule.always or (situation.preset in rule.presets if rule.presets else situation.parsers)
     if not is_active or situation.task not in rule.tasks:
         return False
