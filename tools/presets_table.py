@@ -60,7 +60,7 @@ def tables(path: Path) -> str:
     text = ""
     for name in engines.names():
         rows = [
-            f"| {_families(rule, every)} | {_when_shared(rule, fallback)} "
+            f"| {every} | {_when_shared(rule, fallback)} "
             f"| `{' '.join(presets.words(rule.arguments))}` | {_linked(rule.source)} |\n"
             for rule in presets.layouts(name)
         ]
@@ -88,7 +88,7 @@ def _linked(source: str) -> str:
     return f"[{address.removeprefix('https://').split('/')[0]}]({address}) {rest}".strip()
 
 
-def _families(rule: Rule | LayoutRule, every: str) -> str:
+def _families(rule: Rule, every: str) -> str:
     titles = {family.name: family.title for family in families()}
     return ", ".join(titles[name] for name in rule.families) or every
 

@@ -198,3 +198,20 @@ def test_how_many_replicas_the_nodes_make() -> None:
     whole = "The model fits on 1 node: replicas=4 serves 4 copies of it."
     assert replicas_hint(Machines(4, 8), 1) == whole
     assert "4 of these 5 nodes, with replicas=2" in replicas_hint(Machines(5, 8), 2)
+
+
+def test_what_was_preferred_and_not_chosen_is_stated() -> None:
+    values = {"ep_size": 4}
+    spread = Spread(
+        R1, Machines(1, 8), ENGINE, values, "fp8", room=room(R1.id, "H200", "fp8"), preset="throughput"
+    )
+    choice = spread.choose()
+    assert choice.candidate.rule is None
+    assert choice.rejected == (
+        "DP attention and expert parallelism is not chosen: engine_args sets --ep-size.",
+        "Expert parallelism is not chosen: engine_args sets --ep-size.",
+    )
+    nearly_full = Spread(
+        R1, Machines(2, 8), ENGINE, {}, "fp8", room=room(R1.id, "A100-40G", "fp8"), preset="throughput"
+    ).choose()
+    assert "leaves the most room for the KV cache" in nearly_full.reason

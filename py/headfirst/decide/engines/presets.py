@@ -84,8 +84,8 @@ class LayoutRule(BaseModel):
 
     Values may hold `{tensor}`, the ranks that share a layer, `{groups}`, into how many groups these divide so
     that none keeps a copy of another's keys and values, and `{chunk}`, 8192 tokens for each group.
-    `presets`: it is preferred there, for `families` (empty: every model). `fallback`: it is taken where plain
-    sizes need more stages, or do not work at all. It works with one pipeline stage.
+    `presets`: it is preferred there. `fallback`: it is taken where plain sizes need more stages, or do not
+    work at all. It works with one pipeline stage.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,7 +94,6 @@ class LayoutRule(BaseModel):
     arguments: Annotated[dict[str, Value], Field(min_length=1)]
     needs: tuple[LayoutNeed, ...] = ()
     presets: tuple[Preset, ...] = ()
-    families: tuple[str, ...] = ()
     fallback: bool = False
     reason: Annotated[str, Field(min_length=10)]
     source: Annotated[str, Field(min_length=10)]

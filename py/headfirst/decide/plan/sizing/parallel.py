@@ -15,7 +15,6 @@ from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import CacheRoom, Engine
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.presets import LayoutRule, Preset
-from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import ChosenArgument
 
@@ -165,14 +164,8 @@ class Spread:
     def _ways(self) -> list[LayoutRule | None]:
         """The engine's ways, None for tensor and pipeline sizes alone: those that the preset prefers before
         it, and those that work where it does not after it."""
-        family = families.find(self.checkpoint)
         rules = [rule for rule in presets.layouts(self.engine.name) if self._is_meant(rule)]
-        preferred = [
-            rule
-            for rule in rules
-            if self.preset in rule.presets
-            and (not rule.families or (family and family.name in rule.families))
-        ]
+        preferred = [rule for rule in rules if self.preset in rule.presets]
         return [*preferred, None, *(rule for rule in rules if rule.fallback and rule not in preferred)]
 
     def _is_meant(self, rule: LayoutRule) -> bool:
