@@ -47,31 +47,31 @@ class Extra:
     """Layers of multi-token prediction: the key with their number, and the layers that they resemble.
 
     `like` are conditions on names of tensors: of each, the last layer that has one. `projections` are
-    matrices of width x width; `copies` whether embedding and head are stored once more.
+    matrices of width x width; `copies` how many of embedding and head are stored once more.
     """
 
     key: str
     like: tuple[tuple[str, str], ...] = (("", ""),)  # (a name of the layer's tensors, which of them counts)
     projections: int = 2
     norms: int = 3
-    copies: bool = False
+    copies: int = 0
 
 
 FULL = (("self_attn", ""),)
 EXTRA = {
-    "deepseek_v3": Extra("num_nextn_predict_layers", copies=True),
-    "deepseek_v32": Extra("num_nextn_predict_layers", copies=True),
+    "deepseek_v3": Extra("num_nextn_predict_layers", copies=2),
+    "deepseek_v32": Extra("num_nextn_predict_layers", copies=2),
     "glm_moe_dsa": Extra("num_nextn_predict_layers", (("indexer", ""),)),
-    "glm4_moe": Extra("num_nextn_predict_layers", copies=True),
-    "glm4_moe_lite": Extra("num_nextn_predict_layers", copies=True),
-    "glm4v_moe_text": Extra("num_nextn_predict_layers", copies=True),
+    "glm4_moe": Extra("num_nextn_predict_layers", copies=2),
+    "glm4_moe_lite": Extra("num_nextn_predict_layers", copies=2),
+    "glm4v_moe_text": Extra("num_nextn_predict_layers", copies=2),
     "qwen3_next": Extra("num_nextn_predict_layers", FULL),
     "qwen3_5_text": Extra("mtp_num_hidden_layers", FULL),
     "qwen3_5_moe_text": Extra("mtp_num_hidden_layers", FULL),
     "deepseek_v4": Extra("num_nextn_predict_layers", (("layers.0.", ""),)),
     "nemotron_h": Extra("num_nextn_predict_layers", (("q_proj", ""), ("experts", ""))),
     "hy_v3": Extra("num_nextn_predict_layers"),
-    "step3p7_text": Extra("num_nextn_predict_layers", (("layers.0.", ""),), copies=True),
+    "step3p5": Extra("num_nextn_predict_layers", (("layers.0.", ""),), copies=1),
     "mimo_v2_flash": Extra(
         "num_nextn_predict_layers", (("layers.1.self_attn", "self_attn"), ("layers.0.mlp", "mlp"))
     ),
@@ -135,7 +135,7 @@ def weights(config: dict[str, Any]) -> list[Weight]:
 CLASSES = {
     "KimiK25ForConditionalGeneration": "Kimi_K25ForConditionalGeneration",
     "MiniMaxM3ForCausalLM": "MiniMaxM3SparseForConditionalGeneration",
-    "Step3p7FlashForCausalLM": "Step3p7ForConditionalGeneration",
+    "MistralLarge3ForCausalLM": "DeepseekV3ForCausalLM",
 }
 
 
@@ -172,7 +172,7 @@ def next_token(model: list[Weight], extra: Extra, count: int, text: Any) -> Iter
         yield Weight("mtp.fc", width, extra.projections * width, 1, True, "nextn")
         yield Weight("mtp.norm", 1, extra.norms * width, 1, False, "nextn")
         if extra.copies:
-            yield Weight("mtp.head", vocabulary, 2 * width, 1, False, "nextn")
+            yield Weight("mtp.head", vocabulary, extra.copies * width, 1, False, "nextn")
 
 
 def last_layer(model: list[Weight], condition: str) -> int:
