@@ -15,6 +15,7 @@ import fake_hub
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.control.checkpoints import cache, silence
+from headfirst.control.checkpoints import hub as hub_module
 from headfirst.control.checkpoints.describe import describe
 from headfirst.decide.model.checkpoint import Checkpoint
 from model_files import CONFIG, INDEX, SHARDS
@@ -30,6 +31,7 @@ VARIABLES = {"huggingface": "HF_ENDPOINT", "modelscope": "MODELSCOPE_ENDPOINT"}
 @pytest.fixture(autouse=True)
 def _empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(hub_module, "_SILENT", set())
 
 
 @pytest.fixture
@@ -218,3 +220,12 @@ def test_a_hub_that_is_slow_but_sends_is_waited_for(
 
 def test_the_hub_may_be_silent_for_five_seconds() -> None:
     assert silence.LIMIT_S == 5
+
+
+def test_a_silent_hub_is_waited_for_once(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(silence, "LIMIT_S", 0.5)
+    describe("Qwen/QwQ-32B", "huggingface", environment={"HF_ENDPOINT": silent})
+    begin = time.monotonic()
+    again = describe("Qwen/Qwen3-32B", "huggingface", environment={"HF_ENDPOINT": silent})
+    assert time.monotonic() - begin < 0.4
+    assert "sent nothing for" in str(again.note)

@@ -160,3 +160,17 @@ def test_a_model_that_fits_nowhere_is_refused_with_what_would(tmp_path: Path) ->
         app, ["init", str(path), *SERVERS, "--gpu", "T4", "--model", "deepseek-ai/DeepSeek-R1", "--force"]
     )
     assert isinstance(result.exception, InputError) and "deploy models" in str(result.exception)
+
+
+def test_code_of_a_model_is_allowed_by_the_user_alone(tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    servers = ["--host", "192.0.2.11", "--user", "ubuntu", "--gpus", "8", "--gpu", "H200"]
+    words = ["init", str(path), *servers, "--model", "moonshotai/Kimi-K2.5"]
+    refused = CliRunner().invoke(app, words)
+    assert isinstance(refused.exception, InputError)
+    assert "--trust-remote-code" in str(refused.exception)
+    assert not path.exists()
+    result = CliRunner().invoke(app, [*words, "--trust-remote-code"])
+    assert result.exit_code == 0, result.output
+    assert path.read_text().count("\ntrust_remote_code=true\n") == 1
+    assert planned(path)[0].trust_remote_code

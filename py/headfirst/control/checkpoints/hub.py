@@ -49,6 +49,8 @@ from headfirst.decide.model.config import Weights, from_config
 _T = TypeVar("_T")
 _COMMIT = re.compile("[0-9a-f]{40}")
 _LISTING = "listing"
+# Endpoints that were silent: one run waits for each once, whatever it asks of it.
+_SILENT: set[str] = set()
 # Of a body at least this much must come before the hub counts as silent.
 _CHUNK_BYTES = 64 << 10
 _PARALLEL_READS = 8
@@ -140,13 +142,20 @@ def read_hub(
     """Read what the hub has of `id`. HubUnreachableError without a network; InputError when the hub does
     not have the model, or requires a token."""
     at = revision or hub.default_revision
-    watch = silence.Watch()
     with _client(hub, transport) as client:
-        session = _Session(hub, id, at, client, watch, Cache(hub.address, id))
-        try:
-            return watch.run(lambda: _read(session, lambda pinned: _parse(pinned, revision)))
-        except silence.SilentError:
-            raise session.silent() from None
+        session = _Session(hub, id, at, client, silence.Watch(), Cache(hub.address, id))
+        return _within(session, lambda: _read(session, lambda pinned: _parse(pinned, revision)))
+
+
+def _within(session: _Session, work: Callable[[], _T]) -> _T:
+    """What the work returns; HubUnreachableError where the hub is silent, or was before in this run."""
+    if session.hub.endpoint in _SILENT:
+        raise session.silent()
+    try:
+        return session.watch.run(work)
+    except silence.SilentError:
+        _SILENT.add(session.hub.endpoint)
+        raise session.silent() from None
 
 
 def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Checkpoint | None:
@@ -167,13 +176,10 @@ def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Ch
 
 def hub_json(hub: Hub, id: str, file: str, *, transport: httpx.BaseTransport | None = None) -> dict[str, Any]:
     """A JSON file of the repository `id`. Raises as read_hub does."""
-    watch = silence.Watch()
+    at = hub.default_revision
     with _client(hub, transport) as client:
-        session = _Session(hub, id, hub.default_revision, client, watch, Cache(hub.address, id))
-        try:
-            return watch.run(lambda: _read(session, lambda pinned: pinned.json(file)))
-        except silence.SilentError:
-            raise session.silent() from None
+        session = _Session(hub, id, at, client, silence.Watch(), Cache(hub.address, id))
+        return _within(session, lambda: _read(session, lambda pinned: pinned.json(file)))
 
 
 def stored_json(hub: Hub, id: str, file: str) -> dict[str, Any] | None:
@@ -474,7 +480,7 @@ class _Session:
                     request = self._redirected(response.next_request)
             raise UntrustedError(f"the hub redirects more than {_MAX_REDIRECTS} times", where=self.where)
         except httpx.TimeoutException:
-            raise self.silent() from None
+            raise silence.SilentError from None
         except httpx.HTTPError as error:
             why = without_password(str(error)) or type(error).__name__
             raise HubUnreachableError(

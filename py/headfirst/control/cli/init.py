@@ -70,6 +70,12 @@ def init(
     weights_dir: Annotated[
         str, typer.Option(help="Folder for weights on every node.")
     ] = "/var/lib/headfirst/models",
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            "--trust-remote-code", help="Let Python code of the model's repository run; read it before."
+        ),
+    ] = False,
     nic: Annotated[str | None, typer.Option(help="Interface between the nodes.")] = None,
     hca: Annotated[str | None, typer.Option(help="RDMA devices, comma-separated.")] = None,
     example: Annotated[
@@ -101,6 +107,7 @@ def init(
             weights_dir=_word(weights_dir),
             common={name: _word(value.replace(" ", "")) for name, value in given.items() if value},
             engine=engine,
+            trust_remote_code=trust_remote_code,
         )
         _finish(probed(answers), _models(" ".join(model or [])), path, layout=layout is not False)
         return
@@ -119,6 +126,7 @@ def init(
             model_source=_word(model_source),
             weights_dir=_word(weights_dir),
             engine=engine,
+            trust_remote_code=trust_remote_code,
         )
         question = "Model, or NAME=MODEL of each service (empty: choose later)"
         models = _answer("--model", question, names or (None if asks else ""), "", _models)

@@ -82,6 +82,7 @@ class Answers:
     # Variables of all hosts: gpus, gpu, nic, hca, ib_gid_index, engine_device.
     common: Mapping[str, str] = field(default_factory=dict)
     engine: str | None = None
+    trust_remote_code: bool = False
     layout: list[str] = field(default_factory=list)
     services: list[ServiceLines] = field(default_factory=list)
 

@@ -22,7 +22,7 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import trial
+from headfirst.decide.plan import trial, trust
 from headfirst.decide.plan.host import network
 from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.sizing.models import lines, survey
@@ -60,7 +60,8 @@ class Proposal:
 def proposal(answers: Answers) -> Proposal | None:
     """The best copy of the model; None where the GPUs or the model are not known, or no copy fits.
 
-    Where no copy fits, `write_inventory` refuses with what would.
+    Where no copy fits, `write_inventory` refuses with what would. InputError for a model that needs code of
+    its own, which the answers do not allow.
     """
     user_catalogue.load()
     try:
@@ -80,6 +81,11 @@ def proposal(answers: Answers) -> Proposal | None:
     if not found.offers:
         return None
     offer = found.offers[0]
+    if trust.SETTING in offer.lines:
+        raise InputError(
+            f"{offer.model} needs Python code of its own, which does not run unless you allow it",
+            hint="Read the Python files of its repository, then add --trust-remote-code.",
+        )
     stages = f" × PP {offer.pipeline_parallel}" if offer.pipeline_parallel > 1 else ""
     whole = offer.nodes_per_replica > 1
     each = _count(offer.nodes_per_replica, "node") if whole else _count(offer.gpus_per_node, "GPU")
