@@ -15,14 +15,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Code of the model, labels, versions of the software that wrote the file.
+# Code of the model and labels. Not "producer": vLLM knows a ModelOpt checkpoint by it.
 LEFT_OUT = {
     "_name_or_path",
     "auto_map",
     "id2label",
     "image_grid_pinpoints",
     "label2id",
-    "producer",
     "transformers_version",
 }
 # One module of each algorithm is enough for a parser; the whole is 3 MB: {module: {"quant_algo": …}}.
