@@ -476,7 +476,9 @@ REFUSED: dict[str, Refused] = {
     "a name that does not resolve": Refused(
         ini("[head]\nnode1.invalid\n"), "does not resolve", "hosts.ini:2", "address=192.0.2.11"
     ),
-    "a name of this machine": Refused(ini("[head]\nlocalhost\n"), "no other node", "hosts.ini:2", "address="),
+    "a name of this machine": Refused(
+        ini("[head]\nlocalhost\n"), "neither other nodes", "hosts.ini:2", "address="
+    ),
     "a setting that differs": Refused(
         ini(TWO + "[workers:vars]\nengine_port=31000\n"),
         "setting of the whole cluster",

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from rich.prompt import Confirm, Prompt
@@ -63,9 +63,7 @@ def init(
             help="Write the best parallel sizes and replicas for these GPUs, or leave them to the plan.",
         ),
     ] = None,
-    engine: Annotated[
-        Literal["sglang", "vllm", "lmdeploy"] | None, typer.Option(help="Engine. Default: sglang.")
-    ] = None,
+    engine: Annotated[str | None, typer.Option(help="Engine that serves the model; without it, the default one.")] = None,
     model_source: Annotated[str, typer.Option(help="modelscope, huggingface or path.")] = "modelscope",
     weights_dir: Annotated[
         str, typer.Option(help="Folder for weights on every node.")

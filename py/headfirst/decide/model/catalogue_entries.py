@@ -168,8 +168,6 @@ _WEIGHTS = _fields(
         "bf16": _counts(_PARTS),
         "files": _files,
         "measured": _MEASURED,
-        "stored": _STORED,
-        "bf16": _counts(_PARTS),
     }
 )
 # What an entry may have beside `remote_code`, which the built-in catalogue alone may have.
