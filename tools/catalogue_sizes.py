@@ -244,7 +244,7 @@ def layout(config: dict[str, Any], described: Any, item: Weight) -> tuple[Scheme
         return packed
     if mixed and not over_fp8:
         return None
-    scheme = quantization.find(kind.scheme, kind.method)
+    scheme = quantization.find(kind.scheme, kind.method) or quantization.find(kind.method)  # of a mixture
     if scheme is None:
         raise ValueError(f"{described.id}: no scheme of {kind}")
     by_row = kind.conversion is not None and "row" in kind.conversion.layouts
@@ -257,7 +257,8 @@ LISTS = ("ignore", "exclude_modules", "modules_to_not_convert")
 def after_last(pattern: str, layers: int) -> bool:
     """Whether a publisher's list leaves the layers of multi-token prediction, which follow the last one."""
     number = re.search(r"layers\.(\d+)\*?$", pattern)
-    return pattern.startswith("mtp") or (number is not None and int(number[1]) >= layers)
+    whole = re.fullmatch(r"mtp(\.layers\.\d+)?\.?\*", pattern)
+    return whole is not None or (number is not None and int(number[1]) >= layers)
 
 
 def by_algorithm(algorithm: dict[str, Any]) -> tuple[Scheme, Any, Any]:
