@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.parameters import parameters, tensors
 
 MODELS = {id: model for id in catalogue.ids() if (model := catalogue.lookup(id))}
 WEIGHTS = {id: catalogue._entry(id)["weights"] for id in MODELS}
+RECIPES = json.loads((Path(__file__).parent / "data/vllm-recipes.json").read_text(encoding="utf-8"))
 LISTED = [id for id, weights in WEIGHTS.items() if "parameters" in weights]
 STATED = [id for id, weights in WEIGHTS.items() if "published_parameters" in weights]
 
@@ -128,3 +132,32 @@ def test_unknown_model_is_none() -> None:
 )
 def test_parameters_of_other_architectures_follow_from_their_dtypes(id: str, billions: float) -> None:
     assert parameters(MODELS[id]) / 1e9 == pytest.approx(billions, rel=0.04)
+
+
+def test_models_of_the_engines_recipes_are_here_or_have_a_reason() -> None:
+    known = {id.lower() for id in catalogue.ids()}
+    assert [id for id in RECIPES["catalogued"] if id.lower() not in known] == []
+    assert len(RECIPES["catalogued"]) >= 106
+    assert [id for id in RECIPES["left_out"] if id.lower() in known] == []
+    assert all(reason.endswith(".") for reason in RECIPES["left_out"].values())
+
+
+@pytest.mark.parametrize(
+    ("id", "gigabytes"),
+    [
+        # Sizes that publishers or their readers state, which dimensions and quantised parts must give.
+        ("LiquidAI/LFM2.5-8B-A1B", 16.9),
+        ("mistralai/Ministral-3-8B-Instruct-2512", 10.4),
+        ("mistralai/Ministral-3-14B-Instruct-2512", 15.7),
+    ],
+)
+def test_counted_tensors_have_the_published_size(id: str, gigabytes: float) -> None:
+    assert MODELS[id].total_bytes / 1e9 == pytest.approx(gigabytes, abs=0.1)
+
+
+@pytest.mark.parametrize("id", [id for id, weights in WEIGHTS.items() if "bf16" in weights])
+def test_quantised_parts_are_smaller_than_in_bf16(id: str) -> None:
+    stored, plain = WEIGHTS[id]["stored"], WEIGHTS[id]["bf16"]
+    assert stored.keys() == plain.keys()
+    assert all(sum(sizes.values()) <= plain[part] for part, sizes in stored.items())
+    assert sum(sum(sizes.values()) for sizes in stored.values()) < 0.62 * sum(plain.values())
