@@ -104,13 +104,6 @@ def _counts(names: list[str]) -> Callable[[Any, str], None]:
     return check
 
 
-def _stored(value: Any, what: str) -> None:
-    for part, sizes in json_object(value, what=what, limit=len(_PARTS)).items():
-        if part not in _PARTS:
-            raise UntrustedError(f"{what} has an unknown name: {shown(part)}")
-        _counts(list(DTYPE_BITS))(sizes, f"{part} in {what}")
-
-
 def _plain_parts(value: Any, what: str) -> None:
     if not isinstance(value, list) or not all(part in _PARTS for part in value):
         raise UntrustedError(f"{what} is not a list of {', '.join(_PARTS)}")
@@ -164,8 +157,6 @@ _WEIGHTS = _fields(
         "shard_name": _shard_name,
         "plain_parts": _plain_parts,
         "tied_head_stored": _flag,
-        "stored": _stored,
-        "bf16": _counts(_PARTS),
         "files": _files,
         "measured": _MEASURED,
     }
