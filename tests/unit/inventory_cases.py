@@ -477,7 +477,7 @@ REFUSED: dict[str, Refused] = {
         ini("[head]\nnode1.invalid\n"), "does not resolve", "hosts.ini:2", "address=192.0.2.11"
     ),
     "a name of this machine": Refused(
-        ini("[head]\nlocalhost\n"), "neither other nodes", "hosts.ini:2", "address="
+        ini("[head]\nlocalhost\n"), "neither other nodes nor clients", "hosts.ini:2", "ansible_host="
     ),
     "a setting that differs": Refused(
         ini(TWO + "[workers:vars]\nengine_port=31000\n"),
