@@ -146,7 +146,6 @@ _MEASURED = _fields(
         "draft_layers": _bytes,
     }
 )
-_STORED = _fields({part: _counts(list(DTYPE_BITS)) for part in _PARTS})
 _WEIGHTS = _fields(
     {
         "total_bytes": _bytes,
