@@ -65,7 +65,7 @@ def environment(engine: str, version: str) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "TORCHDYNAMO_DISABLE": "1",
         "VLLM_NO_USAGE_STATS": "1",
-        "VLLM_TARGET_DEVICE": "cpu",  # the tools read tables; the driver of commands has a platform of its own
+        "VLLM_TARGET_DEVICE": "cpu",  # of the tools; the driver of commands has a platform of its own
         "CUDA_VISIBLE_DEVICES": "",
     }
 

@@ -37,6 +37,9 @@ class Fleet:
     gpus: int
     gpu: str
 
+    def __str__(self) -> str:
+        return f"{self.hosts}x{self.gpus}x{self.gpu}"
+
 
 FLEETS = (
     Fleet(1, 8, "H100-80G"),
@@ -161,10 +164,14 @@ TOKENIZER = {
 
 def on_this_machine(case: Case, folder: Path) -> list[str]:
     """The command with files below `folder`: config.json and a tokenizer, and the settings of rank 0."""
-    model, settings = folder / case.model.replace("/", "--"), folder / "engine.yaml"
+    kind = "bf16" if case.service.convert_to_bf16 else "published"
+    model, settings = folder / case.model.replace("/", "--") / kind, folder / "engine.yaml"
     if not model.exists():
-        model.mkdir()
-        (model / "config.json").write_text(json.dumps(config(case.model)), encoding="utf-8")
+        model.mkdir(parents=True)
+        served = config(case.model)
+        if case.service.convert_to_bf16:
+            served = _without(served, "quantization_config")
+        (model / "config.json").write_text(json.dumps(served), encoding="utf-8")
         (model / "tokenizer.json").write_text(json.dumps(TOKENIZER), encoding="utf-8")
         settings.write_text("api-key: secret\n", encoding="utf-8")
     there = {

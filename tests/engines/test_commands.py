@@ -5,15 +5,21 @@ What the engine's code checks before it uses a GPU is in docs/engines.md.
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import engine_sites
 import planned_commands
 import pytest
-from planned_commands import FLEETS, Fleet
+from planned_commands import FLEETS, Case, Fleet
 
 # Words before those that the engine's own parser reads.
 BEFORE = {"sglang": ["python3", "-m", "sglang.launch_server"], "vllm": ["serve"]}
+# The setting with the part of the GPU's memory for weights and KV cache.
+FRACTION = {"sglang": "mem_fraction_static", "vllm": "gpu_memory_utilization"}
+# The plan takes off what the engine allocates of that part beside the two, as features of images.
+LESS, MORE = 0.92, 1.01
 
 
 @pytest.fixture(scope="module")
@@ -22,10 +28,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("engines")
 
 
-@pytest.mark.parametrize(("engine", "version"), engine_sites.VERSIONS)
-@pytest.mark.parametrize("fleet", FLEETS, ids=lambda fleet: f"{fleet.hosts}x{fleet.gpus}x{fleet.gpu}")
-def test_the_engine_accepts_every_command(folder: Path, engine: str, version: str, fleet: Fleet) -> None:
+@cache
+def answered(folder: Path, engine: str, version: str, fleet: Fleet) -> list[tuple[Case, dict[str, Any]]]:
+    """Each command and what the engine made of it (planned_gpu.answers)."""
     cases = list(planned_commands.cases(planned_commands.one_host(folder), engine, version, fleet))
+    assert len(cases) >= 100, "the plans themselves are refused"
     commands = [planned_commands.on_this_machine(case, folder) for case in cases]
     before = BEFORE[engine]
     assert all(command[: len(before)] == before for command in commands)
@@ -34,10 +41,39 @@ def test_the_engine_accepts_every_command(folder: Path, engine: str, version: st
         "commands": [command[len(before) :] for command in commands],
     }
     answers = engine_sites.run(engine, version, f"{engine}_driver.py", question)
+    return list(zip(cases, answers, strict=True))
+
+
+on_each_fleet = pytest.mark.parametrize(
+    ("fleet", "engine", "version"),
+    [
+        pytest.param(fleet, engine, version, id=f"{engine}-{version}-{fleet}")
+        for engine, version in engine_sites.VERSIONS
+        for fleet in FLEETS
+    ],
+)
+
+
+@on_each_fleet
+def test_the_engine_accepts_every_command(folder: Path, fleet: Fleet, engine: str, version: str) -> None:
+    answers = answered(folder, engine, version, fleet)
     refused = [
         f"{case.inventory}\n  {' '.join(case.command)}\n  {answer['error']}\n  {answer['at']}"
-        for case, answer in zip(cases, answers, strict=True)
+        for case, answer in answers
         if "error" in answer
     ]
-    assert len(cases) >= 100, "the plans themselves are refused"
-    assert not refused, f"{engine} {version} refuses {len(refused)} of {len(cases)}:\n" + "\n".join(refused)
+    assert not refused, f"{engine} {version} refuses {len(refused)} of {len(answers)}:\n" + "\n".join(refused)
+
+
+@on_each_fleet
+def test_the_plan_counts_no_more_memory_for_weights_and_cache_than_the_engine_takes(
+    folder: Path, fleet: Fleet, engine: str, version: str
+) -> None:
+    differ = [
+        f"{case.inventory}\n  {' '.join(case.command)}\n  planned {planned}, {engine} {actual}"
+        for case, answer in answered(folder, engine, version, fleet)
+        if (actual := answer.get("values", {}).get(FRACTION[engine])) is not None
+        and (planned := case.service.fit.static_fraction) is not None
+        and not LESS * actual <= planned <= MORE * actual
+    ]
+    assert not differ, f"{len(differ)} differ:\n" + "\n".join(differ)

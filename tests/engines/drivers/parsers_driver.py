@@ -1,7 +1,7 @@
 """The names of parsers that an engine does not have, or cannot load.
 
-The question is {"engine": …, "names": {"--tool-call-parser": […], "--reasoning-parser": […]}}; the answer is a
-list of lines.
+The question is {"engine": …, "names": {"--tool-call-parser": […], "--reasoning-parser": […]}}; the answer
+is a list of lines.
 """
 
 from __future__ import annotations
