@@ -21,7 +21,7 @@ import transformers
 import transformers.models.auto.modeling_auto as auto
 import vllm
 
-STAND_INS = ("torchvision", "torchaudio", "torchcodec", "timm", "terratorch", "pynvml")
+STAND_INS = ("torchvision", "torchaudio", "torchcodec", "timm", "terratorch", "pynvml", "numba")
 
 
 class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
