@@ -107,7 +107,6 @@ def configured(parser: Any, command: list[str]) -> dict[str, Any]:
         "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
         "block_size": config.cache_config.block_size,
         "cache_dtype": config.cache_config.cache_dtype,
-        "gpu_memory_utilization": config.cache_config.gpu_memory_utilization,
     }
 
 
