@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,8 @@ INVENTORY = (
     "[head]\nn0 ansible_host=127.0.0.1\n\n[all:vars]\nmodel=x\ntrust_remote_code=true\n"
     "nic=lo\nhca=mlx5_0\nib_gid_index=3\n"
 )
+# Words before those that the engine's own parser reads.
+BEFORE = {"sglang": ["python3", "-m", "sglang.launch_server"], "vllm": ["serve"]}
 PRESETS: tuple[str | None, ...] = (None, *get_args(Preset))
 
 
@@ -58,6 +60,7 @@ class Case:
     inventory: str
     model: str
     command: tuple[str, ...]
+    environment: Mapping[str, str]
     service: PlannedService
 
 
@@ -106,7 +109,8 @@ def _ranks(
     inventory = f"hosts={fleet.hosts} gpus={fleet.gpus} gpu={fleet.gpu} engine={engine} model={model}"
     for rank, node in enumerate(service.replicas[0].nodes):
         variables = f"{inventory}{f' preset={preset}' if preset else ''} (rank {rank})"
-        yield Case(variables, model, tuple(node.container.command), service)
+        container = node.container
+        yield Case(variables, model, tuple(container.command), container.environment, service)
 
 
 # model_type by architecture, as transformers has it, for entries of the catalogue that do not keep it.
@@ -121,6 +125,18 @@ MODEL_TYPES = {
 }
 # What the engines require of these and the catalogue does not keep, as in the publishers' files.
 NOT_KEPT = {"DeepseekV32ForCausalLM": {"index_topk": 2048}}
+# Models whose config.json in the catalogue is not enough for an engine, and a part of what it then raises.
+NOT_ENOUGH = {
+    ("sglang", "meta-models/Muse-Glimmer-30B"): "KeyError: 'hidden_activation'",
+    (
+        "sglang",
+        "mistralai/Mistral-Small-4-119B-2603",
+    ): "params.json",  # Mistral's own format beside config.json
+    # The types of the draft layers.
+    ("vllm", "stepfun-ai/Step-3.5-Flash"): "a model must have at least one layer",
+    ("vllm", "stepfun-ai/Step-3.7-Flash"): "a model must have at least one layer",
+    ("vllm", "stepfun-ai/Step-3.7-Flash-FP8"): "a model must have at least one layer",
+}
 
 
 @cache
@@ -150,6 +166,7 @@ def _digest(config: Mapping[str, Any]) -> str:
 
 # A fixture with the tokens that parsers of the presets look for: no checkpoint's tokenizer is tested.
 TOKENS = ("<unk>", "<think>", "</think>", "[THINK]", "[/THINK]", "<mm:think>", "</mm:think>")
+TOKENS += ("[TOOL_CALLS]", "[ARGS]", "<assistant>")
 _TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 TOKENIZER = {
     "version": "1.0",
@@ -179,6 +196,28 @@ def on_this_machine(case: Case, folder: Path) -> list[str]:
         container_names.engine_config("headfirst-engine"): str(settings),
     }
     return [there.get(word, word) for word in case.command]
+
+
+def question(fleet: Fleet, engine: str, cases: Sequence[Case], folder: Path) -> dict[str, Any]:
+    """What a driver of commands reads: the GPU, and of each command its words and variables."""
+    commands = [on_this_machine(case, folder) for case in cases]
+    before = BEFORE[engine]
+    assert all(command[: len(before)] == before for command in commands)
+    return {
+        "gpu": gpu(fleet),
+        "commands": [command[len(before) :] for command in commands],
+        "environments": [dict(case.environment) for case in cases],
+    }
+
+
+def refused(engine: str, answers: Iterable[tuple[Case, Mapping[str, Any]]]) -> list[str]:
+    """The commands that the engine refuses, each with its error."""
+    return [
+        f"{case.inventory}\n  {' '.join(case.command)}\n  {answer['error']}\n  {answer['at']}"
+        for case, answer in answers
+        if "error" in answer
+        and NOT_ENOUGH.get((engine, case.model), answer["error"] + "?") not in answer["error"]
+    ]
 
 
 def gpu(fleet: Fleet) -> dict[str, Any]:

@@ -14,8 +14,6 @@ import planned_commands
 import pytest
 from planned_commands import FLEETS, Case, Fleet
 
-# Words before those that the engine's own parser reads.
-BEFORE = {"sglang": ["python3", "-m", "sglang.launch_server"], "vllm": ["serve"]}
 # Of SGLang's memory fraction; the plan takes off what SGLang allocates of it beside weights and KV cache.
 LESS, MORE = 0.92, 1.01
 
@@ -31,13 +29,7 @@ def answered(folder: Path, engine: str, version: str, fleet: Fleet) -> list[tupl
     """Each command and what the engine made of it (planned_gpu.answers)."""
     cases = list(planned_commands.cases(planned_commands.one_host(folder), engine, version, fleet))
     assert len(cases) >= 100, "the plans themselves are refused"
-    commands = [planned_commands.on_this_machine(case, folder) for case in cases]
-    before = BEFORE[engine]
-    assert all(command[: len(before)] == before for command in commands)
-    question = {
-        "gpu": planned_commands.gpu(fleet),
-        "commands": [command[len(before) :] for command in commands],
-    }
+    question = planned_commands.question(fleet, engine, cases, folder)
     answers = engine_sites.run(engine, version, f"{engine}_driver.py", question)
     return list(zip(cases, answers, strict=True))
 
@@ -58,11 +50,7 @@ def on_each_fleet(*names: str) -> pytest.MarkDecorator:
 @on_each_fleet("sglang", "vllm")
 def test_the_engine_accepts_every_command(folder: Path, fleet: Fleet, engine: str, version: str) -> None:
     answers = answered(folder, engine, version, fleet)
-    refused = [
-        f"{case.inventory}\n  {' '.join(case.command)}\n  {answer['error']}\n  {answer['at']}"
-        for case, answer in answers
-        if "error" in answer
-    ]
+    refused = planned_commands.refused(engine, answers)
     assert not refused, f"{engine} {version} refuses {len(refused)} of {len(answers)}:\n" + "\n".join(refused)
 
 

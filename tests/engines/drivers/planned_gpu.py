@@ -94,14 +94,23 @@ def stand_in(names: Sequence[str]) -> None:
     sys.meta_path.append(StandIns(names))
 
 
-def answers(commands: Sequence[list[str]], answer: Callable[[list[str]], Mapping[str, Any]]) -> list[Any]:
-    """{"values": what `answer` returns} of each command, or {"error": text, "at": file and line}."""
-    return [_answer(command, answer) for command in commands]
+def answers(question: Mapping[str, Any], answer: Callable[[list[str]], Mapping[str, Any]]) -> list[Any]:
+    """{"values": what `answer` returns} of each of the commands, or {"error": text, "at": file and line}.
+
+    Each has the variables at its place in "environments".
+    """
+    return [
+        _answer(command, environment, answer)
+        for command, environment in zip(question["commands"], question["environments"], strict=True)
+    ]
 
 
-def _answer(command: list[str], answer: Callable[[list[str]], Mapping[str, Any]]) -> dict[str, Any]:
+def _answer(
+    command: list[str], environment: Mapping[str, str], answer: Callable[[list[str]], Mapping[str, Any]]
+) -> dict[str, Any]:
     try:
         with _same_environment():
+            os.environ.update(environment)
             return {"values": dict(answer(command))}
     except (Exception, SystemExit) as error:  # whatever the engine refuses a command with
         last = traceback.extract_tb(_cause(error).__traceback__)[-1]

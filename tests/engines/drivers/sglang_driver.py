@@ -1,7 +1,7 @@
 """What SGLang's own code makes of commands: parsed, resolved and checked, as at a start before it uses a GPU.
 
-The question is {"gpu": …, "commands": [[word, …], …]}, the words as behind `sglang.launch_server`; the
-answers are in the same order (planned_gpu.answers).
+The question is {"gpu": …, "commands": [[word, …], …], "environments": [{…}, …]}, the words as behind
+`sglang.launch_server`; the answers are in the same order (planned_gpu.answers).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def main() -> None:
     """Answers one file of questions."""
     question = planned_gpu.question()
     planned_gpu.install(question["gpu"], ABSENT)
-    planned_gpu.write(planned_gpu.answers(question["commands"], resolved))
+    planned_gpu.write(planned_gpu.answers(question, resolved))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What vLLM's own code makes of commands: parsed, checked and configured, as at a start before it uses a GPU.
 
-The question is {"gpu": …, "commands": [[word, …], …]}, the words as behind `vllm serve`; the answers are
-in the same order (planned_gpu.answers).
+The question is {"gpu": …, "commands": [[word, …], …], "environments": [{…}, …]}, the words as behind
+`vllm serve`; the answers are in the same order (planned_gpu.answers).
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def main() -> None:
     question = planned_gpu.question()
     start(question["gpu"])
     parser = vllm_arguments.make_parser()
-    planned_gpu.write(planned_gpu.answers(question["commands"], partial(configured, parser)))
+    planned_gpu.write(planned_gpu.answers(question, partial(configured, parser)))
 
 
 if __name__ == "__main__":

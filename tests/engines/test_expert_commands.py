@@ -1,0 +1,55 @@
+"""The plans of the experts' tables (tests/unit/test_expert_*.py) are ones that the newest engine accepts."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import engine_sites
+import planned_commands
+import pytest
+import test_expert_layouts
+import test_expert_plans
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.model import catalogue
+from planned_commands import Case, Fleet
+
+# A checkpoint that differs from the catalogue's has no config.json to give.
+TABLE = {
+    name: case
+    for name, case in (
+        *test_expert_plans.CASES.items(),
+        *((name, case) for name, (case, _) in test_expert_layouts.CASES.items()),
+    )
+    if not case.changes and not case.refusal and case.model in catalogue.ids()
+}
+
+
+@pytest.mark.parametrize("engine", engine_sites.ENGINES)
+def test_the_engine_accepts_the_commands_of_the_table(engine: str, tmp_path: Path) -> None:
+    groups: dict[Fleet, list[Case]] = defaultdict(list)
+    for name, case in TABLE.items():
+        try:
+            service = test_expert_plans.plan(case, tmp_path).services[0]
+        except InputError:
+            continue  # refused, as the table requires
+        if service.engine != engine or service.device != "cuda" or service.fit.fits is False:
+            continue
+        if service.engine_version != engines.versions(engine)[0]:
+            continue
+        words = f"{' '.join(case.hosts)}\n{case.variables}"
+        (gpu, *_), (gpus, *_) = re.findall(r"\bgpu=(\S+)", words), re.findall(r"\bgpus=(\d+)", words)
+        for node in service.replicas[0].nodes:
+            groups[Fleet(len(case.hosts), int(gpus), gpu)].append(
+                Case(name, case.model, tuple(node.container.command), node.container.environment, service)
+            )
+    assert sum(map(len, groups.values())) >= 5
+    refused = []
+    for fleet, cases in groups.items():
+        question = planned_commands.question(fleet, engine, cases, tmp_path)
+        version = engines.versions(engine)[0]
+        answers = engine_sites.run(engine, version, f"{engine}_driver.py", question)
+        refused += planned_commands.refused(engine, zip(cases, answers, strict=True))
+    assert not refused, "\n".join(refused)
