@@ -132,6 +132,7 @@ NOT_ENOUGH = {
         "sglang",
         "mistralai/Mistral-Small-4-119B-2603",
     ): "params.json",  # Mistral's own format beside config.json
+    ("sglang", "mistralai/Mistral-Large-3-675B-Instruct-2512"): "params.json",
     # The types of the draft layers.
     ("vllm", "stepfun-ai/Step-3.5-Flash"): "a model must have at least one layer",
     ("vllm", "stepfun-ai/Step-3.7-Flash"): "a model must have at least one layer",
