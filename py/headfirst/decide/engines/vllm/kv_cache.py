@@ -31,6 +31,7 @@ _V4_WINDOW = (64, 128, _V4_SLOT)
 _WINDOWS: tuple[LayerType, ...] = ("sliding", "chunked")
 # A KV cache of one byte an element; the names of the others begin otherwise or are the weights' own type.
 _ONE_BYTE = ("fp8", "int8")
+_HOPPER = 9  # compute capability 9.x
 _BLACKWELL = 10  # of data centres: compute capability 10.x
 _SPARSE_FP8 = 656
 _INDEX_SCALE = 4  # bytes, for each 128 elements
@@ -144,17 +145,19 @@ def _stage(
     length = (checkpoint.sliding_window or 1) - 1 + in_flight
     if not full:
         return Blocks(window * sliding * least, least, (_sliding(1, least, length, grows=True),))
+    kind = _chunked if "chunked" in types else _sliding
     size = _group_size(full, sliding)
     largest = max(whole, window)
     # The smaller of two pages has more tokens where that makes them equal; else it is padded.
     tokens, kept = (least * (largest // each if largest % each == 0 else 1) for each in (whole, window))
-    groups = (_full(-(-full // size), tokens), _sliding(-(-sliding // size), kept, length))
+    groups = (_full(-(-full // size), tokens), kind(-(-sliding // size), kept, length))
     return Blocks(largest * least * size, tokens, groups)
 
 
 def _keeps_all(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
-    """Whether layers with a window keep all tokens: by default those with chunks do (config/vllm.py)."""
-    return "chunked" in checkpoint.layer_types or bool(values.get("disable_hybrid_kv_cache_manager"))
+    """Whether layers with a window keep all tokens: with drafts those with chunks do (config/vllm.py)."""
+    drafted = "chunked" in checkpoint.layer_types and _speculative_tokens(values) > 0
+    return drafted or bool(values.get("disable_hybrid_kv_cache_manager"))
 
 
 def _with_states(
@@ -223,6 +226,11 @@ def _sliding(count: int, tokens: int, window: int, *, grows: bool = False) -> Gr
     return Group(count, lambda length: -(-min(window, length) // tokens) + 1, grows)
 
 
+def _chunked(count: int, tokens: int, window: int) -> Group:
+    """The chunk, one token more than a window has, begins with a block."""
+    return Group(count, lambda length: -(-min(window + 1, length) // tokens), grows=False)
+
+
 def _compressed(checkpoint: Checkpoint, stage: range, in_flight: int) -> Blocks:
     """DeepSeek-V4: each layer has a window; some keep an entry for four tokens with an index, others for 128,
     and states of what is not compressed yet. Nothing is divided by ranks."""
@@ -256,11 +264,11 @@ def _token_bytes(
     """Bytes of one token in one layer; MLA keeps one latent vector, the same on every rank."""
     dtype = _dtype(checkpoint, gpu, values)
     if mla := checkpoint.mla:
-        # Sparse attention in FP8: 512 bytes, four float32 scales and 64 rope elements of two bytes, but for
-        # FlashInfer's kernels on compute capability 10.x (mla_attention.py).
-        sparse = checkpoint.index is not None and _element(dtype) == 1
-        scaled = sparse and gpu.compute_capability is not None and gpu.compute_capability[0] != _BLACKWELL
-        if dtype == "fp8_ds_mla" or scaled:
+        # Sparse attention in FP8: 512 bytes, four float32 scales and 64 rope elements of two bytes.
+        # FlashInfer's kernels keep plain FP8: on 10.x, and on 9.x for fp8_e4m3 (mla_attention.py).
+        major = gpu.compute_capability[0] if gpu.compute_capability else _BLACKWELL
+        scaled = dtype == "fp8" if major == _HOPPER else major != _BLACKWELL and _element(dtype) == 1
+        if dtype == "fp8_ds_mla" or (scaled and checkpoint.index is not None):
             return _SPARSE_FP8
         return (mla.kv_lora_rank + mla.qk_rope_head_dim) * _element(dtype)
     kv = checkpoint.kv(kind)
@@ -275,7 +283,8 @@ def _dtype(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> str:
     datacentre = gpu.compute_capability is not None and gpu.compute_capability[0] == _BLACKWELL
     if checkpoint.architecture == "GlmMoeDsaForCausalLM" and datacentre:
         return "fp8"
-    return checkpoint.quantization.kv_cache or given if checkpoint.quantization else given
+    own = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
+    return "fp8_e4m3" if own == "fp8" else own or given  # the name of ModelOpt's FP8 (utils/torch_utils.py)
 
 
 def _element(dtype: str) -> int:
@@ -289,5 +298,5 @@ def _index_bytes(checkpoint: Checkpoint, stage: range, drafts: int) -> int:
         return 0
     layers = sum(layer in stage for layer in index.layers)
     if checkpoint.mla is None:  # MiniMax-M3: the vector in two bytes an element
-        return layers * index.head_dim * 2
+        return (layers + drafts) * index.head_dim * 2
     return (layers + drafts) * (index.head_dim + -(-index.head_dim // 128) * _INDEX_SCALE)

@@ -1,0 +1,48 @@
+"""KV cache, states and limits of real models, as vLLM's own models and functions compute them.
+
+The record is made by tools/vllm_kv.py.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.decide.engines.vllm import kv_cache, layout
+from headfirst.decide.hardware.gpus import find
+from model_configs import checkpoint
+
+VERSION = "0.33.0"
+RECORD: dict[str, Any] = json.loads(
+    (Path(__file__).parent / "data" / f"vllm-{VERSION}-kv.json").read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.parametrize("name", RECORD["models"])
+def test_the_cache_is_what_vllm_computes(name: str) -> None:
+    model = checkpoint(name)
+    for row in RECORD["models"][name]:
+        values = row["arguments"]
+        if model.architecture.startswith("MiMo") and "speculative_config" in values:
+            continue  # its layer that drafts has a window, and the plan counts one that keeps all
+        blocks = kv_cache.blocks(
+            VERSION,
+            model,
+            find(row["gpu"]),
+            layout.layout(row["tensor"], 1, values),
+            values,
+            in_flight=row["in_flight"],
+            # Some configs state no layers that draft: the headers of the weights have them.
+            drafts=max(1, model.nextn_layers) if "speculative_config" in values else 0,
+        )
+        size, longest = RECORD["available"], row["longest_that_starts"]
+        ours = {
+            "tokens": blocks.room(size, longest, None).tokens,
+            "longest_that_starts": blocks.room(size, row["max_model_len"], None).longest,
+        }
+        where = (row["gpu"], row["tensor"], values)
+        # Blocks of 16 tokens stand for the larger ones of some backends, to which a request is rounded up.
+        assert ours == pytest.approx({key: row[key] for key in ours}, rel=0.005), where
+        assert blocks.room(size, longest, None).requests == row["max_num_seqs"], where
