@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.decide.engines.vllm import kv_cache, layout
+from headfirst.decide.engines.vllm import kv_cache, layout, support
 from headfirst.decide.hardware.gpus import find
 from model_configs import checkpoint
 
@@ -46,3 +46,17 @@ def test_the_cache_is_what_vllm_computes(name: str) -> None:
         # Blocks of 16 tokens stand for the larger ones of some backends, to which a request is rounded up.
         assert ours == pytest.approx({key: row[key] for key in ours}, rel=0.005), where
         assert blocks.room(size, longest, None).requests == row["max_num_seqs"], where
+
+
+@pytest.mark.parametrize(
+    ("gpu", "values", "refused"),
+    [
+        ("A100-80G", {}, True),
+        ("A100-80G", {"kv_cache_dtype": "bfloat16"}, False),
+        ("L40S", {}, False),
+        ("H100-80G", {"kv_cache_dtype": "fp8"}, False),
+    ],
+)
+def test_latents_in_fp8_need_ada(gpu: str, values: dict[str, Any], refused: bool) -> None:
+    problems = support.problems(VERSION, checkpoint("nvidia--DeepSeek-V3.1-NVFP4"), find(gpu), "chat", values)
+    assert any("--kv-cache-dtype bfloat16" in problem for problem in problems) == refused

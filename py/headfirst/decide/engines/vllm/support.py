@@ -8,7 +8,7 @@ from typing import Any
 
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
-from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 # Not quantised, or known by its tensors only.
@@ -78,6 +78,7 @@ def problems(
         *(_gpu(version, gpu) or _quantization(version, values.get("quantization") or checkpoint.dtype, gpu)),
         *_dtype(checkpoint, gpu, values),
         *_sparse_attention(version, checkpoint, gpu),
+        *_fp8_latents(version, checkpoint, gpu, values),
     ]
 
 
@@ -160,6 +161,21 @@ def _sparse_attention(version: str, checkpoint: Checkpoint, gpu: Gpu | None) -> 
     if (indexed or checkpoint.compress_ratios) and gpu is not None and gpu.lacks(_SPARSE_CAPABILITY):
         lowest = ".".join(map(str, _SPARSE_CAPABILITY))
         yield f"vLLM {version} has its sparse attention from compute capability {lowest} on, unlike {gpu}"
+
+
+def _fp8_latents(
+    version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
+) -> Iterator[str]:
+    """Below Hopper latent attention has Triton's kernels alone (v1/attention/backends/mla/triton_mla.py)."""
+    if checkpoint.mla is None or gpu is None or not gpu.lacks(FP8_CAPABILITY):
+        return
+    own = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
+    given = str(values.get("kv_cache_dtype", "auto"))
+    if (own if given == "auto" else given).startswith("fp8"):
+        yield (
+            f"vLLM {version} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability 8.9 "
+            f"on, unlike {gpu}; --kv-cache-dtype bfloat16 keeps it in BF16"
+        )
 
 
 def _quantization(version: str, method: str, gpu: Gpu | None) -> Iterator[str]:
