@@ -26,7 +26,7 @@ class Case(NamedTuple):
 
     `refusal`: a part of the error; without it the plan is made, and `words` are in the command of rank 0,
     `absent` are not, and `environment` is in that of rank 0; `note` is a part of the notes,
-    `left_out` of what is not chosen.
+    `left_out` of what is not chosen; `probe` is the path of readiness.
     """
 
     model: str
@@ -40,6 +40,7 @@ class Case(NamedTuple):
     environment: Mapping[str, str] = {}
     note: str = ""
     left_out: str = ""
+    probe: str = ""
     fits: bool | None = None
 
 
@@ -61,6 +62,7 @@ def plan(case: Case, tmp_path: Path) -> Plan:
 _LENGTH = "vllm 0.33.0, config/model.py, _get_and_verify_max_len"
 _NCCL = "NCCL's documentation, Environment Variables: NCCL_SOCKET_IFNAME, NCCL_IB_HCA"
 _DTYPE = "vllm 0.33.0, config/model.py, _resolve_auto_dtype, _FLOAT16_NOT_SUPPORTED_MODELS"
+_TEMPLATE = "the models' pages: tokenizer_config.json without chat_template"
 
 CASES: dict[str, Case] = {
     "L7: a longer context than the model's": Case(
@@ -234,6 +236,37 @@ CASES: dict[str, Case] = {
         hosts=("gpus=1 gpu=GB10",),
         note="Hosts with GB10 are ARM (aarch64)",
     ),
+    "L9: a base checkpoint continues texts": Case(
+        "meta-llama/Llama-3.1-8B",
+        "preset=throughput",
+        _TEMPLATE,
+        note="no chat template: task=completion",
+        probe="/v1/completions",
+    ),
+    "L9: Mixtral with vLLM": Case(
+        "mistralai/Mixtral-8x7B-v0.1",
+        "engine=vllm\nparsers=auto",
+        _TEMPLATE,
+        hosts=("gpus=4 gpu=H100-80G",),
+        probe="/v1/completions",
+        left_out="parsers=auto adds nothing: task=completion has no chats",
+    ),
+    "L9: it cannot chat": Case(
+        "meta-llama/Llama-3.1-70B",
+        "task=chat",
+        _TEMPLATE,
+        hosts=("gpus=8 gpu=H100-80G",),
+        refusal="task=chat, and meta-llama/Llama-3.1-70B has no chat template",
+    ),
+    "L9: a template by hand makes it a chat": Case(
+        "meta-llama/Llama-3.1-8B",
+        'engine_args="--chat-template /templates/llama.jinja"',
+        _TEMPLATE,
+        probe="/v1/chat/completions",
+    ),
+    "L9: a chat checkpoint chats": Case(
+        "meta-llama/Llama-3.1-8B-Instruct", "", _TEMPLATE, probe="/v1/chat/completions"
+    ),
 }
 
 
@@ -251,6 +284,8 @@ def check(case: Case, service: PlannedService) -> None:
         assert not holds(case.absent, container.command), container.command
     if case.fits is not None:
         assert service.fit.fits is case.fits, service.fit.reason
+    if case.probe:
+        assert service.readiness.probe_path == case.probe
     assert case.left_out in " ".join(service.arguments_left_out)
     assert case.note in " ".join(service.notes)
     assert case.environment.items() <= container.environment.items()

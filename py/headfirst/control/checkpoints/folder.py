@@ -8,6 +8,7 @@ from typing import Any
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.safetensors_file import read_shard
 from headfirst.common.untrusted import UntrustedError, file_listing, json_document, relative_path
+from headfirst.control.checkpoints.chat_template import has_template
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
 from headfirst.decide.model.config import Weights, from_config
 
@@ -46,6 +47,11 @@ def describe_folder(folder: Path, *, id: str | None = None, revision: str | None
         where=str(folder / "config.json"),
         quantization_config=read_json(quantization, missing="") if quantization.is_file() else None,
         sentence_transformers=(folder / MODULES).is_file(),
+        chat_template=has_template(
+            config,
+            [path.name for path in folder.iterdir()],
+            lambda name: read_json(folder / name, missing=""),
+        ),
     )
 
 

@@ -35,6 +35,7 @@ from headfirst.common.untrusted import (
 )
 from headfirst.control.checkpoints import silence
 from headfirst.control.checkpoints.cache import Cache
+from headfirst.control.checkpoints.chat_template import has_template
 from headfirst.control.checkpoints.folder import (
     INDEX,
     MAX_JSON_BYTES,
@@ -241,6 +242,7 @@ def _parse(session: _Session, revision: str | None) -> Sent:
         where=session.where,
         quantization_config=quantization,
         sentence_transformers=MODULES in files,
+        chat_template=has_template(config, files, session.json),
     )
     return Sent(checkpoint, config, quantization, session.pin, session.created())
 

@@ -63,7 +63,9 @@ def init(
             help="Write the best parallel sizes and replicas for these GPUs, or leave them to the plan.",
         ),
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="Engine that serves the model; without it, the default one.")] = None,
+    engine: Annotated[
+        str | None, typer.Option(help="Engine that serves the model; without it, the default one.")
+    ] = None,
     model_source: Annotated[str, typer.Option(help="modelscope, huggingface or path.")] = "modelscope",
     weights_dir: Annotated[
         str, typer.Option(help="Folder for weights on every node.")

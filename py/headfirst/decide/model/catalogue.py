@@ -88,6 +88,10 @@ def released(id: str) -> str | None:
     return entry.get("released") or releases.find(id)
 
 
+# What an entry does not take from its base.
+_OF_ONE = ("remote_code", "chat_template")
+
+
 def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> Checkpoint | None:
     """The catalogue's description of `id` (in any case of letters), or None where it has none."""
     known = {name.lower(): name for name in ids()}.get(id.lower())
@@ -107,6 +111,7 @@ def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> 
         note=note,
         quantization_config=entry.get("hf_quant_config"),
         sentence_transformers=entry.get("sentence_transformers", False),
+        chat_template=entry.get("chat_template"),
     )
     return described if measured else described.model_copy(update=_sizes(described, weights))
 
@@ -122,9 +127,7 @@ def _resolved(id: str, entries: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         return entry
     shipped = entry is built_in().get(id)
     bases = built_in() if shipped else {**built_in(), **entries}
-    base = {
-        name: value for name, value in _resolved(entry["same_as"], bases).items() if name != "remote_code"
-    }
+    base = {name: value for name, value in _resolved(entry["same_as"], bases).items() if name not in _OF_ONE}
     return {**base, **entry, "config": {**base["config"], **entry.get("changes", {})}}
 
 

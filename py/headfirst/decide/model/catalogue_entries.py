@@ -168,6 +168,7 @@ _FIELDS: dict[str, Callable[[Any, str], None]] = {
     "changes": _object,
     "weights": _WEIGHTS,
     "sentence_transformers": _flag,
+    "chat_template": _flag,
     "hf_quant_config": _object,
     "released": _released,
 }

@@ -51,6 +51,7 @@ def from_config(
     note: str | None = None,
     quantization_config: Mapping[str, Any] | None = None,
     sentence_transformers: bool = False,
+    chat_template: bool | None = None,
 ) -> Checkpoint:
     """Describe a checkpoint from its config.json and its weight files.
 
@@ -112,6 +113,7 @@ def from_config(
         vision_parameters=vision.parameters(config, hidden),
         vision_tower=_vision_tower(keys.of(config)),
         sentence_transformers=sentence_transformers,
+        chat_template=chat_template,
         remote_code="auto_map" in config,
         total_bytes=weights.total_bytes,
         bytes_by_dtype=sizes.by_dtype,

@@ -68,7 +68,8 @@ def find(checkpoint: Checkpoint) -> Family | None:
 def task(checkpoint: Checkpoint) -> Task:
     """What the checkpoint is for, as its family states, else as its architecture does."""
     family = find(checkpoint)
-    return family.task if family else checkpoint.tasks[0]
+    task: Task = family.task if family else checkpoint.tasks[0]
+    return "completion" if task == "chat" and checkpoint.chat_template is False else task
 
 
 def task_of_id(id: str) -> Task:

@@ -7,4 +7,4 @@ from __future__ import annotations
 
 from typing import Literal
 
-Task = Literal["chat", "embedding", "rerank", "reward", "vision"]
+Task = Literal["chat", "embedding", "rerank", "reward", "vision", "completion"]

@@ -85,7 +85,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     spread = parallel.Spread(loaded, machines, engine, arguments, loaded_as, rdma, cache, settings.preset)
     shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
     sizes = shared.candidate.layout
-    task = settings.task or families.task(checkpoint)
+    task = _task(service, checkpoint, arguments)
     choice = presets.choose(
         presets.Situation(
             checkpoint=loaded,
@@ -187,6 +187,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             for text in (
                 note,
                 computing and _computing_note(engine, checkpoint, computing),
+                _NO_TEMPLATE if task == "completion" and settings.task is None else "",
                 gpu and gpu.host == "aarch64" and _ARM.format(gpu=gpu.name),
                 _copies(service, loaded, gpu, machines, engine, dtype=loaded_as, rdma=rdma),
                 needs.note,
@@ -235,6 +236,26 @@ def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
         where=service.given.get(name),
         hint=f"Remove {name} and set engine_args, or take an image of a supported version.",
     )
+
+
+_NO_TEMPLATE = (
+    "The checkpoint has no chat template: task=completion, with /v1/completions and without the chat page. "
+    "engine_args=--chat-template with a file makes it a chat."
+)
+
+
+def _task(service: Service, checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> Task:
+    """What the service is for. InputError for a chat without a chat template."""
+    task = service.settings.task or families.task(checkpoint)
+    if arguments.get("chat_template"):
+        return "chat" if task == "completion" and service.settings.task is None else task
+    if task == "chat" and checkpoint.chat_template is False:
+        raise InputError(
+            f"task=chat, and {checkpoint.id} has no chat template: no engine answers its chats",
+            where=service.given.get("task"),
+            hint="Write task=completion, set engine_args=--chat-template, or serve its Instruct version.",
+        )
+    return task
 
 
 def _readiness(service: Service, engine: Engine, task: Task) -> types.Readiness:

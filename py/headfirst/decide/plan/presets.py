@@ -81,7 +81,9 @@ def choose(situation: Situation) -> Choice:
 def is_meant(rule: Rule, situation: Situation) -> bool:
     """Whether the rule is for this model, task and preset; its needs are checked later."""
     is_active = rule.always or (situation.preset in rule.presets if rule.presets else situation.parsers)
-    if not is_active or situation.task not in rule.tasks:
+    # What suits a chat suits a text that is continued, except for the parsers of its answers.
+    task = "chat" if situation.task == "completion" and rule.presets else situation.task
+    if not is_active or task not in rule.tasks:
         return False
     family = families.find(situation.checkpoint)
     return not rule.families or (family is not None and family.name in rule.families)
@@ -153,7 +155,8 @@ class _Selection:
         """Where the preset as a whole came to nothing."""
         preset, task, engine = self._situation.preset, self._situation.task, self._situation.engine
         if task not in _GENERATING and self._situation.parsers and preset is None:
-            return [f"parsers=auto adds nothing: task={task} generates no text."]
+            why = "has no chats" if task == "completion" else "generates no text"
+            return [f"parsers=auto adds nothing: task={task} {why}."]
         if preset is None or preset in self._settled:
             return []
         why = presets.absence(engine.name, preset) or f"no rule of {engine.title} is for this model"

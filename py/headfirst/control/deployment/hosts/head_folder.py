@@ -10,6 +10,7 @@ from pathlib import Path
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.safetensors_file import HEADER_LIMIT
 from headfirst.common.untrusted import UntrustedError, file_listing, integer, json_document, shown
+from headfirst.control.checkpoints import chat_template
 from headfirst.control.checkpoints.folder import INDEX, MODULES, QUANTIZATION, describe_folder
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run_privileged, ssh
@@ -21,7 +22,7 @@ _TIMEOUT_S = 300.0
 # Headers of the largest models are some 30 MB together.
 _MAX_ANSWER = 128 << 20
 _MAX_FILE = 1 << 42
-_DESCRIBED = ("config.json", INDEX, QUANTIZATION, MODULES)
+_DESCRIBED = ("config.json", INDEX, QUANTIZATION, MODULES, *chat_template.FILES)
 
 _READ = f"""
 import base64, json, pathlib, struct, sys

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headfirst.common.untrusted import shown
 from headfirst.control.smoke.answers import Completion, FailedCase, read
 from headfirst.control.smoke.api import PROMPT, Api
-from headfirst.control.smoke.verdict import ANY_TASK, case
+from headfirst.control.smoke.verdict import ANY_TASK, GENERATES, case
 
 _HISTORY = [
     {"role": "user", "content": "Tell me about ancient Rome."},
@@ -59,7 +59,7 @@ def _more_tokens(api: Api, short: list[dict[str, str]], long: list[dict[str, str
     return f"{both.usage.prompt_tokens} tokens of prompt, {alone.usage.prompt_tokens} for the last message"
 
 
-@case("completions.answer")
+@case("completions.answer", GENERATES | {"completion"})
 def completion(api: Api) -> str:
     """POST /v1/completions goes on with a text."""
     with api.errors():

@@ -56,10 +56,12 @@ _METRICS = Metrics(
     delay_s=10.0,  # serve/openai/api_server.py, log_interval
 )
 
+_TEXT_BODY = {"prompt": "Hello", "max_tokens": 1, "temperature": 0}
 _CHAT_BODY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
 # The server listens after it has loaded the model; /health is missing in the proxy of --dp.
 _PROBES: dict[Task, ReadinessProbe] = {
     "chat": ReadinessProbe("/v1/models", "/v1/chat/completions", _CHAT_BODY, ("usage", "completion_tokens")),
+    "completion": ReadinessProbe("/v1/models", "/v1/completions", _TEXT_BODY, ("usage", "completion_tokens")),
     "reward": ReadinessProbe("/v1/models", "/pooling", {"input": "Hello"}, ("usage", "prompt_tokens")),
 }
 _DIAGNOSTICS = Diagnostics(

@@ -65,6 +65,7 @@ _METRICS = Metrics(
     throughput="sglang:gen_throughput",
     delay_s=30.0,  # with decode_log_interval steps between two reports, or 30 s where nothing runs
 )
+_TEXT_BODY = {"prompt": "Hello", "max_tokens": 1, "temperature": 0}
 _CHAT_BODY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
 
 
@@ -77,6 +78,7 @@ def _probe(path: str, body: Mapping[str, Any], *answer: str | int) -> ReadinessP
 # Paths: entrypoints/http_server.py; bodies: openai/protocol.py; of a reranker: openai/serving_rerank.py.
 _PROBES: dict[Task, ReadinessProbe] = {
     "chat": _probe("/v1/chat/completions", _CHAT_BODY, "usage", "completion_tokens"),
+    "completion": _probe("/v1/completions", _TEXT_BODY, "usage", "completion_tokens"),
     "embedding": _probe("/v1/embeddings", {"input": "Hello"}, "data", 0, "embedding"),
     "rerank": _probe("/v1/rerank", {"query": "Hello", "documents": ["Hello"]}, 0, "score"),
     "reward": _probe("/classify", {"text": "Hello"}, "embedding", 0),  # answers as for an embedding

@@ -163,7 +163,7 @@ def _kept(checkpoint: Checkpoint) -> str | None:
 
 def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     name = checkpoint.architecture
-    if task in ("chat", "vision") and name in has.pooling_only:
+    if task in ("chat", "completion", "vision") and name in has.pooling_only:
         fitting = "rerank" if name in has.rerank else "reward" if name in has.reward else "embedding"
         return [f"{name} does not generate text: set task={fitting}"]
     if task == "vision" and name not in has.multimodal:

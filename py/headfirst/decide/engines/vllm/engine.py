@@ -69,11 +69,13 @@ _METRICS = Metrics(
     request=Series("vllm:e2e_request_latency_seconds"),
 )
 
+_TEXT_BODY = {"prompt": "Hello", "max_tokens": 1, "temperature": 0}
 _CHAT_BODY = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1, "temperature": 0}
 _RERANK_BODY = {"query": "Hello", "documents": ["Hello"]}
 # The health path needs no key and answers 200 while the engine's processes live, 503 when they are gone.
 _PROBES: dict[Task, ReadinessProbe] = {
     "chat": ReadinessProbe("/health", "/v1/chat/completions", _CHAT_BODY, ("usage", "completion_tokens")),
+    "completion": ReadinessProbe("/health", "/v1/completions", _TEXT_BODY, ("usage", "completion_tokens")),
     "embedding": ReadinessProbe("/health", "/v1/embeddings", {"input": "Hello"}, ("data", 0, "embedding", 0)),
     "rerank": ReadinessProbe("/health", "/v1/rerank", _RERANK_BODY, ("results", 0, "relevance_score")),
     "reward": ReadinessProbe("/health", "/pooling", {"input": "Hello"}, ("data", 0, "data")),

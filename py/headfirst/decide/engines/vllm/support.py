@@ -24,7 +24,7 @@ _SUFFIXES = (
     *("RewardModel", "Model"),
 )
 _SPARSE_CAPABILITY = (9, 0)
-_TEXT_TASKS = frozenset({"chat", "vision"})
+_TEXT_TASKS = frozenset({"chat", "completion", "vision"})
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
 # compiler for Volta.
 LOWEST_CAPABILITY = (7, 5)
