@@ -151,8 +151,8 @@ def test_an_image_of_another_version_is_a_note() -> None:
 
 def test_nodes_that_the_model_does_not_need_are_a_note() -> None:
     assert plan("h100x2.ini", "-e", "gpu=H200").services[0].notes == [
-        "The model fits on 8 GPUs: replicas=2 with gpus_per_replica=8 serve 2 copies of it, for more requests "
-        "at a time."
+        "The model fits on 8 GPUs: replicas=2 with gpus_per_replica=8 serve 2 copies of it, for more "
+        "requests at a time."
     ]
 
 
