@@ -190,3 +190,11 @@ def test_the_sum_over_ranks_is_stated(tmp_path: Path) -> None:
     service = plan(CASES["L5: DeepSeek-R1 for many requests"][0], tmp_path).services[0]
     assert service.fit.kv_tokens_of_replica == 8 * (service.fit.kv_tokens or 0)
     assert "in all 8 of them that keep requests of their own" in service.fit.reason
+
+
+def test_an_architecture_without_dp_attention_is_refused(tmp_path: Path) -> None:
+    """SGLang 0.5.23, arg_groups/model_overrides/ernie45_vl.py; `preset=throughput` chose it on eight GPUs."""
+    ernie = case("baidu/ERNIE-4.5-VL-28B-A3B-PT", "preset=throughput", "ernie45_vl.py", _8.format("H100-80G"))
+    with pytest.raises(InputError, match="tensor_parallel can be 1, 2, 4") as refused:
+        plan(ernie, tmp_path)
+    assert "20 attention heads are not divisible by 8" in str(refused.value)

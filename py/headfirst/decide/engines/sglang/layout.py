@@ -31,7 +31,8 @@ _SPANNING = {
 }
 
 
-# Their attention is divided among all ranks, whatever --attn-dp-size is: models/*.py, without attn_tp.
+# Their attention is divided among all ranks, whatever --attn-dp-size is: models/*.py, without attn_tp, and
+# arg_groups/model_overrides (ernie45_vl.py, iquest_q1.py, minicpm.py).
 _UNDIVIDED_ATTENTION = frozenset(
     {
         *("LlamaForCausalLM", "MistralForCausalLM", "Mistral3ForConditionalGeneration", "MixtralForCausalLM"),
@@ -40,7 +41,8 @@ _UNDIVIDED_ATTENTION = frozenset(
         *("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Glm4ForCausalLM", "Phi3ForCausalLM"),
         *("Phi4MMForCausalLM", "CohereForCausalLM", "Cohere2ForCausalLM", "OlmoForCausalLM"),
         *("GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"),
-        *("HunYuanMoEV1ForCausalLM", "KimiLinearForCausalLM"),
+        *("HunYuanMoEV1ForCausalLM", "KimiLinearForCausalLM", "Ernie4_5_VLMoeForConditionalGeneration"),
+        *("IQuestQ1ForCausalLM", "MiniCPMForCausalLM", "MiniCPMSALAForCausalLM"),
     }
 )
 
