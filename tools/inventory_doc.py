@@ -37,7 +37,8 @@ to it, and is checked against its argument specification first.
 Variables of your own are accepted where a template uses them, where their name starts with `my_` or `x_`,
 and where `own_variables` lists them (names or patterns: `own_variables="site_* rack"`). Another unknown
 name is refused where it resembles one of the names below or starts like one, with its line and the nearest
-name; where it resembles nothing, `deploy plan` prints a note.
+name. A name of what is served (`prefill_replicas`, `max_model_len`) is refused too. Any other name gets a
+note of `deploy plan`, which is in its `--json` as well.
 """
 
 

@@ -382,6 +382,11 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "num_gpus": ("num_gpus=8", "unknown variable num_gpus", "gpus"),
     "a prefix of ours": ("engine_colour=red", "unknown variable engine_colour", ""),
     "weights_path": ("weights_path=/x", "unknown variable weights_path", "weights_dir"),
+    "capitals": ("GPUS=8", "unknown variable GPUS", "Did you mean gpus?"),
+    "a flag of an engine": ("max_model_len=8192", "unknown variable", "engine_args='--max-model-len …'"),
+    "prefill": ("prefill_replicas=2", "unknown variable prefill_replicas", "replicas=N"),
+    "decode": ("decode_nodes=2", "unknown variable decode_nodes", "replicas=N"),
+    "what is served": ("expert_copies=2", "unknown variable expert_copies", "deploy variables"),
     # Sections.
     "no value": ("keep_fp8", "Expected key=value", "NAME=VALUE"),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -54,7 +55,9 @@ def test_notes_on_variables_that_nothing_uses(inventory: Path) -> None:
     inventory.write_text(inventory.read_text() + "datacenter=fra1\n")
     done = deploy("plan", str(inventory), "--json")
     assert done.returncode == 0
-    assert f"note: {inventory}:10: Headfirst does not use datacenter" in done.stderr
+    note = f"{inventory}:10: Headfirst does not use datacenter"
+    assert f"note: {note}" in done.stderr
+    assert json.loads(done.stdout)["notes"] == [note]
 
 
 def test_a_program_that_the_login_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def plan(
         from headfirst.control.cli.bundle import print_sources, sources
 
         prepared.bundle.refuse(prepared.cluster, prepared.plan)
-    for note in prepared.cluster.notes:
+    for note in prepared.plan.notes:
         typer.echo(f"note: {note}", err=True)
     if svg:
         _draw(prepared.plan, file)

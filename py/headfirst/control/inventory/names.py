@@ -10,6 +10,7 @@ from functools import cache
 
 from headfirst.common.errors import InputError
 from headfirst.control.inventory.variables import role_options
+from headfirst.decide import engines
 from headfirst.decide.cluster.settings import SETTING_NAMES
 
 OWN_PREFIXES = ("my_", "x_")
@@ -45,6 +46,18 @@ _ELSEWHERE = {
     "weights_folder": "weights_dir",
     "weights_path": "weights_dir",
 }
+# A name with one of these words changes what is served, so that a note on it would be too little.
+_SERVING = re.compile(
+    r"(?:^|_)(adapters?|autoscaling|batch|context|decode|disaggregat(?:ed|ion)|draft|experts?|kv|lora|"
+    r"parallel(?:ism)?|prefill|quantization|replicas?|speculative|tokens)(?:_|$)"
+)
+_NOT_BUILT = {
+    "autoscaling": "Headfirst does not change the number of copies by itself: set replicas=N.",
+    **dict.fromkeys(
+        ("prefill", "decode", "disaggregated", "disaggregation"),
+        "Headfirst does not separate prefill and decode: replicas=N serves N copies that do both.",
+    ),
+}
 
 
 # Names of settings and options of roles whose values are secrets, or may have them inside.
@@ -65,7 +78,8 @@ def refuse_unknown(
     """Raise for the first name that resembles one of ours and is not; `names` has the place of each.
 
     A user's own variables pass: those that a template uses (`used`), those that match one of `patterns` or
-    start with a prefix for that, and those that resemble no name of ours; each of the last gets a note.
+    start with a prefix for that, and those that neither resemble a name of ours nor name what is served; each
+    of the last gets a note.
     """
     known = SETTING_NAMES | role_options().keys()
     notes = []
@@ -95,13 +109,26 @@ def _meant(name: str, known: Collection[str]) -> str | None:
     """The sentence about what was meant; None where the name resembles nothing."""
     if right := _ELSEWHERE.get(name) or (name.startswith(_prefixes()) and setting_of(name)):
         return f"Did you mean {right}?"
-    near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_RESEMBLES)
+    near = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=_RESEMBLES)
     if near:
         return f"Did you mean {near[0]}?"
+    if flag := _flag(name):
+        return f"Arguments of the engine are in one setting: engine_args='{flag} …'."
+    if served := _SERVING.search(name.lower()):
+        return _NOT_BUILT.get(
+            served[1], f"A name with {served[1]} is a setting's: deploy variables lists all."
+        )
     if name.startswith(_prefixes()):
         nearest = difflib.get_close_matches(name, sorted(known), n=1)
         return f"Did you mean {nearest[0]}?" if nearest else "All variables: deploy variables --roles"
     return None
+
+
+def _flag(name: str) -> str | None:
+    """The flag of an engine, of its newest version, that a variable has the name of."""
+    flag = f"--{name.lower().replace('_', '-')}"
+    known = any(flag in engines.get(engine).specification.options for engine in engines.names())
+    return flag if known else None
 
 
 @cache

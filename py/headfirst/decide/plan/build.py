@@ -56,6 +56,7 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
         monitoring=watch,
         proxy=front,
         container_runtime=cluster.settings.container_runtime,
+        notes=list(cluster.notes),
     )
 
 

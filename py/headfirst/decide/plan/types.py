@@ -369,6 +369,7 @@ class Plan(_Frozen):
     spares: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     proxy: Proxy | None = Field(default=None, exclude_if=operator.not_)
     container_runtime: Runtime = Field(default="docker", exclude_if="docker".__eq__)
+    notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)  # on variables that nothing uses
 
     @property
     def containers(self) -> list[Container]:
