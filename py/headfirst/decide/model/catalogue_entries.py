@@ -146,6 +146,7 @@ _MEASURED = _fields(
         "draft_layers": _bytes,
     }
 )
+_STORED = _fields({part: _counts(list(DTYPE_BITS)) for part in _PARTS})
 _WEIGHTS = _fields(
     {
         "total_bytes": _bytes,
@@ -156,6 +157,8 @@ _WEIGHTS = _fields(
         "shard_name": _shard_name,
         "plain_parts": _plain_parts,
         "tied_head_stored": _flag,
+        "stored": _STORED,
+        "bf16": _counts(_PARTS),
         "files": _files,
         "measured": _MEASURED,
     }
