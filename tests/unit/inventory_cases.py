@@ -382,6 +382,11 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "num_gpus": ("num_gpus=8", "unknown variable num_gpus", "gpus"),
     "a prefix of ours": ("engine_colour=red", "unknown variable engine_colour", ""),
     "weights_path": ("weights_path=/x", "unknown variable weights_path", "weights_dir"),
+    "two at once": (
+        "modle=x\ntp=8",
+        "unknown variable modle, and tp (",
+        "modle: Did you mean model? tp: Did",
+    ),
     "capitals": ("GPUS=8", "unknown variable GPUS", "Did you mean gpus?"),
     "a flag of an engine": ("max_model_len=8192", "unknown variable", "engine_args='--max-model-len …'"),
     "prefill": ("prefill_replicas=2", "unknown variable prefill_replicas", "replicas=N"),

@@ -52,12 +52,15 @@ def test_a_limit_of_no_host_ends_before_any_work(inventory: Path, verb: str, tmp
 
 
 def test_notes_on_variables_that_nothing_uses(inventory: Path) -> None:
-    inventory.write_text(inventory.read_text() + "datacenter=fra1\n")
+    inventory.write_text(inventory.read_text() + "datacenter=fra1\nnginx_port=80\n")
     done = deploy("plan", str(inventory), "--json")
     assert done.returncode == 0
-    note = f"{inventory}:10: Headfirst does not use datacenter"
-    assert f"note: {note}" in done.stderr
-    assert json.loads(done.stdout)["notes"] == [note]
+    notes = [
+        f"{inventory}:{line}: Headfirst does not use {name}"
+        for line, name in ((10, "datacenter"), (11, "nginx_port"))
+    ]
+    assert [f"note: {note}" for note in notes] == done.stderr.splitlines()
+    assert json.loads(done.stdout)["notes"] == notes
 
 
 def test_a_program_that_the_login_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,19 +75,20 @@ def without_secrets(given: str) -> str:
 def refuse_unknown(
     names: Mapping[str, str | None], used: Container[str], patterns: Sequence[str]
 ) -> tuple[str, ...]:
-    """Raise for the first name that resembles one of ours and is not; `names` has the place of each.
+    """Raise for all names that resemble one of ours and are not; `names` has the place of each.
 
     A user's own variables pass: those that a template uses (`used`), those that match one of `patterns` or
     start with a prefix for that, and those that neither resemble a name of ours nor name what is served; each
     of the last gets a note.
     """
     known = SETTING_NAMES | role_options().keys()
-    notes = []
-    for name, where in sorted(names.items()):
+    notes, wrong = [], []
+    for name, place in sorted(names.items()):
+        where = place or "extra variables (-e)"
         if name == "_raw_params":  # where Ansible puts the words of -e that are no KEY=VALUE
             raise InputError(
                 "a word of -e is not KEY=VALUE",
-                where="extra variables (-e)",
+                where=where,
                 hint="Quote a value that has spaces: -e 'engine_args=\"--mem-fraction-static 0.8\"'.",
             )
         if name in known or name.startswith(("ansible_", *OWN_PREFIXES)):
@@ -95,23 +96,32 @@ def refuse_unknown(
         if name in used or any(fnmatchcase(name, pattern) for pattern in patterns):
             continue
         if meant := _meant(name, known):
-            raise InputError(
-                f"unknown variable {name}",
-                where=where or "extra variables (-e)",
-                hint=f"{meant} For your own variable: start its name with {OWN_PREFIXES[0]}, "
-                "or list it in own_variables.",
-            )
-        notes.append(f"{where or 'extra variables (-e)'}: Headfirst does not use {name}")
+            wrong.append((name, where, meant))
+        else:
+            notes.append(f"{where}: Headfirst does not use {name}")
+    if wrong:
+        raise _refusal(wrong)
     return tuple(notes)
+
+
+def _refusal(wrong: Sequence[tuple[str, str, str]]) -> InputError:
+    """The error on each (name, place, what was meant)."""
+    (first, where, meant), *others = wrong
+    own = f"For your own variable: start its name with {OWN_PREFIXES[0]}, or list it in own_variables."
+    if not others:
+        return InputError(f"unknown variable {first}", where=where, hint=f"{meant} {own}")
+    places = ", ".join(f"{name} ({place})" for name, place, _ in others)
+    answers = " ".join(f"{name}: {meant}" for name, _, meant in wrong)
+    return InputError(f"unknown variable {first}, and {places}", where=where, hint=f"{answers} {own}")
 
 
 def _meant(name: str, known: Collection[str]) -> str | None:
     """The sentence about what was meant; None where the name resembles nothing."""
     if right := _ELSEWHERE.get(name) or (name.startswith(_prefixes()) and setting_of(name)):
         return f"Did you mean {right}?"
-    near = difflib.get_close_matches(name.lower(), sorted(known), n=1, cutoff=_RESEMBLES)
-    if near:
-        return f"Did you mean {near[0]}?"
+    near = difflib.get_close_matches(name.lower(), sorted(known), cutoff=_RESEMBLES)
+    if right := next((right for right in near if _alike(name.lower(), right)), None):
+        return f"Did you mean {right}?"
     if flag := _flag(name):
         return f"Arguments of the engine are in one setting: engine_args='{flag} …'."
     if served := _SERVING.search(name.lower()):
@@ -122,6 +132,15 @@ def _meant(name: str, known: Collection[str]) -> str | None:
         nearest = difflib.get_close_matches(name, sorted(known), n=1)
         return f"Did you mean {nearest[0]}?" if nearest else "All variables: deploy variables --roles"
     return None
+
+
+def _alike(name: str, right: str) -> bool:
+    """Whether each word resembles its counterpart: nginx_port is not a misspelled engine_port."""
+    words, others = name.split("_"), right.split("_")
+    if len(words) != len(others):
+        return True
+    pairs = zip(words, others, strict=True)
+    return all(difflib.SequenceMatcher(None, *pair).ratio() >= _RESEMBLES for pair in pairs)
 
 
 def _flag(name: str) -> str | None:
