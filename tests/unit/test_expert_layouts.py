@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -198,3 +199,9 @@ def test_an_architecture_without_dp_attention_is_refused(tmp_path: Path) -> None
     with pytest.raises(InputError, match="tensor_parallel can be 1, 2, 4") as refused:
         plan(ernie, tmp_path)
     assert "20 attention heads are not divisible by 8" in str(refused.value)
+
+
+def test_small_states_are_stated_in_mib(tmp_path: Path) -> None:
+    """They were printed as 0.0 GiB."""
+    its = case("Qwen/Qwen3-Next-80B-A3B-Instruct", "", _KV, _8.format("H100-80G"))
+    assert re.search(r"a request keeps up to \d+ MiB of states", plan(its, tmp_path).services[0].fit.reason)

@@ -10,7 +10,7 @@ from headfirst.decide.cluster.types import Cluster, Host, Place, Replica, Servic
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.plan.host import hardware
 from headfirst.decide.plan.launching import Launching
-from headfirst.decide.plan.sizing.fit import gib
+from headfirst.decide.plan.sizing.fit import memory_text
 from headfirst.decide.plan.types import Standby
 
 # An engine that lost a rank has ended, or was found hanging, before a spare takes over.
@@ -67,7 +67,8 @@ def _refuse_other_gpus(service: Service, spare: Host, gpu: Gpu | None) -> None:
     smallest = hardware.gpu(service, spare.name)
     if smallest and gpu and smallest.memory_bytes < gpu.memory_bytes:
         raise InputError(
-            f"its GPUs have {gib(smallest.memory_bytes)}, and the plan counts with {gib(gpu.memory_bytes)}",
+            f"its GPUs have {memory_text(smallest.memory_bytes)}, "
+            f"and the plan counts with {memory_text(gpu.memory_bytes)}",
             where=spare.name,
             hint="List a spare with the GPUs of the ranks, or leave spare_takeover out.",
         )

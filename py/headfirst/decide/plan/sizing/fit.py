@@ -14,7 +14,7 @@ from typing import Any, Literal
 from headfirst.common import quantization
 from headfirst.decide.engines.base import CacheRoom, Engine, MemoryUse, room_by_token
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.measured import LAYER_PARTS, Part
 from headfirst.decide.model.parameters import Split, Tensor, tensors
@@ -248,8 +248,8 @@ def _room(
     checkpoint: Checkpoint,
 ) -> str:
     text = (
-        f"{_each(layout)} ({gpu.name}) holds {gib(weights)} of weights and "
-        f"{gib(max(0, pool))} of KV cache: {room.tokens:,} tokens"
+        f"{_each(layout)} ({gpu.name}) holds {memory_text(weights)} of weights and "
+        f"{memory_text(max(0, pool))} of KV cache: {room.tokens:,} tokens"
     )
     groups = layout.attention_data * layout.data
     text += (
@@ -258,7 +258,7 @@ def _room(
         else "."
     )
     if use.state_bytes_per_request:
-        states = gib(use.state_bytes_per_request)
+        states = memory_text(use.state_bytes_per_request)
         text += f" Beside its tokens a request keeps up to {states} of states and windows."
     context = use.max_context or checkpoint.max_context
     if room.longest < context:
@@ -289,14 +289,14 @@ def _each(layout: Layout) -> str:
 
 def _too_large(gpu: Gpu, layout: Layout, weights: int, static: int) -> str:
     return (
-        f"{_each(layout)} ({gpu.name}, {gib(gpu.memory_bytes)}) would hold {gib(weights)} of "
-        f"weights, and the engine has {gib(max(0, static))} for weights and KV cache."
+        f"{_each(layout)} ({gpu.name}, {memory_text(gpu.memory_bytes)}) would hold {memory_text(weights)} of "
+        f"weights, and the engine has {memory_text(max(0, static))} for weights and KV cache."
     )
 
 
-def gib(size: int) -> str:
-    """Bytes as text in GiB."""
-    return f"{size / GIB:.1f} GiB"
+def memory_text(size: int) -> str:
+    """Bytes as text in GiB, or in MiB where they are less than 0.1 GiB."""
+    return f"{size / MIB:.0f} MiB" if 0 < size < GIB // 10 else f"{size / GIB:.1f} GiB"
 
 
 def _unknown(checkpoint: Checkpoint, layout: Layout, total: int, dtype: str) -> Fit:
