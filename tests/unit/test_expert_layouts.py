@@ -16,6 +16,7 @@ QWEN3_235B = "Qwen/Qwen3-235B-A22B-FP8"
 _8 = "gpus=8 gpu={}"
 _SRT = "NVIDIA/srt-slurm, recipes/h200/1k1k and h100"
 _VLLM = "vllm-project/recipes, DeepSeek-R1.yaml and MiniMax-M2.yaml"
+_DP = "SGLang's documentation, DP, DPA and SGLang DP Router"
 _KV = "tests/unit/data/sglang-0.5.23-kv.json, by SGLang's own functions"
 _WEIGHTS = "tests/unit/data/sglang-0.5.23-weights.json, by SGLang's own model classes"
 
@@ -24,7 +25,7 @@ class Expected(NamedTuple):
     """What a plan must have. `sizes`: TP, PP, DP and ranks that keep a KV cache of their own.
 
     `kv_bytes` are those of a token, `weights` GiB on a rank, within 5 %. `reason` is a part of the layout's
-    reason, `advice` one of the alternatives and notes, `layouts` of what was not chosen.
+    reason, `advice` of the alternatives and notes, `rejected` of the layouts that are not chosen.
     """
 
     sizes: tuple[int, int, int] | None = None
@@ -36,6 +37,7 @@ class Expected(NamedTuple):
     fits: bool = True
     reason: str = ""
     advice: str = ""
+    rejected: str = ""
 
 
 def case(model: str, variables: str, source: str, *hosts: str, **changes: object) -> Case:
@@ -94,7 +96,40 @@ CASES: dict[str, tuple[Case, Expected]] = {
     ),
     "L17: several copies": (
         case("Qwen/Qwen3-32B", "", "issue: a replica hint", _8.format("H100-80G")),
-        Expected((8, 1, 1), advice="replicas=4 with gpus_per_replica=2"),
+        Expected((8, 1, 1), rejected="replicas=4 with gpus_per_replica=2"),
+    ),
+    "L17: copies on one GPU each would hold one request": (
+        case("Qwen/Qwen3-32B", "engine=vllm", "our own plan of each", _8.format("H100-80G")),
+        Expected((8, 1, 1), rejected="replicas=4 with gpus_per_replica=2"),
+    ),
+    "one search: a small model for many requests": (
+        case("Qwen/Qwen3-8B", "preset=throughput", _DP, _8.format("H100-80G")),
+        Expected((1, 1, 8), "--dp-size 8"),
+    ),
+    "one search: copies that leave no room are not chosen": (
+        case("Qwen/Qwen3-32B", "preset=throughput", _DP, _8.format("H100-80G")),
+        Expected((2, 1, 4), "--dp-size 4", rejected="TP 1 × PP 1 × DP 8 is not chosen"),
+    ),
+    "one search: copies that halve the KV cache are not chosen": (
+        case("Qwen/Qwen2.5-72B-Instruct-AWQ", "preset=throughput", _DP, "gpus=4 gpu=H100-80G"),
+        Expected((2, 1, 2), rejected="TP 1 × PP 1 × DP 4 is not chosen: all its KV caches hold"),
+    ),
+    "one search: vLLM": (
+        case(
+            "Qwen/Qwen2.5-VL-7B-Instruct",
+            "engine=vllm\npreset=throughput",
+            "vllm-project/recipes, Qwen2.5-VL.md: DP=4",
+            "gpus=4 gpu=A100-80G",
+        ),
+        Expected((1, 1, 4), "--data-parallel-size 4"),
+    ),
+    "one search: 28 heads on eight GPUs": (
+        case("Qwen/Qwen2.5-7B-Instruct", "", _DP, _8.format("H100-80G")),
+        Expected((4, 1, 2), "--dp-size 2", reason="28 attention heads are not divisible by 8"),
+    ),
+    "one search: replicas over nodes are the inventory's": (
+        case("Qwen/Qwen3-32B", "preset=throughput\nnic=eth0\nhca=mlx5_0", _DP, *(_8.format("H100-80G"),) * 2),
+        Expected((16, 1, 1), rejected="replicas=8 with gpus_per_replica=2"),
     ),
     "L17: more memory for a small cache": (
         case("Qwen/Qwen3-8B", "", "SGLang's documentation, hyperparameter tuning", "gpus=1 gpu=RTX4090"),
@@ -165,6 +200,7 @@ def check(service: PlannedService, expected: Expected) -> None:
         assert fit.weight_bytes_per_rank / 2**30 == pytest.approx(expected.weights, rel=0.05)
     assert expected.reason in service.layout_reason
     assert expected.advice in " ".join([*service.alternatives, *service.notes])
+    assert expected.rejected in " ".join(service.layouts_rejected)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -47,7 +47,7 @@ R1 = model("deepseek-ai/DeepSeek-R1")
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-70B", Machines(1, 8), "bf16", Layout(8, 1)),
         # 40 heads and 8 KV heads on 16 GPUs: 40 % 16 != 0
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", Machines(2, 8), "bf16", Layout(8, 2)),
-        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", Machines(1, 8), "bf16", Layout(4, 2)),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", Machines(1, 8), "bf16", Layout(4, data=2)),
         ("Qwen/Qwen3-0.6B", Machines(2, None), "bf16", Layout(2, 1)),
     ],
 )

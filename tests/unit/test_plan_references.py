@@ -149,11 +149,12 @@ def test_an_image_of_another_version_is_a_note() -> None:
     )
 
 
-def test_nodes_that_the_model_does_not_need_are_a_note() -> None:
-    assert plan("h100x2.ini", "-e", "gpu=H200").services[0].notes == [
-        "The model fits on 8 GPUs: replicas=2 with gpus_per_replica=8 serve 2 copies of it, for more "
-        "requests at a time."
-    ]
+def test_replicas_that_the_inventory_does_not_set_are_a_rejected_layout() -> None:
+    service = plan("h100x2.ini", "-e", "gpu=H200").services[0]
+    assert service.notes == []
+    assert service.layouts_rejected[-1].startswith(
+        "2 replicas are not chosen: their number is the inventory's. replicas=2 with gpus_per_replica=8 serve"
+    )
 
 
 @pytest.mark.parametrize(("hca", "sizes"), [("none", (8, 2)), ("mlx5_0", (16, 1))])

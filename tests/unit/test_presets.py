@@ -83,7 +83,7 @@ def test_the_engines_parser_accepts_each_rule(engine: Engine) -> None:
     ]
     for rule in rules:
         words = [
-            re.sub(r"{(tensor|groups)}", "8", word).replace("{context}", "32768").replace("{chunk}", "8192")
+            re.sub(r"{(tensor|groups|copies)}", "8", re.sub(r"{(context|chunk)}", "32768", word))
             for flag, value in rule.arguments.items()
             for word in ([flag, value] if value else [flag])
         ]

@@ -76,14 +76,15 @@ class Rule(BaseModel):
         return next((purpose for purpose in DESTINATIONS if DESTINATIONS[purpose] & names), None)
 
 
-LayoutNeed = Literal["moe", "copied_kv"]
+LayoutNeed = Literal["moe", "dense", "copied_kv", "one_node"]
 
 
 class LayoutRule(BaseModel):
     """A way in which ranks share a model beside tensor and pipeline sizes.
 
-    Values may hold `{tensor}`, the ranks that share a layer, `{groups}`, into how many groups these divide so
-    that none keeps a copy of another's keys and values, and `{chunk}`, 8192 tokens for each group.
+    Values may hold `{tensor}`, the ranks that share a layer, `{groups}`, into how many groups these divide
+    so that none keeps a copy of another's keys and values, `{chunk}`, 8192 tokens for each group, and
+    `{copies}`, how often the ranks hold the weights: every divisor of their number is tried.
     `presets`: it is preferred there. `fallback`: it is taken where plain sizes need more stages, or do not
     work at all. It works with one pipeline stage.
     """
@@ -97,6 +98,16 @@ class LayoutRule(BaseModel):
     fallback: bool = False
     reason: Annotated[str, Field(min_length=10)]
     source: Annotated[str, Field(min_length=10)]
+
+    @property
+    def copies_weights(self) -> bool:
+        """Whether groups of ranks have the whole model each."""
+        return any("{copies}" in value for value in self.arguments.values())
+
+    @property
+    def shares_kv(self) -> bool:
+        """Whether groups of ranks serve requests of their own: their KV caches count together."""
+        return self.copies_weights or "copied_kv" in self.needs
 
 
 class Absence(BaseModel):

@@ -23,7 +23,7 @@ from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.sizing import parallel, request_limit
 from headfirst.decide.plan.sizing.alternatives import Attempt, alternatives, smaller_reserve
 from headfirst.decide.plan.sizing.fit import fit, room_of
-from headfirst.decide.plan.sizing.sizes import Fleet, best, copies_hint
+from headfirst.decide.plan.sizing.sizes import Fleet, best, replicas_rejected
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import layers, precision
 from headfirst.decide.plan.weights.decide import adapters, decide
@@ -165,7 +165,10 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         data_parallel=sizes.data,
         world_size=sizes.world,
         layout_reason=shared.reason,
-        layouts_rejected=list(shared.rejected),
+        layouts_rejected=[
+            *shared.rejected,
+            *_replicas_rejected(service, loaded, gpu, machines, engine, sizes, dtype=loaded_as, rdma=rdma),
+        ],
         convert_to_bf16=dtype.convert_to_bf16,
         convert_reason=dtype.reason,
         trust_remote_code=trusted.remote_code,
@@ -190,7 +193,6 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
                 computing and _computing_note(engine, checkpoint, computing),
                 _NO_TEMPLATE if task == "completion" and settings.task is None else "",
                 gpu and gpu.host == "aarch64" and _ARM.format(gpu=gpu.name),
-                _copies(service, loaded, gpu, machines, engine, dtype=loaded_as, rdma=rdma),
                 needs.note,
             )
             if text
@@ -198,22 +200,24 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
 
 
-def _copies(
+def _replicas_rejected(
     service: Service,
     checkpoint: Checkpoint,
     gpu: Gpu | None,
     machines: Machines,
     engine: Engine,
+    layout: Layout,
     *,
     dtype: str,
     rdma: bool | None,
-) -> str:
-    """That the GPUs of the only replica hold several copies, where no setting decides it."""
-    if len(service.replicas) > 1 or service.settings.tensor_parallel or gpu is None:
-        return ""
+) -> list[str]:
+    """That the GPUs of the only replica hold several, where no setting and no layout makes them."""
+    if len(service.replicas) > 1 or service.settings.tensor_parallel or gpu is None or layout.data > 1:
+        return []
     fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node or 1, rdma)
     copy = best(checkpoint, fleet, engine, dtype=dtype)
-    return copies_hint(copy, fleet) if copy else ""
+    sentence = replicas_rejected(copy, fleet) if copy else ""
+    return [sentence] if sentence else []
 
 
 def _computing_note(engine: Engine, checkpoint: Checkpoint, computing: Computing) -> str:

@@ -1,7 +1,8 @@
 """The layout of a replica: how its ranks share the model, searched for or checked by the engine's rules.
 
 Tensor and pipeline sizes, and the engine's further ways (`layouts` of engines/<name>/presets.yml: expert and
-data parallelism) are one search: the first, in the order of preference, that has enough KV cache.
+data parallelism) are one search: the first, in the order of preference, that has enough KV cache. Replicas
+are the inventory's; sizing/sizes.py states how many the GPUs would hold.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ MOST_STAGES = 8
 ENOUGH_TOKENS = 32_768
 _CHUNK = 8192  # tokens of a prompt that a group computes at a time
 _MOST_REJECTED = 4
+# Copies of the weights take memory from the KV cache: they are worth it while this share of it is left.
+COPIES_SHARE = 0.5
 
 # What the KV cache of a rank holds with a layout and these values of arguments; no tokens where the weights
 # alone are too large.
@@ -41,7 +44,8 @@ class Candidate:
 
     def __str__(self) -> str:
         sizes = f"TP {self.layout.tensor} × PP {self.layout.pipeline}"
-        return f"{sizes} with {self.rule.title}" if self.rule else sizes
+        sizes += f" × DP {self.layout.data}" if self.layout.data > 1 else ""
+        return f"{sizes} with {self.rule.title}" if self.rule and not self.rule.copies_weights else sizes
 
 
 @dataclass(frozen=True)
@@ -141,9 +145,9 @@ class Spread:
     def _of_size(self, tensor: int, stages: int) -> Iterator[Candidate]:
         """What works with these sizes, the preferred first."""
         for rule in self._ways():
-            candidate = self._candidate(rule, tensor * stages, stages)
-            if candidate and candidate.layout.tensor == tensor:
-                yield candidate
+            for candidate in self._shared_by(tensor * stages, rule, stages):
+                if candidate.layout.tensor == tensor:
+                    yield candidate
 
     def _candidates(self, pipeline: int | None) -> Iterator[Candidate]:
         """What uses all GPUs, the preferred first."""
@@ -157,9 +161,9 @@ class Spread:
             limit = machines.ranks_per_node
             tried.sort(key=lambda way: (ranks // way[1] > limit, way[1]))
         for rule, stages in tried:
-            candidate = self._candidate(rule, ranks, stages)
-            if candidate and candidate.layout.world == (machines.gpus or machines.nodes):
-                yield candidate
+            for candidate in self._shared_by(ranks, rule, stages):
+                if candidate.layout.world == (machines.gpus or machines.nodes):
+                    yield candidate
 
     def _ways(self) -> list[LayoutRule | None]:
         """The engine's ways, None for tensor and pipeline sizes alone: those that the preset prefers before
@@ -169,8 +173,10 @@ class Spread:
         return [*preferred, None, *(rule for rule in rules if rule.fallback and rule not in preferred)]
 
     def _is_meant(self, rule: LayoutRule) -> bool:
-        """Whether the rule is for this model, and the user sets none of its flags."""
-        return (self.checkpoint.moe is not None or "moe" not in rule.needs) and not self._given(rule)
+        """Whether the rule is for this model and these machines, and the user sets none of its flags."""
+        unmet = {"moe" if self.checkpoint.moe is None else "dense"}
+        unmet |= {"one_node"} if self.machines.nodes > 1 else set()
+        return unmet.isdisjoint(rule.needs) and not self._given(rule)
 
     def _given(self, rule: LayoutRule) -> list[str]:
         """The flags of the rule that the user's arguments set."""
@@ -192,26 +198,32 @@ class Spread:
             if flags
         ]
 
-    def _candidate(self, rule: LayoutRule | None, ranks: int, stages: int) -> Candidate | None:
-        """`ranks` that share the model so; None where it is refused, or brings nothing."""
+    def _shared_by(self, ranks: int, rule: LayoutRule | None, stages: int) -> Iterator[Candidate]:
+        """The ways in which `ranks` share the model by the rule; none that is refused, or brings nothing."""
         if rule is None:
             layout = self.engine.layout(ranks // stages, stages, self.values)
-            return None if self.problems(layout) else Candidate(layout, self.values)
+            if not self.problems(layout):
+                yield Candidate(layout, self.values)
+            return
         groups = self._groups(ranks)
         if stages > 1 or ranks == 1 or ("copied_kv" in rule.needs and groups == 1):
-            return None
-        filled = _filled(rule, ranks, groups)
-        checked = self.engine.check_arguments(presets.words(filled))
-        values = {**checked.values, **self.values}
-        data = self.engine.layout(1, 1, values).data // self.engine.layout(1, 1, self.values).data
-        layout = self.engine.layout(ranks // data, 1, values)
-        if checked.problems or self.problems(layout, values):
-            return None
-        arguments = (
-            ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
-            for flag, value in filled.items()
-        )
-        return Candidate(layout, values, rule, tuple(arguments))
+            return
+        several = range(2, ranks + 1)  # where nobody prefers copies, a request has most of the GPUs
+        if self.preset in rule.presets:
+            several = several[::-1]
+        for copies in several if rule.copies_weights else (1,):
+            filled = _filled(rule, ranks, groups, copies)
+            checked = self.engine.check_arguments(presets.words(filled))
+            values = {**checked.values, **self.values}
+            data = self.engine.layout(1, 1, values).data // self.engine.layout(1, 1, self.values).data
+            layout = self.engine.layout(ranks // data, 1, values)
+            if ranks % copies or checked.problems or self.problems(layout, values):
+                continue
+            arguments = (
+                ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
+                for flag, value in filled.items()
+            )
+            yield Candidate(layout, values, rule, tuple(arguments))
 
     def _groups(self, ranks: int) -> int:
         """Groups into which the ranks divide so that none keeps a copy of another's keys and values."""
@@ -234,13 +246,18 @@ class Spread:
                 if longest
                 else "the weights leave no memory for a KV cache"
             )
-        others = (other for other in candidates if not other.rule or "copied_kv" not in other.rule.needs)
+        if not candidate.rule or not candidate.rule.shares_kv:
+            return ""
+        others = (other for other in candidates if not other.rule or not other.rule.shares_kv)
         plain = min(others, key=lambda other: other.layout.pipeline, default=None)
-        if candidate.rule and plain and "copied_kv" in candidate.rule.needs:
-            ours, theirs = self._tokens(candidate), self._tokens(plain)
-            if ours < theirs:
-                return f"all its KV caches hold {ours:,} tokens, and those of {plain} {theirs:,}"
-        return ""
+        if plain is None:
+            return ""
+        share = COPIES_SHARE if candidate.rule.copies_weights else 1
+        ours, theirs = self._tokens(candidate), self._tokens(plain)
+        if ours >= theirs * share:
+            return ""
+        fewer = "fewer than" if share == 1 else f"less than {share:.0%} of"
+        return f"all its KV caches hold {ours:,} tokens, {fewer} the {theirs:,} of {plain}"
 
     def _tokens(self, candidate: Candidate) -> int:
         """Tokens of all KV caches that keep requests of their own."""
@@ -252,7 +269,8 @@ class Spread:
     def _reason(self, candidate: Candidate, pipeline: int | None) -> str:
         """Why this layout, as a sentence."""
         if candidate.rule:
-            plain = self.problems(self.engine.layout(candidate.layout.tensor, 1, self.values))
+            together = candidate.layout.world // self.engine.layout(1, 1, self.values).data
+            plain = self.problems(self.engine.layout(together, 1, self.values))
             refused = f" Without it: {'; '.join(plain)}." if plain and candidate.rule.fallback else ""
             return candidate.rule.reason + refused
         stages = candidate.layout.pipeline
@@ -296,8 +314,8 @@ class Spread:
         return f"On {self.machines}, with pipeline_parallel={pipeline}, tensor_parallel can be {listed}."
 
 
-def _filled(rule: LayoutRule, ranks: int, groups: int) -> dict[str, str]:
-    sizes = {"{tensor}": ranks, "{groups}": groups, "{chunk}": _CHUNK * groups}
+def _filled(rule: LayoutRule, ranks: int, groups: int, copies: int) -> dict[str, str]:
+    sizes = {"{tensor}": ranks, "{groups}": groups, "{chunk}": _CHUNK * groups, "{copies}": copies}
     filled = {}
     for flag, value in rule.arguments.items():
         for name, size in sizes.items():

@@ -1,7 +1,8 @@
 """How many of these GPUs one copy of a model gets. A pure calculation.
 
 A copy has a divisor of a node's GPUs, so that copies share the node without a rest, or whole nodes. It is the
-smallest that is large enough; nodes that are too few for one more copy go to those that there are.
+smallest that is large enough, and of which those of a node keep enough of the KV cache that one would have;
+nodes that are too few for one more copy go to those that there are.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class Copy:
         """How many such copies the fleet holds."""
         return _count(self.machines, fleet)
 
+    def tokens(self, fleet: Fleet) -> int:
+        """Tokens that the KV caches of all these copies hold."""
+        return self.kv_tokens * self.count(fleet)
+
 
 def _count(machines: Machines, fleet: Fleet) -> int:
     gpus = machines.ranks_per_node or 1
@@ -60,17 +65,23 @@ def _count(machines: Machines, fleet: Fleet) -> int:
 
 
 def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> Copy | None:
-    """The copy whose KV cache is large enough and of which the fleet holds the most, else the one with the
-    largest KV cache; None where the fleet holds no copy. `dtype` is what is served."""
+    """The copy that is large enough and of which the fleet holds the most, else the one with the largest KV
+    cache; None where the fleet holds no copy. `dtype` is what is served."""
+    node = copy_on(checkpoint, fleet, Machines(1, fleet.gpus_per_node), engine, dtype)
+    least = parallel.COPIES_SHARE * (node.tokens(fleet) if node else 0)
     largest: Copy | None = None
     chosen: Copy | None = None
     for machines in _machines(fleet):  # the more GPUs, the fewer copies
         if chosen is not None and _count(machines, fleet) < chosen.count(fleet):
             break
-        copy = copy_on(checkpoint, fleet, machines, engine, dtype)
+        copy = (
+            node
+            if node and machines == node.machines
+            else copy_on(checkpoint, fleet, machines, engine, dtype)
+        )
         if copy is None:
             continue
-        if copy.longest >= parallel.enough(checkpoint):
+        if copy.longest >= parallel.enough(checkpoint) and copy.tokens(fleet) >= least:
             chosen = copy
         if largest is None or copy.kv_tokens > largest.kv_tokens:
             largest = copy
@@ -100,16 +111,15 @@ def copy_on(
     return Copy(machines, layout, cache.tokens, cache.longest, flag)
 
 
-def copies_hint(copy: Copy, fleet: Fleet) -> str:
-    """A sentence for people: how many replicas the GPUs hold; "" where it is one."""
+def replicas_rejected(copy: Copy, fleet: Fleet) -> str:
+    """Why the layout has one replica, where the fleet holds several of this copy; "" where it does not."""
     count, gpus = copy.count(fleet), copy.machines.gpus or 1
     if count == 1:
         return ""
-    size = f"{gpus} GPU{'s' if gpus > 1 else ''}"
-    size += f" of {copy.machines.nodes} nodes" if copy.machines.nodes > 1 else ""
     return (
-        f"The model fits on {size}: replicas={count} with gpus_per_replica={gpus} serve {count} copies of "
-        "it, for more requests at a time."
+        f"{count} replicas are not chosen: their number is the inventory's. replicas={count} with "
+        f"gpus_per_replica={gpus} serve more requests at a time, each of them slower, and keep "
+        f"{copy.tokens(fleet):,} tokens in all."
     )
 
 
