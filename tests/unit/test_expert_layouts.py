@@ -127,6 +127,10 @@ CASES: dict[str, tuple[Case, Expected]] = {
         case("Qwen/Qwen2.5-7B-Instruct", "", _DP, _8.format("H100-80G")),
         Expected((4, 1, 2), "--dp-size 2", reason="28 attention heads are not divisible by 8"),
     ),
+    "one search: a size that is set leaves GPUs idle": (
+        case("Qwen/Qwen3-8B", "tensor_parallel=2", "the inventory's size", _8.format("H100-80G")),
+        Expected((2, 1, 1), reason="The inventory sets tensor_parallel=2. 6 of 8 GPUs serve nothing."),
+    ),
     "one search: replicas over nodes are the inventory's": (
         case("Qwen/Qwen3-32B", "preset=throughput\nnic=eth0\nhca=mlx5_0", _DP, *(_8.format("H100-80G"),) * 2),
         Expected((16, 1, 1), rejected="replicas=8 with gpus_per_replica=2"),

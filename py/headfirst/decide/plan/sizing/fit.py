@@ -36,7 +36,8 @@ def fit(
     """Memory of one rank, term by term.
 
     `dtype` is what is served; `arguments` are the values of the engine's check_arguments.
-    `reserved_bytes` is what the engine sets aside (all terms but `outside_engine`).
+    `reserved_bytes` is what the engine sets aside (all terms but `outside_engine`). Memory without weights
+    and terms is the KV cache.
     `gpu` None (unknown, or CPU) gives fits=None with the weights' sizes only.
     """
     total = int(sum(_served_bytes(checkpoint, dtype).values()))
@@ -69,7 +70,12 @@ def fit(
         kv_tokens=room.tokens,
         kv_tokens_of_replica=room.tokens * layout.attention_data * layout.data,
         longest_request=room.longest,
-        terms={**use.terms, **_left_free(static - weights, pool), "outside_engine": use.outside},
+        terms={
+            **use.terms,
+            **_left_free(static - weights, pool),
+            # The terms are a fraction of what is free after it, so less of it is missing.
+            "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - static,
+        },
         estimates=sorted(use.estimates),
     )
 

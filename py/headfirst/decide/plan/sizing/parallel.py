@@ -132,8 +132,11 @@ class Spread:
     def _wished(self, tensor: int, stages: int, where: str | None) -> LayoutChoice:
         for candidate in self._of_size(tensor, stages):
             sizes = f"tensor_parallel={tensor}" + (f" and pipeline_parallel={stages}" if stages > 1 else "")
-            reason = f"The inventory sets {sizes}." + (f" {candidate.rule.reason}" if candidate.rule else "")
-            return LayoutChoice(candidate, reason)
+            reasons = [f"The inventory sets {sizes}.", *([candidate.rule.reason] if candidate.rule else [])]
+            gpus = self.machines.gpus
+            if gpus is not None and candidate.layout.world < gpus:
+                reasons.append(f"{gpus - candidate.layout.world} of {gpus} GPUs serve nothing.")
+            return LayoutChoice(candidate, " ".join(reasons))
         problems = self.problems(self.engine.layout(tensor, stages, self.values))
         raise InputError(
             f"tensor_parallel={tensor} with pipeline_parallel={stages} cannot serve "
