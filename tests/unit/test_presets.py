@@ -24,7 +24,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import presets
 from headfirst.decide.plan.presets import Situation, choose
-from headfirst.decide.plan.sizing.fit import fits, room_of
+from headfirst.decide.plan.sizing.fit import memory, room_of
 from headfirst.decide.plan.sizing.parallel import Spread
 from typer.testing import CliRunner
 
@@ -507,14 +507,14 @@ def test_what_does_not_fit_is_left_out() -> None:
     least = next(
         smaller
         for gib in range(40, 80)
-        if fits(
+        if memory(
             case.checkpoint,
             smaller := replace(gpu, memory_bytes=gib << 30),
             case.layout,
             case.engine,
             dtype="fp8",
             arguments={},
-        )
+        ).fits
     )
     choice = choose(replace(case, gpu=least))
     assert "--speculative-algorithm" not in choice.arguments

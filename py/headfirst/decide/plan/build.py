@@ -22,7 +22,7 @@ from headfirst.decide.plan.host import devices, hardware, network, rank_ports
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.sizing import parallel, request_limit
 from headfirst.decide.plan.sizing.alternatives import Attempt, alternatives, smaller_reserve
-from headfirst.decide.plan.sizing.fit import fit, room_of
+from headfirst.decide.plan.sizing.fit import fit, memory, room_of
 from headfirst.decide.plan.sizing.sizes import Fleet, best, replicas_rejected
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import layers, precision
@@ -105,10 +105,11 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
-    limit = request_limit.choose(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
-    if limit is not None:
-        choice = choice.with_argument(limit)
-        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    if gpu is not None:
+        its = memory(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
+        if limit := request_limit.choose(engine, its):
+            choice = choice.with_argument(limit)
+            arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     lora = adapters(
         settings,
         served_name=service.served_model_name,
@@ -130,8 +131,8 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     _refuse_unsupported(engine, served, gpu, task, arguments, settings.engine_env, where)
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
     spans = layers.by_host(service, engine, checkpoint, sizes)
-    memory = fit(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
-    weights = decide(cluster, service, checkpoint, memory, sizes.world, spans, convert=dtype.convert_to_bf16)
+    fitted = fit(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
+    weights = decide(cluster, service, checkpoint, fitted, sizes.world, spans, convert=dtype.convert_to_bf16)
     launch = partial(
         Launching,
         runtime=cluster.settings.container_runtime,
@@ -173,9 +174,9 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         convert_reason=dtype.reason,
         trust_remote_code=trusted.remote_code,
         trust_reason=trusted.reason,
-        fit=memory,
+        fit=fitted,
         alternatives=_alternatives(
-            loaded, gpu, machines, engine, sizes, memory, settings.engine_args, dtype=loaded_as, rdma=rdma
+            loaded, gpu, machines, engine, sizes, fitted, settings.engine_args, dtype=loaded_as, rdma=rdma
         ),
         weights=weights,
         cache_dir=settings.engine_cache_dir,

@@ -21,7 +21,7 @@ from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.fit import fits
+from headfirst.decide.plan.sizing.fit import memory
 from headfirst.decide.plan.types import ChosenArgument
 
 
@@ -302,9 +302,9 @@ def _fits(situation: Situation, chosen: Sequence[str]) -> bool:
     engine, layout = situation.engine, situation.layout
     values = engine.check_arguments([*chosen, *situation.user_arguments]).values
     effective = engine.layout(layout.tensor, layout.pipeline, values)
-    return fits(
+    return memory(
         situation.checkpoint, situation.gpu, effective, engine, dtype=situation.dtype, arguments=values
-    )
+    ).fits
 
 
 def _line(words: Sequence[str], why: str, rule: Rule) -> str:

@@ -15,7 +15,7 @@ from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import parameters
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.fit import fit
+from headfirst.decide.plan.sizing.fit import memory
 from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, copy_on, nodes_needed
 from headfirst.decide.plan.weights import precision
 
@@ -69,18 +69,17 @@ def smaller_reserve(attempt: Attempt) -> list[str]:
             continue
         values = engine.check_arguments([*words, *attempt.user_arguments]).values
         effective = engine.layout(layout.tensor, layout.pipeline, values)
-        planned = fit(
+        planned = memory(
             attempt.checkpoint, attempt.fleet.gpu, effective, engine, dtype=attempt.dtype, arguments=values
         )
-        longest = planned.longest_request or 0
-        flag = engine.memory_use(attempt.checkpoint, attempt.fleet.gpu, effective, values).context_flag
+        longest, flag = planned.room.longest, planned.use.context_flag
         if not planned.fits and flag and longest >= _SHORTEST:
             words += [flag, str(longest // 1024 * 1024)]
         elif not planned.fits:
             continue
         if longest > attempt.longest and (best_step is None or longest > best_step[0]):
             written = " ".join([*attempt.user_arguments, *words])
-            result = f"fits, with {planned.kv_tokens:,} tokens of KV cache: {step.cost}."
+            result = f"fits, with {planned.room.tokens:,} tokens of KV cache: {step.cost}."
             best_step = (longest, f'engine_args="{written}" {result}')
         if best_step and best_step[0] >= least:
             break

@@ -9,6 +9,7 @@ them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from headfirst.common import quantization
@@ -24,6 +25,77 @@ from headfirst.decide.plan.types import Fit
 GIB = 1 << 30
 
 
+Problem = Literal["", "weights", "length", "requests"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """What one rank has of its GPU: `weights` and the KV cache share `static` bytes."""
+
+    checkpoint: Checkpoint
+    use: MemoryUse
+    weights: int
+    static: int
+
+    @property
+    def pool(self) -> int:
+        """Bytes of KV cache; negative where the weights do not fit."""
+        return int(self.use.pool_fraction * (self.static - self.weights))
+
+    @property
+    def room(self) -> CacheRoom:
+        """What the KV cache holds; no tokens where the weights alone are too large."""
+        return self.use.room(max(0, self.pool))
+
+    @property
+    def problem(self) -> Problem:
+        """Why the engine would end at start, "" if it would not."""
+        room, use = self.room, self.use
+        if self.pool <= 0 or not room.tokens:
+            return "weights"
+        if use.context_flag is not None and room.longest < (use.max_context or self.checkpoint.max_context):
+            return "length"
+        if use.requests_given and room.requests is not None and room.requests < use.requests:
+            return "requests"
+        return ""
+
+    @property
+    def uncertain(self) -> bool:
+        """Whether it would end by an estimate alone."""
+        estimated = sum(self.use.terms[name] for name in self.use.estimates)
+        return bool(self.problem) and not replace(self, static=self.static + estimated).problem
+
+    @property
+    def fits(self) -> bool:
+        return not self.problem or self.uncertain
+
+
+def memory(
+    checkpoint: Checkpoint,
+    gpu: Gpu,
+    layout: Layout,
+    engine: Engine,
+    *,
+    dtype: str,
+    arguments: Mapping[str, Any],
+) -> Memory:
+    """How a rank's memory is divided.
+
+    `dtype` is what is served; `arguments` are the values of the engine's check_arguments.
+    """
+    use = engine.memory_use(checkpoint, gpu, layout, arguments)
+    weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
+    static = int(use.static_fraction * (gpu.memory_bytes - use.outside))
+    return Memory(checkpoint, use, weights, static)
+
+
+def room_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -> parallel.Room:
+    """What the KV cache holds, by layout and arguments."""
+    return lambda layout, arguments: (
+        memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments).room
+    )
+
+
 def fit(
     checkpoint: Checkpoint,
     gpu: Gpu | None,
@@ -33,115 +105,43 @@ def fit(
     dtype: str,
     arguments: Mapping[str, Any],
 ) -> Fit:
-    """Memory of one rank, term by term.
+    """Memory of one rank, term by term, as `memory` takes it.
 
-    `dtype` is what is served; `arguments` are the values of the engine's check_arguments.
     `reserved_bytes` is what the engine sets aside (all terms but `outside_engine`). Memory without weights
-    and terms is the KV cache.
-    `gpu` None (unknown, or CPU) gives fits=None with the weights' sizes only.
+    and terms is the KV cache. `gpu` None (unknown, or CPU) gives fits=None with the weights' sizes only.
     """
     total = int(sum(_served_bytes(checkpoint, dtype).values()))
     if gpu is None:
         return _unknown(checkpoint, layout, total, dtype)
-    use = engine.memory_use(checkpoint, gpu, layout, arguments)
-    weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
-    static = _static_bytes(gpu, use)
-    pool = _pool(static, weights, use)
-    problem, uncertain = _judged(checkpoint, use, static, weights)
-    room = use.room(max(0, pool))
-    if problem == "weights" and not uncertain:
-        reason = _too_large(gpu, layout, weights, static)
+    its = memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
+    use, room, pool = its.use, its.room, max(0, its.pool)
+    if its.problem == "weights" and not its.uncertain:
+        reason = _too_large(gpu, layout, its.weights, its.static)
     else:
-        reason = _room(gpu, layout, weights, pool, room, use, checkpoint)
-        if problem:
-            reason += _ends(engine, use, room, problem, uncertain=uncertain)
+        reason = _room(gpu, layout, its) + _ends(engine, its)
     return Fit(
-        fits=not problem or uncertain,
-        uncertain=uncertain,
+        fits=its.fits,
+        uncertain=its.uncertain,
         reason=reason,
         gpu_memory_bytes=gpu.memory_bytes,
         weight_bytes_total=total,
-        weight_bytes_per_rank=weights,
+        weight_bytes_per_rank=its.weights,
         reserved_bytes=sum(use.terms.values()),
         static_fraction=use.static_fraction,
         kv_bytes_per_token=use.kv_bytes_per_token,
         state_bytes_per_request=use.state_bytes_per_request,
-        kv_pool_bytes=max(0, pool),
+        kv_pool_bytes=pool,
         kv_tokens=room.tokens,
         kv_tokens_of_replica=room.tokens * layout.attention_data * layout.data,
         longest_request=room.longest,
         terms={
             **use.terms,
-            **_left_free(static - weights, pool),
+            **_left_free(its.static - its.weights, its.pool),
             # The terms are a fraction of what is free after it, so less of it is missing.
-            "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - static,
+            "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - its.static,
         },
         estimates=sorted(use.estimates),
     )
-
-
-def room(
-    checkpoint: Checkpoint,
-    gpu: Gpu,
-    layout: Layout,
-    engine: Engine,
-    *,
-    dtype: str,
-    arguments: Mapping[str, Any],
-) -> CacheRoom:
-    """What the KV cache of one rank holds; no tokens where the weights alone are too large."""
-    use = engine.memory_use(checkpoint, gpu, layout, arguments)
-    weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
-    return use.room(max(0, _pool(_static_bytes(gpu, use), weights, use)))
-
-
-def room_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -> parallel.Room:
-    """`room` by layout and arguments."""
-    return lambda layout, arguments: room(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
-
-
-def fits(
-    checkpoint: Checkpoint,
-    gpu: Gpu,
-    layout: Layout,
-    engine: Engine,
-    *,
-    dtype: str,
-    arguments: Mapping[str, Any],
-) -> bool:
-    """What `fit` answers, without its reason and the search for the GPUs that would be enough."""
-    use = engine.memory_use(checkpoint, gpu, layout, arguments)
-    weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
-    problem, uncertain = _judged(checkpoint, use, _static_bytes(gpu, use), weights)
-    return not problem or uncertain
-
-
-Problem = Literal["", "weights", "length", "requests"]
-
-
-def _judged(checkpoint: Checkpoint, use: MemoryUse, static: int, weights: int) -> tuple[Problem, bool]:
-    """Why the engine would end at start, "" if it would not, and whether that is by an estimate alone."""
-    problem = _problem(checkpoint, use, _pool(static, weights, use))
-    if not problem:
-        return problem, False
-    estimated = sum(use.terms[name] for name in use.estimates)
-    return problem, not _problem(checkpoint, use, _pool(static + estimated, weights, use))
-
-
-def _problem(checkpoint: Checkpoint, use: MemoryUse, pool: int) -> Problem:
-    room = use.room(max(0, pool))
-    if pool <= 0 or not room.tokens:
-        return "weights"
-    if use.context_flag is not None and room.longest < (use.max_context or checkpoint.max_context):
-        return "length"
-    if use.requests_given and room.requests is not None and room.requests < use.requests:
-        return "requests"
-    return ""
-
-
-def _pool(static: int, weights: int, use: MemoryUse) -> int:
-    """Bytes of KV cache; negative where the weights do not fit."""
-    return int(use.pool_fraction * (static - weights))
 
 
 def _left_free(room: int, pool: int) -> dict[str, int]:
@@ -239,23 +239,11 @@ def _ranks(checkpoint: Checkpoint, tensor: Tensor, layout: Layout, use: MemoryUs
     }[tensor.split]
 
 
-def _static_bytes(gpu: Gpu, use: MemoryUse) -> int:
-    """Bytes for weights and KV cache together."""
-    return int(use.static_fraction * (gpu.memory_bytes - use.outside))
-
-
-def _room(
-    gpu: Gpu,
-    layout: Layout,
-    weights: int,
-    pool: int,
-    room: CacheRoom,
-    use: MemoryUse,
-    checkpoint: Checkpoint,
-) -> str:
+def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
+    room, use = its.room, its.use
     text = (
-        f"{_each(layout)} ({gpu.name}) holds {memory_text(weights)} of weights and "
-        f"{memory_text(max(0, pool))} of KV cache: {room.tokens:,} tokens"
+        f"{_each(layout)} ({gpu.name}) holds {memory_text(its.weights)} of weights and "
+        f"{memory_text(max(0, its.pool))} of KV cache: {room.tokens:,} tokens"
     )
     groups = layout.attention_data * layout.data
     text += (
@@ -266,21 +254,23 @@ def _room(
     if use.state_bytes_per_request:
         states = memory_text(use.state_bytes_per_request)
         text += f" Beside its tokens a request keeps up to {states} of states and windows."
-    context = use.max_context or checkpoint.max_context
+    context = use.max_context or its.checkpoint.max_context
     if room.longest < context:
         text += f" One request can be at most {room.longest:,} tokens, though {context:,} are allowed."
     return text
 
 
-def _ends(engine: Engine, use: MemoryUse, room: CacheRoom, problem: Problem, *, uncertain: bool) -> str:
-    """What the engine does at its start, and the argument against it."""
+def _ends(engine: Engine, its: Memory) -> str:
+    """What the engine does at its start, and the argument against it; "" where it starts."""
+    use, room = its.use, its.room
+    if not its.problem:
+        return ""
     remedy = {
         "weights": "take more GPUs",
         "length": f"set {use.context_flag} to {room.longest} or less",
         "requests": f"set {use.requests_flag} to {room.requests} or less",
-        "": "",
-    }[problem]
-    if not uncertain:
+    }[its.problem]
+    if not its.uncertain:
         return f" {engine.title} then ends at start: {remedy}."
     names = " and ".join(name.replace("_", " ") for name in sorted(use.estimates))
     return (

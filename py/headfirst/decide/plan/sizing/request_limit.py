@@ -2,38 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.engines.layout import Layout
-from headfirst.decide.hardware.gpus import Gpu
-from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.sizing.fit import room
+from headfirst.decide.plan.sizing.fit import Memory
 from headfirst.decide.plan.types import ChosenArgument
 
 # The engine measures part of the memory at its start and may have a tenth less.
 _SURE = 0.9
 
 
-def choose(
-    checkpoint: Checkpoint,
-    gpu: Gpu | None,
-    layout: Layout,
-    engine: Engine,
-    *,
-    dtype: str,
-    arguments: Mapping[str, Any],
-) -> ChosenArgument | None:
+def choose(engine: Engine, memory: Memory) -> ChosenArgument | None:
     """The argument that lowers the number of requests; None where none is needed, or a person sets it."""
-    if gpu is None:
-        return None
-    use = engine.memory_use(checkpoint, gpu, layout, arguments)
-    if use.requests_flag is None or use.requests_given:
-        return None
-    requests = room(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments).requests
+    use, requests = memory.use, memory.room.requests
     sure = int((requests or 0) * _SURE)
-    if not sure or sure >= use.requests:
+    if use.requests_flag is None or use.requests_given or not sure or sure >= use.requests:
         return None
     return ChosenArgument(
         flag=use.requests_flag,

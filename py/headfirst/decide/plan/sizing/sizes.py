@@ -16,7 +16,7 @@ from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.fit import room_of
+from headfirst.decide.plan.sizing.fit import memory, room_of
 
 # Numbers of nodes that are tried for a model that the given ones cannot hold.
 _MORE_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -96,18 +96,18 @@ def copy_on(
     grows = dtype in (checkpoint.dtype, "bf16")
     if grows and checkpoint.total_bytes > fleet.gpu.memory_bytes * (machines.gpus or 1):
         return None
-    cache_of = room_of(checkpoint, fleet.gpu, engine, dtype=dtype)
-    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, cache_of)
+    room = room_of(checkpoint, fleet.gpu, engine, dtype=dtype)
+    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, room)
     try:
         candidate = spread.choose().candidate
     except InputError:  # the model cannot be spread evenly over these GPUs
         return None
     layout = candidate.layout
-    cache = cache_of(layout, candidate.values)
+    its = memory(checkpoint, fleet.gpu, layout, engine, dtype=dtype, arguments=candidate.values)
+    cache = its.room
     if not cache.longest:
         return None
-    use = engine.memory_use(checkpoint, fleet.gpu, layout, candidate.values)
-    flag = use.context_flag if cache.longest < checkpoint.max_context else None
+    flag = its.use.context_flag if cache.longest < checkpoint.max_context else None
     return Copy(machines, layout, cache.tokens, cache.longest, flag)
 
 
