@@ -14,8 +14,7 @@ from pathlib import Path
 import fake_hub
 import pytest
 from headfirst.common.errors import NotReadyError
-from headfirst.control.checkpoints import cache, silence
-from headfirst.control.checkpoints import hub as hub_module
+from headfirst.control.checkpoints import cache, hub_requests, silence
 from headfirst.control.checkpoints.describe import describe
 from headfirst.decide.model.checkpoint import Checkpoint
 from model_files import CONFIG, INDEX, SHARDS
@@ -31,7 +30,7 @@ VARIABLES = {"huggingface": "HF_ENDPOINT", "modelscope": "MODELSCOPE_ENDPOINT"}
 @pytest.fixture(autouse=True)
 def _empty_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(hub_module, "_SILENT", set())
+    monkeypatch.setattr(hub_requests, "_SILENT", set())
 
 
 @pytest.fixture

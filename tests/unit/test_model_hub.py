@@ -15,7 +15,8 @@ import pytest
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.checkpoints.describe import describe
-from headfirst.control.checkpoints.hub import MAX_HEADER_BYTES, Hub, describe_hub
+from headfirst.control.checkpoints.hub import MAX_HEADER_BYTES, describe_hub
+from headfirst.control.checkpoints.hub_requests import Hub
 from model_files import CONFIG, INDEX, SHARDS
 
 FILES = {

@@ -40,7 +40,8 @@ def rank(
         return _largest(
             read_json(place / CONFIG, missing="Engines read an adapter's rank from it."), str(place)
         )
-    from headfirst.control.checkpoints.hub import Hub, hub_json, stored_json
+    from headfirst.control.checkpoints.hub import hub_json, stored_json
+    from headfirst.control.checkpoints.hub_requests import Hub
 
     hub = Hub.of(source, environment)
     try:

@@ -35,7 +35,8 @@ def describe(
     if source == "path" or folder is not None:
         return describe_folder(folder or Path(model), id=model, revision=revision)
     # httpx takes 250 ms to import, which a folder does not need.
-    from headfirst.control.checkpoints.hub import Hub, HubUnreachableError, describe_hub, describe_stored
+    from headfirst.control.checkpoints.hub import describe_hub, describe_stored
+    from headfirst.control.checkpoints.hub_requests import Hub, HubUnreachableError
 
     hub = Hub.of(source, environment)
     if is_offline(environment):

@@ -1,21 +1,16 @@
 """Describe a model on a hub from its config.json, its file list and its shards' headers, not its weights.
 
-Hugging Face: GET /api/models/ID/revision/REV?blobs=true and /ID/resolve/REV/FILE (hub API documentation).
-ModelScope: GET /api/v1/models/ID/repo/files and /api/v1/models/ID/repo?FilePath=FILE (package modelscope).
-Mirrors: HF_ENDPOINT and MODELSCOPE_ENDPOINT; tokens of gated models: HF_TOKEN and MODELSCOPE_API_TOKEN.
-
 The list of files names the content: Hugging Face's by its commit, ModelScope's by each file's sha256. What is
 read of that content is in the cache for the next plan (cache.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -28,10 +23,8 @@ from headfirst.common.untrusted import (
     UntrustedError,
     file_listing,
     integer,
-    joined,
     json_document,
     shown,
-    without_password,
 )
 from headfirst.control.checkpoints import silence
 from headfirst.control.checkpoints.cache import Cache
@@ -43,6 +36,7 @@ from headfirst.control.checkpoints.folder import (
     QUANTIZATION,
     index_names,
 )
+from headfirst.control.checkpoints.hub_requests import Hub, HubUnreachableError, NoPartsError, Requests
 from headfirst.decide.model.catalogue_entries import RELEASED
 from headfirst.decide.model.checkpoint import Checkpoint, Shard
 from headfirst.decide.model.config import Weights, from_config
@@ -50,69 +44,10 @@ from headfirst.decide.model.config import Weights, from_config
 _T = TypeVar("_T")
 _COMMIT = re.compile("[0-9a-f]{40}")
 _LISTING = "listing"
-# Endpoints that were silent: one run waits for each once, whatever it asks of it.
-_SILENT: set[str] = set()
-# Of a body at least this much must come before the hub counts as silent.
-_CHUNK_BYTES = 64 << 10
 _PARALLEL_READS = 8
-_MAX_REDIRECTS = 5
-# A compressed answer could be of any size: none is asked for, and none is taken.
-_PLAIN = {"Accept-Encoding": "identity"}
 MAX_LISTING_BYTES = 32 << 20
 # Of all shards together. Of 210,000 tensors, as in the largest checkpoints, they have 30 MB.
 MAX_HEADER_BYTES = 64 << 20
-
-
-class HubUnreachableError(NotReadyError):
-    """No answer from the hub: no network, no name, a timeout, or the hub's own failure (5xx)."""
-
-
-class _NoPartsError(HubUnreachableError):
-    """The hub sends whole files only."""
-
-
-@dataclass(frozen=True)
-class Hub:
-    """One hub's addresses. `listing` and `file` have fields {id}, {revision} and {file}."""
-
-    name: str
-    endpoint: str
-    listing: str
-    file: str
-    default_revision: str
-    token: str | None = None
-
-    @property
-    def address(self) -> str:
-        """The endpoint as messages show it."""
-        return without_password(self.endpoint)
-
-    @classmethod
-    def of(cls, source: str, environment: Mapping[str, str]) -> Hub:
-        """The hub called `source` (huggingface or modelscope), with the environment's mirror and token."""
-        if source == "huggingface":
-            endpoint = environment.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-            return cls(
-                "Hugging Face",
-                endpoint,
-                "/api/models/{id}/revision/{revision}?blobs=true",
-                "/{id}/resolve/{revision}/{file}",
-                "main",
-                environment.get("HF_TOKEN"),
-            )
-        if source == "modelscope":
-            endpoint = environment.get("MODELSCOPE_ENDPOINT", "https://www.modelscope.cn").rstrip("/")
-            return cls(
-                "ModelScope",
-                endpoint,
-                "/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
-                "/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
-                "master",
-                environment.get("MODELSCOPE_API_TOKEN"),
-            )
-        raise InputError(
-            f"Unknown model_source {source!r}.", hint="It can be modelscope, huggingface or path."
-        )
 
 
 @dataclass(frozen=True)
@@ -143,20 +78,9 @@ def read_hub(
     """Read what the hub has of `id`. HubUnreachableError without a network; InputError when the hub does
     not have the model, or requires a token."""
     at = revision or hub.default_revision
-    with _client(hub, transport) as client:
-        session = _Session(hub, id, at, client, silence.Watch(), Cache(hub.address, id))
-        return _within(session, lambda: _read(session, lambda pinned: _parse(pinned, revision)))
-
-
-def _within(session: _Session, work: Callable[[], _T]) -> _T:
-    """What the work returns; HubUnreachableError where the hub is silent, or was before in this run."""
-    if session.hub.endpoint in _SILENT:
-        raise session.silent()
-    try:
-        return session.watch.run(work)
-    except silence.SilentError:
-        _SILENT.add(session.hub.endpoint)
-        raise session.silent() from None
+    with Requests.opened(hub, id, at, transport) as requests:
+        session = _Session(hub, id, at, requests, Cache(hub.address, id))
+        return requests.run(lambda: _read(session, lambda pinned: _parse(pinned, revision)))
 
 
 def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Checkpoint | None:
@@ -178,9 +102,9 @@ def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Ch
 def hub_json(hub: Hub, id: str, file: str, *, transport: httpx.BaseTransport | None = None) -> dict[str, Any]:
     """A JSON file of the repository `id`. Raises as read_hub does."""
     at = hub.default_revision
-    with _client(hub, transport) as client:
-        session = _Session(hub, id, at, client, silence.Watch(), Cache(hub.address, id))
-        return _within(session, lambda: _read(session, lambda pinned: pinned.json(file)))
+    with Requests.opened(hub, id, at, transport) as requests:
+        session = _Session(hub, id, at, requests, Cache(hub.address, id))
+        return requests.run(lambda: _read(session, lambda pinned: pinned.json(file)))
 
 
 def stored_json(hub: Hub, id: str, file: str) -> dict[str, Any] | None:
@@ -198,7 +122,7 @@ def _stored(hub: Hub, id: str, revision: str | None) -> _Session | None:
     cache = Cache(hub.address, id)
     pin = at if _COMMIT.fullmatch(at) else cache.pin(at)
     answers = cache.read(pin) if pin else {}
-    return _Session(hub, id, at, None, silence.Watch(), cache, answers, pin) if answers else None
+    return _Session(hub, id, at, None, cache, answers, pin) if answers else None
 
 
 def _read(session: _Session, parse: Callable[[_Session], _T]) -> _T:
@@ -228,7 +152,7 @@ def _parse(session: _Session, revision: str | None) -> Sent:
     quantization = session.json(QUANTIZATION) if QUANTIZATION in files else None
     try:
         tensors = session.all_tensors(shards)
-    except _NoPartsError:
+    except NoPartsError:
         # Of a checkpoint that is not quantised the sizes of the files are enough.
         if config.get("quantization_config") or quantization:
             raise
@@ -245,11 +169,6 @@ def _parse(session: _Session, revision: str | None) -> Sent:
         chat_template=has_template(config, files, session.json),
     )
     return Sent(checkpoint, config, quantization, session.pin, session.created())
-
-
-def _client(hub: Hub, transport: httpx.BaseTransport | None) -> httpx.Client:
-    headers = _PLAIN | ({"Authorization": f"Bearer {hub.token}"} if hub.token else {})
-    return httpx.Client(base_url=hub.endpoint, headers=headers, transport=transport, timeout=silence.LIMIT_S)
 
 
 class _Room:
@@ -270,15 +189,14 @@ class _Room:
 class _Session:
     """Answers about one model at one revision, from the cache or by requests.
 
-    `client` None sends no request. `pin` is what the revision names, where the hub states it; `answers` has
+    `requests` None: the cache alone. `pin` is what the revision names, where the hub states it; `answers` has
     what was read of it, by name.
     """
 
     hub: Hub
     id: str
     revision: str
-    client: httpx.Client | None
-    watch: silence.Watch
+    requests: Requests | None
     cache: Cache
     answers: dict[str, bytes] = field(default_factory=dict)
     pin: str | None = None
@@ -379,7 +297,8 @@ class _Session:
 
     def _header(self, file: str, room: _Room) -> bytes:
         url = self._file(file)
-        prefix = self._part(url, 0, LENGTH_BYTES)
+        requests = self._sending(url)
+        prefix = requests.part(url, 0, LENGTH_BYTES)
         try:
             stop = LENGTH_BYTES + header_length(prefix)
         except UntrustedError as error:
@@ -390,7 +309,7 @@ class _Session:
                 where=self.where,
                 hint="Choose another revision of the model, or another mirror.",
             )
-        return self._part(url, LENGTH_BYTES, stop)
+        return requests.part(url, LENGTH_BYTES, stop)
 
     def _pin(self, listing: bytes) -> str | None:
         """What names the content of the list of files; None where the hub states nothing that does."""
@@ -414,7 +333,7 @@ class _Session:
 
     @property
     def where(self) -> str:
-        return f"{self.hub.address} {self.id}@{self.revision}"
+        return self.hub.where(self.id, self.revision)
 
     def _parsed(self, text: bytes, url: str, limit: int) -> dict[str, Any]:
         if not text.lstrip().startswith(b"{"):
@@ -438,82 +357,9 @@ class _Session:
         return self.hub.file.format(id=self.id, revision=self._at, file=quote(file))
 
     def _get(self, url: str, limit: int) -> bytes:
-        """The body, of at most `limit` bytes."""
-        with self._opened(url, {}) as response:
-            return self._body(response, limit)
+        return self._sending(url).get(url, limit)
 
-    def _part(self, url: str, begin: int, stop: int) -> bytes:
-        """The bytes of a file from `begin` up to `stop`."""
-        with self._opened(url, {"Range": f"bytes={begin}-{stop - 1}"}) as response:
-            if response.status_code != httpx.codes.PARTIAL_CONTENT:
-                raise _NoPartsError(
-                    f"{self.hub.name} at {self.hub.address} does not support range requests.",
-                    hint="Use another mirror, or fetch the model and give its folder.",
-                )
-            return self._body(response, stop - begin)
-
-    def _body(self, response: httpx.Response, limit: int) -> bytes:
-        if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise UntrustedError(
-                "the hub sends a compressed answer to a request for an uncompressed one", where=self.where
-            )
-        return joined(
-            self.watch.chunks(response.iter_bytes(_CHUNK_BYTES)),
-            what="the hub's answer",
-            where=self.where,
-            limit=limit,
-        )
-
-    @contextlib.contextmanager
-    def _opened(self, url: str, headers: dict[str, str]) -> Iterator[httpx.Response]:
-        """The answer after redirects, whose bodies are not read."""
-        if self.client is None:
+    def _sending(self, url: str) -> Requests:
+        if self.requests is None:
             raise HubUnreachableError(f"The answer of {self.hub.name} to {url} is not in the cache.")
-        request = self.client.build_request("GET", url, headers=headers)
-        try:
-            for _ in range(_MAX_REDIRECTS + 1):
-                with self.watch.waiting():
-                    sent = self.client.send(request, stream=True)
-                with contextlib.closing(sent) as response:
-                    if response.next_request is None:
-                        self._refuse(response)
-                        yield response
-                        return
-                    request = self._redirected(response.next_request)
-            raise UntrustedError(f"the hub redirects more than {_MAX_REDIRECTS} times", where=self.where)
-        except httpx.TimeoutException:
-            raise silence.SilentError from None
-        except httpx.HTTPError as error:
-            why = without_password(str(error)) or type(error).__name__
-            raise HubUnreachableError(
-                f"{self.hub.name} at {self.hub.address} cannot be reached: {why}.",
-                hint="Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT.",
-            ) from error
-
-    def silent(self) -> HubUnreachableError:
-        return HubUnreachableError(
-            f"{self.hub.name} at {self.hub.address} sent nothing for {silence.LIMIT_S:.0f} seconds."
-        )
-
-    def _redirected(self, request: httpx.Request) -> httpx.Request:
-        if self.hub.endpoint.startswith("https:") and request.url.scheme != "https":
-            address = shown(without_password(str(request.url)))
-            raise UntrustedError(f"the hub redirects to an address without TLS: {address}", where=self.where)
-        return request
-
-    def _refuse(self, response: httpx.Response) -> None:
-        """Raise for an answer that is no success."""
-        status = response.status_code
-        if status in (401, 403):
-            raise InputError(
-                f"{self.hub.name} refuses {self.id} (HTTP {status}): it is gated, private or misspelt.",
-                hint="Accept the model's licence on its page and set HF_TOKEN (or MODELSCOPE_API_TOKEN).",
-            )
-        if status == 404:
-            raise InputError(
-                f"{self.hub.name} has no {self.id} at revision {self.revision}.",
-                hint="Check model, model_source and model_revision: the hubs spell some models differently.",
-            )
-        if status >= 500:
-            raise HubUnreachableError(f"{self.hub.name} at {self.hub.address} answers HTTP {status}.")
-        response.raise_for_status()
+        return self.requests

@@ -97,7 +97,8 @@ def refresh(source: str, ids: Sequence[str], report: Report) -> Refresh:
     Each is stored when it is read. NotReadyError where the hub does not answer.
     """
     # httpx takes 250 ms to import, which a list of the models does not need.
-    from headfirst.control.checkpoints.hub import Hub, HubUnreachableError, read_hub
+    from headfirst.control.checkpoints.hub import read_hub
+    from headfirst.control.checkpoints.hub_requests import Hub, HubUnreachableError
 
     if is_offline(os.environ):
         raise InputError(f"--refresh asks a hub, and {OFFLINE} is set", hint=f"Unset it: unset {OFFLINE}")
