@@ -175,6 +175,33 @@ CASES: dict[str, tuple[Case, Expected]] = {
         case("zai-org/GLM-5-FP8", "preset=throughput", _WEIGHTS, _8.format("B200")),
         Expected((8, 1, 1), "--attn-dp-size 8", weights=99.71),
     ),
+    "L30: Qwen3-Next has a draft layer and no key for it": (
+        case(
+            "Qwen/Qwen3-Next-80B-A3B-Instruct",
+            "engine=vllm\npreset=latency",
+            "vllm-project/recipes, Qwen3-Next-80B-A3B-Instruct.yaml",
+            _8.format("H200-141G"),
+        ),
+        Expected((8, 1, 1), "--speculative-config"),
+    ),
+    "L30: DeepSeek-V3.2-Exp": (
+        case(
+            "deepseek-ai/DeepSeek-V3.2-Exp",
+            "engine=vllm\nparsers=auto",
+            "vllm-project/recipes, DeepSeek-V3.2-Exp.yaml",
+            _8.format("H200-141G"),
+        ),
+        Expected((8, 1, 1), "--tokenizer-mode deepseek_v32 --enable-auto-tool-choice"),
+    ),
+    "L30: each rank has the vision encoder": (
+        case(
+            "Qwen/Qwen2.5-VL-72B-Instruct",
+            "engine=vllm\npreset=throughput",
+            "vllm-project/recipes, Qwen2.5-VL-72B-Instruct.yaml",
+            "gpus=4 gpu=A100-80G",
+        ),
+        Expected((4, 1, 1), "--mm-encoder-tp-mode data", weights=35.3),
+    ),
     "L31: why TP 16 over two nodes": (
         case(R1, "nic=eth0\nhca=mlx5_0", "issue: reasons of a layout", *(_8.format("H100-80G"),) * 2),
         Expected((16, 1, 1), reason="All ranks share each layer"),

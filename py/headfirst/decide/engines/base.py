@@ -153,6 +153,7 @@ class MemoryUse:
     estimates: frozenset[str] = frozenset()
     embedding_tensor: int | None = None  # ranks that divide the embedding; None: those of attention
     expert_growth: float = 1.0  # bytes of routed experts in memory for each byte in the checkpoint
+    vision_whole: bool = False  # each rank has the vision encoder
     outside: int = 0
     pool_fraction: float = 1.0
     adapters: int = 0

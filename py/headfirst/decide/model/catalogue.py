@@ -142,6 +142,8 @@ def _sizes(described: Checkpoint, weights: dict[str, Any]) -> dict[str, Any]:
         "bytes_by_dtype": by_dtype,
         "bytes_by_part": by_part,
         "bf16_bytes_by_part": bf16_by_part,
+        # Qwen3-Next has a draft layer and no key for it.
+        "nextn_layers": described.nextn_layers or int(Part.NEXTN.value in by_part),
         "shards": _shards(weights, total),
     }
 

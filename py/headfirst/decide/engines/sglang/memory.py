@@ -87,6 +87,7 @@ def memory_use(
         embedding_tensor=1 if _whole_embedding(checkpoint, layout) else None,
         expert_growth=_expert_growth(checkpoint, gpu, layout, values),
         adapters=adapters,
+        vision_whole=bool(values.get("mm_enable_dp_encoder")),
         estimates=frozenset({"adapters"} if adapters else ()),  # that have a part of the matrices take less
     )
 

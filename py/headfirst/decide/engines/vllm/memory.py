@@ -108,6 +108,7 @@ def memory_use(
         outside=outside,
         estimates=frozenset(estimates & {*terms, *(["adapters"] if adapters else [])}),
         adapters=adapters,
+        vision_whole=values.get("mm_encoder_tp_mode") == "data",
         max_context=longest,
         # With --max-model-len auto (-1) vLLM takes what fits.
         context_flag=None if values.get("max_model_len") == -1 else "--max-model-len",

@@ -214,10 +214,10 @@ def _share(
 
     `known`: the part's tensors.
     """
-    if (
-        part is Part.EMBEDDING
-    ):  # as attention is: groups of ranks with requests of their own read their own rows
+    if part is Part.EMBEDDING:  # as attention is: groups with requests of their own read their own rows
         return 1 / (use.embedding_tensor or use.attention_tensor)
+    if part is Part.VISION and use.vision_whole:
+        return 1
     if not known:  # an unknown architecture: nothing is known to be held whole
         ranks = {Part.EXPERTS: max(layout.tensor, layout.expert), Part.ATTENTION: use.attention_tensor}
         return 1 / ranks.get(part, layout.tensor)
