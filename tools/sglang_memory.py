@@ -21,7 +21,6 @@ import logging
 import os
 import pkgutil
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -33,6 +32,7 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 
 import sglang
 import torch
+from model_folder import model_folder
 from sglang.srt import arg_groups
 from sglang.srt.arg_groups.overrides import model_config_of, resolving_view
 from sglang.srt.configs.load_config import LoadConfig
@@ -183,16 +183,6 @@ def gpu(name: str) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def folder(record: dict[str, Any]) -> Iterator[str]:
-    """A model's folder with its configs only."""
-    with tempfile.TemporaryDirectory() as path:
-        for kind in ("config", "hf_quant_config"):
-            if kind in record:
-                (Path(path) / f"{kind}.json").write_text(json.dumps(record[kind]), encoding="utf-8")
-        yield path
-
-
 def resolved(path: str, arguments: dict[str, Any]) -> ServerArgs:
     """SGLang's arguments with all that it chooses itself."""
     args = ServerArgs(model_path=path, device="cuda", skip_tokenizer_init=True, **arguments)
@@ -298,7 +288,7 @@ def main() -> int:
     }
     for path in sorted(CONFIGS.glob("*.json")):
         runs = []
-        with folder(json.loads(path.read_text(encoding="utf-8"))) as model:
+        with model_folder(json.loads(path.read_text(encoding="utf-8"))) as model:
             for name, arguments in RUNS:
                 with gpu(name):
                     try:
@@ -311,7 +301,8 @@ def main() -> int:
     fractions = []
     for name, changes in FRACTIONS:
         arguments = {"tp_size": 8, **changes}
-        with folder(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) as model, gpu("H200"):
+        configs = json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))
+        with model_folder(configs) as model, gpu("H200"):
             fraction = resolving_view(resolved(model, arguments)).mem_fraction_static
         fractions.append(json.dumps({"model": name, "arguments": arguments, "mem_fraction_static": fraction}))
     rows = [

@@ -15,12 +15,11 @@ import importlib.metadata
 import json
 import subprocess
 import sys
-import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from model_folder import model_folder
 
 GPUS = {
     "A100-80G": ("A100-SXM4-80GB", (8, 0), 79),
@@ -91,7 +90,7 @@ def one(path: Path, gpu: str) -> int:
     always = unnamed(published)
     hopper = gpu.startswith("H100")
     rows = []
-    with folder(published) as model:
+    with model_folder(published) as model:
         for tensor in SIZES if hopper else (8,):
             rows += row(model, gpu, tensor, always)
         for arguments in VARIANTS.values() if rows and hopper else ():
@@ -111,16 +110,6 @@ def unnamed(published: dict[str, Any]) -> dict[str, Any]:
     if quantized is None or "producer" in quantized:
         return {}
     return {"kv_cache_dtype": quantized["quantization"]["kv_cache_quant_algo"].lower()}
-
-
-@contextmanager
-def folder(published: dict[str, Any]) -> Iterator[str]:
-    """A model's folder without weights and tokenizer."""
-    with tempfile.TemporaryDirectory() as path:
-        for kind in ("config", "hf_quant_config"):
-            if kind in published:
-                (Path(path) / f"{kind}.json").write_text(json.dumps(published[kind]), encoding="utf-8")
-        yield path
 
 
 def row(model: str, gpu: str, tensor: int, arguments: dict[str, Any]) -> list[dict[str, Any]]:

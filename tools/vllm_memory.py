@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import json
 import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import torch
 import vllm
+from model_folder import model_folder
 from vllm.engine.arg_utils import EngineArgs
 from vllm.platforms import current_platform
 from vllm.usage.usage_lib import UsageContext
@@ -47,16 +45,10 @@ CACHES = [(1, 1, "auto"), (4, 1, "auto"), (8, 2, "auto"), (16, 1, "auto"), (8, 1
 GPUS = {"T4": 15, "A100-40G": 39, "A100-80G": 79, "H100-80G": 79, "H200-141G": 139, "B200": 178}
 
 
-@contextmanager
-def folder(config: dict[str, Any]) -> Iterator[str]:
-    """A model's folder with config.json only."""
-    with tempfile.TemporaryDirectory() as path:
-        whole = {
-            key: value for key, value in config.items() if key not in ("auto_map", "quantization_config")
-        }
-        whole |= {"model_type": MODEL_TYPES[config["architectures"][0]], "torch_dtype": "bfloat16"}
-        (Path(path) / "config.json").write_text(json.dumps(whole), encoding="utf-8")
-        yield path
+def served(config: dict[str, Any]) -> dict[str, Any]:
+    """What config.json has of it: the engine's own classes, nothing quantised."""
+    whole = {key: value for key, value in config.items() if key not in ("auto_map", "quantization_config")}
+    return whole | {"model_type": MODEL_TYPES[config["architectures"][0]], "torch_dtype": "bfloat16"}
 
 
 def layouts(path: str) -> list[int]:
@@ -137,7 +129,7 @@ def main() -> int:
     }
     entries = [json.loads(file.read_text(encoding="utf-8")) for file in sorted(CATALOGUE.glob("*.json"))]
     for id, entry in ((id, entry) for part in entries for id, entry in part.items() if id in MODELS):
-        with folder(entry["config"]) as path:
+        with model_folder({"config": served(entry["config"])}) as path:
             sizes = layouts(path)
             caches = [
                 {"tensor": tensor, "pipeline": pipeline, "kind": kind}

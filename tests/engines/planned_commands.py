@@ -221,6 +221,18 @@ def refused(engine: str, answers: Iterable[tuple[Case, Mapping[str, Any]]]) -> l
     ]
 
 
+def stale(engine: str, answers: Iterable[tuple[Case, Mapping[str, Any]]]) -> list[str]:
+    """The rows of NOT_ENOUGH whose model has commands here and whose error none of them raises."""
+    errors: dict[str, str] = {}
+    for case, answer in answers:
+        errors[case.model] = errors.get(case.model, "") + answer.get("error", "")
+    return [
+        f"{model}: {error}"
+        for (name, model), error in NOT_ENOUGH.items()
+        if name == engine and error not in errors.get(model, error)
+    ]
+
+
 def gpu(fleet: Fleet) -> dict[str, Any]:
     """The GPU as the engine's environment reports it (drivers/planned_gpu.py)."""
     known = gpus.find(fleet.gpu)

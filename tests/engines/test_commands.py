@@ -52,6 +52,7 @@ def test_the_engine_accepts_every_command(folder: Path, fleet: Fleet, engine: st
     answers = answered(folder, engine, version, fleet)
     refused = planned_commands.refused(engine, answers)
     assert not refused, f"{engine} {version} refuses {len(refused)} of {len(answers)}:\n" + "\n".join(refused)
+    assert not planned_commands.stale(engine, answers), "remove these from NOT_ENOUGH"
 
 
 @on_each_fleet("sglang")
