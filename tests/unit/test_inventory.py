@@ -197,6 +197,8 @@ def test_memory_of_an_unlisted_gpu(tmp_path: Path) -> None:
     assert (head.gpu, head.gpu_memory_bytes, head.gpu_capability) == ("H199", 94 << 30, (9, 0))
     head = load([write(tmp_path, text.replace("94g", "95830m").replace("gpu_capability=9.0", ""))]).head
     assert (head.gpu_memory_bytes, head.gpu_capability) == (95830 << 20, None)
+    for written in ("94GiB", "94Gib", "96256MiB", '"94 g"'):
+        assert load([write(tmp_path, text.replace("94g", written))]).head.gpu_memory_bytes == 94 << 30
 
 
 @pytest.mark.parametrize(

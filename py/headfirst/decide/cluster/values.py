@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)([kmg]?)", re.IGNORECASE)
-_MEMORY_WITH_MORE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])(?:i?b)?\s*", re.IGNORECASE)
-_UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:ib)?)?", re.IGNORECASE)
+_DECIMAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])b\s*", re.IGNORECASE)
+_UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 _LEAST = 2**20
 
 # Folders of the system: what is below them is not for data either.
@@ -31,27 +31,28 @@ _HCA = re.compile(r"[A-Za-z0-9_.-]+(?::\d+)?")
 
 
 def memory(text: str) -> str:
-    """An amount of memory as Docker takes it: 32g, 512m."""
-    match = _MEMORY.fullmatch(text)
-    if match is None:
-        near = _MEMORY_WITH_MORE.fullmatch(text)
-        form = "a number and k, m or g, such as 32g"
-        if near is None:
-            raise ValueError(f"write {form}")
-        number, unit = near.groups()
-        if unit.lower() == "t":
-            number, unit = f"{float(number) * 1024:g}", "g"
-        raise ValueError(f"write {number}{unit.lower()} ({form})")
-    number, unit = match.groups()
-    if float(number) * _UNIT[unit.lower()] < _LEAST:
-        raise ValueError("this is less than 1m; write a number and k, m or g, such as 32g")
-    return text
+    """An amount of memory as Docker takes it: 32g, 512m. 32GiB and 1t are written so."""
+    number, unit = _amount(text)
+    return f"{number * 1024:g}g" if unit == "t" else f"{number:.12g}{unit}"
 
 
 def memory_bytes(text: str) -> int:
     """An amount of memory in bytes: 94g, 95830m."""
-    number, unit = _MEMORY.fullmatch(memory(text)).groups()  # type: ignore[union-attr]  # memory() checks it
-    return int(float(number) * _UNIT[unit.lower()])
+    number, unit = _amount(text)
+    return int(number * _UNIT[unit])
+
+
+def _amount(text: str) -> tuple[float, str]:
+    match = _MEMORY.fullmatch(text.strip())
+    if match is None:
+        form = "a number and k, m or g, such as 32g"
+        decimal = _DECIMAL.fullmatch(text)
+        meant = f"{decimal[1]}{decimal[2].lower()} ({form})" if decimal else form
+        raise ValueError(f"write {meant}")
+    number, unit = float(match[1]), (match[2] or "").lower()
+    if number * _UNIT[unit] < _LEAST:
+        raise ValueError("this is less than 1m; write a number and k, m or g, such as 32g")
+    return number, unit
 
 
 def data_folder(text: str) -> str:
