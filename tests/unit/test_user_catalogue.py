@@ -21,6 +21,7 @@ from typer.testing import CliRunner, Result
 FILES = {
     "config.json": json.dumps(CONFIG).encode(),
     "model.safetensors.index.json": json.dumps(INDEX).encode(),
+    "chat_template.jinja": b"{{ messages }}",
     **SHARDS,
 }
 QWEN = {"same_as": "Qwen/Qwen3-32B", "source": "our own fine-tune"}

@@ -83,6 +83,8 @@ def entry_of(sent: Sent, hub: str) -> dict[str, Any]:
         entry["released"] = sent.created
     if checkpoint.sentence_transformers:
         entry["sentence_transformers"] = True
+    if checkpoint.chat_template is not None:
+        entry["chat_template"] = checkpoint.chat_template
     if sent.quantization:
         entry["hf_quant_config"] = sent.quantization
     return entry
