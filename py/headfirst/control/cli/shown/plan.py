@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.control.terminal import Terminal
+from headfirst.decide.plan.sizing.fit import memory_text
 from headfirst.decide.plan.types import Carrier, Fit, Plan, PlannedReplica, PlannedService, WeightsTime
 
 GB, GIB = 10**9, 2**30
@@ -219,13 +220,18 @@ def _print_fit(console: Console, fit: Fit, alternatives: list[str]) -> None:
         console.print(table)
     console.print(
         f"KV cache of a GPU: {fit.kv_bytes_per_token:,} bytes a token"
-        + (f" and {fit.state_bytes_per_request:,} a request" if fit.state_bytes_per_request else "")
+        + (
+            f" and {memory_text(fit.state_bytes_per_request)} a request"
+            if fit.state_bytes_per_request
+            else ""
+        )
         + (f", {fit.kv_tokens:,} tokens" if fit.kv_tokens else "")
         + (
             f"; {fit.kv_tokens_of_replica:,} in the replica"
             if fit.kv_tokens_of_replica != fit.kv_tokens
             else ""
-        )
+        ),
+        soft_wrap=True,
     )
 
 
