@@ -369,8 +369,8 @@ class HostSettings(BaseModel):
     gpu: Text | None = Field(None, description="GPU model, e.g. A100-80G. Default: what the host reports.")
     gpu_memory: ByteCount | None = Field(
         None,
-        description="Memory of one GPU, as the driver reports it: `95830m`, `94g` or `94GiB`. Default: what the "
-        "host reports, or that of the named `gpu`.",
+        description="Memory of one GPU, as the driver reports it: `95830m`, `94g` or `94GiB`. Default: what "
+        "the host reports, or that of the named `gpu`.",
     )
     gpu_capability: Annotated[str, BeforeValidator(_text), Field(pattern=r"^[1-9]\d?\.\d$")] | None = Field(
         None, description="Compute capability of a `gpu` that is not in Headfirst's list, e.g. 9.0."

@@ -99,6 +99,8 @@ class Spread:
             rejected.append(f"{candidate} is not chosen: {why}.")
         plain = [candidate for candidate in candidates if not candidate.rule] or candidates
         largest = max(plain, key=self._longest)
+        if len(candidates) == 1:
+            return LayoutChoice(largest, self._reason(largest, pipeline))
         reason = f"{largest} leaves the most room for the KV cache; no layout has enough for a long request."
         return LayoutChoice(largest, reason)
 
@@ -280,6 +282,8 @@ class Spread:
         if pipeline:
             return f"The inventory sets pipeline_parallel={pipeline}."
         several = self.machines.nodes > 1
+        if self.machines.gpus == 1:
+            return "There is one GPU."
         if stages == 1:
             ranks = "All ranks" if several else "All ranks of the node"
             link = {True: ", which RDMA connects", False: "", None: ""}[self.rdma] if several else ""
