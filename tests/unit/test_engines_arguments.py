@@ -24,6 +24,18 @@ def test_the_specification_is_that_of_the_version(version: str) -> None:
     assert spec.options["--tp-size"] is spec.options["--tensor-parallel-size"]
 
 
+def test_counterparts_are_flags_of_the_engines() -> None:
+    known = {flag for name in engines.names() for flag in engines.get(name).specification.options}
+    flags = [flag for row in engine_arguments._COUNTERPARTS for flag in row]
+    assert set(flags) <= known
+    assert len(flags) == len(set(flags))
+
+
+def test_a_flag_that_resembles_none_gets_no_guess() -> None:
+    (problem,) = ENGINE.check_arguments(["--hf-token", "x"]).problems
+    assert problem.hint is None
+
+
 def test_removed_flags_are_gone_and_their_successors_exist() -> None:
     spec = engines.get("sglang", VERSION).specification
     assert len(spec.removed) > 75
@@ -101,7 +113,9 @@ def test_values_are_typed_by_destination() -> None:
         ("--node-rank 1", "is set by the plan", "rank 0"),
         ("--api-key token-abc123", "is set by the plan", "process list"),
         ("--flash-attn", "has no --flash-attn", ""),
-        ("--max-num-batched-tokens 4096", "has no --max-num-batched-tokens", ""),
+        ("--max-num-batched-tokens 4096", "has no --max-num", "Its counterpart is --chunked-prefill-size."),
+        ("--max-model-len 4096", "has no --max-model-len", "Its counterpart is --context-length."),
+        ("--lora-modules a=/a", "has no --lora-modules", "Set adapters in the inventory"),
     ],
 )
 def test_each_mistake_is_one_problem_with_the_way_out(words: str, what: str, hint: str) -> None:

@@ -99,6 +99,8 @@ def test_values_are_typed_by_destination() -> None:
         ("--tool-call-parser hermis", "--tool-call-parser cannot be 'hermis'."),
         ("--enforce-eager 1", "'1' is in the place of a flag."),
         ("--seed 1 --seed 2", "--seed is given twice."),
+        ("--context-length 8192", "vLLM 0.33.0 has no --context-length. Its counterpart is --max-model-len."),
+        ("--ep 8", "Its counterpart is --enable-expert-parallel."),
         ("--max-loras", "--max-loras needs a value."),
     ],
 )

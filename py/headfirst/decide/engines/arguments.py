@@ -26,6 +26,32 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
+# Flags of one purpose in different engines; values and defaults may differ.
+_COUNTERPARTS = (
+    ("--api-key", "--api-keys"),
+    ("--chunked-prefill-size", "--max-num-batched-tokens", "--max-prefill-token-num"),
+    ("--context-length", "--max-model-len", "--session-len"),
+    ("--cuda-graph-max-bs-decode", "--max-cudagraph-capture-size"),
+    ("--disable-cuda-graph", "--enforce-eager", "--eager-mode"),
+    ("--disable-radix-cache", "--no-enable-prefix-caching"),
+    ("--dp-size", "--data-parallel-size", "--dp"),
+    ("--ep-size", "--enable-expert-parallel", "--ep"),
+    ("--json-model-override-args", "--hf-overrides"),
+    ("--kv-cache-dtype", "--quant-policy"),
+    ("--limit-mm-data-per-request", "--limit-mm-per-prompt"),
+    ("--lora-paths", "--lora-modules"),
+    ("--max-running-requests", "--max-num-seqs", "--max-batch-size"),
+    ("--mem-fraction-static", "--gpu-memory-utilization", "--cache-max-entry-count"),
+    ("--mm-process-config", "--mm-processor-kwargs"),
+    ("--moe-runner-backend", "--moe-backend"),
+    ("--page-size", "--block-size", "--cache-block-seq-len"),
+    ("--quantization", "--model-format"),
+    ("--random-seed", "--seed"),
+    ("--served-model-name", "--model-name"),
+    ("--speculative-algorithm", "--speculative-config"),
+    ("--tokenizer-path", "--tokenizer"),
+    ("--tp-size", "--tensor-parallel-size", "--tp"),
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +154,12 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
     return Arguments(values=values, problems=tuple(problems))
 
 
+def counterpart(spec: Specification, flag: str) -> str | None:
+    """The option of `spec` that does what `flag` does in another engine; None where none is known."""
+    rows = (row for row in _COUNTERPARTS if flag in row)
+    return next((other for row in rows for other in row if other in spec.options), None)
+
+
 def is_flag(word: str) -> bool:
     """Whether `word` begins an option: argparse takes a number with a minus, and "-" alone, as values."""
     return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word)
@@ -145,6 +177,9 @@ def _full(option: Mapping[str, Any] | None, given: Sequence[str]) -> bool:
 def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> Problem:
     if flag in spec.removed:
         return Problem(flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag])
+    if (other := counterpart(spec, flag)) and not other.startswith(flag):  # else it is cut short
+        instead = spec.owned.get(spec.options[other]["dest"], f"Its counterpart is {other}.")
+        return Problem(flag, f"{spec.engine} has no {flag}.", instead)
     if meant := _with_two_dashes(spec, flag):
         instead = spec.owned.get(spec.options[meant]["dest"])
         hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."
@@ -154,7 +189,7 @@ def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> 
     if len(dests) == 1:
         owned = _owned(spec, spec.options[longer[0]], flag, values)
         return owned or Problem(flag, f"{flag} is cut short.", f"Write {longer[0]}.")
-    near = difflib.get_close_matches(flag.replace("_", "-"), spec.options, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(flag.replace("_", "-"), spec.options, n=1, cutoff=0.75)
     return Problem(flag, f"{spec.engine} has no {flag}.", f"Did you mean {near[0]}?" if near else None)
 
 
