@@ -55,6 +55,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
         given,
         frozenset().union(*(reading.hosts[name].used for name in names)),
         settings.own_variables,
+        _engine_names(reading),
     )
     hosts = {name: _host(name, reading, paths) for name in names}
     _refuse_shared_addresses([hosts[name] for name in names], reading, paths)
@@ -88,6 +89,13 @@ def _names(reading: Reading) -> list[str]:
     groups += [service.hosts for service in reading.services.values()]
     groups += [reading.groups[name] for name in ("spares", "webui", "router", "monitoring")]
     return list(dict.fromkeys(name for group in groups for name in group))
+
+
+def _engine_names(reading: Reading) -> set[str]:
+    """The engines that the inventory names, or the default one."""
+    values = [host.values.get("engine") for host in reading.hosts.values()]
+    values += [service.values.get("engine") for service in reading.services.values()]
+    return {str(value) for value in values if value} or {ServiceSettings.model_fields["engine"].default}
 
 
 def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...]) -> list[Members]:

@@ -178,8 +178,8 @@ def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> 
     if flag in spec.removed:
         return Problem(flag, f"{flag} was removed: {spec.engine} does not have it.", spec.removed[flag])
     if (other := counterpart(spec, flag)) and not other.startswith(flag):  # else it is cut short
-        instead = spec.owned.get(spec.options[other]["dest"], f"Its counterpart is {other}.")
-        return Problem(flag, f"{spec.engine} has no {flag}.", instead)
+        advice = spec.owned.get(spec.options[other]["dest"], f"Its counterpart is {other}.")
+        return Problem(flag, f"{spec.engine} has no {flag}.", advice)
     if meant := _with_two_dashes(spec, flag):
         instead = spec.owned.get(spec.options[meant]["dest"])
         hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."
