@@ -488,6 +488,12 @@ REFUSED: dict[str, Refused] = {
         "hosts.ini",
         "[gpu:vars]",
     ),
+    "own groups in YAML": Refused(
+        {"hosts.yml": "all:\n  children:\n    web: {hosts: {w1: }}\n    gpu_nodes: {hosts: {n1: }}\n"},
+        "the groups are web, gpu_nodes",
+        "hosts.yml",
+        "[gpu_nodes:vars]",
+    ),
     "no head": Refused(ini("[workers]\n192.0.2.1\n"), "no head", "hosts.ini"),
     "two heads": Refused(ini("[head]\n192.0.2.[1:2]\n"), "two heads: 192.0.2.1, 192.0.2.2", "hosts.ini:2"),
     "two pages": Refused(ini(ONE + "[webui]\n192.0.2.[1:2]\n"), "[webui] has 2 hosts", "hosts.ini:4"),
@@ -514,7 +520,7 @@ REFUSED: dict[str, Refused] = {
         "hosts.ini:7",
         "[all:vars]",
     ),
-    "no model": Refused({"hosts.ini": TWO}, "no model is named", "hosts.ini", "model="),
+    "no model": Refused({"hosts.ini": TWO}, "no model is named", "hosts.ini", "deploy models INVENTORY"),
     "a relative model folder": Refused(
         ini(TWO, "model_source=path\n"), "not an absolute path", "hosts.ini:8", "folder on the head"
     ),

@@ -40,18 +40,18 @@ def describe(
 
     hub = Hub.of(source, environment)
     if is_offline(environment):
-        why, advice = f"no request was sent to {hub.name} ({OFFLINE})", ""
+        why, advice, way_out = f"no request was sent to {hub.name} ({OFFLINE})", "", f"Unset {OFFLINE}"
     else:
         try:
             return describe_hub(hub, model, revision=revision, transport=transport)
         except HubUnreachableError as error:
             why, advice = error.what.rstrip("."), f" {OFFLINE}=1 plans without a request."
+            way_out = "Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT"
     stored = describe_stored(hub, model, revision=revision, note=why)
-    return stored or _from_catalogue(model, revision, why, advice)
+    return stored or _from_catalogue(model, revision, f"{why}.{advice}", why, way_out)
 
 
-def _from_catalogue(model: str, revision: str | None, why: str, advice: str) -> Checkpoint:
-    note = f"{why}; the model is described from the catalogue.{advice}"
+def _from_catalogue(model: str, revision: str | None, note: str, why: str, way_out: str) -> Checkpoint:
     checkpoint = catalogue.lookup(model, revision=revision, note=note)
     if checkpoint is not None:
         return checkpoint
@@ -59,7 +59,5 @@ def _from_catalogue(model: str, revision: str | None, why: str, advice: str) -> 
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
     raise NotReadyError(
         f"{why}, and the catalogue has no {model}.",
-        hint=f"{meant}Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT; or "
-        f"fetch the model and set model_source=path with model=/its/folder. {OFFLINE}=1 plans models of the "
-        "catalogue without a request.",
+        hint=f"{meant}{way_out}; or fetch the model and set model_source=path with model=/its/folder.",
     )

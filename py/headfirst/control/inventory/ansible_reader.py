@@ -48,6 +48,7 @@ from headfirst.control.inventory.ansible_errors import (
 )
 
 GROUPS = ("head", "workers", "webui", "router", "spares", "monitoring")
+_NOT_OWN = ("all", "ungrouped", *GROUPS)
 # Set by Ansible on every host.
 _MAGIC = C.INTERNAL_STATIC_VARS | {"environment", "omit", "vars"}
 _EXTRA = "extra variables (-e)"
@@ -109,6 +110,11 @@ class _Reader:
         groups = self._inventory.groups
         return {name: _hosts_of(groups[name]) if name in groups else [] for name in GROUPS}
 
+    def own_groups(self) -> list[str]:
+        """Groups of the user that have hosts."""
+        groups = self._inventory.groups.items()
+        return [str(name) for name, group in groups if name not in _NOT_OWN and _hosts_of(group)]
+
     def services(self, keys: set[str]) -> dict[str, dict[str, Any]]:
         """Groups that set `model` of their own: hosts in order, and the group's values of `keys`.
 
@@ -119,7 +125,7 @@ class _Reader:
             return {}
         services = {}
         for name, group in self._inventory.groups.items():
-            if name in ("all", "ungrouped", *GROUPS) or "model" not in self._of_group(group):
+            if name in _NOT_OWN or "model" not in self._of_group(group):
                 continue
             if hosts := _hosts_of(group):
                 services[str(name)] = self._service(group, hosts, keys)
@@ -376,6 +382,7 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
     keys = set(request["wanted"])
     return {
         "groups": groups,
+        "own_groups": reader.own_groups(),
         "services": services,
         "lines": reader.host_lines(),
         "hosts": {name: reader.host(name, keys, request["role_options"]) for name in names},

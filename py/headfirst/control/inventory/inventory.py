@@ -131,8 +131,7 @@ def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...
 
 def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
     head, workers = reading.groups["head"], reading.groups["workers"]
-    own_groups = list(dict.fromkeys(line.group for line in reading.lines if line.group not in reading.groups))
-    if not head and not workers and not reading.services and own_groups:
+    if not head and not workers and not reading.services and (own_groups := reading.own_groups):
         named = next((group for group in own_groups if "gpu" in group.lower()), own_groups[0])
         raise InputError(
             f"no group sets model=, and there is no [head]; the groups are {', '.join(own_groups)}",
@@ -228,7 +227,8 @@ def _service_settings(
         raise InputError(
             "no model is named",
             where=str(paths[0]),
-            hint="Add `model=deepseek-ai/DeepSeek-R1` under [all:vars], or give `-e model=…`.",
+            hint="`deploy models INVENTORY` lists what its GPUs serve, with the lines to paste: `model=…` "
+            "under [all:vars], or `-e model=…`.",
         )
     if settings.model_source == "demo" and settings.model not in ("", *DEMO_MODELS):
         raise InputError(

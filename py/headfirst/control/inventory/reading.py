@@ -59,9 +59,12 @@ class ServiceReading:
 
 @dataclass(frozen=True)
 class Reading:
-    """What Ansible reads. `services` are by group. `limited`: hosts that --limit leaves; None without it."""
+    """What Ansible reads. `services` are by group. `own_groups`: other groups with hosts, in their order.
+    `limited`: hosts that --limit leaves; None without it.
+    """
 
     groups: Mapping[str, list[str]]
+    own_groups: list[str]
     services: Mapping[str, ServiceReading]
     hosts: Mapping[str, HostReading]
     lines: tuple[HostLine, ...]
@@ -94,7 +97,7 @@ def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) ->
     hosts = {name: _host(host) for name, host in answer["hosts"].items()}
     lines = tuple(HostLine(*line) for line in answer["lines"])
     services = {name: ServiceReading(**service) for name, service in answer["services"].items()}
-    return Reading(answer["groups"], services, hosts, lines, answer["limited"])
+    return Reading(answer["groups"], answer["own_groups"], services, hosts, lines, answer["limited"])
 
 
 def role_values(
