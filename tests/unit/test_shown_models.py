@@ -9,7 +9,7 @@ from headfirst.control.cli.shown.models import print_models
 from headfirst.decide import engines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
-from headfirst.decide.plan.sizing.models import Models, Offer, survey
+from headfirst.decide.plan.sizing.models import Models, Offer, Refusal, survey
 from headfirst.decide.plan.sizing.sizes import Fleet
 
 
@@ -90,3 +90,19 @@ def test_the_reason_of_the_order_is_printed(
     kimi = lines[lines.index("moonshotai/Kimi-K2.5 (images)") + 1].split()
     assert "2026-01" in kimi and "1,027B" in kimi
     assert all(len(line) <= 80 for line in lines)
+
+
+def test_the_lines_come_last_and_refusals_are_by_reason(
+    models: Models, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    ids = ("Qwen/Qwen3.5-397B-A17B", "Qwen/Qwen3.5-122B-A10B", "Qwen/Qwen3-VL-235B-A22B-Thinking")
+    refused = [
+        Refusal(model=ids[0], task="chat", reason="It needs 12 nodes."),
+        Refusal(model=ids[1], task="chat", reason="It needs 2 nodes."),
+        Refusal(model=ids[2], task="chat", reason="It needs 12 nodes."),
+    ]
+    lines = printed(models.model_copy(update={"refused": refused}), capsys)
+    below = lines[lines.index("3 models are not served, by reason:") + 1 :]
+    assert below[:2] == [f"It needs 2 nodes: {ids[1]}", f"It needs 12 nodes: {ids[0]}, {ids[2]}"]
+    assert lines[-1].startswith("The lines of another model")

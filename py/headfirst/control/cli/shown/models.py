@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterator
 
@@ -9,13 +10,13 @@ from rich.markup import escape
 
 from headfirst.control.cli.shown.plan import about
 from headfirst.control.terminal import Terminal
-from headfirst.decide.plan.sizing.models import ORDER, Models, Offer, group_of
+from headfirst.decide.plan.sizing.models import ORDER, Models, Offer, Refusal, group_of
 
 _NUMBERS = ("size", "nodes", "replicas", "KV tokens", "weights")
 
 
 def print_models(survey: Models) -> None:
-    """Print one row a model, the lines of the first one, and what cannot be served."""
+    """Print one row a model, what cannot be served, and last the lines of the first model."""
     console = Terminal(highlight=False)
     console.print(
         f"{survey.nodes} node(s) × {survey.gpus_per_node} {escape(survey.gpu)}, "
@@ -26,15 +27,34 @@ def print_models(survey: Models) -> None:
             console.print(escape(line), soft_wrap=True)
         console.print()
         _wrapped(console, f"The order: {ORDER}.")
-        first = survey.offers[0]
-        console.print(f"\nTo serve {escape(first.model)}, write under \\[all:vars]:")
-        for line in first.lines:
-            console.print(f"  {escape(line)}", soft_wrap=True)
-        console.print("The lines of another model: deploy models INVENTORY --model ID")
     else:
         console.print("No model of the catalogue can be served there.")
-    for refusal in survey.refused:
-        _wrapped(console, f"Not {refusal.model}: {refusal.reason}")
+    if survey.refused:
+        console.print(f"\n{len(survey.refused)} models are not served, by reason:")
+    for reason, models in _by_reason(survey.refused).items():
+        _wrapped(console, f"{reason.rstrip('.')}: {', '.join(models)}")
+    if survey.offers:
+        _print_first(console, survey.offers[0])
+
+
+def _print_first(console: Terminal, offer: Offer) -> None:
+    console.print()
+    _wrapped(console, f"To serve {offer.model}, write under [all:vars]:")
+    for line in offer.lines:
+        console.print(f"  {escape(line)}", soft_wrap=True)
+    console.print("The lines of another model: deploy models INVENTORY --model ID")
+
+
+def _by_reason(refused: list[Refusal]) -> dict[str, list[str]]:
+    """Ids by the reason; reasons that differ in a number are in its order."""
+    ids: dict[str, list[str]] = {}
+    for refusal in refused:
+        ids.setdefault(refusal.reason, []).append(refusal.model)
+    return {reason: ids[reason] for reason in sorted(ids, key=_with_numbers)}
+
+
+def _with_numbers(text: str) -> list[str | int]:
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
 
 
 def _wrapped(console: Terminal, text: str) -> None:
