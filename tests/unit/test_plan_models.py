@@ -292,16 +292,31 @@ def test_a_smaller_model_of_the_family_is_the_last_resort() -> None:
     distilled = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
     found = alternatives(attempt(distilled, fleet("H100-80G", 1, 1)), catalogued())
     assert found[-1] == (
-        "model=deepseek-ai/DeepSeek-R1-Distill-Qwen-32B, a smaller model of the same family, fits."
+        "model=deepseek-ai/DeepSeek-R1-Distill-Qwen-32B is a smaller model of the same family and fits with "
+        "tensor_parallel=1: 15,707 tokens of KV cache."
     )
+
+
+def test_of_a_smaller_model_the_precision_that_holds_a_long_request_is_proposed() -> None:
+    found = alternatives(attempt(model("Qwen/Qwen3-32B"), fleet("RTX-4090", 1, 2)), catalogued())
+    assert found[-1].startswith("model=Qwen/Qwen3-14B-FP8 is a smaller model")
 
 
 def test_the_plan_and_its_refusal_carry_the_alternatives() -> None:
     inventory = str(INVENTORIES / "h200x1.ini")
     result = CliRunner().invoke(app, ["plan", inventory, "-e", "gpu=A100-80G"])
-    assert result.exit_code == 2
+    assert isinstance(result.exception, InputError)
+    assert "DeepSeek-R1 does not fit" in result.exception.what
     assert "Instead: 3 nodes with 8 × A100-80G each hold it." in result.output
-    assert "deploy models" in unfit_hint(["3 nodes hold it."])
+    assert "docker run" not in result.output
+    assert unfit_hint(["3 nodes hold it."]).startswith("3 nodes hold it.\n`deploy models`")
+
+
+def test_a_plan_that_does_not_fit_ends_with_2_in_json_too() -> None:
+    inventory = str(INVENTORIES / "h200x1.ini")
+    result = CliRunner().invoke(app, ["plan", inventory, "-e", "gpu=A100-80G", "--json"])
+    assert result.exit_code == 2
+    assert json.loads(result.stdout)["services"][0]["alternatives"]
 
 
 def test_the_command_lists_models_and_lines() -> None:

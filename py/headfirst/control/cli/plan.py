@@ -71,8 +71,17 @@ def plan(
         print_plan(prepared.plan, {host.name for host in prepared.cluster.limited_hosts})
         if prepared.bundle:
             print_sources(prepared.bundle)
-    if any(service.fit.fits is False for service in prepared.plan.services):
+    unfit = [service for service in prepared.plan.services if service.fit.fits is False]
+    if unfit and (svg or output.as_json):
         raise typer.Exit(InputError.exit_code)
+    if unfit:
+        raise InputError(
+            f"{unfit[0].served_model_name} does not fit into the memory of its GPUs",
+            where=str(prepared.cluster.inventories[0]),
+            hint="What fits is above, after `Instead:`."
+            if unfit[0].alternatives
+            else "`deploy models INVENTORY` lists what these GPUs can serve.",
+        )
 
 
 def _draw(plan: Plan, file: Path | None) -> None:

@@ -155,7 +155,8 @@ def _quantised_on_load(attempt: Attempt) -> list[str]:
 
 
 def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
-    """The other model of the same family with the most parameters that fits, and fewer than this one."""
+    """The other model of the same family with the most parameters that fits, and fewer than this one; of
+    its precisions one that holds a long request."""
     checkpoint, family = attempt.checkpoint, families.find(attempt.checkpoint)
     if family is None:
         return []
@@ -171,8 +172,16 @@ def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
     fitting = _fitting(attempt, relatives)
     if not fitting:
         return []
-    largest = max(fitting, key=lambda pair: parameters(pair[0]))[0]
-    return [f"model={largest.id}, a smaller model of the same family, fits."]
+    most = max(parameters(other) for other, _ in fitting)
+    largest, copy = max(
+        (pair for pair in fitting if parameters(pair[0]) >= _SMALLER * most),
+        key=lambda pair: (_is_long(*pair), pair[0].total_bytes),
+    )
+    return [f"model={largest.id} is a smaller model of the same family and fits with {_sizes(copy)}."]
+
+
+def _is_long(checkpoint: Checkpoint, copy: Copy) -> bool:
+    return copy.longest >= parallel.enough(checkpoint)
 
 
 def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkpoint, Copy]]:
@@ -194,7 +203,6 @@ def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkp
 
 def unfit_hint(sentences: Sequence[str]) -> str:
     """What to type next where the model cannot be served as asked."""
-    listed = " ".join(sentences) or "No other precision or number of nodes fits."
-    return (
-        f"{listed} `deploy models` lists what these GPUs can serve; `deploy plan` shows the memory of a GPU."
-    )
+    listed = sentences or ["No other precision or number of nodes fits."]
+    verbs = "`deploy models` lists what these GPUs can serve; `deploy plan` shows the memory of a GPU."
+    return "\n".join([*listed, verbs])
