@@ -257,7 +257,8 @@ def test_the_sum_over_ranks_is_stated(tmp_path: Path) -> None:
     """L31: with DP attention each rank keeps requests of its own."""
     service = plan(CASES["L5: DeepSeek-R1 for many requests"][0], tmp_path).services[0]
     assert service.fit.kv_tokens_of_replica == 8 * (service.fit.kv_tokens or 0)
-    assert "in all 8 of them that keep requests of their own" in service.fit.reason
+    assert "in each of 8 groups with requests of their own" in service.fit.reason
+    assert service.layout == "TP 8 × PP 1, attention DP 8, EP 8"
 
 
 def test_an_architecture_without_dp_attention_is_refused(tmp_path: Path) -> None:

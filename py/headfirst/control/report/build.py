@@ -99,10 +99,9 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
         reason=f"described by {service.model_described_by}",
     )
     yield Choice(what="engine", value=f"{service.engine} {service.engine_version}")
-    layout = f"TP {service.tensor_parallel} × PP {service.pipeline_parallel} × DP {service.data_parallel}"
     yield Choice(
         what="layout",
-        value=f"{len(service.replicas)} × ({layout}) on {service.device}, {service.task}",
+        value=f"{len(service.replicas)} × ({service.layout}) on {service.device}, {service.task}",
         reason=" ".join([service.layout_reason, *service.layouts_rejected]),
     )
     fits = {True: "fits", False: "does not fit", None: "not known"}[service.fit.fits]

@@ -155,6 +155,8 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         tensor_parallel=sizes.tensor,
         pipeline_parallel=sizes.pipeline,
         data_parallel=sizes.data,
+        attention_data_parallel=sizes.attention_data,
+        expert_parallel=sizes.expert,
         world_size=sizes.world,
         layout_reason=shared.reason,
         layouts_rejected=[

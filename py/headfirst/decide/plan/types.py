@@ -37,7 +37,7 @@ class Fit(_Frozen):
     )
     kv_pool_bytes: int | None
     kv_tokens: int | None  # of one rank
-    kv_tokens_of_replica: int | None  # of all ranks that keep requests of their own
+    kv_tokens_of_replica: int | None  # of all groups that keep requests of their own
     longest_request: int | None  # tokens
     terms: dict[str, int]
     estimates: list[str] = []  # names of `terms`
@@ -245,6 +245,8 @@ class PlannedService(_Frozen):
     tensor_parallel: int
     pipeline_parallel: int
     data_parallel: int  # groups of these ranks that each serve requests of their own
+    attention_data_parallel: int  # groups of tensor ranks, each with a KV cache of its own
+    expert_parallel: int  # ranks among which whole experts are spread; 1: each expert is divided
     world_size: int  # of each replica
     layout_reason: str
     layouts_rejected: list[str]  # a sentence each
@@ -272,6 +274,14 @@ class PlannedService(_Frozen):
     alternatives: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     # What a person should check, a sentence each.
     notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+
+    @property
+    def layout(self) -> str:
+        """The parallel sizes, for people: TP 8 × PP 1, attention DP 8, EP 8."""
+        text = f"TP {self.tensor_parallel} × PP {self.pipeline_parallel}"
+        text += f" × DP {self.data_parallel}" if self.data_parallel > 1 else ""
+        text += f", attention DP {self.attention_data_parallel}" if self.attention_data_parallel > 1 else ""
+        return text + (f", EP {self.expert_parallel}" if self.expert_parallel > 1 else "")
 
     @property
     def urls(self) -> list[str]:

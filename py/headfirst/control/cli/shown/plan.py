@@ -95,10 +95,8 @@ def _print_service(console: Console, service: PlannedService) -> None:
     count, nodes = len(service.replicas), len(service.replicas[0].nodes)
     console.print(
         (f"{count} replicas, each " if count > 1 else "")
-        + f"TP {service.tensor_parallel} × PP {service.pipeline_parallel}"
-        + (f" × DP {service.data_parallel}" if service.data_parallel > 1 else "")
-        + f" = {service.world_size} ranks of "
-        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {nodes} node(s)"
+        + f"{service.layout}: {_count(service.world_size, 'rank')} of "
+        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {_count(nodes, 'node')}"
     )
     console.print(f"  {escape(service.layout_reason)}", soft_wrap=True)
     for line in service.layouts_rejected:
@@ -132,6 +130,10 @@ def _print_service(console: Console, service: PlannedService) -> None:
     _print_fit(console, service.fit, service.alternatives)
     for note in service.notes:
         console.print(f"[yellow]Note: {escape(note)}[/]", soft_wrap=True)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _print_choices(console: Console, service: PlannedService) -> None:

@@ -249,7 +249,7 @@ def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
     )
     groups = layout.attention_data * layout.data
     text += (
-        f", {room.tokens * groups:,} in all {groups} of them that keep requests of their own."
+        f" in each of {groups} groups with requests of their own, {room.tokens * groups:,} in the replica."
         if groups > 1
         else "."
     )
