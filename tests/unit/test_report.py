@@ -231,6 +231,20 @@ def test_the_page_has_what_was_recorded(cluster: Cluster, tmp_path: Path) -> Non
     assert "Not recorded" not in text
 
 
+def test_notes_estimates_and_what_is_not_chosen_are_on_the_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a person is warned of in `deploy plan` is in what is handed over too."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    settings = ("engine=vllm", "model=Qwen/Qwen3-32B", "preset=latency", "gpu=RTX-4090", "datacenter=fra1")
+    words = [word for setting in settings for word in ("-e", setting)]
+    words += ["-e", "gpus=1"]
+    text = Page(made(*words)).text
+    assert "Note: extra variables (-e): Headfirst does not use datacenter" in text
+    assert "activations (estimated)" in text
+    assert "Not chosen: preset=latency adds no speculative decoding" in text
+    fitting = Page(made(*words, "-e", "model=meta-llama/Llama-3.1-405B-Instruct")).text
+    assert "Instead: " in fitting
+
+
 def test_what_was_not_recorded_is_stated_with_the_command() -> None:
     text = Page(made()).text
     for command in ("check", "check --comm", "up", "bench", "status"):

@@ -45,6 +45,7 @@ def build(
         headfirst=release,
         topology=topology(plan),
         services=[_service(service) for service in plan.services],
+        notes=plan.notes,
         planned_images=list(_images(plan)),
         images=history.images,
         check=check,
@@ -79,7 +80,7 @@ def _comm(history: History) -> CommResult | None:
 def _service(service: PlannedService) -> ServiceReport:
     fit = service.fit
     memory = [("memory of a GPU", fit.gpu_memory_bytes), ("weights", fit.weight_bytes_per_rank)]
-    memory += [(term.replace("_", " "), value) for term, value in fit.terms.items()]
+    memory += [(fit.title(term), value) for term, value in fit.terms.items()]
     memory.append(("KV cache", fit.kv_pool_bytes))
     return ServiceReport(
         title=service.name or service.served_model_name,
@@ -87,7 +88,9 @@ def _service(service: PlannedService) -> ServiceReport:
         memory=[(term, value) for term, value in memory if value is not None],
         ranks=[_rank(service, replica, node) for replica in service.replicas for node in replica.nodes],
         command=service.replicas[0].nodes[0].container.command,
-        notes=[*service.notes, *service.arguments_left_out, *service.alternatives],
+        not_chosen=service.arguments_left_out,
+        alternatives=service.alternatives,
+        notes=service.notes,
     )
 
 

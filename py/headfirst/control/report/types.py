@@ -46,13 +46,18 @@ class RankRow(_Frozen):
 
 
 class ServiceReport(_Frozen):
-    """A service as it is planned; `memory`: bytes of a GPU by term; `command`: that of rank 0."""
+    """A service as it is planned; `memory`: bytes of a GPU by term; `command`: that of rank 0.
+
+    `not_chosen`: engine arguments and why; `alternatives`: what fits where the model does not.
+    """
 
     title: str
     choices: list[Choice]
     memory: list[tuple[str, int]]
     ranks: list[RankRow]
     command: list[str]
+    not_chosen: list[str]
+    alternatives: list[str]
     notes: list[str]
 
 
@@ -142,6 +147,7 @@ class ClusterReport(_Frozen):
     headfirst: Own
     topology: Topology
     services: list[ServiceReport]
+    notes: list[str]  # of the plan, on variables that nothing uses
     planned_images: list[PlannedImage]
     images: Images | None
     check: Checked | None

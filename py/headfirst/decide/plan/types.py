@@ -42,6 +42,10 @@ class Fit(_Frozen):
     terms: dict[str, int]
     estimates: list[str] = []  # names of `terms`
 
+    def title(self, term: str) -> str:
+        """The name of one of `terms`, for people."""
+        return term.replace("_", " ") + (" (estimated)" if term in self.estimates else "")
+
 
 class Rate(_Frozen):
     """What the slowest link, disk or processor of its kind does, and how that is known."""

@@ -215,10 +215,7 @@ def _print_fit(console: Console, fit: Fit, alternatives: list[str]) -> None:
     table = Table("per GPU", "GiB", box=None)
     table.columns[1].justify = "right"
     rows = {"memory": fit.gpu_memory_bytes, "− weights": fit.weight_bytes_per_rank}
-    rows |= {
-        f"− {term.replace('_', ' ')}" + (" (estimated)" if term in fit.estimates else ""): value
-        for term, value in fit.terms.items()
-    }
+    rows |= {f"− {fit.title(term)}": value for term, value in fit.terms.items()}
     for name, value in (rows | {"= KV cache": fit.kv_pool_bytes}).items():
         table.add_row(name, "" if value is None else f"{value / GIB:,.2f}")
     if fit.terms:
