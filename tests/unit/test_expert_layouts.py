@@ -20,6 +20,9 @@ _DP = "SGLang's documentation, DP, DPA and SGLang DP Router"
 _KV = "tests/unit/data/sglang-0.5.23-kv.json, by SGLang's own functions"
 _WEIGHTS = "tests/unit/data/sglang-0.5.23-weights.json, by SGLang's own model classes"
 
+_DP_8 = "sgl-project/sgl-cookbook, data/models: glm51.yaml, glm46.yaml, high-throughput-dp"
+_ROCE_THROUGHPUT = "preset=throughput\nnic=eth0\nhca=mlx5_0"
+
 
 class Expected(NamedTuple):
     """What a plan must have. `sizes`: TP, PP, DP and ranks that keep a KV cache of their own.
@@ -134,6 +137,35 @@ CASES: dict[str, tuple[Case, Expected]] = {
     "one search: replicas over nodes are the inventory's": (
         case("Qwen/Qwen3-32B", "preset=throughput\nnic=eth0\nhca=mlx5_0", _DP, *(_8.format("H100-80G"),) * 2),
         Expected((16, 1, 1), rejected="replicas=8 with gpus_per_replica=2"),
+    ),
+    "one search: vLLM starts with what the preset chooses": (
+        case(
+            "ByteDance-Seed/Seed-OSS-36B-Instruct",
+            "engine=vllm\npreset=throughput",
+            _DP,
+            _8.format("H100-80G"),
+        ),
+        Expected((4, 1, 2), rejected="vLLM ends at start where a request can be at most 280,080 tokens"),
+    ),
+    "one search: vLLM, a latent cache": (
+        case("zai-org/GLM-5.2", "engine=vllm\npreset=throughput", _VLLM, _8.format("B300")),
+        Expected(
+            (2, 1, 4), "--data-parallel-size 4 --enable-expert-parallel", rejected="at most 817,328 tokens"
+        ),
+    ),
+    "one search: fewer groups where a copy for each rank is too large": (
+        case("zai-org/GLM-5.1", _ROCE_THROUGHPUT, _DP_8, *(_8.format("H200-141G"),) * 2),
+        Expected(
+            (16, 1, 1), "--attn-dp-size 8 --ep-size 16", rejected="in 16 groups is not chosen: the weights"
+        ),
+    ),
+    "one search: why no groups where the ranks divide the cache": (
+        case("zai-org/GLM-4.6-FP8", "preset=throughput", _DP_8, _8.format("H200-141G")),
+        Expected((8, 1, 1), "--ep-size 8", rejected="as 8 ranks divide 8 KV heads"),
+    ),
+    "one search: groups before pipeline stages": (
+        case("baidu/ERNIE-4.5-21B-A3B-PT", "engine=vllm\npreset=throughput", _DP, _8.format("H100-80G")),
+        Expected((4, 1, 2), "--enable-expert-parallel"),
     ),
     "L17: more memory for a small cache": (
         case("Qwen/Qwen3-8B", "", "SGLang's documentation, hyperparameter tuning", "gpus=1 gpu=RTX4090"),

@@ -104,12 +104,14 @@ class CacheRoom:
     """What a KV cache holds on one rank: `tokens` of all requests, as the engine reports them.
 
     `longest`: tokens of the longest request that fits. `requests`: how many at a time, where these keep a
-    state of constant size; None: as many as the tokens allow.
+    state of constant size; None: as many as the tokens allow. `starts`: the engine does not end at its start
+    for what it holds.
     """
 
     tokens: int
     longest: int
     requests: int | None = None
+    starts: bool = True
 
 
 def room_by_token(bytes_per_token: int, cap: int | None = None) -> Callable[[int], CacheRoom]:

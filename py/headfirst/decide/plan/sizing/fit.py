@@ -92,9 +92,12 @@ def memory(
 
 def room_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -> parallel.Room:
     """What the KV cache holds, by layout and arguments."""
-    return lambda layout, arguments: (
-        memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments).room
-    )
+
+    def room(layout: Layout, arguments: Mapping[str, Any]) -> CacheRoom:
+        its = memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
+        return replace(its.room, starts=its.fits)
+
+    return room
 
 
 def fit(

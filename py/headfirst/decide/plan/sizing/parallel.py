@@ -45,7 +45,10 @@ class Candidate:
     def __str__(self) -> str:
         sizes = f"TP {self.layout.tensor} × PP {self.layout.pipeline}"
         sizes += f" × DP {self.layout.data}" if self.layout.data > 1 else ""
-        return f"{sizes} with {self.rule.title}" if self.rule and not self.rule.copies_weights else sizes
+        if self.rule is None or self.rule.copies_weights:
+            return sizes
+        groups = self.layout.attention_data
+        return f"{sizes} with {self.rule.title}" + (f" in {groups} groups" if groups > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Spread:
         candidates = list(self._candidates(pipeline))
         if not candidates:
             raise self._impossible(pipeline, where)
-        rejected = self._set_by_user()
+        rejected = [*self._set_by_user(), *self._divided()]
         for candidate in candidates:
             why = self._short(candidate, candidates)
             if not why:
@@ -203,6 +206,18 @@ class Spread:
             if flags
         ]
 
+    def _divided(self) -> list[str]:
+        """A sentence for each way that the preset prefers for its groups, where no rank keeps a copy."""
+        ranks = (self.machines.gpus or self.machines.nodes) // self.engine.layout(1, 1, self.values).data
+        if ranks == 1 or self._groups(ranks) > 1:
+            return []
+        return [
+            f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: no rank keeps a copy of another's KV "
+            f"cache, as {ranks} ranks divide {self.checkpoint.kv_heads} KV heads."
+            for rule in presets.layouts(self.engine.name)
+            if self.preset in rule.presets and "copied_kv" in rule.needs and self._is_meant(rule)
+        ]
+
     def _shared_by(self, ranks: int, rule: LayoutRule | None, stages: int) -> Iterator[Candidate]:
         """The ways in which `ranks` share the model by the rule; none that is refused, or brings nothing."""
         if rule is None:
@@ -210,13 +225,10 @@ class Spread:
             if not self.problems(layout):
                 yield Candidate(layout, self.values)
             return
-        groups = self._groups(ranks)
-        if stages > 1 or ranks == 1 or ("copied_kv" in rule.needs and groups == 1):
+        most = self._groups(ranks)
+        if stages > 1 or ranks == 1 or ("copied_kv" in rule.needs and most == 1):
             return
-        several = range(2, ranks + 1)  # where nobody prefers copies, a request has most of the GPUs
-        if self.preset in rule.presets:
-            several = several[::-1]
-        for copies in several if rule.copies_weights else (1,):
+        for groups, copies in self._divisions(rule, ranks, most):
             filled = _filled(rule, ranks, groups, copies)
             checked = self.engine.check_arguments(presets.words(filled))
             values = {**checked.values, **self.values}
@@ -230,6 +242,17 @@ class Spread:
             )
             yield Candidate(layout, values, rule, tuple(arguments))
 
+    def _divisions(self, rule: LayoutRule, ranks: int, most: int) -> Iterator[tuple[int, int]]:
+        """Groups and copies that are tried, the preferred first: `most` groups, then fewer larger ones."""
+        if rule.copies_weights:
+            several = range(2, ranks + 1)  # where nobody prefers copies, a request has most of the GPUs
+            preferred = several[::-1] if self.preset in rule.presets else several
+            yield from ((most, copies) for copies in preferred)
+        elif "copied_kv" in rule.needs:
+            yield from ((groups, 1) for groups in range(most, 1, -1) if most % groups == 0)
+        else:
+            yield most, 1
+
     def _groups(self, ranks: int) -> int:
         """Groups into which the ranks divide so that none keeps a copy of another's keys and values."""
         shares = 1 if self.checkpoint.mla else self.checkpoint.kv_heads
@@ -237,6 +260,9 @@ class Spread:
 
     def _longest(self, candidate: Candidate) -> int:
         return self.room(candidate.layout, candidate.values).longest if self.room else 0
+
+    def _starts(self, candidate: Candidate) -> bool:
+        return self.room is None or self.room(candidate.layout, candidate.values).starts
 
     def _short(self, candidate: Candidate, candidates: list[Candidate]) -> str:
         """Why the candidate is not taken although it works: a clause, "" where it is."""
@@ -251,11 +277,13 @@ class Spread:
                 if longest
                 else "the weights leave no memory for a KV cache"
             )
+        if not self._starts(candidate) and any(map(self._starts, candidates)):
+            return f"{self.engine.title} ends at start where a request can be at most {longest:,} tokens"
         if not candidate.rule or not candidate.rule.shares_kv:
             return ""
         others = (other for other in candidates if not other.rule or not other.rule.shares_kv)
         plain = min(others, key=lambda other: other.layout.pipeline, default=None)
-        if plain is None:
+        if plain is None or plain.layout.pipeline > candidate.layout.pipeline:
             return ""
         share = COPIES_SHARE if candidate.rule.copies_weights else 1
         ours, theirs = self._tokens(candidate), self._tokens(plain)
