@@ -161,11 +161,23 @@ CASES: dict[str, tuple[Case, Expected]] = {
     ),
     "one search: why no groups where the ranks divide the cache": (
         case("zai-org/GLM-4.6-FP8", "preset=throughput", _DP_8, _8.format("H200-141G")),
-        Expected((8, 1, 1), "--ep-size 8", rejected="as 8 ranks divide 8 KV heads"),
+        Expected((8, 1, 1), "--ep-size 8", rejected="8 ranks divide 8 KV heads, so that none keeps a copy"),
     ),
     "one search: groups before pipeline stages": (
         case("baidu/ERNIE-4.5-21B-A3B-PT", "engine=vllm\npreset=throughput", _DP, _8.format("H100-80G")),
         Expected((4, 1, 2), "--enable-expert-parallel"),
+    ),
+    "one search: why no groups where they are refused": (
+        case(R1, _ROCE_THROUGHPUT, "sglang 0.5.23, layers/linear.py", *(_8.format("H100-80G"),) * 4),
+        Expected(rejected="DP attention and expert parallelism is not chosen: the intermediate size of 18432"),
+    ),
+    "one search: more stages are no remedy for a long context": (
+        case(R1, "engine=vllm", _VLLM, "gpus=4 gpu=GB200"),
+        Expected((4, 1, 1), fits=False, advice='engine_args="--gpu-memory-utilization 0.95" fits'),
+    ),
+    "one search: experts in each command of a recipe": (
+        case(R1, "engine=vllm", _VLLM, _8.format("H200-141G")),
+        Expected((8, 1, 1), "--enable-expert-parallel", reason="as in each command of this model's recipe"),
     ),
     "L17: more memory for a small cache": (
         case("Qwen/Qwen3-8B", "", "SGLang's documentation, hyperparameter tuning", "gpus=1 gpu=RTX4090"),

@@ -52,8 +52,8 @@ class Rule(BaseModel):
 
     Values may hold `{tensor}`, the tensor parallel size, and `{context}`, the model's longest context in
     tokens; "" is a flag without a value. With `always` the rule does not wait for `preset` or `parsers`:
-    the task does not work without it. `offered`: the arguments cost precision; the plan prints them and
-    leaves the choice to a person.
+    the task does not work without it. `offered`: the arguments cost precision, or need what the plan does not
+    check; the plan prints them and leaves the choice to a person.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -85,16 +85,19 @@ class LayoutRule(BaseModel):
     Values may hold `{tensor}`, the ranks that share a layer, `{groups}`, into how many groups these divide
     so that none keeps a copy of another's keys and values, `{chunk}`, 8192 tokens for each group, and
     `{copies}`, how often the ranks hold the weights: every divisor of their number is tried.
-    `presets`: it is preferred there. `fallback`: it is taken where plain sizes need more stages, or do not
-    work at all. It works with one pipeline stage.
+    `families` limits it to models. `presets`: it is preferred there; `always`: with every preset and without
+    one. `fallback`: it is taken where plain sizes need more stages, or do not work at all. It works with one
+    pipeline stage.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     title: Annotated[str, Field(min_length=3)]
     arguments: Annotated[dict[str, Value], Field(min_length=1)]
+    families: tuple[str, ...] = ()  # names of model/families.json; empty: every model
     needs: tuple[LayoutNeed, ...] = ()
     presets: tuple[Preset, ...] = ()
+    always: bool = False
     fallback: bool = False
     reason: Annotated[str, Field(min_length=10)]
     source: Annotated[str, Field(min_length=10)]

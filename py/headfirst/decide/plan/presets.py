@@ -203,7 +203,9 @@ def _has(need: Need, situation: Situation, layout: Layout) -> bool:
     answers: Mapping[Need, bool] = {
         "moe": checkpoint.moe is not None,
         "draft_layers": checkpoint.nextn_layers > 0,
-        "kv_16_bit": not (checkpoint.quantization and checkpoint.quantization.kv_cache),
+        # DeepSeek-V4 keeps its compressed tokens in FP8.
+        "kv_16_bit": not (checkpoint.quantization and checkpoint.quantization.kv_cache)
+        and not checkpoint.compress_ratios,
         "one_stage": layout.pipeline == 1,
         "one_node": situation.machines.nodes == 1,
         "several_ranks": layout.tensor > 1,

@@ -7,7 +7,7 @@ are the inventory's; sizing/sizes.py states how many the GPUs would hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import CacheRoom, Engine
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.presets import LayoutRule, Preset
+from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.types import ChosenArgument
 
@@ -92,7 +93,7 @@ class Spread:
         candidates = list(self._candidates(pipeline))
         if not candidates:
             raise self._impossible(pipeline, where)
-        rejected = [*self._set_by_user(), *self._divided()]
+        rejected = [*self._set_by_user(), *self._groupless()]
         for candidate in candidates:
             why = self._short(candidate, candidates)
             if not why:
@@ -177,13 +178,16 @@ class Spread:
         """The engine's ways, None for tensor and pipeline sizes alone: those that the preset prefers before
         it, and those that work where it does not after it."""
         rules = [rule for rule in presets.layouts(self.engine.name) if self._is_meant(rule)]
-        preferred = [rule for rule in rules if self.preset in rule.presets]
+        preferred = [rule for rule in rules if rule.always or self.preset in rule.presets]
         return [*preferred, None, *(rule for rule in rules if rule.fallback and rule not in preferred)]
 
     def _is_meant(self, rule: LayoutRule) -> bool:
         """Whether the rule is for this model and these machines, and the user sets none of its flags."""
         unmet = {"moe" if self.checkpoint.moe is None else "dense"}
         unmet |= {"one_node"} if self.machines.nodes > 1 else set()
+        family = families.find(self.checkpoint)
+        if rule.families and (family is None or family.name not in rule.families):
+            return False
         return unmet.isdisjoint(rule.needs) and not self._given(rule)
 
     def _given(self, rule: LayoutRule) -> list[str]:
@@ -206,17 +210,21 @@ class Spread:
             if flags
         ]
 
-    def _divided(self) -> list[str]:
-        """A sentence for each way that the preset prefers for its groups, where no rank keeps a copy."""
+    def _groupless(self) -> list[str]:
+        """A sentence for each way of the preset whose groups bring nothing here, or are refused."""
         ranks = (self.machines.gpus or self.machines.nodes) // self.engine.layout(1, 1, self.values).data
-        if ranks == 1 or self._groups(ranks) > 1:
-            return []
-        return [
-            f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: no rank keeps a copy of another's KV "
-            f"cache, as {ranks} ranks divide {self.checkpoint.kv_heads} KV heads."
-            for rule in presets.layouts(self.engine.name)
-            if self.preset in rule.presets and "copied_kv" in rule.needs and self._is_meant(rule)
-        ]
+        lines = []
+        for rule in presets.layouts(self.engine.name):
+            if self.preset not in rule.presets or "copied_kv" not in rule.needs or not self._is_meant(rule):
+                continue
+            if ranks == 1 or any(self._shared_by(ranks, rule, 1)):
+                continue
+            most = self._groups(ranks)
+            why = f"{ranks} ranks divide {self.checkpoint.kv_heads} KV heads, so that none keeps a copy"
+            if most > 1:
+                why = "; ".join(self._shared(rule, ranks, most, 1)[1])
+            lines.append(f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: {why}.")
+        return lines
 
     def _shared_by(self, ranks: int, rule: LayoutRule | None, stages: int) -> Iterator[Candidate]:
         """The ways in which `ranks` share the model by the rule; none that is refused, or brings nothing."""
@@ -229,18 +237,25 @@ class Spread:
         if stages > 1 or ranks == 1 or ("copied_kv" in rule.needs and most == 1):
             return
         for groups, copies in self._divisions(rule, ranks, most):
-            filled = _filled(rule, ranks, groups, copies)
-            checked = self.engine.check_arguments(presets.words(filled))
-            values = {**checked.values, **self.values}
-            data = self.engine.layout(1, 1, values).data // self.engine.layout(1, 1, self.values).data
-            layout = self.engine.layout(ranks // data, 1, values)
-            if ranks % copies or checked.problems or self.problems(layout, values):
-                continue
-            arguments = (
-                ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
-                for flag, value in filled.items()
-            )
-            yield Candidate(layout, values, rule, tuple(arguments))
+            candidate, problems = self._shared(rule, ranks, groups, copies)
+            if ranks % copies == 0 and not problems:
+                yield candidate
+
+    def _shared(
+        self, rule: LayoutRule, ranks: int, groups: int, copies: int
+    ) -> tuple[Candidate, Sequence[str]]:
+        """The layout by the rule with these sizes, and why it cannot serve: a clause each."""
+        filled = _filled(rule, ranks, groups, copies)
+        checked = self.engine.check_arguments(presets.words(filled))
+        values = {**checked.values, **self.values}
+        data = self.engine.layout(1, 1, values).data // self.engine.layout(1, 1, self.values).data
+        layout = self.engine.layout(ranks // data, 1, values)
+        arguments = (
+            ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
+            for flag, value in filled.items()
+        )
+        problems = [problem.what for problem in checked.problems] or self.problems(layout, values)
+        return Candidate(layout, values, rule, tuple(arguments)), problems
 
     def _divisions(self, rule: LayoutRule, ranks: int, most: int) -> Iterator[tuple[int, int]]:
         """Groups and copies that are tried, the preferred first: `most` groups, then fewer larger ones."""
@@ -277,7 +292,9 @@ class Spread:
                 if longest
                 else "the weights leave no memory for a KV cache"
             )
-        if not self._starts(candidate) and any(map(self._starts, candidates)):
+        # More stages are no remedy for a context that the user can shorten.
+        rivals = [other for other in candidates if other.layout.pipeline <= candidate.layout.pipeline]
+        if not self._starts(candidate) and any(map(self._starts, rivals)):
             return f"{self.engine.title} ends at start where a request can be at most {longest:,} tokens"
         if not candidate.rule or not candidate.rule.shares_kv:
             return ""
