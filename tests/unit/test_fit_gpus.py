@@ -11,10 +11,13 @@ import pytest
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.parameters import parameters
 from headfirst.decide.model.quantization import read as read_quantization
+from headfirst.decide.plan.sizing.fit import fit
 from headfirst.decide.plan.weights import precision
 
 
@@ -240,6 +243,19 @@ def test_the_back_end_that_the_user_chose_decides_about_mxfp4() -> None:
     assert (decided.convert_to_bf16, decided.dtype) == (True, "bf16")
     assert "quantised as mxfp4" in decided.reason
     assert not precision.choose(checkpoint, gpu, lmdeploy, device="cuda").convert_to_bf16
+
+
+def test_what_is_quantised_while_it_loads_is_counted_so_whatever_type_is_computed() -> None:
+    engine, gpu, checkpoint = engines.get("vllm"), gpus.find("H100-80G"), model("Qwen/QwQ-32B")
+    values = engine.check_arguments(["--quantization", "fp8", "--dtype", "float32"]).values
+    served = precision.choose(checkpoint, gpu, engine, device="cuda", arguments=values)
+    loaded = precision.loaded(checkpoint, served, gpu, engine, values)
+    assert (loaded.dtype, loaded.checkpoint.dtype) == ("fp8", "fp32")
+    memory = fit(loaded.checkpoint, gpu, Layout(1), engine, dtype=loaded.dtype, arguments=values)
+    # One byte a weight of the layers, four of the embedding and the head, which stay as they are computed.
+    ends = 2 * checkpoint.vocab_size * checkpoint.hidden_size
+    layers = parameters(checkpoint) - ends
+    assert memory.weight_bytes_total == pytest.approx(layers + 4 * ends, rel=0.001)
 
 
 def test_bf16_stays() -> None:

@@ -7,12 +7,15 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+import offers
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.verbs.models import models as listed
 from headfirst.decide import engines
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.engines.layout import Machines
+from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -27,6 +30,7 @@ from headfirst.decide.plan.sizing.fit import fit, room_of
 from headfirst.decide.plan.sizing.models import Models, Offer, group_of, survey
 from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS, Spread
 from headfirst.decide.plan.sizing.sizes import Fleet, best, nodes_needed
+from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 from typer.testing import CliRunner
 
@@ -118,21 +122,28 @@ def test_tasks_are_listed_one_after_the_other_and_short_caches_last() -> None:
 
 
 def test_an_offer_whose_plan_is_refused_is_none() -> None:
+    def planning(checkpoint: Checkpoint, settings: Mapping[str, object]) -> Fit:
+        raise InputError("It has no chat template.")
+
     found = survey(
         fleet("H200-141G", 1),
         SGLANG,
         [model("Qwen/QwQ-32B")],
         task=None,
         seconds=lambda checkpoint, convert: 1,
-        refusing=lambda checkpoint, settings: "It has no chat template.",
+        planning=planning,
     )
     assert not found.offers
     assert found.refused[0].reason == "It has no chat template."
 
 
 def test_a_model_that_needs_its_code_has_the_line_that_allows_it() -> None:
-    def refusing(checkpoint: Checkpoint, settings: Mapping[str, object]) -> str | None:
-        return None if settings.get("trust_remote_code") else "It needs its code."
+    allowed = fit(model("Qwen/QwQ-32B"), None, Layout(1), SGLANG, dtype="bf16", arguments={})
+
+    def planning(checkpoint: Checkpoint, settings: Mapping[str, object]) -> Fit:
+        if settings.get("trust_remote_code"):
+            return allowed
+        raise InputError("It needs its code.")
 
     code = model("Qwen/QwQ-32B").model_copy(update={"remote_code": True})
     found = survey(
@@ -141,11 +152,37 @@ def test_a_model_that_needs_its_code_has_the_line_that_allows_it() -> None:
         [code, model("Qwen/Qwen3-32B")],
         task=None,
         seconds=lambda checkpoint, convert: 1,
-        refusing=refusing,
+        planning=planning,
     )
     assert [offer.model for offer in found.offers] == ["Qwen/QwQ-32B"]
     assert "trust_remote_code=true" in found.offers[0].lines
     assert [refusal.model for refusal in found.refused] == ["Qwen/Qwen3-32B"]
+
+
+def test_offers_and_advice_are_in_the_type_that_the_engine_computes() -> None:
+    # platforms/cuda.py and config/model.py of vLLM: Gemma 3 in FP32 on a GPU without BF16.
+    vllm, gemma = engines.get("vllm"), model("google/gemma-3-4b-it")
+
+    def surveyed_on(count: int) -> Models:
+        return survey(fleet("T4", 1, count), vllm, [gemma], task=None, seconds=lambda *_: 1)
+
+    assert surveyed_on(1).refused[0].reason == "It needs 2 nodes with 1 × T4 in FP32."
+    offered = surveyed_on(2).offers[0]
+    assert (offered.precision, offered.dtype) == ("BF16→FP32", "fp32")
+    case = attempt(model("google/gemma-3-27b-it"), fleet("T4", 1, 1), engine=vllm)
+    assert not any(gemma.id in sentence for sentence in alternatives(case, [gemma]))
+
+
+def test_the_tokens_of_an_offer_are_those_of_its_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = offers.inventory(tmp_path / "cluster.ini", "T4", 1, 2)
+    hosts, id = path.read_text(), "nvidia/NVIDIA-Nemotron-Nano-9B-v2"
+    monkeypatch.setattr(catalogue, "ids", lambda: [id])
+    found = offer(listed([path], [], task=None, engine="vllm", probe=False), id)
+    path.write_text(hosts + "\n".join(found.lines) + "\n")
+    planned = prepare([path], [], probe=False).plan.services[0]
+    assert found.kv_tokens == planned.fit.kv_tokens_of_replica
 
 
 def test_what_cannot_be_served_has_the_nodes_that_it_needs() -> None:
@@ -153,7 +190,7 @@ def test_what_cannot_be_served_has_the_nodes_that_it_needs() -> None:
     reason = next(one.reason for one in found.refused if one.model == "deepseek-ai/DeepSeek-R1")
     assert reason == "It needs 3 nodes with 8 × A100-80G in BF16."
     reason = next(one.reason for one in surveyed("T4", 1).refused if one.model == "deepseek-ai/DeepSeek-R1")
-    assert reason == "It does not fit in BF16 on any number of nodes with 8 × T4."
+    assert reason == "It does not fit in FP16 on any number of nodes with 8 × T4."
 
 
 def test_a_task_leaves_the_other_models_out() -> None:

@@ -86,9 +86,8 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
     )
-    computing = engine.computing(checkpoint, gpu, arguments)
-    loaded = checkpoint.computed_in(computing.dtype) if computing else checkpoint
-    loaded_as = loaded.dtype if computing and not dtype.convert_to_bf16 else dtype.dtype
+    memory_form = precision.loaded(checkpoint, dtype, gpu, engine, arguments)
+    loaded, loaded_as, computing = memory_form.checkpoint, memory_form.dtype, memory_form.computing
     cache = room_of(loaded, gpu, engine, dtype=loaded_as) if gpu is not None else None
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
     spread = parallel.Spread(loaded, machines, engine, arguments, loaded_as, rdma, cache, settings.preset)
@@ -184,7 +183,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             text
             for text in (
                 note,
-                computing and _computing_note(engine, checkpoint, computing),
+                computing and _computing_note(engine, served, computing, loaded_as),
                 _NO_TEMPLATE if task == "completion" and settings.task is None else "",
                 gpu and gpu.host == "aarch64" and _ARM.format(gpu=gpu.name),
                 needs.note,
@@ -229,11 +228,11 @@ def _replicas_rejected(
     return [sentence] if sentence else []
 
 
-def _computing_note(engine: Engine, checkpoint: Checkpoint, computing: Computing) -> str:
+def _computing_note(engine: Engine, checkpoint: Checkpoint, computing: Computing, loaded_as: str) -> str:
     return (
         f"{engine.title} computes in {computing.dtype.upper()}, and the checkpoint is "
         f"{checkpoint.dtype.upper()}: {computing.reason}. Weights in memory are counted in "
-        f"{computing.dtype.upper()}."
+        f"{loaded_as.upper()}."
     )
 
 

@@ -11,17 +11,19 @@ from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import Fit
 
 
-def refusal(cluster: Cluster, checkpoint: Checkpoint, settings: Mapping[str, object]) -> str | None:
-    """Why `deploy plan` refuses these settings for all hosts of the cluster; None where it does not."""
+def fit(cluster: Cluster, checkpoint: Checkpoint, settings: Mapping[str, object]) -> Fit:
+    """The memory in the plan of these settings for all hosts of the cluster.
+
+    InputError where `deploy plan` refuses them or the model does not fit.
+    """
     first = cluster.services[0]
     values = {**first.settings.model_dump(exclude_unset=True), **settings}
     members = Members(None, ServiceSettings.model_validate(values), cluster.ranks, None, first.given)
-    try:
-        services = with_routers(divide([members]), [router.host for router in first.routers])
-        plan = build(replace(cluster, services=services), {None: checkpoint})
-    except InputError as error:
-        return error.what
-    fit = plan.services[0].fit
-    return fit.reason if fit.fits is False else None
+    services = with_routers(divide([members]), [router.host for router in first.routers])
+    memory = build(replace(cluster, services=services), {None: checkpoint}).services[0].fit
+    if memory.fits is False:
+        raise InputError(memory.reason)
+    return memory

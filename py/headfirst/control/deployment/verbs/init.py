@@ -76,7 +76,7 @@ def proposal(answers: Answers) -> Proposal | None:
         [checkpoint],
         task=None,
         seconds=lambda _, __: 0,
-        refusing=partial(trial.refusal, cluster),
+        planning=partial(trial.fit, cluster),
     )
     if not found.offers:
         return None

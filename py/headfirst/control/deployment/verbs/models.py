@@ -65,7 +65,7 @@ def models(
         [model for id in catalogue.ids() if (model := catalogue.lookup(id))],
         task=task,
         seconds=lambda checkpoint, convert: _seconds(cluster, checkpoint, convert),
-        refusing=partial(trial.refusal, cluster),
+        planning=partial(trial.fit, cluster),
         base=base,
     )
 

@@ -195,7 +195,8 @@ def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkp
         described = other.converted if served.convert_to_bf16 else other
         if attempt.engine.support_problems(described, attempt.fleet.gpu, families.task(other), {}):
             continue
-        copy = best(other, attempt.fleet, attempt.engine, dtype=served.dtype)
+        loaded = precision.loaded(other, served, attempt.fleet.gpu, attempt.engine)
+        copy = best(loaded.checkpoint, attempt.fleet, attempt.engine, dtype=loaded.dtype)
         if copy is not None and _is_better(copy, attempt):
             fitting.append((other, copy))
     return fitting

@@ -16,7 +16,7 @@ from headfirst.common import quantization
 from headfirst.decide.engines.base import CacheRoom, Engine, MemoryUse, room_by_token
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB, Gpu
-from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.measured import LAYER_PARTS, Part
 from headfirst.decide.model.parameters import Split, Tensor, tensors
 from headfirst.decide.plan.sizing import parallel
@@ -189,7 +189,7 @@ def _served_bytes(checkpoint: Checkpoint, dtype: str) -> dict[Part, float]:
         return _served_bytes(checkpoint.converted, dtype)
     scheme = quantization.find(dtype)
     if scheme and checkpoint.quantization is None:  # quantised while it is loaded
-        share = scheme.bits / 16
+        share = scheme.bits / (8 * FLOATS[checkpoint.dtype])
         return {part: size * share if part in LAYER_PARTS else size for part, size in stored.items()}
     return stored
 

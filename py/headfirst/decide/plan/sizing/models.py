@@ -8,6 +8,7 @@ parameter, since precision is lost with fewer; then the most replicas; then the 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from math import log2
 from typing import get_args
 
@@ -21,14 +22,15 @@ from headfirst.decide.model.parameters import parameters
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, nodes_needed
+from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 
 ORDER = (
     "the task, then a KV cache for a long request, then parameters and age (a year newer counts as twice the "
     "parameters), then precision, then replicas"
 )
-Refusing = Callable[[Checkpoint, Mapping[str, object]], str | None]
-"""Why a plan with these settings of the service is refused; None where it is not."""
+Planning = Callable[[Checkpoint, Mapping[str, object]], Fit]
+"""The memory in a plan with these settings of the service; InputError where that is refused."""
 
 
 class _Frozen(BaseModel):
@@ -91,13 +93,13 @@ def survey(
     *,
     task: Task | None,
     seconds: Callable[[Checkpoint, bool], float],
-    refusing: Refusing = lambda checkpoint, settings: None,
+    planning: Planning | None = None,
     base: Mapping[str, object] | None = None,
 ) -> Models:
     """Every checkpoint as an offer or a refusal. `task`: only models for this; None for all.
 
-    `seconds(checkpoint, convert)` estimates the time of the weights; `refusing` tries the plan of an offer
-    before it is made; `base` are settings of each offer, after the model.
+    `seconds(checkpoint, convert)` estimates the time of the weights; `planning` makes the plan of an offer,
+    which may refuse it; `base` are settings of each offer, after the model.
     """
     offers: list[Offer] = []
     refused: list[Refusal] = []
@@ -113,14 +115,13 @@ def survey(
         count = copy.count(fleet)
         whole = count == 1 and copy.machines.gpus == fleet.nodes * fleet.gpus_per_node
         chosen = settings(checkpoint, copy, None if whole else count, base or {})
-        why = refusing(checkpoint, chosen)
-        if why is not None and checkpoint.remote_code:
-            trusting = {**chosen, "trust_remote_code": True}
-            if refusing(checkpoint, trusting) is None:
-                chosen, why = trusting, None
-        if why is not None:
-            refused.append(Refusal(model=checkpoint.id, task=its, reason=why))
-            continue
+        tokens = copy.kv_tokens
+        if planning is not None:
+            try:
+                chosen, tokens = _planned(planning, checkpoint, chosen)
+            except InputError as error:
+                refused.append(Refusal(model=checkpoint.id, task=its, reason=error.what))
+                continue
         offers.append(
             Offer(
                 model=checkpoint.id,
@@ -136,8 +137,8 @@ def survey(
                 nodes_per_replica=copy.machines.nodes,
                 gpus_per_node=copy.machines.ranks_per_node or 1,
                 replicas=count,
-                kv_tokens=copy.kv_tokens,
-                long_request=copy.kv_tokens >= parallel.enough(checkpoint),
+                kv_tokens=tokens,
+                long_request=tokens >= parallel.enough(checkpoint),
                 max_context=checkpoint.max_context,
                 weight_bytes=checkpoint.bf16_bytes if served.convert_to_bf16 else checkpoint.total_bytes,
                 weights_seconds=seconds(checkpoint, served.convert_to_bf16),
@@ -156,16 +157,38 @@ def survey(
     )
 
 
+def _planned(
+    planning: Planning, checkpoint: Checkpoint, settings: dict[str, object]
+) -> tuple[dict[str, object], int]:
+    """The settings, with the model's code where it needs that, and the tokens of a replica's KV cache."""
+    try:
+        fit = planning(checkpoint, settings)
+    except InputError as error:
+        if not checkpoint.remote_code:
+            raise
+        settings = {**settings, "trust_remote_code": True}
+        try:
+            fit = planning(checkpoint, settings)
+        except InputError:
+            raise error from None
+    return settings, fit.kv_tokens_of_replica or 0
+
+
 def candidate(checkpoint: Checkpoint, fleet: Fleet, engine: Engine) -> tuple[precision.Precision, Copy]:
-    """What is served of the checkpoint, and its copy. InputError where the fleet serves none."""
+    """What is served of the checkpoint, in the type that is computed, and its copy.
+
+    InputError where the fleet serves none.
+    """
     served = precision.choose(checkpoint, fleet.gpu, engine, device="cuda")
     described = checkpoint.converted if served.convert_to_bf16 else checkpoint
     if problems := engine.support_problems(described, fleet.gpu, families.task(checkpoint), {}):
         raise InputError(f"{'; '.join(problems)}.")
-    copy = best(checkpoint, fleet, engine, dtype=served.dtype)
+    loaded = precision.loaded(checkpoint, served, fleet.gpu, engine)
+    copy = best(loaded.checkpoint, fleet, engine, dtype=loaded.dtype)
     if copy is None:
-        raise InputError(_too_large(checkpoint, fleet, engine, served.dtype))
-    return served, copy
+        stored = _precision(checkpoint, loaded.dtype).rpartition("→")[2]
+        raise InputError(_too_large(loaded, fleet, engine, stored))
+    return replace(served, dtype=loaded.dtype), copy
 
 
 def settings(
@@ -208,10 +231,9 @@ def _order(offer: Offer) -> tuple[int, bool, float, float, int, str]:
     return (group, not offer.long_request, -quality, -precision_bytes, -offer.replicas, offer.model)
 
 
-def _too_large(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, dtype: str) -> str:
-    needed = nodes_needed(checkpoint, fleet, engine, dtype=dtype)
+def _too_large(loaded: precision.Loaded, fleet: Fleet, engine: Engine, stored: str) -> str:
+    needed = nodes_needed(loaded.checkpoint, fleet, engine, dtype=loaded.dtype)
     kind = f"{fleet.gpus_per_node} × {fleet.gpu.name}"
-    stored = _precision(checkpoint, dtype).rpartition("→")[2]
     if needed is None:
         return f"It does not fit in {stored} on any number of nodes with {kind}."
     return f"It needs {needed} nodes with {kind} in {stored}."

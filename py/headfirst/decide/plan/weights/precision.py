@@ -9,7 +9,7 @@ from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import presets
-from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.base import Computing, Engine
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -24,6 +24,34 @@ class Precision:
     convert_to_bf16: bool
     dtype: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What is in memory: the checkpoint as the engine computes it, and the `dtype` in which a fit counts it.
+
+    `computing` is None where the engine computes what is served in its own type.
+    """
+
+    checkpoint: Checkpoint
+    dtype: str
+    computing: Computing | None
+
+
+def loaded(
+    checkpoint: Checkpoint,
+    served: Precision,
+    gpu: Gpu | None,
+    engine: Engine,
+    arguments: Mapping[str, Any] = MappingProxyType({}),
+) -> Loaded:
+    """What the engine makes of the checkpoint in memory; `arguments` are those of `choose`."""
+    source = checkpoint.converted if served.convert_to_bf16 else checkpoint
+    computing = engine.computing(source, gpu, arguments)
+    if computing is None:
+        return Loaded(checkpoint, served.dtype, None)
+    dtype = computing.dtype if served.dtype in UNQUANTISED else served.dtype  # quantised while it is loaded
+    return Loaded(source.computed_in(computing.dtype), dtype, computing)
 
 
 def title(checkpoint: Checkpoint) -> str:
