@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.parameters import parameters, tensors
+from headfirst.decide.plan.weights import precision
 
 MODELS = {id: model for id in catalogue.ids() if (model := catalogue.lookup(id))}
 WEIGHTS = {id: catalogue._entry(id)["weights"] for id in MODELS}
@@ -78,6 +79,22 @@ def test_quantisations_are_described(id: str, dtype: str, scheme: str) -> None:
     model = MODELS[id]
     assert model.quantization is not None
     assert (model.dtype, model.quantization.scheme) == (dtype, scheme)
+
+
+@pytest.mark.parametrize(
+    ("id", "title"),
+    [
+        ("deepseek-ai/DeepSeek-V4-Flash", "FP8+MXFP4"),
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", "FP8+NVFP4"),
+        ("nvidia/Qwen3.6-27B-NVFP4", "FP8+NVFP4"),
+        ("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4", "FP8+NVFP4"),
+        ("nvidia/MiniMax-M3-NVFP4", "MXFP8+NVFP4"),
+        ("nvidia/GLM-5.2-NVFP4", "NVFP4"),
+        ("Qwen/Qwen3-32B-AWQ", "INT4"),
+    ],
+)
+def test_the_title_names_every_scheme(id: str, title: str) -> None:
+    assert precision.title(MODELS[id]) == title
 
 
 def test_variants_differ_from_their_base_in_what_they_change_only() -> None:

@@ -397,12 +397,40 @@ def test_modelopts_own_file_comes_before_the_language_models_config() -> None:
             },
             "fp8 and mxfp4",
         ),
-        (  # Qwen3.6-27B-NVFP4
+        (  # nvidia/DeepSeek-V4-Flash-NVFP4
+            {
+                "quantization_config": {
+                    "quant_method": "fp8",
+                    "weight_block_size": [128, 128],
+                    "quant_algo": "MIXED_PRECISION",
+                    "moe_quant_algo": "NVFP4",
+                },
+                "expert_dtype": "fp4",
+            },
+            "fp8 and nvfp4",
+        ),
+        (  # compressed-tensors with a scheme for each group of layers
+            {
+                "quantization_config": {
+                    "quant_method": "compressed-tensors",
+                    "format": "mixed-precision",
+                    "config_groups": {
+                        "group_0": {"weights": {"num_bits": 8, "type": "float"}},
+                        "group_1": {"weights": {"num_bits": 4, "type": "float", "group_size": 16}},
+                    },
+                }
+            },
+            "compressed-tensors fp8 and nvfp4",
+        ),
+        (  # nvidia/Qwen3.6-27B-NVFP4
             {
                 "quantization_config": {
                     "quant_algo": "MIXED_PRECISION",
                     "quant_method": "modelopt",
-                    "quantized_layers": {"a": {"quant_algo": "NVFP4"}, "b": {"quant_algo": "FP8"}},
+                    "quantized_layers": {
+                        "a": {"quant_algo": "W4A16_NVFP4", "group_size": 16},
+                        "b": {"quant_algo": "FP8"},
+                    },
                 }
             },
             "modelopt fp8 and nvfp4",

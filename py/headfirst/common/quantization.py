@@ -145,11 +145,16 @@ def identify(method: str, words: str, kind: str, bits: int | None, group: int | 
     for scheme in SCHEMES:
         if method in scheme.methods:
             return scheme.name
-    if named := [scheme.name for scheme in SCHEMES if scheme.name in words]:
-        return max(named, key=len)  # mxfp8 has fp8 in it
+    if name := named(words):
+        return name
     alike = [scheme for scheme in SCHEMES if (scheme.kind, scheme.bits) == (kind, bits)]
     closest = max(alike, key=lambda scheme: scheme.group == group, default=None)
     return closest.name if closest else ""
+
+
+def named(words: str) -> str:
+    """The scheme whose name is in `words`, such as nvfp4 in w4a16_nvfp4; "" for none of the table."""
+    return max((scheme.name for scheme in SCHEMES if scheme.name in words), key=len, default="")
 
 
 def names() -> list[str]:

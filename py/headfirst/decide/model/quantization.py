@@ -20,37 +20,44 @@ _LARGEST = 2**31
 class Quantization(BaseModel):
     """Quantisation of the weights.
 
-    `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `scheme` is a name of
-    headfirst.common.quantization, or "" where the config has none of these, or several: those are the
-    `mixture`. `group_size` and `block` are the elements that share a scale; `activations` is static, dynamic
-    or "" (not quantised or not given); `kv_cache` is fp8 or "". `conversion` is how the converter reads the
+    `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `schemes` are names of
+    headfirst.common.quantization: none where the config has none of these, several of a mixture.
+    `group_size` and `block` are the elements that share a scale; `activations` is static, dynamic or ""
+    (not quantised or not given); `kv_cache` is fp8 or "". `conversion` is how the converter reads the
     weights; None where it does not, because of `obstacle`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     method: str
-    scheme: str
+    schemes: tuple[str, ...]
     format: str  # fmt or format, as written
     bits: int | None
     group_size: int | None
     block: tuple[int, int] | None
     activations: str
     kv_cache: str
-    mixture: tuple[str, ...] = ()
     conversion: Format | None = None
     obstacle: str = ""
 
     @property
     def is_mixed(self) -> bool:
         """Whether parts of the model are quantised differently."""
-        return len(self.mixture) > 1
+        return len(self.schemes) > 1
+
+    @property
+    def scheme(self) -> str:
+        """The only scheme; "" where there is none or a mixture."""
+        return self.schemes[0] if len(self.schemes) == 1 else ""
+
+    @property
+    def title(self) -> str:
+        """The precision for people: INT4, FP8+NVFP4; the method where no scheme is known."""
+        return "+".join(self.schemes).upper() or self.method.upper()
 
     def __str__(self) -> str:
-        if self.is_mixed:
-            names = " and ".join(self.mixture)
-            return names if self.method in self.mixture else f"{self.method} {names}"
-        return self.method if self.scheme in ("", self.method) else f"{self.method} {self.scheme}"
+        names = " and ".join(self.schemes)
+        return names or self.method if self.method in self.schemes or not names else f"{self.method} {names}"
 
 
 def read(config: Any, where: str, *, experts: Any = None) -> Quantization | None:
@@ -76,36 +83,47 @@ def read(config: Any, where: str, *, experts: Any = None) -> Quantization | None
     words = f"{algorithm} {config.get('format', '')}".lower()
     scheme = schemes.identify(method, words, str(weights.get("type", "int")), bits, group)
     row = schemes.find(scheme)
-    other = schemes.EXPERTS.get(experts) if isinstance(experts, str) else None
-    mixture = (scheme, other) if other and scheme else _mixture(config)
+    mixture = _mixture(config, scheme, experts, where)
     conversion, obstacle = _conversion(config)
     if len(mixture) > 1:
-        scheme, conversion = "", None
-        obstacle = f"it has weights in {' and '.join(mixture)}"
+        conversion, obstacle = None, f"it has weights in {' and '.join(mixture)}"
     return Quantization(
         method=method,
-        scheme=scheme,
+        schemes=mixture or ((scheme,) if scheme else ()),
         format=_word(config.get("fmt") or config.get("format"), "the format of quantization_config", where),
         bits=bits or (row.bits if row else None),
         group_size=group,
         block=block,
         activations=_activations(config, inputs, where),
         kv_cache=_kv_cache(config, where),
-        mixture=mixture,
         conversion=conversion,
         obstacle=obstacle,
     )
 
 
-def _mixture(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """The schemes of ModelOpt's MIXED_PRECISION, which names one for each layer."""
-    layers = config.get("quantized_layers")
-    if not isinstance(layers, dict):
-        return ()
-    algorithms = {
-        str(layer.get("quant_algo", "")).lower() for layer in layers.values() if isinstance(layer, dict)
-    }
-    return tuple(sorted(name for name in schemes.names() if name in algorithms))
+def _mixture(config: Mapping[str, Any], scheme: str, experts: Any, where: str) -> tuple[str, ...]:
+    """The schemes of a config that has several; empty for one.
+
+    ModelOpt's MIXED_PRECISION names one for each layer, and config_groups have one each. DeepSeek-V4 has one
+    of its own for the routed experts, unless moe_quant_algo replaces it.
+    """
+    layers = _objects(config.get("quantized_layers"))
+    listed = {schemes.named(str(layer.get("quant_algo")).lower()) for layer in layers}
+    for group in _objects(config.get("config_groups")):
+        weights = _object(group.get("weights") or {}, "weights", where)
+        size = _number(weights.get("group_size"), "group_size", where)
+        bits = _number(weights.get("num_bits"), "num_bits", where)
+        listed.add(schemes.identify("", str(group.get("format", "")), str(weights.get("type")), bits, size))
+    expert = schemes.EXPERTS.get(experts, "") if isinstance(experts, str) else ""
+    if expert and scheme:
+        listed = {scheme, schemes.named(str(config.get("moe_quant_algo", "")).lower()) or expert}
+    listed.discard("")
+    return tuple(sorted(listed)) if len(listed) > 1 else ()
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    """The objects in an object; none where it is none."""
+    return [item for item in value.values() if isinstance(item, dict)] if isinstance(value, dict) else []
 
 
 def _conversion(config: Mapping[str, Any]) -> tuple[Format | None, str]:

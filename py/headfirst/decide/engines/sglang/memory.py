@@ -105,7 +105,7 @@ def _expert_growth(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Map
     moe = checkpoint.moe
     if moe is None:
         return 1.0
-    if checkpoint.quantization is not None and checkpoint.quantization.scheme == "nvfp4":
+    if checkpoint.quantization is not None and "nvfp4" in checkpoint.quantization.schemes:
         return 1.0 if gpu.reaches((10, 0)) else _MARLIN_SCALES
     if not gpu.reaches((10, 0)):
         return 1.0

@@ -152,12 +152,10 @@ def _kept(checkpoint: Checkpoint) -> str | None:
     """The method that the checkpoint is quantised with, by SGLang's name; None for BF16 and the like."""
     if checkpoint.dtype in FLOATS:
         return None
-    if (
-        checkpoint.dtype == "modelopt"
-        and checkpoint.quantization
-        and checkpoint.quantization.scheme == "nvfp4"
-    ):
-        return "modelopt_fp4"
+    if checkpoint.dtype == "modelopt" and checkpoint.quantization:
+        schemes = checkpoint.quantization.schemes  # configs/model_config.py, _parse_modelopt_quant_config
+        if "nvfp4" in schemes:
+            return "modelopt_fp4" if len(schemes) == 1 else "modelopt_mixed"
     return {"compressed_tensors": "compressed-tensors"}.get(checkpoint.dtype, checkpoint.dtype)
 
 
@@ -182,10 +180,11 @@ def _all_to_all(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, An
     """DeepEP has no function for experts that Marlin's or FlashInfer's kernels compute (layers/moe)."""
     if values.get("moe_a2a_backend") != "deepep" or checkpoint.moe is None:
         return []
-    scheme = checkpoint.quantization.scheme if checkpoint.quantization else ""
-    packed = scheme == "int4" or (scheme == "nvfp4" and gpu is not None and not gpu.reaches((10, 0)))
+    quantization = checkpoint.quantization
+    schemes = quantization.schemes if quantization else ()
+    packed = "int4" in schemes or ("nvfp4" in schemes and gpu is not None and not gpu.reaches((10, 0)))
     if packed or checkpoint.architecture.startswith("NemotronH"):
-        kind = scheme.upper() or checkpoint.architecture
+        kind = quantization.title if quantization else checkpoint.architecture
         return [f"--moe-a2a-backend deepep has no kernels for experts of {kind} on these GPUs"]
     return []
 

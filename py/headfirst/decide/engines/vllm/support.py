@@ -75,7 +75,10 @@ def problems(
     """Why the checkpoint cannot be served, a clause each."""
     return [
         *_architecture(version, checkpoint.architecture, task, values),
-        *(_gpu(version, gpu) or _quantization(version, values.get("quantization") or checkpoint.dtype, gpu)),
+        *(
+            _gpu(version, gpu)
+            or _quantization(version, values.get("quantization") or _method(checkpoint), gpu)
+        ),
         *_dtype(checkpoint, gpu, values),
         *_sparse_attention(version, checkpoint, gpu),
         *_fp8_latents(version, checkpoint, gpu, values),
@@ -147,7 +150,7 @@ def _dtype(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -
         return
     if given == "bf16" and gpu.lacks(_BF16_CAPABILITY):
         yield f"--dtype sets BF16, which needs compute capability 8.0, unlike {gpu}"
-    method = values.get("quantization") or checkpoint.dtype
+    method = values.get("quantization") or _method(checkpoint)
     if method in FLOATS or _ALIASES.get(method, method) in _WITH_FP32:
         return
     if (given or _supported(checkpoint, gpu)[0]) == "fp32":
@@ -176,6 +179,15 @@ def _fp8_latents(
             f"vLLM {version} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability 8.9 "
             f"on, unlike {gpu}; --kv-cache-dtype bfloat16 keeps it in BF16"
         )
+
+
+def _method(checkpoint: Checkpoint) -> str:
+    """The registry's name of what the checkpoint has (layers/quantization/modelopt.py)."""
+    schemes = checkpoint.quantization.schemes if checkpoint.quantization else ()
+    if checkpoint.dtype != "modelopt" or not schemes:
+        return checkpoint.dtype
+    names = {"nvfp4": "modelopt_fp4", "mxfp8": "modelopt_mxfp8"}
+    return names.get(schemes[0], "modelopt") if len(schemes) == 1 else "modelopt_mixed"
 
 
 def _quantization(version: str, method: str, gpu: Gpu | None) -> Iterator[str]:

@@ -55,9 +55,9 @@ def loaded(
 
 
 def title(checkpoint: Checkpoint) -> str:
-    """The precision of the stored weights, for people: INT4, FP8, BF16."""
-    scheme = checkpoint.quantization.scheme if checkpoint.quantization else ""
-    return (scheme or checkpoint.dtype).upper()
+    """The precision of the stored weights, for people: INT4, FP8, FP8+NVFP4, BF16."""
+    kind = checkpoint.quantization
+    return kind.title if kind and kind.schemes else checkpoint.dtype.upper()
 
 
 def choose(
@@ -95,13 +95,13 @@ def choose(
         return Precision(
             False,
             "fp8",
-            f"The checkpoint is FP8 and the {what}: it is served as it is. "
+            f"The checkpoint is {title(checkpoint)} and the {what}: it is served as it is. "
             f"Set {missing} or use --probe to decide by the hardware.",
         )
     least = engine.fp8_capability(checkpoint)
     if least and gpu.reaches(least):
         how = "computes in FP8" if gpu.fp8 else f"has no FP8, but {engine.title} reads FP8 weights there"
-        return Precision(False, "fp8", f"The checkpoint is FP8 and {gpu} {how}.")
+        return Precision(False, "fp8", f"The checkpoint is {title(checkpoint)} and {gpu} {how}.")
     if least is None:
         return _converted(checkpoint, f"{engine.title} does not serve this FP8", "Take a BF16 one.", where)
     needed = f"{least[0]}.{least[1]}"
