@@ -82,6 +82,7 @@ class Checkpoint(_Frozen):
     head_dim: int
     attention_bias: bool = False
     qk_norm: bool = False  # config.json's use_qk_norm
+    fused_qkv: bool = False  # MiMo-V2.5: queries, keys and values interleaved in as many parts as kv_heads
     vocab_size: int
     tied_embeddings: bool
     max_context: int

@@ -69,6 +69,10 @@ def from_config(
         where,
         experts=keys.values.get("expert_dtype"),
     )
+    fused_qkv = keys.values.get("attention_projection_layout") == "fused_qkv"
+    if quantized and fused_qkv:  # each part has scales of its own, which are not those of its rows
+        why = "the scales of its fused attention projections are those of their parts"
+        quantized = quantized.model_copy(update={"conversion": None, "obstacle": why})
     conversion = quantized.conversion if quantized else None
     sizes = weights.measured or measure(weights.tensors, layers, conversion)
     if sizes.by_dtype and not any(name in sizes.by_dtype for name in _PACKED):
@@ -97,6 +101,7 @@ def from_config(
         head_dim=head_dim,
         attention_bias=bool(keys.values.get("attention_bias")),
         qk_norm=bool(keys.values.get("use_qk_norm")),
+        fused_qkv=fused_qkv,
         vocab_size=keys.number("padded_vocab_size", 0) or keys.number("vocab_size"),
         tied_embeddings=_tied(config, keys.values),
         max_context=keys.number("max_position_embeddings"),

@@ -135,7 +135,10 @@ def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapp
 
 
 def _groups_and_experts(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
-    """What single architectures and ways to compute experts refuse (models/nemotron_h.py, layers/moe)."""
+    """What single architectures and ways to compute experts refuse (models/nemotron_h.py, layers/moe).
+
+    MiMo-V2.5: arg_groups/model_hook.py and models/mimo_v2.py, load_mimo_v2_qkv_proj_weight.
+    """
     name, state = checkpoint.architecture, checkpoint.recurrent
     attention = layout.tensor // layout.attention_data
     reasons = []
@@ -145,6 +148,10 @@ def _groups_and_experts(checkpoint: Checkpoint, layout: Layout, values: Mapping[
         reasons.append(f"SGLang does not divide the attention of {name}: --attn-dp-size 1")
     if state and state.kind == "mamba2" and state.groups > 1 and state.groups % attention:
         reasons.append(f"{state.groups} groups of Mamba-2 are not divisible by {attention}")
+    if checkpoint.fused_qkv and checkpoint.kv_heads % attention:
+        reasons.append(
+            f"{checkpoint.kv_heads} parts of the fused attention projections are not divisible by {attention}"
+        )
     if name.startswith("NemotronH") and layout.expert not in (1, layout.tensor):
         reasons.append(f"--ep-size must be 1 or {layout.tensor} for {name}")
     experts = checkpoint.moe and checkpoint.moe.experts
