@@ -313,6 +313,22 @@ def test_an_architecture_without_dp_attention_is_refused(tmp_path: Path) -> None
     assert "20 attention heads are not divisible by 8" in str(refused.value)
 
 
+def test_fused_attention_projections_stay_in_their_parts(tmp_path: Path) -> None:
+    """SGLang 0.5.23, models/mimo_v2.py: the eight parts of MiMo-V2.5-Pro go to 1, 2, 4 or 8 ranks."""
+    mimo = "XiaomiMiMo/MiMo-V2.5-Pro"
+    service = plan(
+        case(mimo, "trust_remote_code=true", "mimo_v2.py", *(_8.format("H100-80G"),) * 2), tmp_path
+    )
+    assert (service.services[0].tensor_parallel, service.services[0].pipeline_parallel) == (8, 2)
+    sixteen = case(mimo, "tensor_parallel=16", "mimo_v2.py", *(_8.format("H100-80G"),) * 2)
+    with pytest.raises(
+        InputError, match="8 parts of the fused attention projections are not divisible by 16"
+    ):
+        plan(sixteen, tmp_path)
+    with pytest.raises(InputError, match="the scales of its fused attention projections are those of their"):
+        plan(case(mimo, "", "mimo_v2.py", *(_8.format("A100-80G"),) * 4), tmp_path)
+
+
 def test_small_states_are_stated_in_mib(tmp_path: Path) -> None:
     """They were printed as 0.0 GiB."""
     its = case("Qwen/Qwen3-Next-80B-A3B-Instruct", "", _KV, _8.format("H100-80G"))

@@ -7,8 +7,8 @@ does not have, tools/catalogue_sizes.py has written the sizes: `stored` (part ->
 quantised models, `bf16` (part -> bytes in BF16). `same_as` names the entry whose
 config an entry shares, but for its `changes`, and whose weight files it shares where it has none of its own.
 `plain_parts` are parts of the model that its quantisation leaves as they are, `published_parameters` what
-the publisher's page states and a test compares. An entry that was read from a hub has `files` (bytes by name)
-and `measured`, the sums over the headers of its weight files, and nothing of it is computed.
+the publisher's page states and a test compares. An entry whose tensors were read has `measured`, the sums
+over the headers of its weight files, and nothing of it is computed; of a hub it has `files` (bytes by name).
 
 `extend` adds the user's entries, which control/checkpoints/user_catalogue.py reads.
 """
@@ -113,7 +113,13 @@ def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> 
         sentence_transformers=entry.get("sentence_transformers", False),
         chat_template=entry.get("chat_template"),
     )
-    return described if measured else described.model_copy(update=_sizes(described, weights))
+    if measured is None:
+        return described.model_copy(update=_sizes(described, weights))
+    return (
+        described
+        if files
+        else described.model_copy(update={"shards": _shards(weights, described.total_bytes)})
+    )
 
 
 def _entry(known: str) -> dict[str, Any]:
