@@ -169,7 +169,9 @@ CASES: dict[str, tuple[Case, Expected]] = {
     ),
     "one search: why no groups where they are refused": (
         case(R1, _ROCE_THROUGHPUT, "sglang 0.5.23, layers/linear.py", *(_8.format("H100-80G"),) * 4),
-        Expected(rejected="DP attention and expert parallelism is not chosen: the intermediate size of 18432"),
+        Expected(
+            rejected="DP attention and expert parallelism is not chosen: the intermediate size of 18432"
+        ),
     ),
     "one search: more stages are no remedy for a long context": (
         case(R1, "engine=vllm", _VLLM, "gpus=4 gpu=GB200"),
