@@ -21,6 +21,7 @@ _KV = "tests/unit/data/sglang-0.5.23-kv.json, by SGLang's own functions"
 _WEIGHTS = "tests/unit/data/sglang-0.5.23-weights.json, by SGLang's own model classes"
 
 _DP_8 = "sgl-project/sgl-cookbook, data/models: glm51.yaml, glm46.yaml, high-throughput-dp"
+_DEP_4 = "NVIDIA/srt-slurm, recipes/qwen3.5/fp8/agg: dep4"
 _ROCE_THROUGHPUT = "preset=throughput\nnic=eth0\nhca=mlx5_0"
 
 
@@ -165,7 +166,11 @@ CASES: dict[str, tuple[Case, Expected]] = {
     ),
     "one search: groups before pipeline stages": (
         case("baidu/ERNIE-4.5-21B-A3B-PT", "engine=vllm\npreset=throughput", _DP, _8.format("H100-80G")),
-        Expected((4, 1, 2), "--enable-expert-parallel"),
+        Expected((1, 1, 8), "--enable-expert-parallel"),
+    ),
+    "one search: a group for each rank": (
+        case("Qwen/Qwen3.5-397B-A17B-FP8", "preset=throughput", _DEP_4, "gpus=4 gpu=GB200"),
+        Expected((4, 1, 1), "--attn-dp-size 4 --ep-size 4 --chunked-prefill-size 32768"),
     ),
     "one search: why no groups where they are refused": (
         case(R1, _ROCE_THROUGHPUT, "sglang 0.5.23, layers/linear.py", *(_8.format("H100-80G"),) * 4),

@@ -258,13 +258,13 @@ class Spread:
         return Candidate(layout, values, rule, tuple(arguments)), problems
 
     def _divisions(self, rule: LayoutRule, ranks: int, most: int) -> Iterator[tuple[int, int]]:
-        """Groups and copies that are tried, the preferred first: `most` groups, then fewer larger ones."""
+        """Groups and copies that are tried, the preferred first: a group for each rank, then larger ones."""
         if rule.copies_weights:
             several = range(2, ranks + 1)  # where nobody prefers copies, a request has most of the GPUs
             preferred = several[::-1] if self.preset in rule.presets else several
             yield from ((most, copies) for copies in preferred)
         elif "copied_kv" in rule.needs:
-            yield from ((groups, 1) for groups in range(most, 1, -1) if most % groups == 0)
+            yield from ((groups, 1) for groups in range(ranks, 1, -1) if ranks % groups == 0)
         else:
             yield most, 1
 
