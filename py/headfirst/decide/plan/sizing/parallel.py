@@ -183,12 +183,16 @@ class Spread:
 
     def _is_meant(self, rule: LayoutRule) -> bool:
         """Whether the rule is for this model and these machines, and the user sets none of its flags."""
+        return self._suits(rule) and not self._given(rule)
+
+    def _suits(self, rule: LayoutRule) -> bool:
+        """Whether the rule is for this model and these machines."""
         unmet = {"moe" if self.checkpoint.moe is None else "dense"}
         unmet |= {"one_node"} if self.machines.nodes > 1 else set()
         family = families.find(self.checkpoint)
         if rule.families and (family is None or family.name not in rule.families):
             return False
-        return unmet.isdisjoint(rule.needs) and not self._given(rule)
+        return unmet.isdisjoint(rule.needs)
 
     def _given(self, rule: LayoutRule) -> list[str]:
         """The flags of the rule that the user's arguments set."""
@@ -200,10 +204,8 @@ class Spread:
 
     def _set_by_user(self) -> list[str]:
         """A sentence for each way that the preset prefers and the user's arguments decide."""
-        if self.checkpoint.moe is None:
-            return []
-        rules = [rule for rule in presets.layouts(self.engine.name) if self.preset in rule.presets]
-        given = ((rule, self._given(rule)) for rule in rules)
+        rules = (rule for rule in presets.layouts(self.engine.name) if self.preset in rule.presets)
+        given = ((rule, self._given(rule)) for rule in rules if self._suits(rule))
         return [
             f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: engine_args sets {', '.join(flags)}."
             for rule, flags in given
@@ -217,7 +219,8 @@ class Spread:
         for rule in presets.layouts(self.engine.name):
             if self.preset not in rule.presets or "copied_kv" not in rule.needs or not self._is_meant(rule):
                 continue
-            if ranks == 1 or any(self._shared_by(ranks, rule, 1)):
+            separate = self.engine.layout(ranks, 1, self.values).attention_data > 1  # the user's arguments
+            if ranks == 1 or separate or any(self._shared_by(ranks, rule, 1)):
                 continue
             most = self._groups(ranks)
             why = f"{ranks} ranks divide {self.checkpoint.kv_heads} KV heads, so that none keeps a copy"
@@ -329,6 +332,8 @@ class Spread:
         several = self.machines.nodes > 1
         if self.machines.gpus == 1:
             return "There is one GPU."
+        if stages == candidate.layout.tensor == 1:
+            return "Each rank has the whole model, as engine_args sets."
         if stages == 1:
             ranks = "All ranks" if several else "All ranks of the node"
             link = {True: ", which RDMA connects", False: "", None: ""}[self.rdma] if several else ""
