@@ -172,6 +172,11 @@ CASES: dict[str, tuple[Case, Expected]] = {
         case("Qwen/Qwen3.5-397B-A17B-FP8", "preset=throughput", _DEP_4, "gpus=4 gpu=GB200"),
         Expected((4, 1, 1), "--attn-dp-size 4 --ep-size 4 --chunked-prefill-size 32768"),
     ),
+    "DP attention: a head for each group": (
+        case("Qwen/Qwen3.5-397B-A17B-FP8", "preset=throughput", _DEP_4, "gpus=4 gpu=GB200"),
+        # 1.9 GiB of head on each rank instead of a quarter.
+        Expected((4, 1, 1), "--enable-dp-lm-head", weights=100.7),
+    ),
     "one search: why no groups where they are refused": (
         case(R1, _ROCE_THROUGHPUT, "sglang 0.5.23, layers/linear.py", *(_8.format("H100-80G"),) * 4),
         Expected(

@@ -154,6 +154,7 @@ class MemoryUse:
     requests_flag: str | None = None
     estimates: frozenset[str] = frozenset()
     embedding_tensor: int | None = None  # ranks that divide the embedding; None: those of attention
+    head_tensor: int | None = None  # ranks that divide the head; None: all of them
     expert_growth: float = 1.0  # bytes of routed experts in memory for each byte in the checkpoint
     vision_whole: bool = False  # each rank has the vision encoder
     outside: int = 0

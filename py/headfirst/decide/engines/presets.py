@@ -25,6 +25,7 @@ Need = Literal[
     "one_node",
     "several_ranks",
     "shared_attention",
+    "separate_attention",
     "gpu",
 ]
 # What a model has or has not, and the plan states where no rule chooses it.

@@ -210,6 +210,7 @@ def _has(need: Need, situation: Situation, layout: Layout) -> bool:
         "one_node": situation.machines.nodes == 1,
         "several_ranks": layout.tensor > 1,
         "shared_attention": layout.attention_data == 1,
+        "separate_attention": layout.attention_data > 1,
         "gpu": situation.machines.ranks_per_node is not None,
     }
     return answers[need]

@@ -85,6 +85,9 @@ def memory_use(
         max_context=values.get("context_length"),
         outside=cuda_overhead(layout),
         embedding_tensor=1 if _whole_embedding(checkpoint, layout) else None,
+        head_tensor=max(1, layout.tensor // layout.attention_data)
+        if values.get("enable_dp_lm_head")
+        else None,
         expert_growth=_expert_growth(checkpoint, gpu, layout, values),
         adapters=adapters,
         vision_whole=bool(values.get("mm_enable_dp_encoder")),

@@ -219,6 +219,8 @@ def _share(
     """
     if part is Part.EMBEDDING:  # as attention is: groups with requests of their own read their own rows
         return 1 / (use.embedding_tensor or use.attention_tensor)
+    if part is Part.HEAD and use.head_tensor:
+        return 1 / use.head_tensor
     if part is Part.VISION and use.vision_whole:
         return 1
     if not known:  # an unknown architecture: nothing is known to be held whole
