@@ -371,6 +371,13 @@ def test_no_offer_of_what_the_user_sets_or_the_checkpoint_has() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["sglang", "vllm"])
+def test_no_offer_of_an_fp8_cache_where_the_cache_is_compressed_already(name: str) -> None:
+    checkpoint, engine = model("deepseek-ai/DeepSeek-V4-Pro"), engines.get(name)
+    choice = choose(situation(checkpoint, preset="long-context", engine=engine, nodes=1, tensor=8))
+    assert not any("--kv-cache-dtype" in line for line in choice.left_out)
+
+
 def test_what_a_gpu_cannot_do_is_stated() -> None:
     choice = choose(situation(model(), preset="long-context", gpu="A100-80G"))
     (line,) = choice.left_out[-1:]
@@ -395,7 +402,7 @@ def test_a_rule_for_another_gpu_is_no_news_where_one_is_for_this() -> None:
         (
             "moonshotai/Kimi-K2.5",
             "vllm",
-            "lightseekorg/kimi-k2.5-eagle3-mla), which Headfirst does not fetch",
+            "it needs a draft model, which Headfirst does not fetch; the recipes name one (for K2.5",
         ),
         ("deepseek-ai/DeepSeek-R1", "lmdeploy", "a kernel (FlashMLA) that its image does not have"),
     ],

@@ -203,7 +203,7 @@ def _has(need: Need, situation: Situation, layout: Layout) -> bool:
     answers: Mapping[Need, bool] = {
         "moe": checkpoint.moe is not None,
         "draft_layers": checkpoint.nextn_layers > 0,
-        # DeepSeek-V4 keeps its compressed tokens in FP8.
+        # The engines keep DeepSeek-V4's compressed cache in 8 bits, whatever the argument.
         "kv_16_bit": not (checkpoint.quantization and checkpoint.quantization.kv_cache)
         and not checkpoint.compress_ratios,
         "one_stage": layout.pipeline == 1,
