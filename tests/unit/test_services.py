@@ -158,7 +158,7 @@ def test_a_setting_of_one_group_is_not_another_ones(tmp_path: Path) -> None:
         (short("gpus_per_replica=12"), "a replica of 12 GPUs cannot be made of whole hosts"),
         (short("gpu_devices=8", 1), "node1 has no GPU 8"),
         (short('gpu_devices="1 1"', 1), "a GPU is listed twice"),
-        (short("replicas=3", 1), "3 replicas cannot be spread evenly over 1 hosts with 8 GPUs each"),
+        (short("replicas=3", 1), "3 replicas cannot be spread evenly over 1 host with 8 GPUs"),
         (services("", "replicas=1"), "leave no GPU of node2 for small"),
         (services("gpu_devices='0 1'", "gpu_devices='1 2'"), "GPU 1 of node2 belongs to another service"),
         (services().replace("[small", "[Small"), "Small cannot be the name of a service"),
@@ -178,6 +178,22 @@ def test_what_cannot_be_divided_is_refused(tmp_path: Path, text: str, what: str)
         cluster(tmp_path, text)
     assert caught.value.where
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("hosts", "count", "hint"),
+    [
+        (1, 3, "Write replicas=1, 2, 4 or 8, or leave GPUs idle: write gpus_per_replica."),
+        (1, 16, "Write replicas=1, 2, 4 or 8."),
+        (2, 6, "Write replicas=2, 4, 8 or 16, or leave GPUs idle: write gpus_per_replica."),
+    ],
+)
+def test_the_numbers_of_replicas_that_work_are_named(
+    tmp_path: Path, hosts: int, count: int, hint: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        cluster(tmp_path, short(f"replicas={count}", hosts))
+    assert caught.value.hint == hint
 
 
 def test_with_a_head_the_inventory_is_one_service(tmp_path: Path) -> None:

@@ -197,10 +197,15 @@ def _even(group: Members, free: Mapping[str, Sequence[str]]) -> int:
         return smallest * (hosts // count)
     on_each, rest = divmod(count, hosts)
     if rest or smallest % on_each:
+        fleet = f"1 host with {smallest} GPUs" if hosts == 1 else f"{hosts} hosts with {smallest} GPUs each"
+        even = [str(hosts * share) for share in range(1, smallest + 1) if smallest % share == 0]
+        fewer = "" if count > hosts * smallest else ", or leave GPUs idle: write gpus_per_replica"
         raise InputError(
-            f"{count} replicas cannot be spread evenly over {hosts} hosts with {smallest} GPUs each",
+            f"{count} replicas cannot be spread evenly over {fleet}",
             where=group.where,
-            hint="Write gpus_per_replica, or another number of replicas.",
+            hint=f"Write replicas={', '.join(even[:-1])} or {even[-1]}{fewer}."
+            if len(even) > 1
+            else f"Write replicas={even[0]}.",
         )
     return smallest // on_each
 

@@ -22,14 +22,15 @@ def gpu(service: Service, where: str) -> Gpu | None:
         raise InputError(
             f"{other.name} is not an NVIDIA GPU: its driver, devices and images are not set up yet",
             where=where,
-            hint="`deploy models` estimates what such GPUs hold; start the engine's own image by hand.",
+            hint="Start the engine's own image for such GPUs by hand.",
         )
     listed = sorted({gpu.name for gpu in reported})
     if len(listed) > 1:
         raise InputError(
             f"the ranks have different GPUs: {', '.join(listed)}",
             where=where,
-            hint="Ranks run at the pace and with the memory of the smallest: list hosts of one type.",
+            hint="Ranks run at the pace and with the memory of the smallest. List hosts of one type, or give each "
+            "type a service: a group of its own that sets model=.",
         )
     return min(reported, key=lambda gpu: gpu.memory_bytes)
 

@@ -79,7 +79,9 @@ def smaller_reserve(attempt: Attempt) -> list[str]:
             continue
         if longest > attempt.longest and (best_step is None or longest > best_step[0]):
             written = " ".join([*attempt.user_arguments, *words])
-            result = f"fits, with {planned.room.tokens:,} tokens of KV cache: {step.cost}."
+            groups = effective.attention_data * effective.data
+            each = f" in each of {groups} groups" if groups > 1 else ""
+            result = f"fits, with {planned.room.tokens:,} tokens of KV cache{each}: {step.cost}."
             best_step = (longest, f'engine_args="{written}" {result}')
         if best_step and best_step[0] >= least:
             break
