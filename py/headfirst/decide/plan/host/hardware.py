@@ -29,8 +29,8 @@ def gpu(service: Service, where: str) -> Gpu | None:
         raise InputError(
             f"the ranks have different GPUs: {', '.join(listed)}",
             where=where,
-            hint="Ranks run at the pace and with the memory of the smallest. List hosts of one type, or give each "
-            "type a service: a group of its own that sets model=.",
+            hint="Ranks run at the pace and with the memory of the smallest. List hosts of one type, or give "
+            "each type a service: a group of its own that sets model=.",
         )
     return min(reported, key=lambda gpu: gpu.memory_bytes)
 
