@@ -21,11 +21,23 @@ if TYPE_CHECKING:
     from headfirst.decide.plan.types import Plan
 
 
+Nodes = Annotated[
+    int | None,
+    typer.Option(
+        "--nodes",
+        min=1,
+        max=254,  # addresses of 192.0.2.0/24
+        help="Plan for this many hosts of a scheduler; the inventory lists none.",
+    ),
+]
+
+
 @verb("deploy plan cluster.ini --json", "bundle", "json")
 def plan(
     run: RunOptions,
     output: Output,
     probe: Probe = False,
+    nodes: Nodes = None,
     only: Annotated[
         str | None, typer.Option("-l", "--limit", help="Show these hosts only, as Ansible's --limit.")
     ] = None,
@@ -43,6 +55,7 @@ def plan(
     """
     from headfirst.control.cli.shown.plan import print_plan
     from headfirst.control.deployment.prepare import prepare
+    from headfirst.control.inventory.allocation import with_nodes
 
     if svg and output.as_json:
         raise InputError("--svg and --json exclude each other", hint="Leave one of them out.")
@@ -51,9 +64,11 @@ def plan(
     if only and (svg or output.as_json):
         option = "--svg" if svg else "--json"
         raise InputError(f"-l and {option} exclude each other", hint=f"{option} has all hosts: leave -l out.")
-    prepared = prepare(
-        run.inventories, run.extra_vars, probe=probe, rates=probe, bundle=run.bundle, limit=only
-    )
+    _refuse_probe(probe, nodes)
+    with with_nodes(run.inventories, nodes) as inventories:
+        prepared = prepare(
+            inventories, run.extra_vars, probe=probe, rates=probe, bundle=run.bundle, limit=only
+        )
     if prepared.bundle:
         from headfirst.control.cli.bundle import print_sources, sources
 
@@ -68,7 +83,8 @@ def plan(
     elif output.as_json:
         typer.echo(prepared.plan.model_dump_json(indent=2, ensure_ascii=True))
     else:
-        print_plan(prepared.plan, {host.name for host in prepared.cluster.limited_hosts})
+        hosts = {host.name for host in prepared.cluster.limited_hosts}
+        print_plan(prepared.plan, hosts, commands=nodes is None)
         if prepared.bundle:
             print_sources(prepared.bundle)
     unfit = [service for service in prepared.plan.services if service.fit.fits is False]
@@ -81,6 +97,13 @@ def plan(
             hint="What fits is above, after `Instead:`."
             if unfit[0].alternatives
             else "`deploy models INVENTORY` lists what these GPUs can serve.",
+        )
+
+
+def _refuse_probe(probe: bool, nodes: int | None) -> None:
+    if probe and nodes:
+        raise InputError(
+            "--probe and --nodes exclude each other", hint="Hosts of a scheduler are not there yet."
         )
 
 
@@ -125,12 +148,14 @@ def render(
         ),
     ] = None,
     probe: Probe = False,
+    nodes: Nodes = None,
 ) -> None:
     """Print the plan as files for other tools, or write them to a folder. Changes no host.
 
     The files have no secrets: make-secrets.sh, one of them, creates the secrets where they are used.
     """
     from headfirst.control.deployment.verbs.render import Options, render, write
+    from headfirst.control.inventory.allocation import with_nodes
 
     given = {
         "container_program": (container_program, "--with", "docker-run"),
@@ -141,10 +166,14 @@ def render(
     for value, option, target in given.values():
         if value is not None and target != to:
             raise InputError(f"{option} belongs to --to {target}", hint=f"Remove {option}.")
+    if nodes and to not in ("slurm", "kubernetes"):
+        raise InputError("--nodes belongs to --to slurm and --to kubernetes", hint="List the hosts instead.")
+    _refuse_probe(probe, nodes)
     chosen = Options(**{name: value for name, (value, _, _) in given.items() if value is not None})  # type: ignore[arg-type]
-    rendered = render(
-        run.inventories, run.extra_vars, to, chosen, command=_command(sys.argv[1:]), probe=probe
-    )
+    with with_nodes(run.inventories, nodes) as inventories:
+        rendered = render(
+            inventories, run.extra_vars, to, chosen, command=_command(sys.argv[1:]), probe=probe
+        )
     for note in rendered.cluster.notes:
         typer.echo(f"note: {note}", err=True)
     older = write(rendered.files, folder) if folder else []
@@ -206,12 +235,14 @@ def models(
         typer.Option("--model-source", help="With --refresh: the hub. Default: the inventory's."),
     ] = None,
     probe: Probe = False,
+    nodes: Nodes = None,
 ) -> None:
     """List every model of the catalogue that these GPUs can serve, the best first. Needs no SSH.
 
     Each with precision, layout, replicas, tokens of KV cache, time for the weights, and the inventory lines.
     """
     from headfirst.control.deployment.verbs.models import models
+    from headfirst.control.inventory.allocation import with_nodes
 
     if refresh:
         _refresh(run, output, model or [], model_source)
@@ -222,7 +253,9 @@ def models(
         )
     if model and len(model) > 1:
         raise InputError("several --model are for --refresh", hint="Print the lines of one model.")
-    survey = models(run.inventories, run.extra_vars, task=task, engine=engine, probe=probe)
+    _refuse_probe(probe, nodes)
+    with with_nodes(run.inventories, nodes) as inventories:
+        survey = models(inventories, run.extra_vars, task=task, engine=engine, probe=probe)
     if model:
         _print_lines(survey, model[0])
     elif output.as_json:

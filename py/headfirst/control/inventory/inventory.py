@@ -32,7 +32,8 @@ from headfirst.decide.scrub import url_credentials
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _EXAMPLE = (
     "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n"
-    "`deploy init` writes one."
+    "`deploy init` writes one. For hosts of a scheduler, which are not listed: "
+    "deploy render INVENTORY --to slurm --nodes 2."
 )
 
 
@@ -42,9 +43,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
     Raises InputError with file and line for whatever cannot be carried out as written.
     """
     paths = tuple(path.absolute() for path in inventories)
-    for path in paths:
-        if not path.exists():
-            raise InputError(f"no such inventory: {path}", hint=_suggest_inventory(path))
+    refuse_missing(paths)
     reading = read(paths, extra_vars, limit)
     _refuse_repeats(reading)
     _refuse_groups(reading, paths)
@@ -163,6 +162,13 @@ def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
             where=_where_host(both[0], reading, paths),
             hint="List it in [head] only.",
         )
+
+
+def refuse_missing(paths: Sequence[Path]) -> None:
+    """Raise InputError for the first path that does not exist."""
+    for path in paths:
+        if not path.exists():
+            raise InputError(f"no such inventory: {path}", hint=_suggest_inventory(path))
 
 
 def _suggest_inventory(path: Path) -> str:

@@ -16,9 +16,10 @@ from headfirst.decide.plan.types import Carrier, Fit, Plan, PlannedReplica, Plan
 GB, GIB = 10**9, 2**30
 
 
-def print_plan(plan: Plan, limit: Collection[str] | None = None) -> None:
+def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bool = True) -> None:
     """Print ranks, weights, memory fit, ports and the docker run line of every node; with `limit`, of these
-    hosts only. A plan that does not fit has no docker run lines: nothing starts.
+    hosts only. A plan that does not fit has no docker run lines: nothing starts. Nor has one without
+    `commands`.
     """
 
     def shows(host: str) -> bool:
@@ -65,7 +66,7 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None) -> None:
     console.print(table)
     _print_reasons(console, [(node.host, node.network.reasons) for _, _, node in nodes])
     _print_reasons(console, [(ports.host, [ports.reason]) for ports in plan.rank_ports if shows(ports.host)])
-    if any(service.fit.fits is False for service in plan.services):
+    if not commands or any(service.fit.fits is False for service in plan.services):
         return
     for _, _, node in nodes:
         of = f" of {names[id(node)]}" if names[id(node)] else ""
