@@ -341,6 +341,14 @@ def test_fused_attention_projections_stay_in_their_parts(tmp_path: Path) -> None
         plan(case(mimo, "", "mimo_v2.py", *(_8.format("A100-80G"),) * 4), tmp_path)
 
 
+def test_mxfp8_layers_have_kernels_from_hopper_on(tmp_path: Path) -> None:
+    """SGLang 0.5.23, fp8_utils.py, _unsupported_mxfp8_linear; the mixture's own lowest GPU is Ampere."""
+    m3 = case("nvidia/MiniMax-M3-NVFP4", "", "fp8_utils.py", _8.format("A100-80G"))
+    with pytest.raises(InputError, match="its MXFP8 layers need compute capability"):
+        plan(m3, tmp_path)
+    assert plan(m3._replace(hosts=(_8.format("H100-80G"),)), tmp_path).services[0].fit.fits
+
+
 def test_small_states_are_stated_in_mib(tmp_path: Path) -> None:
     """They were printed as 0.0 GiB."""
     its = case("Qwen/Qwen3-Next-80B-A3B-Instruct", "", _KV, _8.format("H100-80G"))

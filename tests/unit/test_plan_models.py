@@ -101,6 +101,17 @@ def test_a_newer_model_of_the_size_is_before_an_older_one() -> None:
     assert order.index("Qwen/Qwen3-235B-A22B-Instruct-2507") < order.index("Qwen/Qwen3-235B-A22B")
 
 
+def test_the_publishers_own_copy_is_before_one_that_was_quantised_again() -> None:
+    """NVFP4 takes more bits than the publisher's MXFP4 and INT4, from which it was made."""
+    offers = [offer.model for offer in surveyed("H200-141G", 1).offers]
+    for name in ("DeepSeek-V4-Flash", "DeepSeek-V4-Pro"):
+        assert offers.index(f"deepseek-ai/{name}") < offers.index(f"nvidia/{name}-NVFP4")
+    assert offers.index("deepseek-ai/DeepSeek-V4-Pro-0813") < offers.index("deepseek-ai/DeepSeek-V4-Pro")
+    assert offers.index("moonshotai/Kimi-K2.6") < offers.index("nvidia/Kimi-K2.6-NVFP4")
+    assert catalogue.publisher("nvidia/kimi-k2.6-nvfp4") == "moonshotai"
+    assert catalogue.publisher("somebody/else") == "somebody"
+
+
 def test_the_most_precise_copy_of_a_model_is_first() -> None:
     half = model("Qwen/QwQ-32B").model_copy(update={"id": "Qwen/QwQ-32B-Half", "dtype": "int8"})
     both = survey(
@@ -115,7 +126,7 @@ def test_the_most_precise_copy_of_a_model_is_first() -> None:
 
 def test_tasks_are_listed_one_after_the_other_and_short_caches_last() -> None:
     offers = surveyed("A10", 1, gpus_per_node=1).offers
-    groups = ["chat", "embedding", "rerank", "reward"]
+    groups = ["chat", "embedding", "rerank", "reward", "completion"]
     places = [(groups.index(group_of(offer.task)), not offer.long_request) for offer in offers]
     assert places == sorted(places)
     assert {short for _, short in places} == {True, False}

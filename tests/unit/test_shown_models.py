@@ -59,7 +59,9 @@ def test_a_wide_terminal_has_a_line_a_model(
     monkeypatch.setenv("COLUMNS", "160")
     lines = printed(models, capsys)
     assert lines[2] == "chat:"
-    titles, rows = lines[1], lines[3 : 3 + len(models.offers)]
+    titles = lines[1]
+    table = lines[2 : next(number for number, line in enumerate(lines) if line.startswith("The order"))]
+    rows = [line for line in table if line and not line.endswith(":")]
     for offer, line in zip(models.offers, rows, strict=True):
         assert line.split()[0] == offer.model
         assert ("(images)" in line) == (offer.task == "vision")

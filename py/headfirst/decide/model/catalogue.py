@@ -82,6 +82,15 @@ def trusted_commit(id: str, source: str) -> str | None:
     return listed.get(source)
 
 
+def publisher(id: str) -> str:
+    """The organisation that published the model of which `id` is a copy; that of `id` where none is known."""
+    entries = _entries()
+    base = {known.lower(): known for known in entries}.get(id.lower(), id)
+    while following := entries.get(base, {}).get("same_as"):
+        base = following
+    return base.partition("/")[0]
+
+
 def released(id: str) -> str | None:
     """When the model was first published, `2025-07` or `2024`; None where it is not known."""
     entry = {name.lower(): entry for name, entry in _extension.items()}.get(id.lower(), {})

@@ -19,6 +19,8 @@ from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 LOWEST_CAPABILITY = 75
 _BF16_CAPABILITY = (8, 0)
+# Of MXFP8 in a mixture (layers/quantization/fp8_utils.py, _unsupported_mxfp8_linear).
+_MXFP8_CAPABILITY = (9, 0)
 # DeepSeek Sparse Attention has kernels from Hopper on (sglang #35420, layers/attention/dsa_backend.py).
 _SPARSE_ATTENTION = {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
 _SPARSE_CAPABILITY = 90
@@ -143,9 +145,12 @@ def _quantization(
     if method not in has.quantizations:
         return [f"SGLang {version} does not load checkpoints quantised with {method} on NVIDIA GPUs"]
     lowest = has.quantizations[method].min_capability
-    if gpu is None or not gpu.lacks(divmod(lowest, 10)):
-        return []
-    return [f"{method} needs compute capability {lowest / 10}, unlike {gpu}"]
+    if gpu is not None and gpu.lacks(divmod(lowest, 10)):
+        return [f"{method} needs compute capability {lowest / 10}, unlike {gpu}"]
+    parts = checkpoint.quantization.schemes if checkpoint.quantization else ()
+    if method == "modelopt_mixed" and "mxfp8" in parts and gpu is not None and gpu.lacks(_MXFP8_CAPABILITY):
+        return [f"its MXFP8 layers need compute capability 9.0, unlike {gpu}"]
+    return []
 
 
 def _kept(checkpoint: Checkpoint) -> str | None:

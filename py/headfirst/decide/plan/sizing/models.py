@@ -1,8 +1,9 @@
 """Which models a fleet of GPUs can serve, best first. A pure calculation.
 
 The order is `ORDER`: the task; whether the KV cache holds one long request; size and age together, where a
-model that is a year newer counts as one of twice the parameters; of one model the copy with the most bytes a
-parameter, since precision is lost with fewer; then the most replicas; then the id.
+model that is a year newer counts as one of twice the parameters; of one model the copy with 16, 8, then 4
+bits a parameter, since precision is lost with fewer; the publisher's own before one of somebody else, who has
+quantised it once more; then the most replicas; then the id.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ from headfirst.decide.plan.weights import precision
 
 ORDER = (
     "the task, then a KV cache for a long request, then parameters and age (a year newer counts as twice the "
-    "parameters), then precision, then replicas"
+    "parameters), then precision, then the publisher's own copy, then replicas"
 )
+_NEXT_WIDTH = 0.75  # of a width: scales and parts that are not quantised make checkpoints larger
 Planning = Callable[[Checkpoint, Mapping[str, object]], Fit]
 """The memory in a plan with these settings of the service; InputError where that is refused."""
 
@@ -223,12 +225,14 @@ def group_of(task: Task) -> str:
     return "chat" if task == "vision" else task
 
 
-def _order(offer: Offer) -> tuple[int, bool, float, float, int, str]:
+def _order(offer: Offer) -> tuple[int, bool, float, int, bool, int, str]:
     quality = log2(offer.parameters) + releases.year(offer.released)
-    precision_bytes = offer.weight_bytes / offer.parameters
+    bits = 8 * offer.weight_bytes / offer.parameters
+    width = next((width for width in (16, 8) if bits > _NEXT_WIDTH * width), 4)
+    copied = catalogue.publisher(offer.model) != offer.model.partition("/")[0]
     groups = list(dict.fromkeys(map(group_of, get_args(Task))))
     group = groups.index(group_of(offer.task))
-    return (group, not offer.long_request, -quality, -precision_bytes, -offer.replicas, offer.model)
+    return (group, not offer.long_request, -quality, -width, copied, -offer.replicas, offer.model)
 
 
 def _too_large(loaded: precision.Loaded, fleet: Fleet, engine: Engine, stored: str) -> str:
