@@ -15,6 +15,7 @@ FLEETS = {
     "8xH200": ("H200-141G", 1, 8),
     "1xA10": ("A10", 1, 1),
     "8xA100": ("A100-80G", 1, 8),
+    "2xT4": ("T4", 1, 2),  # without BF16
 }
 
 
@@ -38,3 +39,4 @@ def check(path: Path, fleet: tuple[str, int, int], engine: str, *, most: int | N
         planned = prepare([path], [], probe=False).plan.services[0]
         assert planned.fit.fits, offer.lines
         assert len(planned.replicas) == offer.replicas
+        assert planned.fit.kv_tokens_of_replica == offer.kv_tokens, offer.lines

@@ -75,6 +75,7 @@ def test_quantised_checkpoints_have_their_own_size(id: str, gigabytes: float) ->
         ("RedHatAI/Meta-Llama-3.1-405B-Instruct-FP8", "fp8", "fp8"),
         ("nvidia/Qwen3-235B-A22B-NVFP4", "modelopt", "nvfp4"),
         ("openai/gpt-oss-120b", "mxfp4", "mxfp4"),
+        ("MiniMaxAI/MiniMax-M3-MXFP8", "mxfp8", "mxfp8"),
         ("meituan/DeepSeek-R1-Block-INT8", "blockwise_int8", "int8"),
     ],
 )

@@ -91,7 +91,13 @@ SCHEMES = (
         (Stored("I8", 8, "weight"), Stored("F32", 32, "scale")),
         methods=("blockwise_int8", "w8a8_int8"),
     ),
-    Scheme("mxfp8", "float", (Stored("F8_E4M3", 8, "weight"), Stored("U8", 8, "scale")), group=MX_GROUP),
+    Scheme(
+        "mxfp8",
+        "float",
+        (Stored("F8_E4M3", 8, "weight"), Stored("U8", 8, "scale")),
+        group=MX_GROUP,
+        methods=("mxfp8",),
+    ),
     Scheme(
         "nvfp4",
         "float",

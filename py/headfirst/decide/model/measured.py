@@ -28,7 +28,10 @@ LAYER_PARTS = (Part.ATTENTION, Part.EXPERTS, Part.DENSE)
 
 # In this order: names of the tensors in Hugging Face's model files, and in the models' own.
 _PARTS = (
-    (Part.VISION, r"(^|\.)(visual|vision\w*|vit|audio\w*|multi_modal_projector|mm_projector|patch_merger)\."),
+    (
+        Part.VISION,
+        r"(^|\.)(visual|vision\w*|vit|audio\w*|multi_modal_projector|mm_projector|patch_merge\w*)\.",
+    ),
     (Part.NEXTN, r"(^|\.)mtp\w*\."),
     (Part.EXPERTS, r"\.experts\."),
     (Part.ATTENTION, r"\.(self_attn|attn|attention|self_attention|linear_attn|cross_attn|mixer)\."),
