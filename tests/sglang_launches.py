@@ -46,7 +46,7 @@ LAUNCHES: list[tuple[LaunchRequest, Mapping[str, Any]]] = [
     (replace(ONE, task="rerank", extra_args=("--chat-template", "/data/r.jinja")), {"is_embedding": False}),
     (replace(ONE, task="vision"), {"is_embedding": False}),
     (
-        replace(ONE, adapters={"sql": "/data/sql", "law": "/data/law"}, extra_args=("--enable-lora",)),
+        replace(ONE, adapters={"sql": "/data/sql", "law": "/data/law"}),
         {"enable_lora": True, "lora_paths": ["sql=/data/sql", "law=/data/law"]},
     ),
     (

@@ -190,8 +190,8 @@ def test_a_flag_of_the_task_that_the_user_sets_is_given_once() -> None:
 
 def test_adapters_are_named_by_folder() -> None:
     command = ENGINE.launch(replace(DISTILL, adapters={"sql": "/models/sql", "de": "/models/de"})).command
-    at = command.index("--lora-modules")
-    assert command[at : at + 3] == ["--lora-modules", "sql=/models/sql", "de=/models/de"]
+    at = command.index("--enable-lora")
+    assert command[at : at + 4] == ["--enable-lora", "--lora-modules", "sql=/models/sql", "de=/models/de"]
 
 
 def test_prefill_and_decode_find_each_other_over_the_data_network() -> None:

@@ -1,4 +1,4 @@
-"""A LoRA adapter's adapter_config.json: in a folder on this machine, or on its hub."""
+"""The rank of a LoRA adapter, from its adapter_config.json: in a folder on this machine, or on its hub."""
 
 from __future__ import annotations
 
@@ -11,29 +11,23 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import integer
 from headfirst.control.checkpoints.folder import read_json
 from headfirst.control.checkpoints.offline import is_offline
-from headfirst.decide.model.adapter import FEATURES, AdapterConfig
 
 if TYPE_CHECKING:
     import httpx
 
 CONFIG = "adapter_config.json"
 _HIGHEST = 1 << 16
-# Weights beside the matrices that engines read, of models that classify (vLLM's lora/peft_helper.py).
-_CLASSIFYING = frozenset({"classifier", "score"})
-# Ways to set the first weights that leave the base model as it is (the same).
-_PLAIN_STARTS = frozenset({"gaussian", "eva", "orthogonal", "mica", "lora_ga"})
-_SHORTHANDS = frozenset({"all", "all-linear"})
 
 
-def adapter_config(
+def rank(
     id: str,
     source: str,
     *,
     folder: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     transport: httpx.BaseTransport | None = None,
-) -> AdapterConfig | None:
-    """What the adapter is. `source` is modelscope, huggingface or path.
+) -> int | None:
+    """The largest rank of the adapter's matrices. `source` is modelscope, huggingface or path.
 
     Where the hub does not answer, or HF_HUB_OFFLINE=1 forbids requests, what it sent for an earlier plan is
     used; None without that, or where the folder is not on this machine (`folder`: its place here). Raises
@@ -43,7 +37,7 @@ def adapter_config(
         place = folder or Path(id)
         if not place.is_dir():
             return None
-        return _parsed(
+        return _largest(
             read_json(place / CONFIG, missing="Engines read an adapter's rank from it."), str(place)
         )
     from headfirst.control.checkpoints.hub import hub_json, stored_json
@@ -55,29 +49,15 @@ def adapter_config(
     except NotReadyError:
         config = None
     config = config or stored_json(hub, id, CONFIG)
-    return _parsed(config, id) if config else None  # None: the plan states that the rank is not known
+    return _largest(config, id) if config else None  # None: the plan states that the rank is not known
 
 
-def _parsed(config: Mapping[str, Any], where: str) -> AdapterConfig:
-    """PEFT's `r` and the ranks that rank_pattern sets for parts of the model, and what else it uses."""
+def _largest(config: Mapping[str, Any], where: str) -> int:
+    """PEFT's `r`, and the ranks that rank_pattern sets for parts of the model."""
     pattern = config.get("rank_pattern") or {}
     if "r" not in config or not isinstance(pattern, dict):
         raise InputError(
             f"{CONFIG} has no usable rank.", where=where, hint="Give an adapter in PEFT's format."
         )
     ranks = [config["r"], *pattern.values()]
-    rank = max(integer(value, what="the rank", where=where, low=1, high=_HIGHEST) for value in ranks)
-    modules = config.get("target_modules")
-    return AdapterConfig(
-        rank,
-        frozenset(key for key in FEATURES if _is_used(key, config.get(key))),
-        pattern=isinstance(modules, str) and modules not in _SHORTHANDS,
-    )
-
-
-def _is_used(key: str, value: Any) -> bool:
-    if key == "modules_to_save" and isinstance(value, list):
-        return any(name not in _CLASSIFYING for name in value)
-    if key == "init_lora_weights":
-        return isinstance(value, str) and value.lower() not in _PLAIN_STARTS
-    return bool(value)
+    return max(integer(value, what="the rank", where=where, low=1, high=_HIGHEST) for value in ranks)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from headfirst.common.errors import NotReadyError
 from headfirst.control import demo
 from headfirst.control.checkpoints import user_catalogue
-from headfirst.control.checkpoints.adapter import adapter_config
+from headfirst.control.checkpoints.adapter import rank
 from headfirst.control.checkpoints.describe import describe
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
@@ -82,9 +82,7 @@ def prepare(
         unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
         if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
-    cluster = replace(
-        cluster, services=tuple(_with_adapters(cluster, service) for service in cluster.services)
-    )
+    cluster = replace(cluster, services=tuple(_with_ranks(cluster, service) for service in cluster.services))
     checkpoints = {
         service.name: (sources.checkpoint(service) if sources else None)
         or _describe(cluster, service, probe=probe)
@@ -95,15 +93,15 @@ def prepare(
     return Prepared(cluster, plan, checkpoints, sources)
 
 
-def _with_adapters(cluster: Cluster, service: Service) -> Service:
-    """The service with its LoRA adapters' configurations, of those that are readable from here."""
-    configs = {}
+def _with_ranks(cluster: Cluster, service: Service) -> Service:
+    """The service with the ranks of its LoRA adapters, of those that are readable from here."""
+    ranks = {}
     for adapter in adapters(service.settings, served_name=service.served_model_name, where=None):
         folder = Path(adapter.id) if adapter.source == "path" else None
         if folder and lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
             folder = share_dir() / folder.relative_to(NODE_SHARE)
-        configs[adapter.name] = adapter_config(adapter.id, adapter.source, folder=folder)
-    return replace(service, adapter_configs={name: its for name, its in configs.items() if its})
+        ranks[adapter.name] = rank(adapter.id, adapter.source, folder=folder)
+    return replace(service, lora_ranks={name: known for name, known in ranks.items() if known})
 
 
 def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:

@@ -20,7 +20,6 @@ from headfirst.decide.engines import arguments
 from headfirst.decide.engines.arguments import Arguments, Specification
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import MIB, Gpu
-from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task as Task
 
@@ -88,12 +87,13 @@ class Computing:
 
 @dataclass(frozen=True)
 class AdapterNeeds:
-    """What LoRA adapters need of the engine's arguments: flags with a value and a reason each.
+    """What LoRA adapters need of the engine's arguments: flags with values, and why.
 
     `note`: what is not known; `problem`: why the engine refuses them, a clause.
     """
 
-    arguments: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
     source: str = ""
     note: str = ""
     problem: str = ""
@@ -137,7 +137,7 @@ class MemoryUse:
     `max_context`: tokens of one request that the user's arguments allow (None: what the model allows).
     The engine ends at start where such a request does not fit into the cache, or where it has room for fewer
     than `requests`; `context_flag` and `requests_flag` lower these. None: it starts all the same.
-    `requests_given`: the user's arguments set their number. `adapters` are bytes beside the weights.
+    `requests_given`: the user's arguments set their number.
     """
 
     terms: Mapping[str, int]
@@ -159,7 +159,6 @@ class MemoryUse:
     vision_whole: bool = False  # each rank has the vision encoder
     outside: int = 0
     pool_fraction: float = 1.0
-    adapters: int = 0
 
 
 # In use before the weights are loaded: CUDA's context, NCCL's buffers, what the driver keeps of the memory
@@ -257,7 +256,7 @@ def _as_stored(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any
     return None
 
 
-def _no_needs(adapters: Mapping[str, AdapterConfig | None], values: Mapping[str, Any]) -> AdapterNeeds:
+def _no_needs(ranks: Mapping[str, int | None], values: Mapping[str, Any]) -> AdapterNeeds:
     return AdapterNeeds()
 
 
@@ -313,8 +312,8 @@ class Engine:
     pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = _all_layers
     # The type in which it computes; None, and by default: that of the checkpoint.
     computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = _as_stored
-    # What adapters need, by name (None: not read); by default nothing: it reads their files.
-    adapter_needs: Callable[[Mapping[str, AdapterConfig | None], Values], AdapterNeeds] = _no_needs
+    # What adapters of these ranks need, by name (None: not known); by default nothing: it reads their files.
+    adapter_needs: Callable[[Mapping[str, int | None], Values], AdapterNeeds] = _no_needs
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
     length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems

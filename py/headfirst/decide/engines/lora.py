@@ -1,34 +1,15 @@
-"""LoRA adapters: what an engine refuses of them, and the memory on one rank that it allocates at start."""
+"""Memory of LoRA adapters on one rank, which engines allocate at start for the largest rank."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _ELEMENT = 2  # bytes: the type of the base model
 
 
-def refused(adapters: Mapping[str, AdapterConfig | None], features: Collection[str]) -> str:
-    """Which adapter uses what the engine does not have, as a clause; "" where none does."""
-    for name, config in adapters.items():
-        used = sorted(config.features.intersection(features)) if config else []
-        if used:
-            return f"the adapter {name} sets {', '.join(used)}"
-    return ""
-
-
-def is_estimate(checkpoint: Checkpoint) -> bool:
-    """Whether the model's matrices are not those that `adapter_bytes` counts."""
-    return checkpoint.mla is not None or checkpoint.recurrent is not None
-
-
-def adapter_bytes(checkpoint: Checkpoint, layout: Layout, *, rank: int, slots: int, stages: int) -> int:
+def adapter_bytes(checkpoint: Checkpoint, layout: Layout, *, rank: int, slots: int) -> int:
     """Bytes of `slots` adapters of `rank` on the fullest rank: for each matrix of attention and feed-forward.
-
-    `stages` divide the layers.
 
     A matrix of `wide` inputs and `tall` outputs has one of rank × wide and one of tall × rank. Of those that
     TP divides by outputs the first is whole on each rank; of those that it divides by inputs, the second.
@@ -48,7 +29,7 @@ def adapter_bytes(checkpoint: Checkpoint, layout: Layout, *, rank: int, slots: i
         shared = _feed_forward(hidden, moe.shared_intermediate_size // tensor) if moe.shared_experts else 0
         experts = (checkpoint.layers - dense_layers) * (each + shared)
     elements = checkpoint.layers * attention + dense + experts
-    return slots * rank * elements * _ELEMENT // stages
+    return slots * rank * elements * _ELEMENT // layout.pipeline
 
 
 def _feed_forward(hidden: int, width: int) -> int:

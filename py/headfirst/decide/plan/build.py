@@ -12,7 +12,6 @@ from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.engines.base import AdapterNeeds, Computing, Engine
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.presets import words
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -75,13 +74,6 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         _refuse_presets(service, engine, other_version)
     where_arguments = service.given.get("engine_args")
     arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
-    lora, needs = _adapters(service, engine, arguments)
-    needed = [
-        types.ChosenArgument(flag=flag, value=value, reason=reason, source=needs.source)
-        for flag, (value, reason) in needs.arguments.items()
-    ]
-    given = (*words({argument.flag: argument.value for argument in needed}), *settings.engine_args)
-    arguments = engine.check_arguments(given).require(where=where_arguments)
     gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
@@ -106,7 +98,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             layout=sizes,
             layout_arguments=shared.candidate.arguments,
             dtype=loaded_as,
-            user_arguments=given,
+            user_arguments=tuple(settings.engine_args),
             version=other_version,
         )
     )
@@ -117,6 +109,23 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         if limit := request_limit.choose(engine, its):
             choice = choice.with_argument(limit)
             arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    lora = adapters(
+        settings,
+        served_name=service.served_model_name,
+        where=service.given.get("adapters"),
+        ranks=service.lora_ranks,
+    )
+    needs = AdapterNeeds()
+    if lora:
+        needs = engine.adapter_needs({adapter.name: adapter.rank for adapter in lora}, arguments)
+    if needs.problem:
+        raise InputError(
+            needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
+        )
+    for flag, value in needs.arguments.items():
+        added = types.ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
+        choice = choice.with_argument(added)
+        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
     _refuse_unsupported(engine, served, gpu, task, arguments, settings.engine_env, where)
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
@@ -148,7 +157,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         engine_cuda=engine.cuda(launching.image) if settings.engine_device == "cuda" else "",
         device=settings.engine_device,
         task=task,
-        chosen_arguments=[*needed, *choice.chosen],
+        chosen_arguments=list(choice.chosen),
         arguments_left_out=list(choice.left_out),
         adapters=lora,
         tensor_parallel=sizes.tensor,
@@ -168,7 +177,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         trust_reason=trusted.reason,
         fit=fitted,
         alternatives=_alternatives(
-            loaded, gpu, machines, engine, sizes, fitted, given, dtype=loaded_as, rdma=rdma
+            loaded, gpu, machines, engine, sizes, fitted, settings.engine_args, dtype=loaded_as, rdma=rdma
         ),
         weights=weights,
         cache_dir=settings.engine_cache_dir,
@@ -191,21 +200,6 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             if text
         ],
     )
-
-
-def _adapters(
-    service: Service, engine: Engine, arguments: Mapping[str, Any]
-) -> tuple[list[types.Adapter], AdapterNeeds]:
-    """The service's LoRA adapters and what the engine needs for them. InputError for one that it refuses."""
-    settings, where = service.settings, service.given.get("adapters")
-    configs = service.adapter_configs
-    listed = adapters(settings, served_name=service.served_model_name, where=where, configs=configs)
-    if not listed:
-        return [], AdapterNeeds()
-    needs = engine.adapter_needs({adapter.name: configs.get(adapter.name) for adapter in listed}, arguments)
-    if needs.problem:
-        raise InputError(needs.problem, where=where, hint="Leave it out, or change what it names.")
-    return listed, needs
 
 
 def _replicas_rejected(

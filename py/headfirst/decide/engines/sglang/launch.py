@@ -49,7 +49,7 @@ def _argv(request: LaunchRequest) -> list[str]:
         command += ["--is-embedding"]
     if request.adapters:
         folders = [f"{name}={folder}" for name, folder in request.adapters.items()]
-        command += ["--lora-paths", *folders]
+        command += ["--enable-lora", "--lora-paths", *folders]
     if request.nodes > 1:
         command += ["--dist-init-addr", f"{request.head_address}:{request.dist_port}"]
         command += ["--nnodes", str(request.nodes), "--node-rank", str(request.rank)]

@@ -142,8 +142,6 @@ def _groups_and_experts(checkpoint: Checkpoint, layout: Layout, values: Mapping[
     name, state = checkpoint.architecture, checkpoint.recurrent
     attention = layout.tensor // layout.attention_data
     reasons = []
-    if layout.attention_data > 1 and values.get("enable_lora"):  # lora/lora_manager.py, validate_new_adapter
-        reasons.append("--attn-dp-size needs adapters that are pinned, and those of the inventory are not")
     if layout.attention_data > 1 and name in _UNDIVIDED_ATTENTION:
         reasons.append(f"SGLang does not divide the attention of {name}: --attn-dp-size 1")
     if state and state.kind == "mamba2" and state.groups > 1 and state.groups % attention:

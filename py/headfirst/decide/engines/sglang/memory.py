@@ -13,7 +13,7 @@ from typing import Any
 
 from headfirst.decide.engines.base import MemoryUse, cuda_overhead
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.engines.sglang import kv_cache, lora, support
+from headfirst.decide.engines.sglang import kv_cache, support
 from headfirst.decide.engines.sglang.support import SupportTable
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -73,7 +73,6 @@ def memory_use(
     if cache.fixed:
         terms["compression_states"] = cache.fixed / MIB
         fraction -= cache.fixed / gpu.memory_bytes
-    adapters = lora.adapter_bytes(checkpoint, layout, values)
     return MemoryUse(
         terms={name: int(mib * MIB) for name, mib in terms.items() if mib},
         static_fraction=float(fraction),
@@ -89,9 +88,7 @@ def memory_use(
         if values.get("enable_dp_lm_head")
         else None,
         expert_growth=_expert_growth(checkpoint, gpu, layout, values),
-        adapters=adapters,
         vision_whole=bool(values.get("mm_enable_dp_encoder")),
-        estimates=frozenset({"adapters"} if adapters else ()),  # that have a part of the matrices take less
     )
 
 

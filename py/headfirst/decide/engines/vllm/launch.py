@@ -59,6 +59,7 @@ def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
     if request.device == "cpu":
         command += _defaults(_cpu_defaults(request.layout.pipeline), given)
     if request.adapters:
+        command += [] if "--enable-lora" in given else ["--enable-lora"]
         command += ["--lora-modules", *(f"{name}={folder}" for name, folder in request.adapters.items())]
     return [*command, *request.extra_args]
 

@@ -14,8 +14,7 @@ from typing import Any
 
 from headfirst.decide.engines.base import MemoryUse
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.engines.lora import is_estimate
-from headfirst.decide.engines.vllm import kv_cache, lora
+from headfirst.decide.engines.vllm import kv_cache
 from headfirst.decide.engines.vllm.layout import expert_ranks
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -95,8 +94,6 @@ def memory_use(
     cap = _cap(values, cache.bytes)
     outside = _OUTSIDE_ONE_GPU if layout.world == 1 else _OUTSIDE_SEVERAL_GPUS
     inside = gpu.memory_bytes - outside
-    adapters = lora.adapter_bytes(checkpoint, layout, values)
-    estimates = _ESTIMATES | ({"adapters"} if is_estimate(checkpoint) else set())
     return MemoryUse(
         terms=terms,
         static_fraction=max(0.0, (inside - sum(terms.values())) / inside),
@@ -106,8 +103,7 @@ def memory_use(
         draft_layers=draft,
         room=lambda size: cache.room(size, longest, cap),
         outside=outside,
-        estimates=frozenset(estimates & {*terms, *(["adapters"] if adapters else [])}),
-        adapters=adapters,
+        estimates=_ESTIMATES & terms.keys(),
         vision_whole=values.get("mm_encoder_tp_mode") == "data",
         max_context=longest,
         # With --max-model-len auto (-1) vLLM takes what fits.

@@ -40,7 +40,7 @@ class Memory:
     @property
     def pool(self) -> int:
         """Bytes of KV cache; negative where the weights do not fit."""
-        return int(self.use.pool_fraction * (self.static - self.weights - self.use.adapters))
+        return int(self.use.pool_fraction * (self.static - self.weights))
 
     @property
     def room(self) -> CacheRoom:
@@ -62,8 +62,7 @@ class Memory:
     @property
     def uncertain(self) -> bool:
         """Whether it would end by an estimate alone."""
-        terms = {**self.use.terms, "adapters": self.use.adapters}
-        estimated = sum(terms[name] for name in self.use.estimates)
+        estimated = sum(self.use.terms[name] for name in self.use.estimates)
         return bool(self.problem) and not replace(self, static=self.static + estimated).problem
 
     @property
@@ -140,8 +139,7 @@ def fit(
         longest_request=room.longest,
         terms={
             **use.terms,
-            **({"adapters": use.adapters} if use.adapters else {}),
-            **_left_free(its.static - its.weights - use.adapters, its.pool),
+            **_left_free(its.static - its.weights, its.pool),
             # The terms are a fraction of what is free after it, so less of it is missing.
             "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - its.static,
         },

@@ -8,7 +8,6 @@ from types import MappingProxyType
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import HUBS, FetchMode, ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Adapter, Carrier, Fit, Weights, WeightsMember, WeightsShare
@@ -157,9 +156,9 @@ def adapters(
     *,
     served_name: str,
     where: str | None,
-    configs: Mapping[str, AdapterConfig] = MappingProxyType({}),
+    ranks: Mapping[str, int] = MappingProxyType({}),
 ) -> list[Adapter]:
-    """One entry an adapter, in the order of the inventory; `configs` are those that were read, by name.
+    """One entry an adapter, in the order of the inventory; `ranks` are those that are known, by name.
 
     A hub id comes from the model's own hub; beside a model that comes from none, from ModelScope. Raises
     InputError at `where` for an adapter that has the model's own name in the API.
@@ -178,7 +177,7 @@ def adapters(
             source="path" if id.startswith("/") else hub,
             id=id,
             directory=f"{folder}/{name}",
-            rank=configs[name].rank if name in configs else None,
+            rank=ranks.get(name),
         )
         for name, id in settings.adapters.items()
     ]
