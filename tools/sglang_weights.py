@@ -19,7 +19,8 @@ import json
 import logging
 import sys
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -134,8 +135,9 @@ class _OnMeta(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
-def built(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
-    """The model as rank 0 builds it, on the meta device."""
+@contextmanager
+def built(path: str, arguments: dict[str, Any]) -> Iterator[torch.nn.Module]:
+    """The model as rank 0 builds it, on the meta device, and its groups of ranks while the context lasts."""
     args = ServerArgs(model_path=path, device="cuda", skip_tokenizer_init=True, **arguments)
     args.resolve_once()
     config = model_config_of(args)
@@ -182,7 +184,7 @@ def built(path: str, arguments: dict[str, Any]) -> torch.nn.Module:
         torch.set_default_dtype(config.dtype)
         stack.callback(torch.set_default_dtype, before)
         with _OnMeta(), torch.device("meta"):
-            return _initialize_model(config, LoadConfig(), quantization)
+            yield _initialize_model(config, LoadConfig(), quantization)
 
 
 def part_of(name: str) -> str:
@@ -195,23 +197,28 @@ def part_of(name: str) -> str:
 
 def weights(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Bytes of each part on rank 0, or SGLang's reason to refuse."""
+    parts: Counter[str] = Counter()
     try:
-        model = built(path, arguments)
+        with built(path, arguments) as model:
+            for name, parameter in model.named_parameters():
+                parts[part_of(name)] += parameter.numel() * parameter.element_size()
     except (AssertionError, NotImplementedError, ValueError) as refusal:
         return {"refused": str(refusal).strip().partition("\n")[0] or type(refusal).__name__}
-    parts: Counter[str] = Counter()
-    for name, parameter in model.named_parameters():
-        parts[part_of(name)] += parameter.numel() * parameter.element_size()
     return {"total": sum(parts.values()), "parts": dict(sorted(parts.items()))}
 
 
-def main() -> int:
-    """Write sglang-<version>-weights.json into the folder named on the command line."""
+def without_kernels() -> None:
+    """Import the models' classes, and let stand-ins take the place of the kernels' packages."""
     logging.disable(logging.CRITICAL)
     registry.import_model_classes("sglang.srt.models")
     for name in [name for name in sys.modules if name.partition(".")[0] in KERNELS]:
         del sys.modules[name]
     sys.meta_path.insert(0, _Kernels())
+
+
+def main() -> int:
+    """Write sglang-<version>-weights.json into the folder named on the command line."""
+    without_kernels()
     models = {}
     for path in sorted(CONFIGS.glob("*.json")):
         rows, config = [], json.loads(path.read_text(encoding="utf-8"))

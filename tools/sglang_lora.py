@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+"""Record what SGLang's own memory pool allocates for LoRA adapters, for the tests of engines/sglang.
+
+Run it as tools/sglang_weights.py: … python tools/sglang_lora.py tests/unit/data [NAME...]
+
+The model is built on torch's meta device, and LoRAMemoryPool makes its buffers there.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import sglang
+import torch
+from sglang.srt.lora.mem_pool import LoRAMemoryPool
+from sglang.srt.lora.utils import auto_detect_lora_target_modules, get_normalized_target_modules
+from sglang_memory import CONFIGS, folder, gpu
+from sglang_weights import built, without_kernels
+
+RANK, SLOTS = 32, 8
+GPU = "H200"
+ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
+LATENT = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
+FEED_FORWARD = ["gate_proj", "up_proj", "down_proj"]
+ENDS = ["embed_tokens", "lm_head"]
+LAYOUTS: list[dict[str, Any]] = [
+    {"tp_size": 1},
+    {"tp_size": 4},
+    {"tp_size": 8},
+    {"tp_size": 8, "ep_size": 8},
+    {"tp_size": 8, "attn_dp_size": 8},
+]
+
+
+def buffers(model: torch.nn.Module, config: Any, targets: list[str]) -> dict[str, Any]:
+    """Bytes of all buffers on rank 0, and by name of the module."""
+    text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    with torch.device("meta"):
+        pool = LoRAMemoryPool(
+            base_hf_config=text,
+            max_loras_per_batch=SLOTS,
+            dtype=torch.bfloat16,
+            max_lora_rank=RANK,
+            target_modules=get_normalized_target_modules(targets),
+            base_model=model,
+            eviction_policy="lru",
+            lora_added_tokens_size=0,
+        )
+    sizes: Counter[str] = Counter()
+    for layers in (pool.A_buffer, pool.B_buffer):
+        for name, tensors in layers.items():
+            sizes[name] += sum(tensor.nbytes for tensor in tensors)
+    for ends in (
+        pool.embedding_A_buffer,
+        pool.embedding_B_buffer,
+        pool.lm_head_A_buffer,
+        pool.lm_head_B_buffer,
+    ):
+        for name, tensor in ends.items():
+            sizes[name] += tensor.nbytes
+    return {"bytes": sum(sizes.values()), "modules": dict(sorted(sizes.items()))}
+
+
+def rows(path: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+    """What is allocated for each list of target modules, or why SGLang refuses."""
+    results: list[dict[str, Any]] = []
+    with built(path, arguments) as model:
+        config: Any = model.config
+        attention = (
+            LATENT if "fused_qkv_a_proj_with_mqa" in auto_detect_lora_target_modules(model) else ATTENTION
+        )
+        for targets in (attention, attention + FEED_FORWARD, attention + FEED_FORWARD + ENDS):
+            try:
+                result = buffers(model, config, targets)
+            except (AssertionError, AttributeError, NotImplementedError, ValueError) as refusal:
+                result = {"refused": str(refusal).strip().partition("\n")[0] or type(refusal).__name__}
+            results.append({"targets": targets} | result)
+    return results
+
+
+def main() -> int:
+    """Write sglang-<version>-lora.json into the folder named on the command line."""
+    without_kernels()
+    models = {}
+    for name in sys.argv[2:] or sorted(path.stem for path in CONFIGS.glob("*.json")):
+        lines = []
+        with folder(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) as path, gpu(GPU):
+            for arguments in LAYOUTS:
+                try:
+                    made = rows(path, arguments)
+                except (AssertionError, NotImplementedError, ValueError) as refusal:
+                    made = [{"refused": str(refusal).strip().partition("\n")[0] or type(refusal).__name__}]
+                lines += [json.dumps({"arguments": arguments} | row) for row in made]
+        models[name] = lines
+        print(name, sum("refused" in line for line in lines), "refused of", len(lines), flush=True)
+    body = ",\n".join(f'"{name}": [\n' + ",\n".join(lines) + "\n]" for name, lines in models.items())
+    source = json.dumps(f"SGLang {sglang.__version__}'s LoRAMemoryPool, by tools/sglang_lora.py")
+    target = Path(sys.argv[1]) / f"sglang-{sglang.__version__}-lora.json"
+    head = f'"source": {source},\n"rank": {RANK},\n"slots": {SLOTS},\n'
+    target.write_text(f'{{\n{head}"models": {{\n{body}\n}}\n}}\n', encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
