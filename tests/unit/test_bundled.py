@@ -23,6 +23,7 @@ from headfirst.control.deployment.verbs import bundle as making
 from headfirst.control.deployment.verbs.bundle import BundleOptions
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.reading import role_values
+from headfirst.control.run.reporters.reporter import QuietReporter
 
 INVENTORY = """\
 [head]
@@ -161,3 +162,19 @@ def test_hosts_of_an_unknown_system_must_be_named(inventory: Path, monkeypatch: 
         replace(options, systems=["ubuntu-24.04"]), prepare([inventory], (), probe=False).cluster
     )
     assert named.systems == (System(id="ubuntu", release="24.04"),)
+
+
+def test_an_adapter_of_a_hub_is_refused_with_what_to_type(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    request, adapter = bundle_of(inventory), "adapters=a=org/lora"
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    options = BundleOptions([inventory], (adapter,), inventory.parent / "new.tar")
+    for attempt in (
+        lambda: closed(inventory, adapter, request=request),
+        lambda: making.bundle(options, QuietReporter()),
+    ):
+        with pytest.raises(InputError, match="a bundle includes no adapters") as caught:
+            attempt()
+        assert "modelscope download --model org/lora" in str(caught.value.hint)
+        assert "a=/its/folder" in str(caught.value.hint)

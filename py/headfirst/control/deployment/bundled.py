@@ -63,7 +63,8 @@ class Bundled:
         return self.bundle.manifest
 
     def applied(self, cluster: Cluster) -> Cluster:
-        """The cluster with sources that are in the bundle. NotReadyError where it lacks a model."""
+        """The cluster with sources that are in the bundle. Raises where a model or an adapter is not."""
+        bundle_needs.refuse_adapters(cluster)
         missing = [gap for service in cluster.services if (gap := self._lacks_model(service))]
         if missing:
             raise self._refusal(missing)

@@ -88,7 +88,7 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
     """Collect and write. Raises HeadfirstError on the first failure; run it again to go on."""
     prepared = prepare(options.inventories, options.extra_vars, probe=options.probe, online=True)
     cluster, plan = prepared.cluster, prepared.plan
-    _refuse_adapters(plan)
+    bundle_needs.refuse_adapters(cluster)
     hosts = hosts_of(options, cluster)
     values = role_values(options.inventories, options.extra_vars, packages.ROLE_VALUES)[cluster.head.name]
     older = archive.read_head(options.since)[0] if options.since else None
@@ -126,17 +126,6 @@ def hosts_of(options: BundleOptions, cluster: Cluster) -> HostSystems:
             hint=f"Name it: --system {next(iter(RELEASES))}. Or probe the hosts: --probe.",
         )
     return HostSystems(named, tuple(options.kernels))
-
-
-def _refuse_adapters(plan: Plan) -> None:
-    for service in plan.services:
-        for adapter in service.adapters:
-            if adapter.source in HUBS:
-                raise InputError(
-                    f"the adapter {adapter.name} is on a hub, and a bundle includes no adapters",
-                    where="adapters",
-                    hint=f"Bring its folder to the head, and write {adapter.name}=/its/folder.",
-                )
 
 
 def model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
