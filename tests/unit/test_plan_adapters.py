@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from clusters import planned
-from headfirst.common.errors import InputError
+from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.checkpoints.adapter import rank
+from headfirst.control.checkpoints.adapter import parse, read_folder, read_hub
 from headfirst.control.cli.app import app
 from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.role_vars.weights import adapter_vars, hub_tokens
 from headfirst.control.inventory.inventory import load
+from headfirst.control.live.ssh_access.ssh import Answer
 from headfirst.decide.cluster.settings import ServiceSettings
-from headfirst.decide.engines.layout import Layout
-from headfirst.decide.engines.lora import adapter_bytes
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import Plan, PlannedService
 from headfirst.decide.plan.weights.decide import adapters
@@ -118,28 +121,42 @@ def adapter(folder: Path, **config: object) -> Path:
 def test_the_rank_is_the_largest_of_its_matrices(
     tmp_path: Path, config: dict[str, object], expected: int
 ) -> None:
-    assert rank(str(adapter(tmp_path / "lora", **config)), "path") == expected
+    assert read_folder(adapter(tmp_path / "lora", **config)).largest_rank == expected
 
 
 @pytest.mark.parametrize("config", [{}, {"r": "8"}, {"r": 0}, {"r": 8, "rank_pattern": {"q": 1 << 40}}])
 def test_a_config_without_a_usable_rank_is_refused(tmp_path: Path, config: dict[str, object]) -> None:
     with pytest.raises((InputError, UntrustedError)):
-        rank(str(adapter(tmp_path / "lora", **config)), "path")
+        read_folder(adapter(tmp_path / "lora", **config))
 
 
-def test_the_rank_of_a_folder_that_is_elsewhere_is_not_known(tmp_path: Path) -> None:
-    assert rank(str(tmp_path / "lora"), "path") is None
+@pytest.mark.parametrize(
+    "key",
+    [
+        {"target_modules": {"q_proj": 1}},
+        {"target_modules": ["q_proj\u001b[2J"]},
+        {"target_modules": [7]},
+        {"modules_to_save": "lm_head"},
+        {"bias": ["all"]},
+        {"peft_type": {"a": 1}},
+        {"init_lora_weights": "x" * 5000},
+        {"rank_pattern": {"q_proj": -1}},
+    ],
+)
+def test_a_config_of_other_types_is_refused(key: dict[str, Any]) -> None:
+    with pytest.raises(UntrustedError):
+        parse({"r": 8, **key}, "org/lora")
 
 
 def test_a_folder_that_is_no_adapter_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"adapter_config\.json is missing"):
-        rank(str(tmp_path), "path")
+        read_folder(tmp_path)
 
 
 def test_a_hub_that_does_not_answer_leaves_the_rank_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = httpx.MockTransport(refused)
-    assert rank("org/lora", "huggingface", environment={}, transport=nowhere) is None
-    assert rank("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) is None
+    assert read_hub("org/lora", "huggingface", environment={}, transport=nowhere) is None
+    assert read_hub("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) is None
 
 
 def refused(request: httpx.Request) -> httpx.Response:
@@ -157,13 +174,15 @@ def test_the_rank_comes_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return httpx.Response(200, content=json.dumps({"r": 32}))
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    transport = httpx.MockTransport(answer)
-    assert rank("org/lora", "huggingface", environment={}, transport=transport) == 32
+    transport, config = httpx.MockTransport(answer), parse({"r": 32}, "org/lora")
+    assert read_hub("org/lora", "huggingface", environment={}, transport=transport) == config
     assert len(paths) == 2
-    assert rank("org/lora", "huggingface", environment={}, transport=transport) == 32
+    assert read_hub("org/lora", "huggingface", environment={}, transport=transport) == config
     assert len(paths) == 3
-    assert rank("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) == 32
-    assert rank("org/lora", "huggingface", environment={}, transport=httpx.MockTransport(refused)) == 32
+    assert read_hub("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) == config
+    assert (
+        read_hub("org/lora", "huggingface", environment={}, transport=httpx.MockTransport(refused)) == config
+    )
 
 
 @pytest.mark.parametrize(
@@ -186,12 +205,15 @@ def test_vllm_is_given_the_rank(
     service = with_adapters(tmp_path, monkeypatch, ranks, extra)
     chosen = [f"{argument.flag} {argument.value}" for argument in service.chosen_arguments]
     assert [words for words in chosen if "lora" in words] == ([] if expected == "no" else [expected])
-    assert any("is not known before the download" in note for note in service.notes) is (None in ranks)
+    assert any("was not read" in note for note in service.notes) is (None in ranks)
 
 
 @pytest.mark.parametrize(
     ("ranks", "extra", "what"),
-    [([600], "", "vLLM has ranks up to 512"), ([32], "--max-lora-rank 16", "accepts ranks up to 16")],
+    [
+        ([600], "", "rank 600, and ranks go up to 512"),
+        ([32], "--max-lora-rank 16", "rank 32, and --max-lora-rank is 16"),
+    ],
 )
 def test_a_rank_that_vllm_refuses_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: list[int | None], extra: str, what: str
@@ -205,27 +227,140 @@ def with_adapters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: list[int | None], extra: str
 ) -> PlannedService:
     """The plan of vLLM with an adapter of each rank; None: its folder is not on this machine."""
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     folders = {f"a{at}": tmp_path / f"a{at}" for at in range(len(ranks))}
     for folder, its_rank in zip(folders.values(), ranks, strict=True):
         if its_rank is not None:
-            adapter(folder, r=its_rank)
+            adapter(folder, **LORA | {"r": its_rank})
+    return served(tmp_path, monkeypatch, folders, f'engine=vllm\nengine_args="{extra}"')
+
+
+LORA: dict[str, Any] = {"r": 8, "lora_alpha": 16, "target_modules": ["q_proj", "v_proj"], "peft_type": "LORA"}
+
+
+def served(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    folders: dict[str, Path],
+    lines: str,
+    *,
+    model: str = "Qwen/Qwen3-8B",
+    gpus: int = 1,
+    probe: bool = False,
+) -> PlannedService:
+    """The plan of `model` with the adapters in these folders; `lines` of the inventory name the engine."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     path = tmp_path / "cluster.ini"
     listed = " ".join(f"{name}={folder}" for name, folder in folders.items())
     path.write_text(
-        "[head]\nn1 ansible_host=192.0.2.1 gpus=1 gpu=H100-80G\n\n[all:vars]\nmodel=Qwen/Qwen3-8B\n"
-        f'engine=vllm\nadapters="{listed}"\nengine_args="{extra}"\n'
+        f"[head]\nn1 ansible_host=192.0.2.1 gpus={gpus} gpu=H100-80G\n\n[all:vars]\nmodel={model}\n"
+        f'weights_dir=/data\nadapters="{listed}"\n{lines}\n'
     )
-    return prepare([path], [], probe=False).plan.services[0]
+    return prepare([path], [], probe=probe).plan.services[0]
 
 
-def test_the_memory_of_adapters() -> None:
-    checkpoint = catalogue.lookup("Qwen/Qwen3-8B")
-    assert checkpoint is not None
-    hidden, width, layers = 4096, 12288, 36
-    # q, k, v (32 and 8 heads of 128), o, gate, up and down: inputs and outputs of each.
-    each = 3 * hidden + (4096 + 2 * 1024) + 4096 + hidden + 3 * (hidden + width)
-    assert adapter_bytes(checkpoint, Layout(1), rank=16, slots=2) == 2 * 16 * layers * each * 2
-    half = 3 * hidden + (4096 + 2 * 1024) // 2 + 4096 // 2 + hidden + 3 * (hidden + width // 2)
-    assert adapter_bytes(checkpoint, Layout(2), rank=16, slots=1) == 16 * layers * half * 2
-    assert adapter_bytes(checkpoint, Layout(1, 2), rank=16, slots=1) == 16 * layers * each
+@pytest.mark.parametrize(
+    ("engine", "keys", "what"),
+    [
+        ("vllm", {"use_dora": True}, "DoRA"),
+        ("vllm", {"bias": "lora_only"}, "bias=lora_only"),
+        ("vllm", {"lora_bias": True}, "lora_bias"),
+        ("vllm", {"modules_to_save": ["lm_head", "score"]}, "modules_to_save=lm_head"),
+        ("vllm", {"init_lora_weights": "pissa"}, "init_lora_weights=pissa"),
+        ("vllm", {"layer_replication": [[0, 4]]}, "layer_replication"),
+        ("vllm", {"lora_alpha": None}, "no lora_alpha"),
+        ("sglang", {"use_dora": True}, "DoRA"),
+        ("sglang", {"peft_type": "VERA"}, "peft_type=VERA"),
+        ("sglang", {"target_modules": ".*proj"}, "no list of names"),
+        ("sglang", {"rank_pattern": {"q_proj": 4}}, "several ranks"),
+        ("lmdeploy", {"use_dora": True}, "DoRA"),
+        ("lmdeploy", {"modules_to_save": ["lm_head"]}, "modules_to_save=lm_head"),
+        ("lmdeploy", {"bias": "all"}, "bias=all"),
+    ],
+)
+def test_what_an_engine_refuses_of_an_adapter_is_refused_on_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, keys: dict[str, Any], what: str
+) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA | keys)}
+    with pytest.raises(InputError, match=what) as error:
+        served(tmp_path, monkeypatch, folders, f"engine={engine}")
+    assert str(error.value.where).endswith("cluster.ini:7")
+
+
+@pytest.mark.parametrize(
+    ("engine", "keys"),
+    [
+        ("vllm", {"modules_to_save": ["score"], "rank_pattern": {"q_proj": 4}, "use_rslora": True}),
+        ("vllm", {"init_lora_weights": "gaussian", "bias": "none", "target_modules": "all-linear"}),
+        ("vllm", {"peft_type": "VERA"}),
+        ("sglang", {"bias": "all", "modules_to_save": ["lm_head"], "target_modules": "all-linear"}),
+        ("lmdeploy", {"rank_pattern": {"q_proj": 4}}),
+    ],
+)
+def test_what_an_engine_loads_is_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, keys: dict[str, Any]
+) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA | keys)}
+    assert served(tmp_path, monkeypatch, folders, f"engine={engine}").adapters
+
+
+def test_data_parallel_attention_excludes_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA)}
+    lines = 'engine=sglang\nengine_args="--enable-dp-attention --attn-dp-size 8"'
+    with pytest.raises(InputError, match="loads no adapter"):
+        served(tmp_path, monkeypatch, folders, lines, gpus=8)
+
+
+def test_an_architecture_without_adapters_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA)}
+    with pytest.raises(InputError, match="has no LoRA for"):
+        served(tmp_path, monkeypatch, folders, "engine=vllm", model="stepfun-ai/Step-3.5-Flash", gpus=8)
+
+
+def test_a_folder_on_the_head_is_read_by_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = on_the_head(monkeypatch, Answer(0, json.dumps(LORA | {"r": 64}), ""))
+    service = served(tmp_path, monkeypatch, {"a": Path("/srv/lora")}, "engine=vllm", probe=True)
+    assert ("--max-lora-rank", "64") in [(each.flag, each.value) for each in service.chosen_arguments]
+    assert service.adapters[0].rank == 64 and asked == ["/srv/lora"]
+    assert not any("was not read" in note for note in service.notes)
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (Answer(3, "", ""), InputError),
+        (Answer(1, "", "Permission denied"), NotReadyError),
+        (Answer(0, "[]", ""), UntrustedError),
+        (Answer(0, "{", ""), UntrustedError),
+        (Answer(0, '{"r": "8; rm"}', ""), UntrustedError),
+    ],
+)
+def test_what_the_head_sends_is_validated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: type[Exception]
+) -> None:
+    on_the_head(monkeypatch, answer)
+    with pytest.raises(kind) as error:
+        served(tmp_path, monkeypatch, {"a": Path("/srv/lora")}, "engine=vllm", probe=True)
+    assert str(getattr(error.value, "where", "")).startswith("n1")
+
+
+def on_the_head(monkeypatch: pytest.MonkeyPatch, answer: Answer) -> list[str]:
+    """The head answers so; the list has the folders that it is asked for."""
+    folders: list[str] = []
+
+    @contextlib.contextmanager
+    def ssh(_access: object) -> Iterator[None]:
+        yield None
+
+    def run(_access: object, _connection: object, *words: str, **_limits: object) -> Answer:
+        folders.append(words[-1])
+        return answer
+
+    monkeypatch.setattr(head_folder, "ssh", ssh)
+    monkeypatch.setattr(head_folder, "run_privileged", run)
+    monkeypatch.setattr("headfirst.control.deployment.prepare.host_access", lambda _: {"n1": _Head()})
+    monkeypatch.setattr("headfirst.control.deployment.hosts.probe.lacks_facts", lambda _: False)
+    return folders
+
+
+class _Head:
+    host = "n1"

@@ -1,4 +1,4 @@
-"""The rank of a LoRA adapter, from its adapter_config.json: in a folder on this machine, or on its hub."""
+"""A LoRA adapter's adapter_config.json: of a folder on this machine or on the head, or of its hub."""
 
 from __future__ import annotations
 
@@ -8,38 +8,36 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headfirst.common.errors import InputError, NotReadyError
-from headfirst.common.untrusted import integer
+from headfirst.common.untrusted import UntrustedError, integer, line, shown
 from headfirst.control.checkpoints.folder import read_json
 from headfirst.control.checkpoints.offline import is_offline
+from headfirst.decide.model.adapter import FEATURES, REQUIRED, AdapterConfig
 
 if TYPE_CHECKING:
     import httpx
 
 CONFIG = "adapter_config.json"
 _HIGHEST = 1 << 16
+_MOST_MODULES = 100_000  # full names of the linear layers of a model with experts
 
 
-def rank(
+def read_folder(folder: Path) -> AdapterConfig:
+    """The adapter in a folder of this machine. InputError where it has no such file, or no rank."""
+    return parse(read_json(folder / CONFIG, missing="Engines read an adapter's rank from it."), str(folder))
+
+
+def read_hub(
     id: str,
     source: str,
     *,
-    folder: Path | None = None,
     environment: Mapping[str, str] = os.environ,
     transport: httpx.BaseTransport | None = None,
-) -> int | None:
-    """The largest rank of the adapter's matrices. `source` is modelscope, huggingface or path.
+) -> AdapterConfig | None:
+    """The adapter `id` of the hub `source`, modelscope or huggingface.
 
     Where the hub does not answer, or HF_HUB_OFFLINE=1 forbids requests, what it sent for an earlier plan is
-    used; None without that, or where the folder is not on this machine (`folder`: its place here). Raises
-    InputError for an adapter that has no such file.
+    used; None without that.
     """
-    if source == "path":
-        place = folder or Path(id)
-        if not place.is_dir():
-            return None
-        return _largest(
-            read_json(place / CONFIG, missing="Engines read an adapter's rank from it."), str(place)
-        )
     from headfirst.control.checkpoints.hub import hub_json, stored_json
     from headfirst.control.checkpoints.hub_requests import Hub
 
@@ -49,15 +47,47 @@ def rank(
     except NotReadyError:
         config = None
     config = config or stored_json(hub, id, CONFIG)
-    return _largest(config, id) if config else None  # None: the plan states that the rank is not known
+    return parse(config, id) if config else None
 
 
-def _largest(config: Mapping[str, Any], where: str) -> int:
-    """PEFT's `r`, and the ranks that rank_pattern sets for parts of the model."""
+def parse(config: Mapping[str, Any], where: str) -> AdapterConfig:
+    """PEFT's keys, each of its own type. UntrustedError, or InputError without a rank."""
+    kind = _text(config.get("peft_type") or "LORA", "peft_type", where)
     pattern = config.get("rank_pattern") or {}
     if "r" not in config or not isinstance(pattern, dict):
         raise InputError(
-            f"{CONFIG} has no usable rank.", where=where, hint="Give an adapter in PEFT's format."
+            f"{CONFIG} has no usable rank (peft_type {kind}).",
+            where=where,
+            hint="Give a LoRA adapter in PEFT's format.",
         )
-    ranks = [config["r"], *pattern.values()]
-    return max(integer(value, what="the rank", where=where, low=1, high=_HIGHEST) for value in ranks)
+    rank = _rank(config["r"], where)
+    init = config.get("init_lora_weights", True)
+    targets, ranks = config.get("target_modules") or (), {_rank(value, where) for value in pattern.values()}
+    features = [name for name in FEATURES if config.get(name)]
+    return AdapterConfig(
+        rank=rank,
+        largest_rank=max({rank, *ranks}),
+        targets=_text(targets, "target_modules", where)
+        if isinstance(targets, str)
+        else _names(targets, "target_modules", where),
+        peft_type=kind,
+        bias=_text(config.get("bias") or "none", "bias", where),
+        saved_modules=_names(config.get("modules_to_save") or (), "modules_to_save", where),
+        init=_text(init, "init_lora_weights", where) if isinstance(init, str) else "",
+        features=frozenset([*features, *(["rank_pattern"] if ranks - {rank} else [])]),
+        absent=tuple(name for name in REQUIRED if config.get(name) is None),
+    )
+
+
+def _rank(value: object, where: str) -> int:
+    return integer(value, what="the rank", where=where, low=1, high=_HIGHEST)
+
+
+def _text(value: object, name: str, where: str) -> str:
+    return line(value, what=f"{name} in {CONFIG}", where=where)
+
+
+def _names(value: object, name: str, where: str) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or len(value) > _MOST_MODULES:
+        raise UntrustedError(f"{name} in {CONFIG} is no list of names: {shown(str(value))}", where=where)
+    return tuple(_text(item, name, where) for item in value)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control import demo
+from headfirst.control.checkpoints import adapter as adapter_files
 from headfirst.control.checkpoints import user_catalogue
-from headfirst.control.checkpoints.adapter import rank
 from headfirst.control.checkpoints.describe import describe
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
@@ -19,10 +19,11 @@ from headfirst.control.deployment.running.phases import refuse_decided
 from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model import catalogue
+from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.build import build
-from headfirst.decide.plan.types import Plan
+from headfirst.decide.plan.types import Adapter, Plan
 from headfirst.decide.plan.weights.decide import adapters
 
 if TYPE_CHECKING:
@@ -82,7 +83,8 @@ def prepare(
         unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
         if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
-    cluster = replace(cluster, services=tuple(_with_ranks(cluster, service) for service in cluster.services))
+    services = tuple(_with_adapters(cluster, service, probe=probe) for service in cluster.services)
+    cluster = replace(cluster, services=services)
     checkpoints = {
         service.name: (sources.checkpoint(service) if sources else None)
         or _describe(cluster, service, probe=probe)
@@ -93,15 +95,29 @@ def prepare(
     return Prepared(cluster, plan, checkpoints, sources)
 
 
-def _with_ranks(cluster: Cluster, service: Service) -> Service:
-    """The service with the ranks of its LoRA adapters, of those that are readable from here."""
-    ranks = {}
+def _with_adapters(cluster: Cluster, service: Service, *, probe: bool) -> Service:
+    """The service with its LoRA adapters, where they can be read; with `probe` on the head too."""
+    known = {}
     for adapter in adapters(service.settings, served_name=service.served_model_name, where=None):
-        folder = Path(adapter.id) if adapter.source == "path" else None
-        if folder and lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
-            folder = share_dir() / folder.relative_to(NODE_SHARE)
-        ranks[adapter.name] = rank(adapter.id, adapter.source, folder=folder)
-    return replace(service, lora_ranks={name: known for name, known in ranks.items() if known})
+        config = _adapter(cluster, service, adapter, probe=probe)
+        if config is not None:
+            known[adapter.name] = config
+    return replace(service, adapters=known)
+
+
+def _adapter(cluster: Cluster, service: Service, adapter: Adapter, *, probe: bool) -> AdapterConfig | None:
+    if adapter.source != "path":
+        return adapter_files.read_hub(adapter.id, adapter.source)
+    folder = Path(adapter.id)
+    if lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
+        folder = share_dir() / folder.relative_to(NODE_SHARE)
+    if folder.is_dir():
+        return adapter_files.read_folder(folder)
+    if not probe:
+        return None
+    from headfirst.control.deployment.hosts.head_folder import adapter_on_head
+
+    return adapter_on_head(host_access(cluster)[service.hosts[0].name], adapter.id)
 
 
 def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:

@@ -10,6 +10,7 @@ from headfirst.common import container_names as names
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import DEMO_MODELS, ClusterSettings, ServiceSettings
 from headfirst.decide.hardware.facts import CgroupObstacle, FolderFacts, NetworkFacts
+from headfirst.decide.model.adapter import AdapterConfig
 
 
 @dataclass(frozen=True)
@@ -137,8 +138,8 @@ class Service:
     routers: tuple[Router, ...] = ()  # none: clients ask the only replica
     # Names of the variables that the inventory sets for it, with their places.
     given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
-    # Ranks of LoRA adapters by name, of those that were read.
-    lora_ranks: Mapping[str, int] = field(default_factory=dict, hash=False)
+    # LoRA adapters by name, of those that were read.
+    adapters: Mapping[str, AdapterConfig] = field(default_factory=dict, hash=False)
 
     @property
     def urls(self) -> tuple[str, ...]:

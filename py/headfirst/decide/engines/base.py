@@ -20,6 +20,7 @@ from headfirst.decide.engines import arguments
 from headfirst.decide.engines.arguments import Arguments, Specification
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import MIB, Gpu
+from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task as Task
 
@@ -256,7 +257,7 @@ def _as_stored(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any
     return None
 
 
-def _no_needs(ranks: Mapping[str, int | None], values: Mapping[str, Any]) -> AdapterNeeds:
+def _no_needs(adapters: Mapping[str, AdapterConfig | None], values: Mapping[str, Any]) -> AdapterNeeds:
     return AdapterNeeds()
 
 
@@ -265,6 +266,9 @@ def _no_problems(
 ) -> list[str]:
     return []
 
+
+Adapters = Mapping[str, AdapterConfig | None]
+"""LoRA adapters by name; None: its adapter_config.json was not read."""
 
 Values = Mapping[str, Any]
 """The values of `Engine.check_arguments`: destination name -> typed value."""
@@ -312,8 +316,8 @@ class Engine:
     pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = _all_layers
     # The type in which it computes; None, and by default: that of the checkpoint.
     computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = _as_stored
-    # What adapters of these ranks need, by name (None: not known); by default nothing: it reads their files.
-    adapter_needs: Callable[[Mapping[str, int | None], Values], AdapterNeeds] = _no_needs
+    # What the adapters need, or why one is refused; by default nothing.
+    adapter_needs: Callable[[Adapters, Values], AdapterNeeds] = _no_needs
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
     length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems

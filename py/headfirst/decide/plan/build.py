@@ -63,6 +63,14 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
 def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.PlannedService:
     settings = service.settings
     where = str(cluster.inventories[0])
+    lora = adapters(
+        settings,
+        served_name=service.served_model_name,
+        where=service.given.get("adapters"),
+        known=service.adapters,
+    )
+    configs = {adapter.name: service.adapters.get(adapter.name) for adapter in lora}
+    checkpoint = checkpoint.model_copy(update={"adapters": tuple(configs.values())})
     engine, note = engines.of_image(
         settings.engine,
         settings.engine_image,
@@ -109,15 +117,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         if limit := request_limit.choose(engine, its):
             choice = choice.with_argument(limit)
             arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
-    lora = adapters(
-        settings,
-        served_name=service.served_model_name,
-        where=service.given.get("adapters"),
-        ranks=service.lora_ranks,
-    )
-    needs = AdapterNeeds()
-    if lora:
-        needs = engine.adapter_needs({adapter.name: adapter.rank for adapter in lora}, arguments)
+    needs = engine.adapter_needs(configs, arguments) if lora else AdapterNeeds()
     if needs.problem:
         raise InputError(
             needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
@@ -195,6 +195,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
                 computing and _computing_note(engine, served, computing, loaded_as),
                 _NO_TEMPLATE if task == "completion" and settings.task is None else "",
                 gpu and gpu.host == "aarch64" and _ARM.format(gpu=gpu.name),
+                _unread(lora),
                 needs.note,
             )
             if text
@@ -220,6 +221,22 @@ def _replicas_rejected(
     copy = best(checkpoint, fleet, engine, dtype=dtype)
     sentence = replicas_rejected(copy, fleet) if copy else ""
     return [sentence] if sentence else []
+
+
+def _unread(listed: Sequence[types.Adapter]) -> str:
+    """Which adapters were not read, why, and what that means."""
+    unread = [adapter for adapter in listed if adapter.rank is None]
+    if not unread:
+        return ""
+    text = (
+        f"adapter_config.json of {', '.join(adapter.name for adapter in unread)} was not read: the rank is "
+        "not known, and what the engine refuses is not checked."
+    )
+    if any(adapter.source == "path" for adapter in unread):
+        text += " Folders are on the head: `deploy plan --probe` reads them there, as `deploy up` does."
+    if any(adapter.source != "path" for adapter in unread):
+        text += " The hub did not answer, or HF_HUB_OFFLINE forbids requests."
+    return text
 
 
 def _computing_note(engine: Engine, checkpoint: Checkpoint, computing: Computing, loaded_as: str) -> str:

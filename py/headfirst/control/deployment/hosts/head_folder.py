@@ -1,4 +1,4 @@
-"""A model folder on the head, described from here: its small files and its shards' headers, over SSH."""
+"""Folders on the head, described over SSH: a model's small files and headers, an adapter's config."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import binascii
 import tempfile
 from pathlib import Path
 
-from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.safetensors_file import HEADER_LIMIT
 from headfirst.common.untrusted import UntrustedError, file_listing, integer, json_document, shown
-from headfirst.control.checkpoints import chat_template
-from headfirst.control.checkpoints.folder import INDEX, MODULES, QUANTIZATION, describe_folder
+from headfirst.control.checkpoints import adapter, chat_template
+from headfirst.control.checkpoints.folder import INDEX, MAX_JSON_BYTES, MODULES, QUANTIZATION, describe_folder
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import run_privileged, ssh
+from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 
 # Headers of a large model's shards on a slow share take a while.
@@ -22,6 +23,7 @@ _TIMEOUT_S = 300.0
 # Headers of the largest models are some 30 MB together.
 _MAX_ANSWER = 128 << 20
 _MAX_FILE = 1 << 42
+_MISSING = 3  # exit status
 _DESCRIBED = ("config.json", INDEX, QUANTIZATION, MODULES, *chat_template.FILES)
 
 _READ = f"""
@@ -50,8 +52,9 @@ def describe_on_head(head: HostAccess, folder: str) -> Checkpoint:
             head, connection, "python3", "-c", _READ, folder, timeout=_TIMEOUT_S, limit=_MAX_ANSWER
         )
     if answer.code != 0:
-        said = (answer.err.strip().splitlines() or ["no reason given"])[-1]
-        raise NotReadyError(f"the model folder {folder} cannot be read: {said}", where=head.host)
+        raise NotReadyError(
+            f"the model folder {folder} cannot be read: {_reason(answer.err)}", where=head.host
+        )
     files = _files(answer.out, where=head.host)
     with tempfile.TemporaryDirectory() as scratch:
         mirror = Path(scratch) / "model"
@@ -67,6 +70,39 @@ def describe_on_head(head: HostAccess, folder: str) -> Checkpoint:
             error.what = error.what.replace(str(mirror), folder)
             error.where = f"{head.host}:{(error.where or folder).replace(str(mirror), folder)}"
             raise
+
+
+_READ_ADAPTER = f"""
+import pathlib, sys
+path = pathlib.Path(sys.argv[1]) / {adapter.CONFIG!r}
+if not path.is_file():
+    sys.exit({_MISSING})
+with path.open(encoding="utf-8") as file:
+    sys.stdout.write(file.read({MAX_JSON_BYTES} + 1))
+"""
+
+
+def adapter_on_head(head: HostAccess, folder: str) -> AdapterConfig:
+    """Describe the LoRA adapter in `folder` on the head. Raises as adapter.parse does."""
+    where = f"{head.host}:{folder}"
+    with ssh(head) as connection:
+        answer = run_privileged(
+            head, connection, "python3", "-c", _READ_ADAPTER, folder, timeout=_TIMEOUT_S, limit=_MAX_ANSWER
+        )
+    if answer.code == _MISSING:
+        raise InputError(
+            f"{adapter.CONFIG} is missing.", where=where, hint="Engines read an adapter's rank from it."
+        )
+    if answer.code != 0:
+        raise NotReadyError(f"the adapter {folder} cannot be read: {_reason(answer.err)}", where=head.host)
+    content = json_document(answer.out, what=adapter.CONFIG, where=where, limit=MAX_JSON_BYTES)
+    if not isinstance(content, dict):
+        raise UntrustedError(f"{adapter.CONFIG} is not an object", where=where)
+    return adapter.parse(content, where)
+
+
+def _reason(errors: str) -> str:
+    return (errors.strip().splitlines() or ["no reason given"])[-1]
 
 
 def _files(answer: str, *, where: str) -> dict[str, tuple[int, bytes]]:

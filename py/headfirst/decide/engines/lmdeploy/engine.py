@@ -17,7 +17,7 @@ from headfirst.decide.engines.base import (
     ScoreRequest,
     Task,
 )
-from headfirst.decide.engines.lmdeploy import backend, launch, layout, memory
+from headfirst.decide.engines.lmdeploy import backend, launch, layout, lora, memory
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -117,6 +117,7 @@ def _engine(version: str) -> Engine:
         fp8_capability=fp8_capability,
         layout=layout.layout,
         layout_problems=partial(layout.problems, version),
+        adapter_needs=lora.needs,
         memory_use=memory.memory_use,
         launch=partial(launch.launch, version),
         rendezvous_ports=_rendezvous_ports,

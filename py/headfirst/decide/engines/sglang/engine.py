@@ -17,7 +17,7 @@ from headfirst.decide.engines.base import (
     ScoreRequest,
     Task,
 )
-from headfirst.decide.engines.sglang import cpu_image, launch, layout, memory, support
+from headfirst.decide.engines.sglang import cpu_image, launch, layout, lora, memory, support
 from headfirst.decide.engines.sglang.launch import METRICS_FLAG
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -152,6 +152,7 @@ def _engine(version: str) -> Engine:
         layout_problems=partial(layout.problems, version),
         pipeline_layers=layout.pipeline_layers,
         computing=support.computing,
+        adapter_needs=lora.needs,
         length_problems=support.length_problems,
         memory_use=partial(memory.memory_use, version),
         launch=launch.launch,

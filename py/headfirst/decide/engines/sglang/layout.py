@@ -89,7 +89,7 @@ def problems(
     """Why the layout is refused, one clause each."""
     return (
         _against_machines(machines, layout)
-        or _against_itself(layout)
+        or _against_itself(layout, adapters=bool(checkpoint.adapters))
         or [
             *_pipeline(version, checkpoint, layout, values),
             *head_problems(checkpoint, layout.tensor // layout.attention_data),
@@ -108,8 +108,11 @@ def _against_machines(machines: Machines, layout: Layout) -> list[str]:
     return []
 
 
-def _against_itself(layout: Layout) -> list[str]:
+def _against_itself(layout: Layout, *, adapters: bool) -> list[str]:
     reasons = []
+    if adapters and layout.attention_data > 1:
+        # lora_manager.py, validate_new_adapter: only pinned ones, and --lora-paths NAME=FOLDER pins none.
+        reasons.append("--attn-dp-size loads no adapter of --lora-paths")
     if layout.data > 1 and layout.attention_data > 1:
         reasons.append("--dp-size and --attn-dp-size exclude each other")
     if layout.tensor % layout.attention_data:

@@ -96,6 +96,9 @@ def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterato
     moe = checkpoint.moe
     if layout.expert > 1 and moe is None:
         yield "--enable-expert-parallel needs a model with experts"
+    if checkpoint.adapters and layout.expert > 1 and layout.tensor > 1 and layout.data > 1:
+        # lora/layers/fused_moe.py, _ep_check: no sequence parallelism (config/parallel.py).
+        yield "adapters exclude expert parallelism over several data-parallel groups of several ranks"
     if moe is None or moe.first_dense_layers:
         yield from _divided(
             "intermediate size", checkpoint.intermediate_size, layout.tensor, checkpoint, dtype

@@ -74,7 +74,7 @@ def problems(
 ) -> list[str]:
     """Why the checkpoint cannot be served, a clause each."""
     return [
-        *_architecture(version, checkpoint.architecture, task, values),
+        *_architecture(version, checkpoint, task, values),
         *(
             _gpu(version, gpu)
             or _quantization(version, values.get("quantization") or _method(checkpoint), gpu)
@@ -85,7 +85,10 @@ def problems(
     ]
 
 
-def _architecture(version: str, name: str, task: Task, values: Mapping[str, Any]) -> Iterator[str]:
+def _architecture(
+    version: str, checkpoint: Checkpoint, task: Task, values: Mapping[str, Any]
+) -> Iterator[str]:
+    name = checkpoint.architecture
     can, table = abilities(version, name), tables(version)
     if can is None:
         yield from _unknown(version, name, table)
@@ -94,7 +97,7 @@ def _architecture(version: str, name: str, task: Task, values: Mapping[str, Any]
         yield f"{name} gives embeddings or scores and does not generate text"
     if task == "vision" and "multimodal" not in can:
         yield f"vLLM {version} gives {name} no images"
-    if values.get("enable_lora") and "lora" not in can:
+    if (checkpoint.adapters or values.get("enable_lora")) and "lora" not in can:
         yield f"vLLM {version} has no LoRA for {name}"
 
 

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import HUBS, FetchMode, ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Adapter, Carrier, Fit, Weights, WeightsMember, WeightsShare
@@ -156,9 +157,9 @@ def adapters(
     *,
     served_name: str,
     where: str | None,
-    ranks: Mapping[str, int] = MappingProxyType({}),
+    known: Mapping[str, AdapterConfig] = MappingProxyType({}),
 ) -> list[Adapter]:
-    """One entry an adapter, in the order of the inventory; `ranks` are those that are known, by name.
+    """One entry an adapter, in the order of the inventory; `known` are those that were read.
 
     A hub id comes from the model's own hub; beside a model that comes from none, from ModelScope. Raises
     InputError at `where` for an adapter that has the model's own name in the API.
@@ -177,7 +178,7 @@ def adapters(
             source="path" if id.startswith("/") else hub,
             id=id,
             directory=f"{folder}/{name}",
-            rank=ranks.get(name),
+            rank=known[name].largest_rank if name in known else None,
         )
         for name, id in settings.adapters.items()
     ]
