@@ -258,6 +258,68 @@ def served(
     return prepare([path], [], probe=probe).plan.services[0]
 
 
+@pytest.mark.parametrize("engine", ["sglang", "vllm", "lmdeploy"])
+def test_the_memory_of_adapters_is_in_the_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    small, large = (adapter(tmp_path / f"r{rank}", **LORA | {"r": rank}) for rank in (8, 256))
+    fits = [served(tmp_path, monkeypatch, {"a": path}, f"engine={engine}").fit for path in (small, large)]
+    bytes_of = [fit.terms["adapters"] for fit in fits]
+    assert bytes_of[1] == 32 * bytes_of[0] > 0
+    lost = (fits[0].kv_pool_bytes or 0) - (fits[1].kv_pool_bytes or 0)
+    assert lost == pytest.approx((bytes_of[1] - bytes_of[0]) * (0.8 if engine == "lmdeploy" else 1), rel=0.01)
+    assert "adapters" not in fits[0].estimates
+
+
+def test_lmdeploy_keeps_each_adapter_in_its_rank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {f"r{rank}": adapter(tmp_path / f"r{rank}", **LORA | {"r": rank}) for rank in (8, 24)}
+    fit = served(tmp_path, monkeypatch, folders, "engine=lmdeploy").fit
+    # q_proj and v_proj of 36 layers: 4096 inputs, 4096 and 1024 outputs.
+    assert fit.terms["adapters"] == 36 * (8 + 24) * (4096 + 4096 + 4096 + 1024) * 2
+
+
+def test_adapters_that_leave_no_room_are_refused_as_weights_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA | {"r": 512, "target_modules": "all-linear"})}
+    fit = served(tmp_path, monkeypatch, folders, "engine=sglang", model="Qwen/Qwen3-32B").fit
+    assert fit.fits is False and fit.terms["adapters"] == 73_865_887_744
+
+
+def test_experts_of_an_adapter_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA | {"r": 16})}
+    fit = served(tmp_path, monkeypatch, folders, "engine=vllm", model="Qwen/Qwen3-30B-A3B").fit
+    # Each of 128 experts in 48 layers: gate, up and down between 2048 and 768.
+    experts = 128 * 48 * 16 * 3 * (2048 + 768) * 2
+    assert experts < fit.terms["adapters"] < 1.06 * experts
+
+
+@pytest.mark.parametrize(
+    ("engine", "model"),
+    [
+        ("sglang", "meta-llama/Llama-4-Scout-17B-16E-Instruct"),
+        ("vllm", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"),
+        ("lmdeploy", "Qwen/Qwen3-30B-A3B"),
+    ],
+)
+def test_what_no_record_covers_is_an_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, model: str
+) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA)}
+    fit = served(tmp_path, monkeypatch, folders, f"engine={engine}", model=model, gpus=8).fit
+    assert fit.terms["adapters"] > 0 and "adapters" in fit.estimates
+
+
+def test_buffers_of_an_adapter_that_was_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA), "b": Path("/srv/lora")}
+    service = served(tmp_path, monkeypatch, folders, "engine=sglang")
+    assert "adapters" in service.fit.estimates
+    assert any("deploy plan --probe" in note for note in service.notes)
+    assert any("not in the memory of the plan" in note for note in service.notes)
+    # vLLM's buffers do not depend on the files.
+    assert "adapters" not in served(tmp_path, monkeypatch, folders, "engine=vllm").fit.estimates
+
+
 @pytest.mark.parametrize(
     ("engine", "keys", "what"),
     [

@@ -1,37 +1,100 @@
-"""Memory of LoRA adapters on one rank, which engines allocate at start for the largest rank."""
+"""Linear layers of a model on one rank, as engines wrap them with the two matrices of a LoRA adapter.
+
+An adapter of rank r adds to a layer of `inputs` and `outputs` one matrix of r × inputs for each part that is
+packed into the layer, and one of outputs × r. Tensor parallelism divides them as the layer: the outputs of
+what comes first, the inputs of what follows (o_proj, down_proj). Source: vllm/lora/layers
+(create_lora_weights), sglang/srt/lora/mem_pool.py (get_lora_A_shape, get_lora_B_shape).
+"""
 
 from __future__ import annotations
 
-from headfirst.decide.engines.layout import Layout
-from headfirst.decide.model.checkpoint import Checkpoint
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
 
-_ELEMENT = 2  # bytes: the type of the base model
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint, Mla
+
+# Layers whose linear parts are counted exactly; those of linear attention have others.
+_ATTENTION = frozenset({"full", "sliding", "chunked"})
+# Names in adapters of what engines pack into one layer.
+PACKED = {
+    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
+    **dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj"),
+}
+# Families whose query projection has a gate as wide as the queries (attn_output_gate).
+_GATED = ("Qwen3_5", "Qwen3Next")
 
 
-def adapter_bytes(checkpoint: Checkpoint, layout: Layout, *, rank: int, slots: int) -> int:
-    """Bytes of `slots` adapters of `rank` on the fullest rank: for each matrix of attention and feed-forward.
+@dataclass(frozen=True)
+class Linear:
+    """A layer's part on one rank, by the engines' own name. `parts`: those that are packed into it.
 
-    A matrix of `wide` inputs and `tall` outputs has one of rank × wide and one of tall × rank. Of those that
-    TP divides by outputs the first is whole on each rank; of those that it divides by inputs, the second.
-    Source: create_lora_weights of vLLM's lora/layers/base_linear.py, without --fully-sharded-loras.
+    `by_inputs`: whether TP divides the inputs; not `is_divided`: neither these nor the outputs.
     """
-    hidden, tensor = checkpoint.hidden_size, layout.tensor
-    query = checkpoint.attention_heads * checkpoint.head_dim
-    cached = checkpoint.kv_heads * checkpoint.head_dim
-    attention = 3 * hidden + (query + 2 * cached) // tensor + query // tensor + hidden
-    moe = checkpoint.moe
-    dense_layers = checkpoint.layers if moe is None else len(moe.dense_layers)
-    dense = dense_layers * _feed_forward(hidden, checkpoint.intermediate_size // tensor)
-    experts = 0
-    if moe is not None:
-        width = moe.intermediate_size // (1 if layout.expert > 1 else tensor)
-        each = _feed_forward(hidden, width) * moe.experts // max(1, layout.expert)
-        shared = _feed_forward(hidden, moe.shared_intermediate_size // tensor) if moe.shared_experts else 0
-        experts = (checkpoint.layers - dense_layers) * (each + shared)
-    elements = checkpoint.layers * attention + dense + experts
-    return slots * rank * elements * _ELEMENT // layout.pipeline
+
+    name: str
+    inputs: int
+    outputs: int
+    parts: int = 1
+    by_inputs: bool = False
+    is_divided: bool = True
+
+    @property
+    def elements(self) -> int:
+        """Elements of an adapter of rank 1."""
+        return self.parts * self.inputs + self.outputs
 
 
-def _feed_forward(hidden: int, width: int) -> int:
-    """Elements of gate, up and down for a rank of one, where each has `width`."""
-    return 2 * (hidden + width) + (width + hidden)
+def is_known(checkpoint: Checkpoint, *, linear: bool = False) -> bool:
+    """Whether `attention` has what each layer has; with `linear` layers of linear attention count too."""
+    return (
+        (_ATTENTION | ({"linear"} if linear else set())).issuperset(checkpoint.layer_types)
+        and checkpoint.full_kv is None
+        and checkpoint.window_kv is None
+        and checkpoint.index is None
+        and not checkpoint.compress_ratios
+    )
+
+
+def attention(checkpoint: Checkpoint, ranks: int) -> list[Linear]:
+    """The linear layers of one attention layer that `ranks` divide."""
+    if checkpoint.mla:
+        return list(_latent(checkpoint, checkpoint.mla, ranks))
+    hidden, query = checkpoint.hidden_size, checkpoint.attention_heads * checkpoint.head_dim // ranks
+    cached = max(1, checkpoint.kv_heads // ranks) * checkpoint.head_dim
+    gates = query if checkpoint.architecture.startswith(_GATED) else 0
+    return [
+        Linear("qkv_proj", hidden, query + gates + 2 * cached, parts=3),
+        Linear("o_proj", query, hidden, by_inputs=True),
+    ]
+
+
+def _latent(checkpoint: Checkpoint, mla: Mla, ranks: int) -> Iterator[Linear]:
+    hidden, heads = checkpoint.hidden_size, checkpoint.attention_heads // ranks
+    latent = mla.kv_lora_rank + mla.qk_rope_head_dim
+    query = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+    if mla.q_lora_rank:
+        yield Linear("fused_qkv_a_proj_with_mqa", hidden, mla.q_lora_rank + latent, parts=2, is_divided=False)
+        yield Linear("q_b_proj", mla.q_lora_rank, query)
+    else:
+        yield Linear("q_proj", hidden, query)
+        yield Linear("kv_a_proj_with_mqa", hidden, latent, is_divided=False)
+    yield Linear("kv_b_proj", mla.kv_lora_rank, heads * (mla.qk_nope_head_dim + mla.v_head_dim))
+    yield Linear("o_proj", heads * mla.v_head_dim, hidden, by_inputs=True)
+
+
+def feed_forward(hidden: int, width: int) -> list[Linear]:
+    """Gate and up, and down, of `width` on this rank."""
+    return [
+        Linear("gate_up_proj", hidden, 2 * width, parts=2),
+        Linear("down_proj", width, hidden, by_inputs=True),
+    ]
+
+
+def element_bytes(checkpoint: Checkpoint) -> int:
+    """Bytes of one element: buffers have the type in which the model computes."""
+    return FLOATS.get(checkpoint.dtype, 2)
+
+
+def elements(linears: Iterable[Linear], modules: Collection[str]) -> int:
+    """Elements of an adapter of rank 1 for those of `linears` that `modules` names, or "all"."""
+    return sum(linear.elements for linear in linears if linear.name in modules or "all" in modules)

@@ -14,6 +14,7 @@ from typing import Any
 
 from headfirst.decide.engines.base import MemoryUse, cuda_overhead, room_by_token
 from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.lmdeploy import lora
 from headfirst.decide.engines.lmdeploy.layout import attention_tensor
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -36,6 +37,8 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
     terms = {"runtime_buffers": tokens * checkpoint.vocab_size * 2}
     if layout.expert > 1 and layout.attention_data > 1:
         terms["copied_dense_layers"] = _copied_bytes(checkpoint, layout)
+    if adapters := lora.adapter_bytes(checkpoint, layout):
+        terms["adapters"] = adapters
     attention = attention_tensor(layout, values)
     outside, blocks = cuda_overhead(layout), values.get("num_gpu_blocks")
     per_token = _kv_bytes(checkpoint, attention, values) // int(values.get("cp", 1))
@@ -48,6 +51,7 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
         kv_bytes_per_token=per_token,
         attention_tensor=attention,
         draft_layers=checkpoint.nextn_layers if values.get("speculative_algorithm") == "deepseek_mtp" else 0,
+        estimates=frozenset(() if lora.is_known(checkpoint) else {"adapters"} & terms.keys()),
         room=room_by_token(
             per_token, blocks * values.get("cache_block_seq_len", _BLOCK_TOKENS) if blocks else None
         ),

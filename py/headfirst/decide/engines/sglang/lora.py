@@ -1,4 +1,4 @@
-"""LoRA in SGLang 0.5.22 and 0.5.23: the adapters that it accepts.
+"""LoRA in SGLang 0.5.22 and 0.5.23: the adapters that it accepts, and the buffers that it allocates for them.
 
 Source: sglang/srt/lora: lora_config.py, lora.py (peft_type), lora_manager.py (validate_new_adapter,
 init_lora_shapes), mem_pool.py (init_buffers).
@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headfirst.decide.engines import lora
 from headfirst.decide.engines.base import AdapterNeeds, Adapters
+from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.adapter import AdapterConfig
+from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
+_SLOTS = 8  # --max-loras-per-batch
+_SIZES = frozenset({"max_lora_rank", "lora_target_modules"})  # without them, SGLang reads the adapters
+# Architectures with sizes of their own for each layer (get_hidden_dim in models/*.py).
+_OWN_SIZES = ("Gemma3n", "Gemma4", "InternS2", "Inkling", "Laguna", "Llama4", "Nemotron", "Qwen3Next")
 _ALL = ("all", "all-linear")
+_ENDS = ("embed_tokens", "lm_head")
 # lora/utils.py, get_normalized_target_modules.
 _PACKED = {
-    **dict.fromkeys(("q_proj", "k_proj", "v_proj"), "qkv_proj"),
-    **dict.fromkeys(("gate_proj", "up_proj"), "gate_up_proj"),
+    **lora.PACKED,
     **dict.fromkeys(("vocab_emb", "embeddings", "word_embeddings"), "embed_tokens"),
     **dict.fromkeys(("output", "unembed_tokens"), "lm_head"),
     **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj_with_mqa"),
@@ -28,9 +35,9 @@ def needs(adapters: Adapters, values: Mapping[str, Any]) -> AdapterNeeds:
     for name, config in adapters.items():
         if config and (refusals := list(_refusals(config, values))):
             return AdapterNeeds(problem=f"SGLang does not load the adapter {name}: it has {refusals[0]}")
-    if all(adapters.values()) or "max_lora_rank" in values:
+    if all(adapters.values()) or values.keys() >= _SIZES:
         return AdapterNeeds()
-    return AdapterNeeds(note="SGLang's buffers for it are not in the memory of the plan.")
+    return AdapterNeeds(note="SGLang's buffers for what was not read are not in the memory of the plan.")
 
 
 def _refusals(config: AdapterConfig, values: Mapping[str, Any]) -> Iterator[str]:
@@ -59,3 +66,67 @@ def _modules(names: tuple[str, ...] | list[str] | str) -> frozenset[str]:
         return frozenset({"all"})
     last = (name.rpartition(".")[2] for name in names)
     return frozenset(_PACKED.get(name, name) for name in last)
+
+
+def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
+    """Bytes on each rank that SGLang allocates at start for the adapters that were read.
+
+    A pipeline stage has buffers for all layers, and a layer with experts has them beside those of its shared
+    experts. Embedding and head together are allocated twice (init_embedding_buffer).
+    """
+    ranks = [config.rank for config in checkpoint.adapters if config]
+    rank, modules = values.get("max_lora_rank") or max(ranks, default=0), _adapted(checkpoint, values)
+    if not (checkpoint.adapters or values.get("enable_lora")):
+        return 0
+    attention = layout.tensor // layout.attention_data
+    layer = lora.attention(checkpoint, attention)
+    elements = checkpoint.layers * lora.elements(layer, modules)
+    elements += _dense(checkpoint, layout, modules)
+    if moe := checkpoint.moe:
+        elements += checkpoint.layers * _experts(checkpoint, moe, layout, modules)
+    elements += _ends(checkpoint, layout, modules)
+    slots = values.get("max_loras_per_batch", _SLOTS)
+    return int(slots * rank * elements * lora.element_bytes(checkpoint))
+
+
+def is_known(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+    """Whether `buffer_bytes` is what is allocated: each module is counted, and no adapter is missing."""
+    sized = all(checkpoint.adapters) or values.keys() >= _SIZES
+    if checkpoint.architecture.startswith(_OWN_SIZES) or not sized:
+        return False
+    counted = {linear.name for linear in lora.attention(checkpoint, 1)} | {*_ENDS, "all"}
+    counted |= {linear.name for linear in lora.feed_forward(1, 1)}
+    return counted.issuperset(_adapted(checkpoint, values))
+
+
+def _adapted(checkpoint: Checkpoint, values: Mapping[str, Any]) -> frozenset[str]:
+    """The user's --lora-target-modules, or those of all adapters."""
+    if given := values.get("lora_target_modules"):
+        return _modules(given)
+    return frozenset().union(*(_modules(config.targets) for config in checkpoint.adapters if config))
+
+
+def _dense(checkpoint: Checkpoint, layout: Layout, modules: frozenset[str]) -> int:
+    """Of layers without experts and of shared experts; without these, a model with experts has none."""
+    hidden, moe = checkpoint.hidden_size, checkpoint.moe
+    widths = [checkpoint.intermediate_size // layout.tensor] * checkpoint.layers
+    if moe is not None:
+        shared = moe.shared_intermediate_size // layout.tensor
+        if not shared:
+            return 0
+        widths = [shared if checkpoint.has_experts(layer) else width for layer, width in enumerate(widths)]
+    return sum(lora.elements(lora.feed_forward(hidden, width), modules) for width in widths)
+
+
+def _experts(checkpoint: Checkpoint, moe: Moe, layout: Layout, modules: frozenset[str]) -> int:
+    width = moe.intermediate_size // max(1, layout.tensor // layout.expert)
+    each = lora.elements(lora.feed_forward(checkpoint.hidden_size, width), modules)
+    return moe.experts // layout.expert * each
+
+
+def _ends(checkpoint: Checkpoint, layout: Layout, modules: frozenset[str]) -> int:
+    """The embedding is whole on each rank; the head is divided by the vocabulary."""
+    hidden, vocab = checkpoint.hidden_size, checkpoint.vocab_size
+    sizes = {"embed_tokens": vocab + hidden, "lm_head": hidden + vocab // layout.tensor}
+    adapted = [name for name in _ENDS if name in modules or "all" in modules]
+    return len(adapted) * sum(sizes[name] for name in adapted)

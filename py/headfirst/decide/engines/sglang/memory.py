@@ -13,7 +13,7 @@ from typing import Any
 
 from headfirst.decide.engines.base import MemoryUse, cuda_overhead
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.engines.sglang import kv_cache, support
+from headfirst.decide.engines.sglang import kv_cache, lora, support
 from headfirst.decide.engines.sglang.support import SupportTable
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -73,6 +73,11 @@ def memory_use(
     if cache.fixed:
         terms["compression_states"] = cache.fixed / MIB
         fraction -= cache.fixed / gpu.memory_bytes
+    if adapters := lora.buffer_bytes(checkpoint, layout, values):
+        terms["adapters"] = adapters / MIB
+        fraction -= adapters / (gpu.memory_bytes - cuda_overhead(layout))
+    # Runners of FlashInfer keep adapters of all experts on each rank (_moe_runner_keeps_global_expert_ids).
+    known = lora.is_known(checkpoint, values) and not (layout.expert > 1 and gpu.reaches((10, 0)))
     return MemoryUse(
         terms={name: int(mib * MIB) for name, mib in terms.items() if mib},
         static_fraction=float(fraction),
@@ -89,6 +94,7 @@ def memory_use(
         else None,
         expert_growth=_expert_growth(checkpoint, gpu, layout, values),
         vision_whole=bool(values.get("mm_enable_dp_encoder")),
+        estimates=frozenset(() if known else {"adapters"} & terms.keys()),
     )
 
 

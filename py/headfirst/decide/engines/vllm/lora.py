@@ -1,4 +1,4 @@
-"""LoRA in vLLM 0.32.0 and 0.33.0: the adapters that it accepts.
+"""LoRA in vLLM 0.32.0 and 0.33.0: the adapters that it accepts, and the buffers that it allocates for them.
 
 Source: config/lora.py (LoRAConfig, MaxLoRARanks), lora/peft_helper.py (validate_legal), lora/layers.
 """
@@ -8,8 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headfirst.decide.engines import lora
 from headfirst.decide.engines.base import AdapterNeeds, Adapters
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.engines.lora import Linear
+from headfirst.decide.engines.vllm.layout import expert_ranks
 from headfirst.decide.model.adapter import AdapterConfig
+from headfirst.decide.model.caches import RecurrentState
+from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # values of --max-lora-rank
 _DEFAULT = 16
@@ -24,6 +30,14 @@ _REFUSED = {
     "use_bdlora": "a block-diagonal LoRA (use_bdlora)",
     "use_qalora": "QALoRA (use_qalora)",
 }
+# Architectures whose class has adapters for the embedding and the head (embedding_modules of models/*.py).
+_ENDS = (
+    *("Apertus", "Cohere", "DeciLM", "Exaone", "FalconH1", "Granite", "HyperCLOVAX", "InternLM3", "Jamba"),
+    *("K2Horizon", "LLaMA", "Lfm2", "Llama4", "LlamaFor", "MiniCPM", "Mixtral", "Nemotron", "Phi3For"),
+    *("PhiMoE", "Qwen3For", "Qwen3Moe", "Qwen3VL", "Qwen3_5", "Solar", "TeleChat"),
+)
+# Those whose adapters have one matrix for gate and up of all experts (is_3d_moe_weight).
+_FUSED_EXPERTS = ("GptOss", "InternS1Pro", "Qwen3OmniMoe", "Qwen3VLMoe", "Qwen3_5Moe")
 
 
 def needs(adapters: Adapters, values: Mapping[str, Any]) -> AdapterNeeds:
@@ -71,3 +85,90 @@ def _refusals(config: AdapterConfig, given: int | None) -> Iterator[str]:
         yield f"rank {config.largest_rank}, and " + (
             f"--max-lora-rank is {given}" if given else f"ranks go up to {_RANKS[-1]}"
         )
+
+
+def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
+    """Bytes on the fullest rank that vLLM allocates for adapters when it starts; 0 without adapters.
+
+    It wraps every linear layer, whichever an adapter has, for --max-loras of --max-lora-rank.
+    """
+    if not (checkpoint.adapters or values.get("enable_lora")):
+        return 0
+    linears = [*_attentions(checkpoint, layout), *_feed_forwards(checkpoint, layout)]
+    sharded = layout.tensor if values.get("fully_sharded_loras") else 1
+    modules = _modules(values.get("lora_target_modules"))
+    elements = sum(
+        count * _divided(linear, sharded)
+        for linear, count in linears
+        if modules is None or linear.name in modules
+    )
+    elements = -(-elements // layout.pipeline)
+    if modules is None and checkpoint.architecture.startswith(_ENDS):
+        elements += 2 * (checkpoint.vocab_size + checkpoint.hidden_size)  # each rank has all of both
+    slots, rank = values.get("max_loras", 1), rank_limit(checkpoint.adapters, values)
+    return int(slots * rank * elements * lora.element_bytes(checkpoint))
+
+
+def is_known(checkpoint: Checkpoint) -> bool:
+    """Whether `buffer_bytes` counts every layer of the model."""
+    state = checkpoint.recurrent
+    return lora.is_known(checkpoint, linear=state is not None and state.kind == "gdn")
+
+
+def _modules(names: list[str] | None) -> frozenset[str] | None:
+    """--lora-target-modules by the names of the packed layers; None: all."""
+    return None if names is None else frozenset(lora.PACKED.get(name, name) for name in names)
+
+
+def _divided(linear: Linear, sharded: int) -> int:
+    """Elements for rank 1; with --fully-sharded-loras ranks divide what each has whole otherwise."""
+    if linear.by_inputs:
+        return linear.inputs + linear.outputs // sharded
+    return linear.parts * linear.inputs // (sharded if linear.is_divided else 1) + linear.outputs
+
+
+def _attentions(checkpoint: Checkpoint, layout: Layout) -> Iterator[tuple[Linear, int]]:
+    linear_layers = checkpoint.layer_types.count("linear")
+    layers = checkpoint.layers - linear_layers - checkpoint.layer_types.count("none")
+    yield from ((linear, layers) for linear in lora.attention(checkpoint, layout.tensor))
+    if state := checkpoint.recurrent:
+        yield from ((linear, linear_layers) for linear in _recurrent(checkpoint, state, layout.tensor))
+
+
+def _recurrent(checkpoint: Checkpoint, state: RecurrentState, ranks: int) -> list[Linear]:
+    """A gated delta net (layers/mamba/gdn); its convolution is a linear layer too."""
+    hidden, value = checkpoint.hidden_size, state.heads * state.rows
+    return [
+        Linear("in_proj_qkvz", hidden, (state.channels + value) // ranks, parts=4),
+        Linear("in_proj_ba", hidden, 2 * state.heads // ranks, parts=2),
+        Linear("conv1d", state.conv_kernel, state.channels // ranks),
+        Linear("out_proj", value // ranks, hidden, by_inputs=True),
+    ]
+
+
+def _feed_forwards(checkpoint: Checkpoint, layout: Layout) -> Iterator[tuple[Linear, int]]:
+    hidden, moe = checkpoint.hidden_size, checkpoint.moe
+    with_experts = sum(checkpoint.has_experts(layer) for layer in range(checkpoint.layers))
+    dense = lora.feed_forward(hidden, checkpoint.intermediate_size // layout.tensor)
+    yield from ((linear, checkpoint.layers - with_experts) for linear in dense)
+    if moe is None:
+        return
+    yield Linear("gate", hidden, moe.experts, is_divided=False), with_experts
+    if moe.shared_intermediate_size:
+        shared = lora.feed_forward(hidden, moe.shared_intermediate_size // layout.tensor)
+        yield from ((linear, with_experts) for linear in shared)
+    experts = -(-moe.experts // layout.expert)
+    yield from ((linear, with_experts * experts) for linear in _experts(checkpoint, moe, layout))
+
+
+def _experts(checkpoint: Checkpoint, moe: Moe, layout: Layout) -> list[Linear]:
+    """One expert (layers/fused_moe.py); kernels of MXFP4 round its sizes up (fused_moe/oracle/mxfp4.py)."""
+    hidden = checkpoint.hidden_size
+    width = moe.intermediate_size // (1 if layout.expert > 1 else expert_ranks(layout))
+    if checkpoint.quantization is not None and checkpoint.quantization.scheme == "mxfp4":
+        hidden, width = -(-hidden // 256) * 256, -(-width // 128) * 128
+    parts = 1 if checkpoint.architecture.startswith(_FUSED_EXPERTS) else 2
+    return [
+        Linear("experts", hidden, 2 * width, parts=parts),
+        Linear("experts", width, hidden, by_inputs=True),
+    ]

@@ -14,7 +14,7 @@ from typing import Any
 
 from headfirst.decide.engines.base import MemoryUse
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.engines.vllm import kv_cache
+from headfirst.decide.engines.vllm import kv_cache, lora
 from headfirst.decide.engines.vllm.layout import expert_ranks
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -87,6 +87,8 @@ def memory_use(
     graphs = _graphs(gpu, layout, step, values)
     if graphs:
         terms["cuda_graphs"] = graphs
+    if adapters := lora.buffer_bytes(checkpoint, layout, values):
+        terms["adapters"] = adapters
     draft = _draft_layers(checkpoint, values)
     longest = context(checkpoint, values)
     flying = (layout.pipeline + _STEPS_BESIDE_STAGES) * step.tokens
@@ -103,7 +105,7 @@ def memory_use(
         draft_layers=draft,
         room=lambda size: cache.room(size, longest, cap),
         outside=outside,
-        estimates=_ESTIMATES & terms.keys(),
+        estimates=(_ESTIMATES if lora.is_known(checkpoint) else _ESTIMATES | {"adapters"}) & terms.keys(),
         vision_whole=values.get("mm_encoder_tp_mode") == "data",
         max_context=longest,
         # With --max-model-len auto (-1) vLLM takes what fits.

@@ -1,0 +1,45 @@
+"""Buffers of LoRA adapters, as the engines' own classes allocate them.
+
+The records are made by tools/vllm_lora.py and tools/sglang_lora.py.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from headfirst.decide.engines.sglang import layout as sglang_layout
+from headfirst.decide.engines.sglang import lora as sglang_lora
+from headfirst.decide.engines.vllm import layout as vllm_layout
+from headfirst.decide.engines.vllm import lora as vllm_lora
+from headfirst.decide.model.adapter import AdapterConfig
+from model_configs import checkpoint
+
+_DATA = Path(__file__).parent / "data"
+VLLM: dict[str, Any] = json.loads((_DATA / "vllm-0.33.0-lora.json").read_text(encoding="utf-8"))
+SGLANG: dict[str, Any] = json.loads((_DATA / "sglang-0.5.23-lora.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", VLLM["models"])
+def test_vllm_allocates_them(name: str) -> None:
+    model = checkpoint(name)
+    for row in VLLM["models"][name]:
+        if "refused" in row or not vllm_lora.is_known(model):
+            continue
+        values = {"enable_lora": True, "max_lora_rank": VLLM["rank"], **row["arguments"]}
+        size = vllm_lora.buffer_bytes(model, vllm_layout.layout(row["tensor"], 1, values), values)
+        assert size == pytest.approx(row["bytes"], rel=0.05), (row, size / row["bytes"])
+
+
+@pytest.mark.parametrize("name", SGLANG["models"])
+def test_sglang_allocates_them(name: str) -> None:
+    for row in SGLANG["models"][name]:
+        if "refused" in row:
+            continue
+        config = AdapterConfig(SGLANG["rank"], SGLANG["rank"], tuple(row["targets"]))
+        model = checkpoint(name).model_copy(update={"adapters": (config,)})
+        values = row["arguments"]
+        size = sglang_lora.buffer_bytes(model, sglang_layout.layout(values["tp_size"], 1, values), values)
+        assert size == pytest.approx(row["bytes"], rel=0.005), (row, size / row["bytes"])
