@@ -372,6 +372,22 @@ def test_data_parallel_attention_excludes_adapters(tmp_path: Path, monkeypatch: 
         served(tmp_path, monkeypatch, folders, lines, gpus=8)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        ("--data-parallel-size 8 --all2all-backend deepep_low_latency", "allgather_reducescatter"),
+        ("--data-parallel-size 2", "several data-parallel groups"),
+    ],
+)
+def test_layouts_in_which_vllm_has_no_adapters_of_experts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: str, what: str
+) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA)}
+    lines = f'engine=vllm\nengine_args="--enable-expert-parallel {arguments}"'
+    with pytest.raises(InputError, match=what):
+        served(tmp_path, monkeypatch, folders, lines, model="Qwen/Qwen3-30B-A3B", gpus=8)
+
+
 def test_an_architecture_without_adapters_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = {"a": adapter(tmp_path / "a", **LORA)}
     with pytest.raises(InputError, match="has no LoRA for"):

@@ -16,6 +16,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 
 # Input channels with one scale in 4-bit checkpoints; the published ones have groups of 128.
 _GROUP = 128
+_EXPERT_EXCHANGE = "allgather_reducescatter"  # the default of --all2all-backend
 _GROUPED = frozenset({"awq", "gptq"})
 
 
@@ -62,6 +63,7 @@ def problems(
         *_stages(version, checkpoint, layout),
         *_attention(checkpoint, layout, dtype),
         *_feed_forward(checkpoint, layout, dtype),
+        *_adapters(checkpoint, layout, values),
     ]
 
 
@@ -96,9 +98,6 @@ def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterato
     moe = checkpoint.moe
     if layout.expert > 1 and moe is None:
         yield "--enable-expert-parallel needs a model with experts"
-    if checkpoint.adapters and layout.expert > 1 and layout.tensor > 1 and layout.data > 1:
-        # lora/layers/fused_moe.py, _ep_check: no sequence parallelism (config/parallel.py).
-        yield "adapters exclude expert parallelism over several data-parallel groups of several ranks"
     if moe is None or moe.first_dense_layers:
         yield from _divided(
             "intermediate size", checkpoint.intermediate_size, layout.tensor, checkpoint, dtype
@@ -106,6 +105,18 @@ def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterato
     if moe is not None and layout.expert == 1:
         ranks = expert_ranks(layout)
         yield from _divided("expert intermediate size", moe.intermediate_size, ranks, checkpoint, dtype)
+
+
+def _adapters(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> Iterator[str]:
+    """What adapters of experts exclude (lora/layers/fused_moe.py, _ep_check and _verify_ep_fs)."""
+    if layout.expert == 1 or not (checkpoint.adapters or values.get("enable_lora")):
+        return
+    if values.get("all2all_backend", _EXPERT_EXCHANGE) != _EXPERT_EXCHANGE:
+        yield f"adapters need --all2all-backend {_EXPERT_EXCHANGE} with --enable-expert-parallel"
+    if layout.tensor > 1 and layout.data > 1:  # config/parallel.py, use_sequence_parallel_moe
+        yield "adapters exclude --enable-expert-parallel over several data-parallel groups of several ranks"
+    if values.get("fully_sharded_loras"):
+        yield "--fully-sharded-loras excludes --enable-expert-parallel"
 
 
 def _divided(name: str, width: int, ranks: int, checkpoint: Checkpoint, dtype: str) -> Iterator[str]:
