@@ -183,6 +183,15 @@ CASES: dict[str, tuple[Case, Expected]] = {
             rejected="DP attention and expert parallelism is not chosen: the intermediate size of 18432"
         ),
     ),
+    "one search: a preset takes no context away": (
+        case(
+            "meta-llama/Llama-4-Scout-17B-16E-Instruct",
+            f"engine=vllm\n{_ROCE_THROUGHPUT}",
+            "vllm-project/recipes, Llama-4-Scout-17B-16E-Instruct.yaml: multi_node_tp_pp",
+            *(_8.format("H100-80G"),) * 2,
+        ),
+        Expected((8, 2, 1), rejected="vLLM ends at start where a request can be at most"),
+    ),
     "one search: more stages are no remedy for a long context": (
         case(R1, "engine=vllm", _VLLM, "gpus=4 gpu=GB200"),
         Expected((4, 1, 1), fits=False, advice='engine_args="--gpu-memory-utilization 0.95" fits'),

@@ -295,8 +295,11 @@ class Spread:
                 if longest
                 else "the weights leave no memory for a KV cache"
             )
-        # More stages are no remedy for a context that the user can shorten.
-        rivals = [other for other in candidates if other.layout.pipeline <= candidate.layout.pipeline]
+        # More stages are no remedy for a context that the user can shorten, unless the preset's copies shorten it.
+        shares_kv = candidate.rule is not None and candidate.rule.shares_kv
+        rivals = (
+            other for other in candidates if shares_kv or other.layout.pipeline <= candidate.layout.pipeline
+        )
         if not self._starts(candidate) and any(map(self._starts, rivals)):
             return f"{self.engine.title} ends at start where a request can be at most {longest:,} tokens"
         if not candidate.rule or not candidate.rule.shares_kv:
