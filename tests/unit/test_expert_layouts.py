@@ -21,6 +21,9 @@ _KV = "tests/unit/data/sglang-0.5.23-kv.json, by SGLang's own functions"
 _WEIGHTS = "tests/unit/data/sglang-0.5.23-weights.json, by SGLang's own model classes"
 
 _DP_8 = "sgl-project/sgl-cookbook, data/models: glm51.yaml, glm46.yaml, high-throughput-dp"
+_MULTI = (
+    "vllm-project/recipes, strategies/multi_node_dep.yaml: tensor parallel in a node, data parallel across"
+)
 _DEP_4 = "NVIDIA/srt-slurm, recipes/qwen3.5/fp8/agg: dep4"
 _ROCE_THROUGHPUT = "preset=throughput\nnic=eth0\nhca=mlx5_0"
 
@@ -191,6 +194,23 @@ CASES: dict[str, tuple[Case, Expected]] = {
             *(_8.format("H100-80G"),) * 2,
         ),
         Expected((8, 2, 1), rejected="vLLM ends at start where a request can be at most"),
+    ),
+    "one search: a padded width": (
+        case(
+            "Qwen/Qwen2.5-VL-72B-Instruct-AWQ",
+            "engine=vllm",
+            "QwenLM/Qwen3-VL issue 1353",
+            _8.format("H100-80G"),
+        ),
+        Expected((8, 1, 1)),
+    ),
+    "one search: groups on nodes where all ranks cannot share": (
+        case("tencent/Hy3-FP8", "engine=vllm\nnic=eth0\nhca=mlx5_0", _MULTI, *(_8.format("H200-141G"),) * 2),
+        Expected((8, 1, 2), "--data-parallel-size 2 --enable-expert-parallel", reason="gives 832"),
+    ),
+    "one search: groups in a node where all ranks cannot share": (
+        case("baidu/ERNIE-4.5-21B-A3B-PT", "engine=vllm", _MULTI, _8.format("H100-80G")),
+        Expected((4, 1, 2), "--data-parallel-size 2 --enable-expert-parallel"),
     ),
     "one search: more stages are no remedy for a long context": (
         case(R1, "engine=vllm", _VLLM, "gpus=4 gpu=GB200"),

@@ -179,7 +179,8 @@ class Spread:
         it, and those that work where it does not after it."""
         rules = [rule for rule in presets.layouts(self.engine.name) if self._is_meant(rule)]
         preferred = [rule for rule in rules if rule.always or self.preset in rule.presets]
-        return [*preferred, None, *(rule for rule in rules if rule.fallback and rule not in preferred)]
+        fallback = [rule for rule in rules if rule.fallback and rule not in preferred]
+        return [*preferred, None, *sorted(fallback, key=lambda rule: rule.shares_kv)]
 
     def _is_meant(self, rule: LayoutRule) -> bool:
         """Whether the rule is for this model and these machines, and the user sets none of its flags."""
@@ -262,12 +263,12 @@ class Spread:
 
     def _divisions(self, rule: LayoutRule, ranks: int, most: int) -> Iterator[tuple[int, int]]:
         """Groups and copies that are tried, the preferred first: a group for each rank, then larger ones."""
+        several = range(2, ranks + 1)  # where nobody prefers groups, a request has most of the GPUs
+        several = several[::-1] if self.preset in rule.presets else several
         if rule.copies_weights:
-            several = range(2, ranks + 1)  # where nobody prefers copies, a request has most of the GPUs
-            preferred = several[::-1] if self.preset in rule.presets else several
-            yield from ((most, copies) for copies in preferred)
+            yield from ((most, copies) for copies in several)
         elif "copied_kv" in rule.needs:
-            yield from ((groups, 1) for groups in range(ranks, 1, -1) if ranks % groups == 0)
+            yield from ((groups, 1) for groups in several if ranks % groups == 0)
         else:
             yield most, 1
 
@@ -295,7 +296,7 @@ class Spread:
                 if longest
                 else "the weights leave no memory for a KV cache"
             )
-        # More stages are no remedy for a context that the user can shorten, unless the preset's copies shorten it.
+        # More stages are no remedy for a context that the user can shorten, and one that copies shorten.
         shares_kv = candidate.rule is not None and candidate.rule.shares_kv
         rivals = (
             other for other in candidates if shares_kv or other.layout.pipeline <= candidate.layout.pipeline
