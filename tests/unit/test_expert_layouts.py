@@ -175,6 +175,19 @@ CASES: dict[str, tuple[Case, Expected]] = {
         case("Qwen/Qwen3.5-397B-A17B-FP8", "preset=throughput", _DEP_4, "gpus=4 gpu=GB200"),
         Expected((4, 1, 1), "--attn-dp-size 4 --ep-size 4 --chunked-prefill-size 32768"),
     ),
+    "vLLM divides no 12 heads of a tower by 8": (
+        case(
+            "zai-org/GLM-4.6V",
+            "engine=vllm",
+            "vllm 0.33.0, models/glm4_1v.py, Glm4vVisionAttention",
+            _8.format("H100-80G"),
+        ),
+        Expected((8, 1, 1), "--mm-encoder-tp-mode data"),
+    ),
+    "SGLang: GLM's tower on each rank": (
+        case("zai-org/GLM-4.6V-FP8", "", "SGLang's cookbook, GLM-4.6V", _8.format("H100-80G")),
+        Expected((8, 1, 1), "--mm-enable-dp-encoder"),
+    ),
     "DP attention: a head for each group": (
         case("Qwen/Qwen3.5-397B-A17B-FP8", "preset=throughput", _DEP_4, "gpus=4 gpu=GB200"),
         # 1.9 GiB of head on each rank instead of a quarter.
