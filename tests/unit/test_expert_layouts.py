@@ -391,6 +391,15 @@ def test_mxfp8_layers_have_kernels_from_hopper_on(tmp_path: Path) -> None:
     assert plan(m3._replace(hosts=(_8.format("H100-80G"),)), tmp_path).services[0].fit.fits
 
 
+def test_the_plan_names_every_scheme_of_a_mixture(tmp_path: Path) -> None:
+    """The checkpoint was called FP8, though most of it is NVFP4."""
+    mixed = plan(
+        case("nvidia/Qwen3.6-27B-NVFP4", "", "hf_quant_config.json", _8.format("H100-80G")), tmp_path
+    )
+    assert mixed.services[0].precision == "FP8+NVFP4"
+    assert "modelopt fp8 and nvfp4" in mixed.services[0].convert_reason
+
+
 def test_small_states_are_stated_in_mib(tmp_path: Path) -> None:
     """They were printed as 0.0 GiB."""
     its = case("Qwen/Qwen3-Next-80B-A3B-Instruct", "", _KV, _8.format("H100-80G"))

@@ -148,6 +148,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     return types.PlannedService(
         name=service.name,
         model=checkpoint.id,
+        precision=precision.title(checkpoint),
         model_described_by=f"{checkpoint.source}: {checkpoint.note}"
         if checkpoint.note
         else checkpoint.source,

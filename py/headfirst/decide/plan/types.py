@@ -239,6 +239,7 @@ class PlannedService(_Frozen):
 
     name: str | None  # the group in the inventory; None in the short form
     model: str
+    precision: str  # of the checkpoint's weights, every scheme of a mixture: BF16, FP8+NVFP4
     model_described_by: str  # folder | hub | catalogue, and why when it is not the best one
     served_model_name: str
     engine: str
