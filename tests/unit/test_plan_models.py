@@ -345,6 +345,13 @@ def test_a_smaller_model_of_the_family_is_the_last_resort() -> None:
     )
 
 
+def test_more_gpus_come_with_the_context_that_they_hold() -> None:
+    """vLLM ends where its KV cache does not hold the model's longest request."""
+    llama, vllm = model("meta-llama/Llama-3.3-70B-Instruct"), engines.get("vllm")
+    found = alternatives(attempt(llama, fleet("A10", 1, 4), engine=vllm), [])
+    assert '8 × A10 in the node hold it (tensor_parallel=8 and engine_args="--max-model-len 1' in found[-1]
+
+
 def test_of_a_smaller_model_the_precision_that_holds_a_long_request_is_proposed() -> None:
     found = alternatives(attempt(model("Qwen/Qwen3-32B"), fleet("RTX-4090", 1, 2)), catalogued())
     assert found[-1].startswith("model=Qwen/Qwen3-14B-FP8 is a smaller model")

@@ -96,12 +96,14 @@ def _more_gpus(attempt: Attempt) -> list[str]:
             larger = replace(fleet, gpus_per_node=gpus)
             copy = copy_on(checkpoint, larger, Machines(1, gpus), engine, attempt.dtype)
             if copy is not None:
-                tensor = copy.layout.tensor
-                return [f"{gpus} × {fleet.gpu.name} in the node hold it (tensor_parallel={tensor})."]
+                return [f"{gpus} × {fleet.gpu.name} in the node hold it ({_settings(copy)})."]
     nodes = nodes_needed(checkpoint, fleet, engine, dtype=attempt.dtype)
     if nodes is None or nodes <= fleet.nodes:
         return []
-    return [f"{nodes} nodes with {fleet.gpus_per_node} × {fleet.gpu.name} each hold it."]
+    larger, machines = replace(fleet, nodes=nodes), Machines(nodes, fleet.gpus_per_node)
+    copy = copy_on(checkpoint, larger, machines, engine, attempt.dtype)
+    settings = f" with {_settings(copy)}" if copy is not None and copy.context_flag else ""
+    return [f"{nodes} nodes with {fleet.gpus_per_node} × {fleet.gpu.name} each hold it{settings}."]
 
 
 def base_name(id: str) -> str:
@@ -124,11 +126,16 @@ def _other_precisions(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str
 
 def _sizes(copy: Copy) -> str:
     """The settings of a copy, and its KV cache."""
-    sizes = f"tensor_parallel={copy.layout.tensor}"
-    sizes += f" and pipeline_parallel={copy.layout.pipeline}" if copy.layout.pipeline > 1 else ""
+    return f"{_settings(copy)}: {copy.kv_tokens:,} tokens of KV cache"
+
+
+def _settings(copy: Copy) -> str:
+    """What the inventory sets for a copy."""
+    settings = f"tensor_parallel={copy.layout.tensor}"
+    settings += f" and pipeline_parallel={copy.layout.pipeline}" if copy.layout.pipeline > 1 else ""
     if copy.context_flag:
-        sizes += f' and engine_args="{copy.context_flag} {copy.context}"'
-    return f"{sizes}: {copy.kv_tokens:,} tokens of KV cache"
+        settings += f' and engine_args="{copy.context_flag} {copy.context}"'
+    return settings
 
 
 def _is_better(copy: Copy, attempt: Attempt) -> bool:
