@@ -147,6 +147,8 @@ def config(model: str) -> dict[str, Any]:
     A publisher's code is left out: it is not there, and the engines have their own classes.
     """
     kept = _without(catalogue.config(model), "auto_map")
+    if kept.get("quantization_config", {}) is None:  # left out of what the entry is the same as
+        del kept["quantization_config"]
     for group in kept.get("quantization_config", {}).get("config_groups", {}).values():
         group.setdefault("targets", ["Linear"])
     architecture = kept["architectures"][0]
