@@ -10,9 +10,9 @@ class AdapterConfig:
     """Of the keys of adapter_config.json those that an engine loads or refuses.
 
     `rank` is PEFT's `r`; `largest_rank` counts rank_pattern too. `targets` are the names of the adapted
-    modules, or one text: PEFT's `all-linear`, or a pattern. `init` is init_lora_weights where that is a name.
-    `features` are those of FEATURES that are set, and rank_pattern where that has other ranks. `absent` are
-    REQUIRED keys that are not there.
+    modules, or one text: PEFT's `all-linear`, a pattern, or "" for null, where target_parameters stand alone.
+    `init` is init_lora_weights where that is a name. `features` are those of FEATURES that are set, and
+    rank_pattern where that has other ranks. `absent` are REQUIRED keys that are not there.
     """
 
     rank: int

@@ -34,7 +34,7 @@ def _refusals(config: AdapterConfig) -> Iterator[str]:
     if config.bias != "none":
         yield f"bias={config.bias}"
     if isinstance(config.targets, str):
-        yield f"target_modules={config.targets}, which is no list of names"
+        yield f"target_modules={config.targets or 'null'}, which is no list of names"
 
 
 def is_known(checkpoint: Checkpoint) -> bool:

@@ -50,7 +50,7 @@ def _refusals(config: AdapterConfig, values: Mapping[str, Any]) -> Iterator[str]
     if "rank_pattern" in config.features:
         yield "modules of several ranks (rank_pattern)"
     if isinstance(config.targets, str) and config.targets not in _ALL:
-        yield f"target_modules={config.targets}, which is no list of names"
+        yield f"target_modules={config.targets or 'null'}, which is no list of names"
     given = values.get("max_lora_rank")
     if given and config.rank > given:
         yield f"rank {config.rank}, and --max-lora-rank is {given}"
