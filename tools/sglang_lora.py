@@ -16,9 +16,10 @@ from typing import Any
 
 import sglang
 import torch
+from model_folder import model_folder
 from sglang.srt.lora.mem_pool import LoRAMemoryPool
 from sglang.srt.lora.utils import auto_detect_lora_target_modules, get_normalized_target_modules
-from sglang_memory import CONFIGS, folder, gpu
+from sglang_memory import CONFIGS, gpu
 from sglang_weights import built, without_kernels
 
 RANK, SLOTS = 32, 8
@@ -88,11 +89,14 @@ def main() -> int:
     models = {}
     for name in sys.argv[2:] or sorted(path.stem for path in CONFIGS.glob("*.json")):
         lines = []
-        with folder(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) as path, gpu(GPU):
+        with (
+            model_folder(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) as path,
+            gpu(GPU),
+        ):
             for arguments in LAYOUTS:
                 try:
                     made = rows(path, arguments)
-                except (AssertionError, NotImplementedError, ValueError) as refusal:
+                except (AssertionError, AttributeError, NotImplementedError, ValueError) as refusal:
                     made = [{"refused": str(refusal).strip().partition("\n")[0] or type(refusal).__name__}]
                 lines += [json.dumps({"arguments": arguments} | row) for row in made]
         models[name] = lines

@@ -29,6 +29,7 @@ from unittest.mock import MagicMock, patch
 import sglang
 import torch
 from model_configs import SHORTENED
+from model_folder import model_folder
 from sglang.srt.arg_groups.overrides import model_config_of
 from sglang.srt.configs.load_config import LoadConfig
 from sglang.srt.layers import deep_gemm_wrapper
@@ -41,7 +42,7 @@ from sglang.srt.model_loader.loader import _get_quantization_config, _initialize
 from sglang.srt.models import registry
 from sglang.srt.runtime_context import SpawnRanks, create_context, get_parallel, use_context
 from sglang.srt.server_args import ServerArgs
-from sglang_memory import CONFIGS, folder, gpu
+from sglang_memory import CONFIGS, gpu
 from torch.overrides import TorchFunctionMode
 
 # Top packages of kernels: whatever is imported from them is a stand-in that nothing calls.
@@ -224,7 +225,7 @@ def main() -> int:
         rows, config = [], json.loads(path.read_text(encoding="utf-8"))
         if SHORTENED in config["config"].get("quantization_config", {}):
             continue  # which modules are quantised is not known
-        with folder(config) as model:
+        with model_folder(config) as model:
             for name, arguments in RUNS:
                 with gpu(name):
                     result = weights(model, arguments)

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
+from model_folder import model_folder
+
 GPU = "H100-80G"
 RANK = 32
 # (ranks of a stage, arguments)
@@ -63,12 +65,12 @@ def main() -> int:
 
 def one(path: Path) -> int:
     """Print the rows of one model as JSON: its bytes, or why vLLM refuses."""
-    from vllm_kv import GPUS, folder
+    from vllm_kv import GPUS
     from vllm_without_gpu import stand_in
 
     stand_in(*GPUS[GPU])
     rows: list[dict[str, Any]] = []
-    with folder(json.loads(path.read_text(encoding="utf-8"))) as model:
+    with model_folder(json.loads(path.read_text(encoding="utf-8"))) as model:
         for tensor, arguments in RUNS:
             try:
                 result = allocated(model, tensor, arguments)
