@@ -100,7 +100,9 @@ def test_a_host_that_cannot_keeps_the_list_and_the_containers(
     assert "cgroup_parent" not in node.container.module_spec()
     reason = plan.rank_ports[0].reason
     assert reason.endswith(
-        f"open to everybody: {OBSTACLES[obstacle]}" if obstacle else "not probed (--probe)"
+        f"open to everybody: {OBSTACLES[obstacle]}"
+        if obstacle
+        else "--probe reads whether the host can close all of them to other hosts"
     )
 
 

@@ -67,7 +67,7 @@ def _addresses(host: Host) -> list[str]:
 
 def _reason(host: Host, served: Sequence[int]) -> str:
     if host.cgroup_obstacle is None:
-        return "ports of ranks: whether all are closed depends on the host, which was not probed (--probe)"
+        return "ports of ranks: --probe reads whether the host can close all of them to other hosts"
     if host.cgroup_obstacle:
         why = OBSTACLES[host.cgroup_obstacle]
         return f"ports of ranks: those that the kernel chooses stay open to everybody: {why}"
