@@ -22,6 +22,7 @@ HEADS = {
         "every model",
         "a preset, or `parsers=auto`",
         "where plain sizes do not work",
+        "always",
     ),
     DOCS / "zh-CN" / "presets.md": (
         "系列",
@@ -31,6 +32,7 @@ HEADS = {
         "所有模型",
         "任一预设，或 `parsers=auto`",
         "普通的并行大小不可行时",
+        "始终",
     ),
 }
 _TABLE = re.compile(
@@ -56,11 +58,11 @@ def _page(path: Path) -> int:
 
 def tables(path: Path) -> str:
     """One table an engine, with the words of the page's language."""
-    family, when, arguments, source, every, any_preset, fallback = HEADS[path]
+    family, when, arguments, source, every, any_preset, fallback, always = HEADS[path]
     text = ""
     for name in engines.names():
         rows = [
-            f"| {every} | {_when_shared(rule, fallback)} "
+            f"| {_families(rule, every)} | {_when_shared(rule, fallback, always)} "
             f"| `{' '.join(presets.words(rule.arguments))}` | {_linked(rule.source)} |\n"
             for rule in presets.layouts(name)
         ]
@@ -75,9 +77,10 @@ def tables(path: Path) -> str:
     return text + "\n"
 
 
-def _when_shared(rule: LayoutRule, fallback: str) -> str:
+def _when_shared(rule: LayoutRule, fallback: str, always: str) -> str:
     """When a layout is taken, with what the model must have."""
-    presets_of = [f"`preset={preset}`" for preset in rule.presets] + [fallback] * rule.fallback
+    presets_of = [f"`preset={preset}`" for preset in rule.presets]
+    presets_of += [always] * rule.always + [fallback] * rule.fallback
     needs = ", ".join(need.replace("_", " ") for need in rule.needs)
     return ", ".join(presets_of) + (f" ({needs})" if needs else "")
 
@@ -88,18 +91,18 @@ def _linked(source: str) -> str:
     return f"[{address.removeprefix('https://').split('/')[0]}]({address}) {rest}".strip()
 
 
-def _families(rule: Rule, every: str) -> str:
+def _families(rule: Rule | LayoutRule, every: str) -> str:
     titles = {family.name: family.title for family in families()}
     return ", ".join(titles[name] for name in rule.families) or every
 
 
 def _when(rule: Rule, any_preset: str) -> str:
-    if rule.always:
-        return ", ".join(f"`task={task}`" for task in rule.tasks)
     needs = [f"{'.'.join(map(str, rule.capability))}+"] if rule.capability else []
     needs += [need.replace("_", " ") for need in rule.needs]
     needs += ["offered"] if rule.offered else []
     chosen = ", ".join(f"`preset={preset}`" for preset in rule.presets) or any_preset
+    if rule.always:
+        chosen = ", ".join(f"`task={task}`" for task in rule.tasks)
     return chosen + (f" ({', '.join(needs)})" if needs else "")
 
 
