@@ -133,7 +133,14 @@ NOT_ENOUGH = {
         "mistralai/Mistral-Small-4-119B-2603",
     ): "params.json",  # Mistral's own format beside config.json
     ("sglang", "mistralai/Mistral-Large-3-675B-Instruct-2512"): "params.json",
+    ("sglang", "mistralai/Leanstral-2603"): "params.json",
+    # The class of its config is in the checkpoint's own code.
+    ("sglang", "XiaomiMiMo/MiMo-V2.5"): "model type `mimo_v2`",
+    ("sglang", "XiaomiMiMo/MiMo-V2.5-Pro"): "model type `mimo_v2`",
+    ("vllm", "XiaomiMiMo/MiMo-V2.5"): "model type `mimo_v2`",
+    ("vllm", "XiaomiMiMo/MiMo-V2.5-Pro"): "model type `mimo_v2`",
     # The types of the draft layers.
+    ("vllm", "stepfun-ai/Step-3.5-Flash-FP8"): "a model must have at least one layer",
     ("vllm", "stepfun-ai/Step-3.5-Flash"): "a model must have at least one layer",
     ("vllm", "stepfun-ai/Step-3.7-Flash"): "a model must have at least one layer",
     ("vllm", "stepfun-ai/Step-3.7-Flash-FP8"): "a model must have at least one layer",

@@ -219,7 +219,7 @@ def _replicas_rejected(
     if len(service.replicas) > 1 or service.settings.tensor_parallel or gpu is None or layout.data > 1:
         return []
     fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node or 1, rdma)
-    copy = best(checkpoint, fleet, engine, dtype=dtype)
+    copy = best(checkpoint, fleet, engine, dtype=dtype, preset=service.settings.preset)
     sentence = replicas_rejected(copy, fleet) if copy else ""
     return [sentence] if sentence else []
 

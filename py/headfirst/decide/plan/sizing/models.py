@@ -198,7 +198,9 @@ def settings(
 ) -> dict[str, object]:
     """The settings of the service that serve the model so; `replicas` None: one on all GPUs."""
     layout = copy.layout
-    chosen: dict[str, object] = {"model": checkpoint.id, **base, "tensor_parallel": layout.tensor}
+    chosen: dict[str, object] = {"model": checkpoint.id, **base}
+    if layout.data == 1:  # else the plan finds the groups again, which no size states
+        chosen["tensor_parallel"] = layout.tensor
     if layout.pipeline > 1:
         chosen["pipeline_parallel"] = layout.pipeline
     if replicas is not None:

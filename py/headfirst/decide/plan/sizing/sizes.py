@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.presets import Preset
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import parallel
@@ -41,7 +42,7 @@ class Copy:
 
     machines: Machines
     layout: Layout
-    kv_tokens: int
+    kv_tokens: int  # of all groups of its ranks
     longest: int  # tokens of a request
     context_flag: str | None  # the engine ends at start unless this sets at most `longest`
 
@@ -64,10 +65,12 @@ def _count(machines: Machines, fleet: Fleet) -> int:
     return (fleet.nodes // machines.nodes) * (fleet.gpus_per_node // gpus)
 
 
-def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> Copy | None:
+def best(
+    checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str, preset: Preset | None = None
+) -> Copy | None:
     """The copy that is large enough and of which the fleet holds the most, else the one with the largest KV
     cache; None where the fleet holds no copy. `dtype` is what is served."""
-    node = copy_on(checkpoint, fleet, Machines(1, fleet.gpus_per_node), engine, dtype)
+    node = copy_on(checkpoint, fleet, Machines(1, fleet.gpus_per_node), engine, dtype, preset)
     least = parallel.COPIES_SHARE * (node.tokens(fleet) if node else 0)
     largest: Copy | None = None
     chosen: Copy | None = None
@@ -77,7 +80,7 @@ def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) ->
         copy = (
             node
             if node and machines == node.machines
-            else copy_on(checkpoint, fleet, machines, engine, dtype)
+            else copy_on(checkpoint, fleet, machines, engine, dtype, preset)
         )
         if copy is None:
             continue
@@ -89,7 +92,12 @@ def best(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) ->
 
 
 def copy_on(
-    checkpoint: Checkpoint, fleet: Fleet, machines: Machines, engine: Engine, dtype: str
+    checkpoint: Checkpoint,
+    fleet: Fleet,
+    machines: Machines,
+    engine: Engine,
+    dtype: str,
+    preset: Preset | None = None,
 ) -> Copy | None:
     """The copy on these machines; None where they hold none."""
     # The weights alone, evenly shared, are a lower limit that needs no layout.
@@ -97,7 +105,7 @@ def copy_on(
     if grows and checkpoint.total_bytes > fleet.gpu.memory_bytes * (machines.gpus or 1):
         return None
     room = room_of(checkpoint, fleet.gpu, engine, dtype=dtype)
-    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, room)
+    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, room, preset)
     try:
         candidate = spread.choose().candidate
     except InputError:  # the model cannot be spread evenly over these GPUs
@@ -108,7 +116,8 @@ def copy_on(
     if not cache.longest:
         return None
     flag = its.use.context_flag if cache.longest < checkpoint.max_context else None
-    return Copy(machines, layout, cache.tokens, cache.longest, flag)
+    groups = layout.attention_data * layout.data
+    return Copy(machines, layout, cache.tokens * groups, cache.longest, flag)
 
 
 def replicas_rejected(copy: Copy, fleet: Fleet) -> str:
@@ -117,7 +126,7 @@ def replicas_rejected(copy: Copy, fleet: Fleet) -> str:
     if count == 1:
         return ""
     return (
-        f"{count} replicas are not chosen: their number is the inventory's. replicas={count} with "
+        f"{count} replicas are not chosen: the inventory sets no replicas. replicas={count} with "
         f"gpus_per_replica={gpus} serve more requests at a time, each of them slower, and keep "
         f"{copy.tokens(fleet):,} tokens in all."
     )
