@@ -68,7 +68,7 @@ def tables(path: Path) -> str:
         ]
         rows += [
             f"| {_families(rule, every)} | {_when(rule, any_preset)} "
-            f"| `{' '.join(presets.words(rule.arguments))}` | [{_label(rule)}]({rule.source}) |\n"
+            f"| `{' '.join(presets.words(rule.arguments))}` | {_linked(rule.source)} |\n"
             for rule in presets.rules(name)
         ]
         title = engines.get(name).title
@@ -86,9 +86,12 @@ def _when_shared(rule: LayoutRule, fallback: str, always: str) -> str:
 
 
 def _linked(source: str) -> str:
-    """The address of a source, and what follows it."""
+    """The address of a source by its last part that states something, and what follows it."""
     address, _, rest = source.partition(" ")
-    return f"[{address.removeprefix('https://').split('/')[0]}]({address}) {rest}".strip()
+    label = address.rstrip("/").rpartition("/")[2]
+    for suffix in (".yaml", ".md", ".html"):
+        label = label.removesuffix(suffix)
+    return f"[{label}]({address}) {rest}".strip()
 
 
 def _families(rule: Rule | LayoutRule, every: str) -> str:
@@ -104,17 +107,6 @@ def _when(rule: Rule, any_preset: str) -> str:
     if rule.always:
         chosen = ", ".join(f"`task={task}`" for task in rule.tasks)
     return chosen + (f" ({', '.join(needs)})" if needs else "")
-
-
-def _label(rule: Rule) -> str:
-    """The last part of the address that says something."""
-    return (
-        rule.source.rstrip("/")
-        .rpartition("/")[2]
-        .partition(".yaml")[0]
-        .partition(".md")[0]
-        .partition(".html")[0]
-    )
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ class AdapterConfig:
     """Of the keys of adapter_config.json those that an engine loads or refuses.
 
     `rank` is PEFT's `r`; `largest_rank` counts rank_pattern too. `targets` are the names of the adapted
-    modules, or one text: PEFT's `all-linear`, a pattern, or "" for null, where target_parameters stand alone.
+    modules, or one text: PEFT's `all-linear`, a pattern, or "" for null, beside target_parameters alone.
     `init` is init_lora_weights where that is a name. `features` are those of FEATURES that are set, and
     rank_pattern where that has other ranks. `absent` are REQUIRED keys that are not there.
     """
