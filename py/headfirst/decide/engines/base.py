@@ -106,7 +106,7 @@ class CacheRoom:
 
     `longest`: tokens of the longest request that fits. `requests`: how many at a time, where these keep a
     state of constant size; None: as many as the tokens allow. `starts`: the engine does not end at its start
-    for what it holds.
+    for what it holds, whatever it measures then.
     """
 
     tokens: int

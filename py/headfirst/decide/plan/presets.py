@@ -293,21 +293,22 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     problems += engine.support_problems(situation.checkpoint, situation.gpu, situation.task, checked.values)
     if problems:
         return "; ".join(problems)
-    if not _fits(situation, [*before, *new]) and _fits(situation, before):
+    if not _starts(situation, [*before, *new]) and _starts(situation, before):
         return "the model would not fit into the memory of the GPUs with it"
     return None
 
 
-def _fits(situation: Situation, chosen: Sequence[str]) -> bool:
-    """True also where the memory is not known."""
+def _starts(situation: Situation, chosen: Sequence[str]) -> bool:
+    """Whether it starts by every estimate; True also where the memory is not known."""
     if situation.gpu is None:
         return True
     engine, layout = situation.engine, situation.layout
     values = engine.check_arguments([*chosen, *situation.user_arguments]).values
     effective = engine.layout(layout.tensor, layout.pipeline, values)
-    return memory(
+    its = memory(
         situation.checkpoint, situation.gpu, effective, engine, dtype=situation.dtype, arguments=values
-    ).fits
+    )
+    return not its.problem
 
 
 def _line(words: Sequence[str], why: str, rule: Rule) -> str:

@@ -94,7 +94,7 @@ def room_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -> 
 
     def room(layout: Layout, arguments: Mapping[str, Any]) -> CacheRoom:
         its = memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
-        return replace(its.room, starts=its.fits)
+        return replace(its.room, starts=not its.problem)
 
     return room
 
