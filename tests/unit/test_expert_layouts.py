@@ -175,6 +175,15 @@ CASES: dict[str, tuple[Case, Expected]] = {
         case("Qwen/Qwen3.5-397B-A17B-FP8", "preset=throughput", _DEP_4, "gpus=4 gpu=GB200"),
         Expected((4, 1, 1), "--attn-dp-size 4 --ep-size 4 --chunked-prefill-size 32768"),
     ),
+    "a preset makes no uncertain plan impossible": (
+        case(
+            "nvidia/Qwen3.6-27B-NVFP4",
+            "engine=vllm\npreset=latency",
+            "our plan without a preset",
+            "gpus=1 gpu=RTX5090",
+        ),
+        Expected((1, 1, 1), absent="--speculative-config"),
+    ),
     "a preset makes no plan uncertain": (
         case("zai-org/GLM-5-FP8", "engine=vllm\npreset=throughput", _VLLM, _8.format("H200-141G")),
         Expected((1, 1, 8), "--enable-expert-parallel", absent="--max-num-batched-tokens 16384"),

@@ -105,14 +105,14 @@ class CacheRoom:
     """What a KV cache holds on one rank: `tokens` of all requests, as the engine reports them.
 
     `longest`: tokens of the longest request that fits. `requests`: how many at a time, where these keep a
-    state of constant size; None: as many as the tokens allow. `starts`: the engine does not end at its start
-    for what it holds, whatever it measures then.
+    state of constant size; None: as many as the tokens allow. `certainty`: 2 where the engine starts by every
+    estimate, 1 where it may, 0 where it ends.
     """
 
     tokens: int
     longest: int
     requests: int | None = None
-    starts: bool = True
+    certainty: int = 2
 
 
 def room_by_token(bytes_per_token: int, cap: int | None = None) -> Callable[[int], CacheRoom]:

@@ -293,22 +293,21 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     problems += engine.support_problems(situation.checkpoint, situation.gpu, situation.task, checked.values)
     if problems:
         return "; ".join(problems)
-    if not _starts(situation, [*before, *new]) and _starts(situation, before):
+    if _certainty(situation, [*before, *new]) < _certainty(situation, before):
         return "the model would not fit into the memory of the GPUs with it"
     return None
 
 
-def _starts(situation: Situation, chosen: Sequence[str]) -> bool:
-    """Whether it starts by every estimate; True also where the memory is not known."""
+def _certainty(situation: Situation, chosen: Sequence[str]) -> int:
+    """That of the memory; the highest where it is not known."""
     if situation.gpu is None:
-        return True
+        return 2
     engine, layout = situation.engine, situation.layout
     values = engine.check_arguments([*chosen, *situation.user_arguments]).values
     effective = engine.layout(layout.tensor, layout.pipeline, values)
-    its = memory(
+    return memory(
         situation.checkpoint, situation.gpu, effective, engine, dtype=situation.dtype, arguments=values
-    )
-    return not its.problem
+    ).certainty
 
 
 def _line(words: Sequence[str], why: str, rule: Rule) -> str:

@@ -69,6 +69,11 @@ class Memory:
     def fits(self) -> bool:
         return not self.problem or self.uncertain
 
+    @property
+    def certainty(self) -> int:
+        """2 where the engine starts by every estimate, 1 where it may, 0 where it ends."""
+        return self.fits + (not self.problem)
+
 
 def memory(
     checkpoint: Checkpoint,
@@ -94,7 +99,7 @@ def room_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -> 
 
     def room(layout: Layout, arguments: Mapping[str, Any]) -> CacheRoom:
         its = memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
-        return replace(its.room, starts=not its.problem)
+        return replace(its.room, certainty=its.certainty)
 
     return room
 

@@ -280,8 +280,8 @@ class Spread:
     def _longest(self, candidate: Candidate) -> int:
         return self.room(candidate.layout, candidate.values).longest if self.room else 0
 
-    def _starts(self, candidate: Candidate) -> bool:
-        return self.room is None or self.room(candidate.layout, candidate.values).starts
+    def _certainty(self, candidate: Candidate) -> int:
+        return self.room(candidate.layout, candidate.values).certainty if self.room else 0
 
     def _short(self, candidate: Candidate, candidates: list[Candidate]) -> str:
         """Why the candidate is not taken although it works: a clause, "" where it is."""
@@ -301,8 +301,10 @@ class Spread:
         rivals = (
             other for other in candidates if shares_kv or other.layout.pipeline <= candidate.layout.pipeline
         )
-        if not self._starts(candidate) and any(map(self._starts, rivals)):
-            return f"{self.engine.title} ends at start where a request can be at most {longest:,} tokens"
+        certainty = self._certainty(candidate)
+        if any(self._certainty(rival) > certainty for rival in rivals):
+            ends = "may end" if certainty else "ends"
+            return f"{self.engine.title} {ends} at start where a request can be at most {longest:,} tokens"
         if not candidate.rule or not candidate.rule.shares_kv:
             return ""
         others = (other for other in candidates if not other.rule or not other.rule.shares_kv)
