@@ -90,7 +90,9 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     loaded, loaded_as, computing = memory_form.checkpoint, memory_form.dtype, memory_form.computing
     cache = room_of(loaded, gpu, engine, dtype=loaded_as) if gpu is not None else None
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
-    spread = parallel.Spread(loaded, machines, engine, arguments, loaded_as, rdma, cache, settings.preset)
+    spread = parallel.Spread(
+        loaded, machines, engine, arguments, loaded_as, rdma, settings.preset, room=cache
+    )
     shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
     sizes = shared.candidate.layout
     task = _task(service, checkpoint, arguments)

@@ -20,7 +20,7 @@ from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan.sizing import parallel
+from headfirst.decide.plan.sizing import ways
 from headfirst.decide.plan.sizing.fit import memory
 from headfirst.decide.plan.types import ChosenArgument
 
@@ -286,10 +286,8 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
         what = "; ".join(problem.what.rstrip(".") for problem in checked.problems)
         return f"{engine.title} {engine.version} does not accept it ({what})"
     effective = engine.layout(layout.tensor, layout.pipeline, checked.values)
-    spread = parallel.Spread(
-        situation.checkpoint, situation.machines, engine, checked.values, situation.dtype
-    )
-    problems = spread.problems(effective)
+    shared = ways.Ways(situation.checkpoint, situation.machines, engine, checked.values, situation.dtype)
+    problems = shared.problems(effective)
     problems += engine.support_problems(situation.checkpoint, situation.gpu, situation.task, checked.values)
     if problems:
         return "; ".join(problems)

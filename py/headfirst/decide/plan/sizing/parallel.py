@@ -1,30 +1,23 @@
-"""The layout of a replica: how its ranks share the model, searched for or checked by the engine's rules.
+"""The layout of a replica: of the ways in which its ranks can share the model (ways.py) the one taken.
 
-Tensor and pipeline sizes, and the engine's further ways (`layouts` of engines/<name>/presets.yml: expert and
-data parallelism) are one search: the first, in the order of preference, that has enough KV cache. Replicas
-are the inventory's; sizing/sizes.py states how many the GPUs would hold.
+It is the first, in the order of preference, that has enough KV cache. Replicas are the inventory's;
+sizing/sizes.py states how many the GPUs would hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from headfirst.common.errors import InputError
-from headfirst.decide.engines import presets
-from headfirst.decide.engines.base import CacheRoom, Engine
+from headfirst.decide.engines.base import CacheRoom
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.presets import LayoutRule, Preset
-from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.types import ChosenArgument
+from headfirst.decide.plan.sizing.ways import Candidate, Ways
 
-# Every stage is a hop more for every token; nobody is served well by more of them unasked.
-MOST_STAGES = 8
 # A KV cache of less than this many tokens, or than the model's context, needs another layout.
 ENOUGH_TOKENS = 32_768
-_CHUNK = 8192  # tokens of a prompt that a group computes at a time
 _MOST_REJECTED = 4
 # Copies of the weights take memory from the KV cache: they are worth it while this share of it is left.
 COPIES_SHARE = 0.5
@@ -32,24 +25,6 @@ COPIES_SHARE = 0.5
 # What the KV cache of a rank holds with a layout and these values of arguments; no tokens where the weights
 # alone are too large.
 Room = Callable[[Layout, Mapping[str, Any]], CacheRoom]
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A layout, the engine's arguments that it needs, and the values of these and of the user's arguments."""
-
-    layout: Layout
-    values: Mapping[str, Any]
-    rule: LayoutRule | None = None
-    arguments: tuple[ChosenArgument, ...] = ()
-
-    def __str__(self) -> str:
-        sizes = f"TP {self.layout.tensor} × PP {self.layout.pipeline}"
-        sizes += f" × DP {self.layout.data}" if self.layout.data > 1 else ""
-        if self.rule is None or self.rule.copies_weights:
-            return sizes
-        groups = self.layout.attention_data
-        return f"{sizes} with {self.rule.title}" + (f" in {groups} groups" if groups > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -62,21 +37,10 @@ class LayoutChoice:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A checkpoint, served as `dtype`, that is spread over machines.
+class Spread(Ways):
+    """The ways, of which one is chosen. `room` None: the GPUs' memory is not known."""
 
-    `values` are those of the engine's check_arguments. `rdma` False: the nodes are connected by TCP alone;
-    None is not known. `room` None: the GPUs' memory is not known.
-    """
-
-    checkpoint: Checkpoint
-    machines: Machines
-    engine: Engine
-    values: Mapping[str, Any]
-    dtype: str
-    rdma: bool | None = None
     room: Room | None = None
-    preset: Preset | None = None
 
     def choose(
         self, *, tensor: int | None = None, pipeline: int | None = None, where: str | None = None
@@ -108,18 +72,6 @@ class Spread:
         reason = f"{largest} leaves the most room for the KV cache; no layout has enough for a long request."
         return LayoutChoice(largest, reason)
 
-    def problems(self, layout: Layout, values: Mapping[str, Any] | None = None) -> list[str]:
-        """Why `layout` cannot serve, one clause each; empty when it can."""
-        if layout.tensor < 1 or layout.pipeline < 1:
-            return ["sizes start at 1"]
-        machines = self.machines
-        if layout.world % machines.nodes:
-            return [f"{layout.world} ranks cannot be spread evenly over {machines.nodes} nodes"]
-        if machines.gpus is not None and layout.world > machines.gpus:
-            return [f"it needs {layout.world} GPUs and {machines} are {machines.gpus}"]
-        values = self.values if values is None else values
-        return self.engine.layout_problems(self.checkpoint, machines, layout, dtype=self.dtype, values=values)
-
     def fewer_nodes(self) -> int | None:
         """The fewest nodes on which the model fits with enough KV cache; None where that is more than half,
         or not known."""
@@ -129,11 +81,6 @@ class Spread:
             if any(part._longest(candidate) >= least for candidate in part._candidates(None)):
                 return nodes
         return None
-
-    def valid_tensor_sizes(self, pipeline: int) -> list[int]:
-        """All tensor parallel sizes without a problem, with this many pipeline stages."""
-        limit = self.machines.gpus or self.machines.nodes * self.checkpoint.attention_heads
-        return [size for size in range(1, limit + 1) if any(self._of_size(size, pipeline))]
 
     def _wished(self, tensor: int, stages: int, where: str | None) -> LayoutChoice:
         for candidate in self._of_size(tensor, stages):
@@ -150,132 +97,6 @@ class Spread:
             where=where,
             hint=self._valid_hint(stages),
         )
-
-    def _of_size(self, tensor: int, stages: int) -> Iterator[Candidate]:
-        """What works with these sizes, the preferred first."""
-        for rule in self._ways():
-            for candidate in self._shared_by(tensor * stages, rule, stages):
-                if candidate.layout.tensor == tensor:
-                    yield candidate
-
-    def _candidates(self, pipeline: int | None) -> Iterator[Candidate]:
-        """What uses all GPUs, the preferred first."""
-        machines = self.machines
-        # Not more stages than nodes, or two within one.
-        most = min(max(machines.nodes, 2), MOST_STAGES)
-        all_stages = [pipeline] if pipeline else list(range(1, most + 1))
-        ranks = (machines.gpus or machines.nodes) // self.engine.layout(1, 1, self.values).data
-        tried = [(rule, stages) for stages in all_stages for rule in self._ways()]
-        if self.rdma is False and machines.ranks_per_node is not None:
-            limit = machines.ranks_per_node
-            tried.sort(key=lambda way: (ranks // way[1] > limit, way[1]))
-        for rule, stages in tried:
-            for candidate in self._shared_by(ranks, rule, stages):
-                if candidate.layout.world == (machines.gpus or machines.nodes):
-                    yield candidate
-
-    def _ways(self) -> list[LayoutRule | None]:
-        """The engine's ways, None for tensor and pipeline sizes alone: those that the preset prefers before
-        it, and those that work where it does not after it."""
-        rules = [rule for rule in presets.layouts(self.engine.name) if self._is_meant(rule)]
-        preferred = [rule for rule in rules if rule.always or self.preset in rule.presets]
-        fallback = [rule for rule in rules if rule.fallback and rule not in preferred]
-        return [*preferred, None, *sorted(fallback, key=lambda rule: rule.shares_kv)]
-
-    def _is_meant(self, rule: LayoutRule) -> bool:
-        """Whether the rule is for this model and these machines, and the user sets none of its flags."""
-        return self._suits(rule) and not self._given(rule)
-
-    def _suits(self, rule: LayoutRule) -> bool:
-        """Whether the rule is for this model and these machines."""
-        unmet = {"moe" if self.checkpoint.moe is None else "dense"}
-        unmet |= {"one_node"} if self.machines.nodes > 1 else set()
-        family = families.find(self.checkpoint)
-        if rule.families and (family is None or family.name not in rule.families):
-            return False
-        return unmet.isdisjoint(rule.needs)
-
-    def _given(self, rule: LayoutRule) -> list[str]:
-        """The flags of the rule that the user's arguments set."""
-        given = []
-        for flag, value in rule.arguments.items():
-            words = presets.words({flag: "1" if value else ""})
-            given += [flag] if self.engine.check_arguments(words).values.keys() & self.values.keys() else []
-        return given
-
-    def _set_by_user(self) -> list[str]:
-        """A sentence for each way that the preset prefers and the user's arguments decide."""
-        rules = (rule for rule in presets.layouts(self.engine.name) if self.preset in rule.presets)
-        given = ((rule, self._given(rule)) for rule in rules if self._suits(rule))
-        return [
-            f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: engine_args sets {', '.join(flags)}."
-            for rule, flags in given
-            if flags
-        ]
-
-    def _groupless(self) -> list[str]:
-        """A sentence for each way of the preset whose groups bring nothing here, or are refused."""
-        ranks = (self.machines.gpus or self.machines.nodes) // self.engine.layout(1, 1, self.values).data
-        lines = []
-        for rule in presets.layouts(self.engine.name):
-            if self.preset not in rule.presets or "copied_kv" not in rule.needs or not self._is_meant(rule):
-                continue
-            separate = self.engine.layout(ranks, 1, self.values).attention_data > 1  # the user's arguments
-            if ranks == 1 or separate or any(self._shared_by(ranks, rule, 1)):
-                continue
-            most = self._groups(ranks)
-            why = f"{ranks} ranks divide {self.checkpoint.kv_heads} KV heads, so that none keeps a copy"
-            if most > 1:
-                why = "; ".join(self._shared(rule, ranks, most, 1)[1])
-            lines.append(f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: {why}.")
-        return lines
-
-    def _shared_by(self, ranks: int, rule: LayoutRule | None, stages: int) -> Iterator[Candidate]:
-        """The ways in which `ranks` share the model by the rule; none that is refused, or brings nothing."""
-        if rule is None:
-            layout = self.engine.layout(ranks // stages, stages, self.values)
-            if not self.problems(layout):
-                yield Candidate(layout, self.values)
-            return
-        most = self._groups(ranks)
-        if stages > 1 or ranks == 1 or ("copied_kv" in rule.needs and most == 1):
-            return
-        for groups, copies in self._divisions(rule, ranks, most):
-            candidate, problems = self._shared(rule, ranks, groups, copies)
-            if ranks % copies == 0 and not problems:
-                yield candidate
-
-    def _shared(
-        self, rule: LayoutRule, ranks: int, groups: int, copies: int
-    ) -> tuple[Candidate, Sequence[str]]:
-        """The layout by the rule with these sizes, and why it cannot serve: a clause each."""
-        filled = _filled(rule, ranks, groups, copies)
-        checked = self.engine.check_arguments(presets.words(filled))
-        values = {**checked.values, **self.values}
-        data = self.engine.layout(1, 1, values).data // self.engine.layout(1, 1, self.values).data
-        layout = self.engine.layout(ranks // data, 1, values)
-        arguments = (
-            ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
-            for flag, value in filled.items()
-        )
-        problems = [problem.what for problem in checked.problems] or self.problems(layout, values)
-        return Candidate(layout, values, rule, tuple(arguments)), problems
-
-    def _divisions(self, rule: LayoutRule, ranks: int, most: int) -> Iterator[tuple[int, int]]:
-        """Groups and copies that are tried, the preferred first: a group for each rank, then larger ones."""
-        several = range(2, ranks + 1)  # where nobody prefers groups, a request has most of the GPUs
-        several = several[::-1] if self.preset in rule.presets else several
-        if rule.copies_weights:
-            yield from ((most, copies) for copies in several)
-        elif "copied_kv" in rule.needs:
-            yield from ((groups, 1) for groups in several if ranks % groups == 0)
-        else:
-            yield most, 1
-
-    def _groups(self, ranks: int) -> int:
-        """Groups into which the ranks divide so that none keeps a copy of another's keys and values."""
-        shares = 1 if self.checkpoint.mla else self.checkpoint.kv_heads
-        return ranks // shares if ranks % shares == 0 else 1
 
     def _longest(self, candidate: Candidate) -> int:
         return self.room(candidate.layout, candidate.values).longest if self.room else 0
@@ -375,16 +196,6 @@ class Spread:
             )
         listed = ", ".join(map(str, sizes))
         return f"On {self.machines}, with pipeline_parallel={pipeline}, tensor_parallel can be {listed}."
-
-
-def _filled(rule: LayoutRule, ranks: int, groups: int, copies: int) -> dict[str, str]:
-    sizes = {"{tensor}": ranks, "{groups}": groups, "{chunk}": _CHUNK * groups, "{copies}": copies}
-    filled = {}
-    for flag, value in rule.arguments.items():
-        for name, size in sizes.items():
-            value = value.replace(name, str(size))
-        filled[flag] = value
-    return filled
 
 
 def enough(checkpoint: Checkpoint) -> int:

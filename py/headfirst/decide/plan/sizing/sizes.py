@@ -105,7 +105,7 @@ def copy_on(
     if grows and checkpoint.total_bytes > fleet.gpu.memory_bytes * (machines.gpus or 1):
         return None
     room = room_of(checkpoint, fleet.gpu, engine, dtype=dtype)
-    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, room, preset)
+    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, preset, room=room)
     try:
         candidate = spread.choose().candidate
     except InputError:  # the model cannot be spread evenly over these GPUs
