@@ -16,6 +16,8 @@ QWEN3_235B = "Qwen/Qwen3-235B-A22B-FP8"
 _8 = "gpus=8 gpu={}"
 _SRT = "NVIDIA/srt-slurm, recipes/h200/1k1k and h100"
 _VLLM = "vllm-project/recipes, DeepSeek-R1.yaml and MiniMax-M2.yaml"
+_MAMBA = "vllm 0.33.0, config/compilation.py: max_num_seqs exceeds the Mamba blocks"
+_QWEN = "vllm-project/recipes, Qwen3.6-27B.yaml"
 _DP = "SGLang's documentation, DP, DPA and SGLang DP Router"
 _KV = "tests/unit/data/sglang-0.5.23-kv.json, by SGLang's own functions"
 _WEIGHTS = "tests/unit/data/sglang-0.5.23-weights.json, by SGLang's own model classes"
@@ -32,7 +34,8 @@ class Expected(NamedTuple):
     """What a plan must have. `sizes`: TP, PP, DP and ranks that keep a KV cache of their own.
 
     `kv_bytes` are those of a token, `weights` GiB on a rank, within 5 %. `reason` is a part of the layout's
-    reason, `advice` of the alternatives and notes, `rejected` of the layouts that are not chosen.
+    reason, `advice` of the alternatives and notes, `rejected` of the layouts that are not chosen, `left_out`
+    of the arguments.
     """
 
     sizes: tuple[int, int, int] | None = None
@@ -45,6 +48,8 @@ class Expected(NamedTuple):
     reason: str = ""
     advice: str = ""
     rejected: str = ""
+    left_out: str = ""
+    precision: str = ""
 
 
 def case(model: str, variables: str, source: str, *hosts: str, **changes: object) -> Case:
@@ -52,6 +57,18 @@ def case(model: str, variables: str, source: str, *hosts: str, **changes: object
 
 
 CASES: dict[str, tuple[Case, Expected]] = {
+    "L1: as many requests as vLLM has blocks for": (
+        case("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "engine=vllm", _MAMBA, "gpus=1 gpu=A10"),
+        Expected((1, 1, 1), "--max-num-seqs"),
+    ),
+    "L1: Nemotron-3": (
+        case("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "engine=vllm", _MAMBA, "gpus=1 gpu=H100-80G"),
+        Expected((1, 1, 1), "--max-num-seqs"),
+    ),
+    "L1: a context that does not fit beside the states": (
+        case("Qwen/Qwen3.6-27B-FP8", "engine=vllm", _MAMBA, "gpus=1 gpu=L40S"),
+        Expected(fits=False, advice="--gpu-memory-utilization 0.95 --max-model-len"),
+    ),
     "L3: SGLang leaves less to models that read images": (
         case("Qwen/Qwen3-VL-32B-Instruct", "", _KV, "gpus=1 gpu=H100-80G"),
         Expected(fits=False, advice="--mem-fraction-static 0.92"),
@@ -92,6 +109,18 @@ CASES: dict[str, tuple[Case, Expected]] = {
     "L6: Nemotron-3": (
         case("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "", _KV, _8.format("H200-141G")),
         Expected((8, 1, 1), kv_bytes=3072),
+    ),
+    "L10: Qwen3.6": (
+        case("Qwen/Qwen3.6-27B", "engine=vllm\nparsers=auto", _QWEN, _8.format("H100-80G")),
+        Expected((8, 1, 1), "--reasoning-parser qwen3 --enable-auto-tool-choice"),
+    ),
+    "L10: gemma-4": (
+        case("google/gemma-4-31B-it", "parsers=auto", "SGLang's cookbook, Gemma 4", _8.format("H100-80G")),
+        Expected((8, 1, 1), "--reasoning-parser gemma4 --tool-call-parser gemma4"),
+    ),
+    "L10: a cache that A100 has not": (
+        case("Qwen/Qwen3-32B", "engine=vllm\npreset=long-context", _VLLM, _8.format("A100-80G")),
+        Expected((8, 1, 1), left_out="--kv-cache-dtype fp8 is left out: it needs compute capability 8.9"),
     ),
     "L13: the checkpoint's FP8 cache": (
         case("nvidia/DeepSeek-V3.1-NVFP4", "", _KV, "gpus=4 gpu=B200"),
@@ -250,6 +279,15 @@ CASES: dict[str, tuple[Case, Expected]] = {
         case("Qwen/Qwen3-8B", "", "SGLang's documentation, hyperparameter tuning", "gpus=1 gpu=RTX4090"),
         Expected((1, 1, 1), advice='engine_args="--mem-fraction-static 0.88" fits'),
     ),
+    "L19: FP8 while it loads is in the fit": (
+        case(
+            "meta-llama/Llama-3.3-70B-Instruct",
+            'engine=vllm\nengine_args="--quantization fp8"\ngpu_memory=80GiB',
+            "vllm 0.33.0, layers/quantization/fp8.py",
+            "gpus=2 gpu=H100-80G",
+        ),
+        Expected((2, 1, 1), weights=33.8),
+    ),
     "L21: DeepSeek-V4 compresses its cache": (
         case(V4, "", _KV, _8.format("B200")),
         Expected((8, 1, 1), kv_bytes=10115),
@@ -281,6 +319,14 @@ CASES: dict[str, tuple[Case, Expected]] = {
     "L26: one KV head leads to DP attention": (
         case(V4, "preset=throughput", "sglang 0.5.23, models/deepseek_v4.py", _8.format("B200")),
         Expected((8, 1, 1), "--attn-dp-size 8 --ep-size 8"),
+    ),
+    "L27: the top level of config.json names the scheme": (
+        case("nvidia/Kimi-K2.5-NVFP4", "engine=vllm", "its config.json; vLLM's own order", _8.format("B200")),
+        Expected((8, 1, 1), weights=70.6, precision="NVFP4"),
+    ),
+    "L32: MXFP8 is one byte": (
+        case("MiniMaxAI/MiniMax-M3-MXFP8", "engine=vllm", "its tensors", _8.format("B200")),
+        Expected((8, 1, 1), weights=51.7, precision="MXFP8"),
     ),
     "L28: attention of GLM-5 is copied": (
         case("zai-org/GLM-5-FP8", "preset=throughput", _WEIGHTS, _8.format("B200")),
@@ -343,6 +389,8 @@ def check(service: PlannedService, expected: Expected) -> None:
     assert expected.reason in service.layout_reason
     assert expected.advice in " ".join([*service.alternatives, *service.notes])
     assert expected.rejected in " ".join(service.layouts_rejected)
+    assert expected.left_out in " ".join(service.arguments_left_out)
+    assert expected.precision in service.precision
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -116,6 +116,13 @@ CASES: dict[str, Case] = {
         "sglang 0.5.23, configs/model_config.py, _derive_context_length; environ.py, EnvBool",
         words="--context-length 65536",
     ),
+    "L20: a size that is not built": Case(
+        R1,
+        "prefill_replicas=2",
+        "issue: nothing that changes what is served is a note",
+        refusal="prefill_replicas",
+    ),
+    "L20: capitals": Case(QWEN3_32B, "PRESET=throughput", "issue: the same", refusal="PRESET"),
     "L12: NCCL gets whole names, Gloo a plain one": Case(
         R1,
         "nic=bond0\nhca=mlx5_1,mlx5_2\nib_gid_index=3\ntrust_remote_code=true",
