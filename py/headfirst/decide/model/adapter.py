@@ -27,7 +27,7 @@ class AdapterConfig:
 
 
 REQUIRED = ("lora_alpha", "target_modules")
-"""Keys beside `r` without which SGLang and vLLM end."""
+"""Keys beside `r` that an adapter must have: engines end at start without them."""
 
 FEATURES = (
     "use_dora",
