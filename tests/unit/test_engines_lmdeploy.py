@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
 from headfirst.common.errors import InputError
-from headfirst.decide.engines.base import LaunchRequest
+from headfirst.decide.engines.base import Engine, LaunchRequest
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.lmdeploy import backend
 from headfirst.decide.engines.lmdeploy.engine import ENGINES
@@ -25,6 +25,7 @@ from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import fit, weight_bytes_per_rank
+from headfirst.decide.plan.weights import precision
 
 ENGINE = ENGINES[0]
 # By tools/lmdeploy_memory.py, over four ranks.
@@ -263,6 +264,43 @@ def test_the_back_end_that_is_taken(
 def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str, Any], clause: str) -> None:
     found = ENGINE.support_problems(QWEN.model_copy(update=changes), None, task, values)
     assert any(clause in problem for problem in found), found
+
+
+@pytest.mark.parametrize(
+    ("id", "back_ends"),
+    [
+        ("zai-org/GLM-4.5-FP8", []),
+        ("RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", []),
+        ("RedHatAI/Meta-Llama-3.1-8B-Instruct-quantized.w8a8", []),
+        ("nvidia/Llama-3.1-8B-Instruct-FP8", []),
+        ("nvidia/Llama-4-Scout-17B-16E-Instruct-FP8", []),
+        ("moonshotai/Kimi-K2-Thinking", ["pytorch"]),  # INT4 in groups of 32
+        ("RedHatAI/Qwen3-32B-quantized.w4a16", ["turbomind"]),  # INT4 in groups of 128
+        ("Qwen/Qwen3-14B-FP8", ["turbomind", "pytorch"]),
+    ],
+)
+@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.version)
+def test_the_method_of_a_quantisation_decides_the_back_end(
+    engine: Engine, id: str, back_ends: list[str]
+) -> None:
+    assert backend.serving(engine.version, model(id)) == back_ends
+
+
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_turbomind_reads_awq_in_groups_of_128(size: int) -> None:
+    awq = model("Qwen/Qwen2.5-14B-Instruct-AWQ")
+    assert awq.quantization is not None
+    quantization = awq.quantization.model_copy(update={"group_size": size})
+    grouped = awq.model_copy(update={"quantization": quantization})
+    assert ("turbomind" in backend.serving(ENGINE.version, grouped)) == (size == 128)
+
+
+def test_fp8_that_no_back_end_reads_is_converted_or_refused() -> None:
+    glm, nvidia = model("zai-org/GLM-4.5-FP8"), model("nvidia/Llama-3.1-8B-Instruct-FP8")
+    h100 = gpus.find("H100-80G")
+    assert precision.choose(glm, h100, ENGINE, device="cuda").convert_to_bf16
+    assert ENGINE.support_problems(glm.converted, h100, "chat", {}) == []
+    assert any("modelopt fp8" in problem for problem in ENGINE.support_problems(nvidia, h100, "chat", {}))
 
 
 def test_what_is_served() -> None:

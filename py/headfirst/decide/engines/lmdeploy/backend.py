@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headfirst.decide.engines import arguments
@@ -13,6 +13,14 @@ from headfirst.decide.model.checkpoint import Checkpoint
 TURBOMIND, PYTORCH = "turbomind", "pytorch"
 TITLES = {TURBOMIND: "TurboMind", PYTORCH: "the PyTorch engine"}
 _UNQUANTISED = ("bf16", "fp16", "fp32")
+# Elements that share a scale, by back end and method; others are refused (turbomind/converter.py,
+# _SUPPORTED_GROUP_SIZES; pytorch/config.py, _parse_compressed_tensors_config).
+_GROUPS = {
+    (TURBOMIND, "awq"): (128,),
+    (TURBOMIND, "gptq"): (128,),
+    (TURBOMIND, "compressed-tensors"): (32, 128),
+    (PYTORCH, "compressed-tensors"): (32,),
+}
 _FP8_CACHE = ("16", "17", "fp8", "fp8_e4m3", "fp8_e5m2")
 # What only the PyTorch engine has, by destination in the arguments' values.
 _PYTORCH_ONLY = {"adapters": "--adapters", "speculative_algorithm": "--speculative-algorithm"}
@@ -74,10 +82,20 @@ def _missing(version: str, checkpoint: Checkpoint, name: str) -> list[str]:
     who = f"{TITLES[name]} of LMDeploy {version}"
     if checkpoint.architecture not in table["architectures"]:
         return [f"{who} does not support the architecture {checkpoint.architecture}"]
-    kind = checkpoint.dtype
-    if kind not in _UNQUANTISED and kind not in table["quantisations"]:
-        return [f"{who} does not read checkpoints quantised as {kind}"]
+    if not _reads(table["quantisations"], name, checkpoint):
+        return [f"{who} does not read checkpoints quantised as {checkpoint.quantization_name}"]
     return []
+
+
+def _reads(methods: Sequence[str], name: str, checkpoint: Checkpoint) -> bool:
+    """Whether the back end reads the method: FP8 of ModelOpt or compressed-tensors is not its `fp8`."""
+    kind = checkpoint.quantization
+    if kind is None:
+        return checkpoint.dtype in (*_UNQUANTISED, *methods)
+    if kind.method == "compressed-tensors" and (kind.format, kind.scheme) != ("pack-quantized", "int4"):
+        return False
+    groups = _GROUPS.get((name, kind.method))
+    return kind.method in methods and (groups is None or (kind.group_size or 128) in groups)
 
 
 def _task(version: str, checkpoint: Checkpoint, task: Task) -> list[str]:

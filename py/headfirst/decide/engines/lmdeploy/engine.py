@@ -96,9 +96,11 @@ def _rendezvous_ports(request: LaunchRequest) -> Sequence[int]:
 
 
 def _engine(version: str) -> Engine:
-    def fp8_capability(checkpoint: Checkpoint) -> tuple[int, int]:
+    def fp8_capability(checkpoint: Checkpoint) -> tuple[int, int] | None:
         """What both back ends need, where both have the model: several nodes take the PyTorch engine."""
         able = backend.serving(version, checkpoint)
+        if not able and checkpoint.convertible and backend.serving(version, checkpoint.converted):
+            return None
         return _TURBOMIND_FP8 if able == [backend.TURBOMIND] else FP8_CAPABILITY
 
     return Engine(
