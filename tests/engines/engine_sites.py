@@ -24,7 +24,7 @@ from headfirst.decide import engines
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 DRIVERS = HERE / "drivers"
-ENGINES = ("sglang", "vllm")  # LMDeploy's wheel needs CUDA libraries to be imported
+ENGINES = ("sglang", "vllm")  # LMDeploy has no driver yet: docs/engines.md
 VERSIONS = [(name, version) for name in ENGINES for version in engines.versions(name)]
 _LONGEST_S = 1800
 
