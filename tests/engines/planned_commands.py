@@ -140,10 +140,10 @@ NOT_ENOUGH = {
     ("vllm", "XiaomiMiMo/MiMo-V2.5"): "model type `mimo_v2`",
     ("vllm", "XiaomiMiMo/MiMo-V2.5-Pro"): "model type `mimo_v2`",
     # The types of the draft layers.
-    ("vllm", "stepfun-ai/Step-3.5-Flash-FP8"): "a model must have at least one layer",
-    ("vllm", "stepfun-ai/Step-3.5-Flash"): "a model must have at least one layer",
-    ("vllm", "stepfun-ai/Step-3.7-Flash"): "a model must have at least one layer",
-    ("vllm", "stepfun-ai/Step-3.7-Flash-FP8"): "a model must have at least one layer",
+    ("vllm", "stepfun-ai/Step-3.5-Flash-FP8"): "1 validation error for SpeculativeConfig",
+    ("vllm", "stepfun-ai/Step-3.5-Flash"): "1 validation error for SpeculativeConfig",
+    ("vllm", "stepfun-ai/Step-3.7-Flash"): "1 validation error for SpeculativeConfig",
+    ("vllm", "stepfun-ai/Step-3.7-Flash-FP8"): "1 validation error for SpeculativeConfig",
 }
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import engine_sites
 import planned_commands
 import pytest
+from headfirst.decide import engines
 from planned_commands import FLEETS, Case, Fleet
 
 # Of SGLang's memory fraction; the plan takes off what SGLang allocates of it beside weights and KV cache.
@@ -52,7 +53,8 @@ def test_the_engine_accepts_every_command(folder: Path, fleet: Fleet, engine: st
     answers = answered(folder, engine, version, fleet)
     refused = planned_commands.refused(engine, answers)
     assert not refused, f"{engine} {version} refuses {len(refused)} of {len(answers)}:\n" + "\n".join(refused)
-    assert not planned_commands.stale(engine, answers), "remove these from NOT_ENOUGH"
+    if version == engines.get(engine).version:  # an older one may require less
+        assert not planned_commands.stale(engine, answers), "remove these from NOT_ENOUGH"
 
 
 @on_each_fleet("sglang")
