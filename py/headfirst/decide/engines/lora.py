@@ -8,9 +8,12 @@ what comes first, the inputs of what follows (o_proj, down_proj). Source: vllm/l
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+from headfirst.decide.engines.base import Adapters
+from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint, Mla
 
 # Layers whose linear parts are counted exactly; those of linear attention have others.
@@ -42,6 +45,19 @@ class Linear:
     def elements(self) -> int:
         """Elements of an adapter of rank 1."""
         return self.parts * self.inputs + self.outputs
+
+
+def are_served(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+    """Whether the engine keeps room for adapters: the inventory names some, or engine_args enables them."""
+    return bool(checkpoint.adapters or values.get("enable_lora"))
+
+
+def refusal(title: str, adapters: Adapters, refusals: Callable[[AdapterConfig], Iterable[str]]) -> str:
+    """The first adapter that the engine does not load, and why, as a clause; "" where it loads all."""
+    for name, config in adapters.items():
+        if config and (what := next(iter(refusals(config)), "")):
+            return f"{title} does not load the adapter {name}: it has {what}"
+    return ""
 
 
 def is_known(checkpoint: Checkpoint, *, linear: bool = False) -> bool:

@@ -17,9 +17,8 @@ from headfirst.decide.model.checkpoint import Checkpoint
 
 def needs(adapters: Adapters, values: Mapping[str, Any]) -> AdapterNeeds:
     """What LMDeploy refuses of an adapter; it takes the ranks and the modules from their files."""
-    for name, config in adapters.items():
-        if config and (refusals := list(_refusals(config))):
-            return AdapterNeeds(problem=f"LMDeploy does not load the adapter {name}: it has {refusals[0]}")
+    if problem := lora.refusal("LMDeploy", adapters, _refusals):
+        return AdapterNeeds(problem=problem)
     if all(adapters.values()):
         return AdapterNeeds()
     return AdapterNeeds(note="What was not read is not in the memory of the plan.")

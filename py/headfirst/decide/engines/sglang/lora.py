@@ -32,9 +32,8 @@ _PACKED = {
 
 def needs(adapters: Adapters, values: Mapping[str, Any]) -> AdapterNeeds:
     """What SGLang refuses of an adapter; it takes the ranks and the modules from their files."""
-    for name, config in adapters.items():
-        if config and (refusals := list(_refusals(config, values))):
-            return AdapterNeeds(problem=f"SGLang does not load the adapter {name}: it has {refusals[0]}")
+    if problem := lora.refusal("SGLang", adapters, lambda config: _refusals(config, values)):
+        return AdapterNeeds(problem=problem)
     if all(adapters.values()) or values.keys() >= _SIZES:
         return AdapterNeeds()
     return AdapterNeeds(note="SGLang's buffers for what was not read are not in the memory of the plan.")
@@ -76,7 +75,7 @@ def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, An
     """
     ranks = [config.rank for config in checkpoint.adapters if config]
     rank, modules = values.get("max_lora_rank") or max(ranks, default=0), _adapted(checkpoint, values)
-    if not (checkpoint.adapters or values.get("enable_lora")):
+    if not lora.are_served(checkpoint, values):
         return 0
     attention = layout.tensor // layout.attention_data
     layer = lora.attention(checkpoint, attention)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from headfirst.decide.engines import lora
 from headfirst.decide.engines.layout import Layout, Machines, given_stages, head_problems, stage_layers
 from headfirst.decide.engines.vllm import support
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -109,7 +110,7 @@ def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterato
 
 def _adapters(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> Iterator[str]:
     """What adapters of experts exclude (lora/layers/fused_moe.py, _ep_check and _verify_ep_fs)."""
-    if layout.expert == 1 or not (checkpoint.adapters or values.get("enable_lora")):
+    if layout.expert == 1 or not lora.are_served(checkpoint, values):
         return
     if values.get("all2all_backend", _EXPERT_EXCHANGE) != _EXPERT_EXCHANGE:
         yield f"adapters need --all2all-backend {_EXPERT_EXCHANGE} with --enable-expert-parallel"

@@ -43,9 +43,8 @@ _FUSED_EXPERTS = ("GptOss", "InternS1Pro", "Qwen3OmniMoe", "Qwen3VLMoe", "Qwen3_
 def needs(adapters: Adapters, values: Mapping[str, Any]) -> AdapterNeeds:
     """--max-lora-rank for these adapters; a problem is what vLLM refuses of one."""
     given = values.get("max_lora_rank")
-    for name, config in adapters.items():
-        if config and (refusals := list(_refusals(config, given))):
-            return AdapterNeeds(problem=f"vLLM does not load the adapter {name}: it has {refusals[0]}")
+    if problem := lora.refusal("vLLM", adapters, lambda config: _refusals(config, given)):
+        return AdapterNeeds(problem=problem)
     known = {name: config.largest_rank for name, config in adapters.items() if config}
     limit = rank_limit(tuple(adapters.values()), values)
     note = ""
@@ -92,7 +91,7 @@ def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, An
 
     It wraps every linear layer, whichever an adapter has, for --max-loras of --max-lora-rank.
     """
-    if not (checkpoint.adapters or values.get("enable_lora")):
+    if not lora.are_served(checkpoint, values):
         return 0
     linears = [*_attentions(checkpoint, layout), *_feed_forwards(checkpoint, layout)]
     sharded = layout.tensor if values.get("fully_sharded_loras") else 1

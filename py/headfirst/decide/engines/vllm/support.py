@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headfirst.decide.engines import arguments
+from headfirst.decide.engines import arguments, lora
 from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
@@ -97,7 +97,7 @@ def _architecture(
         yield f"{name} gives embeddings or scores and does not generate text"
     if task == "vision" and "multimodal" not in can:
         yield f"vLLM {version} gives {name} no images"
-    if (checkpoint.adapters or values.get("enable_lora")) and "lora" not in can:
+    if lora.are_served(checkpoint, values) and "lora" not in can:
         yield f"vLLM {version} has no LoRA for {name}"
 
 
