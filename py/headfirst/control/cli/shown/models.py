@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from rich.markup import escape
 
-from headfirst.control.cli.shown.plan import about
+from headfirst.control.cli.shown.plan import about, counted
 from headfirst.control.terminal import Terminal
 from headfirst.decide.plan.sizing.models import ORDER, Models, Offer, Refusal, group_of
 
@@ -18,9 +18,9 @@ _NUMBERS = ("size", "nodes", "replicas", "KV tokens", "weights")
 def print_models(survey: Models) -> None:
     """Print one row a model, what cannot be served, and last the lines of the first model."""
     console = Terminal(highlight=False)
-    nodes = "1 node" if survey.nodes == 1 else f"{survey.nodes} nodes"
     console.print(
-        f"{nodes} × {survey.gpus_per_node} {escape(survey.gpu)}, {survey.engine} {survey.engine_version}"
+        f"{counted(survey.nodes, 'node')} × {survey.gpus_per_node} {escape(survey.gpu)}, "
+        f"{survey.engine} {survey.engine_version}"
     )
     if survey.offers:
         for line in _table(survey.offers, console.width):

@@ -96,8 +96,8 @@ def _print_service(console: Console, service: PlannedService) -> None:
     count, nodes = len(service.replicas), len(service.replicas[0].nodes)
     console.print(
         (f"{count} replicas, each " if count > 1 else "")
-        + f"{service.layout}: {_count(service.world_size, 'rank')} of "
-        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {_count(nodes, 'node')}"
+        + f"{service.layout}: {counted(service.world_size, 'rank')} of "
+        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {counted(nodes, 'node')}"
     )
     console.print(f"  {escape(service.layout_reason)}", soft_wrap=True)
     for line in service.layouts_rejected:
@@ -133,7 +133,8 @@ def _print_service(console: Console, service: PlannedService) -> None:
         console.print(f"[yellow]Note: {escape(note)}[/]", soft_wrap=True)
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """1 node, 2 nodes."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
