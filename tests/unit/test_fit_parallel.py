@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
-from headfirst.decide.engines.base import CacheRoom
+from headfirst.decide.engines.base import CacheRoom, MemoryUse
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import fit
-from headfirst.decide.plan.sizing.parallel import Room, Spread, replicas_hint
+from headfirst.decide.plan.sizing.parallel import Spread, replicas_hint
 
 
 def model(id: str) -> Checkpoint:
@@ -122,15 +122,15 @@ def test_gpus_are_not_left_idle_unasked(machines: Machines, pipeline: int | None
     assert hint in str(raised.value.hint)
 
 
-def room(id: str, gpu: str, dtype: str) -> Room:
-    """What the KV cache of a layout holds on this GPU."""
-    return fit.room_of(model(id), gpus.find(gpu), ENGINE, dtype=dtype)
+def memories(id: str, gpu: str, dtype: str) -> fit.MemoryOf:
+    """The memory of a rank with a layout on this GPU."""
+    return fit.memory_of(model(id), gpus.find(gpu), ENGINE, dtype=dtype)
 
 
 @pytest.mark.parametrize(("nodes", "copies"), [(21, "20 of these 21 nodes, with replicas=10"), (100, "=50")])
 def test_dozens_of_stages_are_not_chosen_but_replicas_proposed(nodes: int, copies: str) -> None:
     with pytest.raises(InputError, match="cannot be spread evenly") as raised:
-        choose(R1, Machines(nodes, 8), ENGINE, {}, dtype="fp8", room=room(R1.id, "H100-80G", "fp8"))
+        choose(R1, Machines(nodes, 8), ENGINE, {}, dtype="fp8", memory=memories(R1.id, "H100-80G", "fp8"))
     assert "The model fits on 2 nodes" in str(raised.value.hint)
     assert copies in str(raised.value.hint)
 
@@ -141,11 +141,17 @@ def test_a_wish_for_many_stages_is_kept() -> None:
 
 
 def test_stages_are_added_where_the_kv_cache_would_be_short() -> None:
-    cache = room(R1.id, "A100-40G", "bf16")
-    assert cache(Layout(64, 1), {}).tokens < 32768
-    chosen = choose(R1, Machines(8, 8), ENGINE, {}, dtype="bf16", room=cache)
+    cache = memories(R1.id, "A100-40G", "bf16")
+    assert cache(Layout(64, 1), {}).room.tokens < 32768
+    chosen = choose(R1, Machines(8, 8), ENGINE, {}, dtype="bf16", memory=cache)
     assert chosen == Layout(32, 2)
-    assert cache(chosen, {}).tokens > 32768
+    assert cache(chosen, {}).room.tokens > 32768
+
+
+def holding(checkpoint: Checkpoint, tokens: int) -> fit.Memory:
+    """A rank whose KV cache holds these."""
+    use = MemoryUse({}, 1.0, 1, 1, 0, room=lambda size: CacheRoom(tokens, tokens))
+    return fit.Memory(checkpoint, use, weights=0, static=1)
 
 
 @pytest.mark.parametrize(
@@ -155,9 +161,9 @@ def test_the_layout_with_the_most_room_where_none_has_enough(
     whole: int, staged: int, expected: tuple[int, int]
 ) -> None:
     llama = model("deepseek-ai/DeepSeek-R1-Distill-Llama-70B")
-    rooms = {Layout(16, 1): CacheRoom(whole, whole), Layout(8, 2): CacheRoom(staged, staged)}
+    rooms = {Layout(16, 1): holding(llama, whole), Layout(8, 2): holding(llama, staged)}
     chosen = choose(
-        llama, Machines(2, 8), ENGINE, {}, dtype="bf16", room=lambda layout, values: rooms[layout]
+        llama, Machines(2, 8), ENGINE, {}, dtype="bf16", memory=lambda layout, values: rooms[layout]
     )
     assert (chosen.tensor, chosen.pipeline) == expected
 
@@ -166,8 +172,8 @@ def test_the_layout_with_the_most_room_where_none_has_enough(
     ("rdma", "expected"), [(True, Layout(16, 1)), (None, Layout(16, 1)), (False, Layout(8, 2))]
 )
 def test_without_rdma_stages_and_not_tensor_ranks_cross_nodes(rdma: bool | None, expected: Layout) -> None:
-    cache = room(R1.id, "H100-80G", "fp8")
-    assert choose(R1, Machines(2, 8), ENGINE, {}, dtype="fp8", rdma=rdma, room=cache) == expected
+    cache = memories(R1.id, "H100-80G", "fp8")
+    assert choose(R1, Machines(2, 8), ENGINE, {}, dtype="fp8", rdma=rdma, memory=cache) == expected
 
 
 def test_without_rdma_cpu_ranks_stay_as_they_are() -> None:
@@ -190,8 +196,8 @@ def test_copies_of_a_replica_within_a_node_are_counted() -> None:
 def test_the_fewest_nodes_that_serve_the_model(
     gpu: str, dtype: str, nodes: int, expected: int | None
 ) -> None:
-    cache = room(R1.id, gpu, dtype)
-    assert Spread(R1, Machines(nodes, 8), ENGINE, {}, dtype=dtype, room=cache).fewer_nodes() == expected
+    cache = memories(R1.id, gpu, dtype)
+    assert Spread(R1, Machines(nodes, 8), ENGINE, {}, dtype=dtype, memory=cache).fewer_nodes() == expected
 
 
 def test_how_many_replicas_the_nodes_make() -> None:
@@ -203,7 +209,7 @@ def test_how_many_replicas_the_nodes_make() -> None:
 def test_what_was_preferred_and_not_chosen_is_stated() -> None:
     values = {"ep_size": 4}
     spread = Spread(
-        R1, Machines(1, 8), ENGINE, values, "fp8", room=room(R1.id, "H200", "fp8"), preset="throughput"
+        R1, Machines(1, 8), ENGINE, values, "fp8", memory=memories(R1.id, "H200", "fp8"), preset="throughput"
     )
     choice = spread.choose()
     assert choice.candidate.rule is None
@@ -212,6 +218,6 @@ def test_what_was_preferred_and_not_chosen_is_stated() -> None:
         "Expert parallelism is not chosen: engine_args sets --ep-size.",
     )
     nearly_full = Spread(
-        R1, Machines(2, 8), ENGINE, {}, "fp8", room=room(R1.id, "A100-40G", "fp8"), preset="throughput"
+        R1, Machines(2, 8), ENGINE, {}, "fp8", memory=memories(R1.id, "A100-40G", "fp8"), preset="throughput"
     ).choose()
     assert "leaves the most room for the KV cache" in nearly_full.reason

@@ -26,10 +26,10 @@ from headfirst.decide.plan.sizing.alternatives import (
     smaller_reserve,
     unfit_hint,
 )
-from headfirst.decide.plan.sizing.fit import fit, room_of
+from headfirst.decide.plan.sizing.fit import fit, memory_of
 from headfirst.decide.plan.sizing.models import Models, Offer, group_of, survey
 from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS, Spread
-from headfirst.decide.plan.sizing.sizes import Fleet, best, nodes_needed
+from headfirst.decide.plan.sizing.sizes import Fleet, best, on_fewest_nodes
 from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 from typer.testing import CliRunner
@@ -223,8 +223,10 @@ def test_the_largest_kv_cache_is_taken_where_none_is_large_enough() -> None:
 
 def test_nodes_needed_agrees_with_the_fit() -> None:
     r1 = model("deepseek-ai/DeepSeek-R1")
-    assert nodes_needed(r1, fleet("H200-141G", 1), SGLANG, dtype="fp8") == 1
-    assert nodes_needed(r1, fleet("H100-80G", 1), SGLANG, dtype="fp8") == 2
+    for gpu, nodes in (("H200-141G", 1), ("H100-80G", 2)):
+        copy = on_fewest_nodes(r1, fleet(gpu, 1), SGLANG, dtype="fp8")
+        assert copy is not None
+        assert copy.machines.nodes == nodes
     copy = best(r1, fleet("H100-80G", 2), SGLANG, dtype="fp8")
     assert copy is not None
     assert copy.machines == Machines(2, 8)
@@ -257,9 +259,9 @@ def attempt(
     """All GPUs share the model, which does not fit."""
     dtype = dtype or ("bf16" if checkpoint.dtype == "fp8" and not its_fleet.gpu.fp8 else checkpoint.dtype)
     values = engine.check_arguments(arguments).values
-    room = room_of(checkpoint, its_fleet.gpu, engine, dtype=dtype)
+    memories = memory_of(checkpoint, its_fleet.gpu, engine, dtype=dtype)
     machines = Machines(its_fleet.nodes, its_fleet.gpus_per_node)
-    layout = Spread(checkpoint, machines, engine, values, dtype, room=room).choose().candidate.layout
+    layout = Spread(checkpoint, machines, engine, values, dtype, memory=memories).choose().candidate.layout
     return Attempt(checkpoint, its_fleet, engine, layout, dtype, arguments)
 
 

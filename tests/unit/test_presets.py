@@ -24,7 +24,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import presets
 from headfirst.decide.plan.presets import Situation, choose
-from headfirst.decide.plan.sizing.fit import memory, room_of
+from headfirst.decide.plan.sizing.fit import memory, memory_of
 from headfirst.decide.plan.sizing.parallel import Spread
 from typer.testing import CliRunner
 
@@ -68,8 +68,8 @@ def searched(preset: Preset) -> Situation:
     """DeepSeek-R1 on eight H200, with the layout that the preset leads to."""
     engine, checkpoint, gpu = engines.get("sglang"), model(), gpus.find("H200-141G")
     assert gpu is not None
-    room = room_of(checkpoint, gpu, engine, dtype="fp8")
-    spread = Spread(checkpoint, Machines(1, 8), engine, {}, "fp8", room=room, preset=preset)
+    memories = memory_of(checkpoint, gpu, engine, dtype="fp8")
+    spread = Spread(checkpoint, Machines(1, 8), engine, {}, "fp8", memory=memories, preset=preset)
     arguments = spread.choose().candidate.arguments
     return replace(situation(checkpoint, preset=preset, tensor=8, nodes=1), layout_arguments=arguments)
 

@@ -105,14 +105,12 @@ class CacheRoom:
     """What a KV cache holds on one rank: `tokens` of all requests, as the engine reports them.
 
     `longest`: tokens of the longest request that fits. `requests`: how many at a time, where these keep a
-    state of constant size; None: as many as the tokens allow. `certainty`: 2 where the engine starts by every
-    estimate, 1 where it may, 0 where it ends.
+    state of constant size; None: as many as the tokens allow.
     """
 
     tokens: int
     longest: int
     requests: int | None = None
-    certainty: int = 2
 
 
 def room_by_token(bytes_per_token: int, cap: int | None = None) -> Callable[[int], CacheRoom]:
@@ -257,7 +255,7 @@ def _as_stored(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any
     return None
 
 
-def _no_needs(adapters: Mapping[str, AdapterConfig | None], values: Mapping[str, Any]) -> AdapterNeeds:
+def _no_needs(adapters: Adapters, values: Mapping[str, Any]) -> AdapterNeeds:
     return AdapterNeeds()
 
 

@@ -22,7 +22,7 @@ from headfirst.decide.plan.host import devices, hardware, network, rank_ports
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.sizing import parallel, request_limit
 from headfirst.decide.plan.sizing.alternatives import Attempt, alternatives, smaller_reserve
-from headfirst.decide.plan.sizing.fit import fit, memory, room_of
+from headfirst.decide.plan.sizing.fit import fit, memory_of
 from headfirst.decide.plan.sizing.sizes import Fleet, best, replicas_rejected
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.plan.weights import layers, precision
@@ -88,10 +88,10 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     memory_form = precision.loaded(checkpoint, dtype, gpu, engine, arguments)
     loaded, loaded_as, computing = memory_form.checkpoint, memory_form.dtype, memory_form.computing
-    cache = room_of(loaded, gpu, engine, dtype=loaded_as) if gpu is not None else None
+    memories = memory_of(loaded, gpu, engine, dtype=loaded_as) if gpu is not None else None
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
     spread = parallel.Spread(
-        loaded, machines, engine, arguments, loaded_as, rdma, settings.preset, room=cache
+        loaded, machines, engine, arguments, loaded_as, rdma, settings.preset, memory=memories
     )
     shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
     sizes = shared.candidate.layout
@@ -114,11 +114,10 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     )
     arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
-    if gpu is not None:
-        its = memory(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
-        if limit := request_limit.choose(engine, its):
-            choice = choice.with_argument(limit)
-            arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    limit = request_limit.choose(engine, memories(sizes, arguments)) if memories else None
+    if limit is not None:
+        choice = choice.with_argument(limit)
+        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     needs = engine.adapter_needs(configs, arguments) if lora else AdapterNeeds()
     if needs.problem:
         raise InputError(

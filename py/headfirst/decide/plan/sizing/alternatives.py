@@ -16,7 +16,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import parameters
 from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.fit import memory
-from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, copy_on, nodes_needed
+from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, copy_on, on_fewest_nodes
 from headfirst.decide.plan.weights import precision
 
 # What publishers append to a model's name beside a scheme's name: Qwen3-32B-AWQ, Llama-3.1-8B-quantized.w8a8.
@@ -97,13 +97,13 @@ def _more_gpus(attempt: Attempt) -> list[str]:
             copy = copy_on(checkpoint, larger, Machines(1, gpus), engine, attempt.dtype)
             if copy is not None:
                 return [f"{gpus} × {fleet.gpu.name} in the node hold it ({_settings(copy)})."]
-    nodes = nodes_needed(checkpoint, fleet, engine, dtype=attempt.dtype)
-    if nodes is None or nodes <= fleet.nodes:
+    copy = on_fewest_nodes(checkpoint, fleet, engine, dtype=attempt.dtype)
+    if copy is None or copy.machines.nodes <= fleet.nodes:
         return []
-    larger, machines = replace(fleet, nodes=nodes), Machines(nodes, fleet.gpus_per_node)
-    copy = copy_on(checkpoint, larger, machines, engine, attempt.dtype)
-    settings = f" with {_settings(copy)}" if copy is not None and copy.context_flag else ""
-    return [f"{nodes} nodes with {fleet.gpus_per_node} × {fleet.gpu.name} each hold it{settings}."]
+    settings = f" with {_settings(copy)}" if copy.context_flag else ""
+    return [
+        f"{copy.machines.nodes} nodes with {fleet.gpus_per_node} × {fleet.gpu.name} each hold it{settings}."
+    ]
 
 
 def base_name(id: str) -> str:
@@ -198,13 +198,9 @@ def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkp
     fitting = []
     for other in known:
         try:
-            served = precision.choose(other, attempt.fleet.gpu, attempt.engine, device="cuda")
-        except InputError:  # FP8 that neither the GPU serves nor the converter reads
+            _, loaded = precision.served(other, attempt.fleet.gpu, attempt.engine)
+        except InputError:
             continue
-        described = other.converted if served.convert_to_bf16 else other
-        if attempt.engine.support_problems(described, attempt.fleet.gpu, families.task(other), {}):
-            continue
-        loaded = precision.loaded(other, served, attempt.fleet.gpu, attempt.engine)
         copy = best(loaded.checkpoint, attempt.fleet, attempt.engine, dtype=loaded.dtype)
         if copy is not None and _is_better(copy, attempt):
             fitting.append((other, copy))

@@ -8,8 +8,9 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from headfirst.common import quantization
@@ -19,7 +20,6 @@ from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.measured import LAYER_PARTS, Part
 from headfirst.decide.model.parameters import Split, Tensor, tensors
-from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.types import Fit
 
 GIB = 1 << 30
@@ -37,17 +37,17 @@ class Memory:
     weights: int
     static: int
 
-    @property
+    @cached_property
     def pool(self) -> int:
         """Bytes of KV cache; negative where the weights do not fit."""
         return int(self.use.pool_fraction * (self.static - self.weights))
 
-    @property
+    @cached_property
     def room(self) -> CacheRoom:
         """What the KV cache holds; no tokens where the weights alone are too large."""
         return self.use.room(max(0, self.pool))
 
-    @property
+    @cached_property
     def problem(self) -> Problem:
         """Why the engine would end at start, "" if it would not."""
         room, use = self.room, self.use
@@ -59,7 +59,7 @@ class Memory:
             return "requests"
         return ""
 
-    @property
+    @cached_property
     def uncertain(self) -> bool:
         """Whether it would end by an estimate alone."""
         estimated = sum(self.use.terms[name] for name in self.use.estimates)
@@ -94,14 +94,13 @@ def memory(
     return Memory(checkpoint, use, weights, static)
 
 
-def room_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -> parallel.Room:
-    """What the KV cache holds, by layout and arguments."""
+MemoryOf = Callable[[Layout, Mapping[str, Any]], Memory]
+"""A rank's memory with a layout and the values of arguments."""
 
-    def room(layout: Layout, arguments: Mapping[str, Any]) -> CacheRoom:
-        its = memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
-        return replace(its.room, certainty=its.certainty)
 
-    return room
+def memory_of(checkpoint: Checkpoint, gpu: Gpu, engine: Engine, *, dtype: str) -> MemoryOf:
+    """`memory` by layout and arguments."""
+    return lambda layout, arguments: memory(checkpoint, gpu, layout, engine, dtype=dtype, arguments=arguments)
 
 
 def fit(

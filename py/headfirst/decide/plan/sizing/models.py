@@ -22,7 +22,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import parameters
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, nodes_needed
+from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, on_fewest_nodes
 from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 
@@ -181,11 +181,7 @@ def candidate(checkpoint: Checkpoint, fleet: Fleet, engine: Engine) -> tuple[pre
 
     InputError where the fleet serves none.
     """
-    served = precision.choose(checkpoint, fleet.gpu, engine, device="cuda")
-    described = checkpoint.converted if served.convert_to_bf16 else checkpoint
-    if problems := engine.support_problems(described, fleet.gpu, families.task(checkpoint), {}):
-        raise InputError(f"{'; '.join(problems)}.")
-    loaded = precision.loaded(checkpoint, served, fleet.gpu, engine)
+    served, loaded = precision.served(checkpoint, fleet.gpu, engine)
     copy = best(loaded.checkpoint, fleet, engine, dtype=loaded.dtype)
     if copy is None:
         stored = _precision(checkpoint, loaded.dtype).rpartition("→")[2]
@@ -238,8 +234,8 @@ def _order(offer: Offer) -> tuple[int, bool, float, int, bool, int, str]:
 
 
 def _too_large(loaded: precision.Loaded, fleet: Fleet, engine: Engine, stored: str) -> str:
-    needed = nodes_needed(loaded.checkpoint, fleet, engine, dtype=loaded.dtype)
+    copy = on_fewest_nodes(loaded.checkpoint, fleet, engine, dtype=loaded.dtype)
     kind = f"{fleet.gpus_per_node} × {fleet.gpu.name}"
-    if needed is None:
+    if copy is None:
         return f"It does not fit in {stored} on any number of nodes with {kind}."
-    return f"It needs {needed} nodes with {kind} in {stored}."
+    return f"It needs {copy.machines.nodes} nodes with {kind} in {stored}."

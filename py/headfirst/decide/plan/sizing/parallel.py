@@ -6,25 +6,20 @@ sizing/sizes.py states how many the GPUs would hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any
 
 from headfirst.common.errors import InputError
-from headfirst.decide.engines.base import CacheRoom
-from headfirst.decide.engines.layout import Layout, Machines
+from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.sizing.ways import Candidate, Ways
+from headfirst.decide.plan.sizing.fit import MemoryOf
+from headfirst.decide.plan.sizing.ways import Candidate, Ways, not_chosen
 
 # A KV cache of less than this many tokens, or than the model's context, needs another layout.
 ENOUGH_TOKENS = 32_768
 _MOST_REJECTED = 4
 # Copies of the weights take memory from the KV cache: they are worth it while this share of it is left.
 COPIES_SHARE = 0.5
-
-# What the KV cache of a rank holds with a layout and these values of arguments; no tokens where the weights
-# alone are too large.
-Room = Callable[[Layout, Mapping[str, Any]], CacheRoom]
 
 
 @dataclass(frozen=True)
@@ -38,9 +33,9 @@ class LayoutChoice:
 
 @dataclass(frozen=True)
 class Spread(Ways):
-    """The ways, of which one is chosen. `room` None: the GPUs' memory is not known."""
+    """The ways, of which one is chosen. `memory` None: that of the GPUs is not known."""
 
-    room: Room | None = None
+    memory: MemoryOf | None = None
 
     def choose(
         self, *, tensor: int | None = None, pipeline: int | None = None, where: str | None = None
@@ -54,7 +49,7 @@ class Spread(Ways):
         if tensor is not None:
             wished = self._wished(tensor, pipeline or 1, where)
             return replace(wished, rejected=(*self._set_by_user(), *wished.rejected))
-        candidates = list(self._candidates(pipeline))
+        candidates = list(self._sized(pipeline))
         if not candidates:
             raise self._impossible(pipeline, where)
         rejected = [*self._set_by_user(), *self._groupless()]
@@ -64,21 +59,27 @@ class Spread(Ways):
                 return LayoutChoice(
                     candidate, self._reason(candidate, pipeline), tuple(rejected[:_MOST_REJECTED])
                 )
-            rejected.append(f"{candidate} is not chosen: {why}.")
+            rejected.append(not_chosen(candidate, why))
         plain = [candidate for candidate in candidates if not candidate.rule] or candidates
-        largest = max(plain, key=self._longest)
+        largest = max(plain, key=lambda candidate: candidate.longest)
         if len(candidates) == 1:
             return LayoutChoice(largest, self._reason(largest, pipeline))
         reason = f"{largest} leaves the most room for the KV cache; no layout has enough for a long request."
         return LayoutChoice(largest, reason)
 
+    def _sized(self, pipeline: int | None) -> Iterator[Candidate]:
+        """The candidates with their memory."""
+        for candidate in self._candidates(pipeline):
+            memory = self.memory(candidate.layout, candidate.values) if self.memory else None
+            yield replace(candidate, memory=memory)
+
     def fewer_nodes(self) -> int | None:
         """The fewest nodes on which the model fits with enough KV cache; None where that is more than half,
         or not known."""
-        for nodes in range(1, self.machines.nodes // 2 + 1) if self.room else ():
+        for nodes in range(1, self.machines.nodes // 2 + 1) if self.memory else ():
             part = replace(self, machines=Machines(nodes, self.machines.ranks_per_node))
             least = enough(self.checkpoint)
-            if any(part._longest(candidate) >= least for candidate in part._candidates(None)):
+            if any(candidate.longest >= least for candidate in part._sized(None)):
                 return nodes
         return None
 
@@ -98,17 +99,11 @@ class Spread(Ways):
             hint=self._valid_hint(stages),
         )
 
-    def _longest(self, candidate: Candidate) -> int:
-        return self.room(candidate.layout, candidate.values).longest if self.room else 0
-
-    def _certainty(self, candidate: Candidate) -> int:
-        return self.room(candidate.layout, candidate.values).certainty if self.room else 0
-
     def _short(self, candidate: Candidate, candidates: list[Candidate]) -> str:
         """Why the candidate is not taken although it works: a clause, "" where it is."""
-        if self.room is None:
+        if self.memory is None:
             return ""
-        longest = self._longest(candidate)
+        longest, certainty = candidate.longest, candidate.certainty
         # Within a node the fewest stages win, if the model fits at all.
         least = enough(self.checkpoint) if self.machines.nodes > 1 or candidate.rule else 1
         if longest < least:
@@ -122,8 +117,7 @@ class Spread(Ways):
         rivals = (
             other for other in candidates if shares_kv or other.layout.pipeline <= candidate.layout.pipeline
         )
-        certainty = self._certainty(candidate)
-        if any(self._certainty(rival) > certainty for rival in rivals):
+        if any(rival.certainty > certainty for rival in rivals):
             ends = "may end" if certainty else "ends"
             return f"{self.engine.title} {ends} at start where a request can be at most {longest:,} tokens"
         if not candidate.rule or not candidate.rule.shares_kv:
@@ -133,24 +127,16 @@ class Spread(Ways):
         if plain is None or plain.layout.pipeline > candidate.layout.pipeline:
             return ""
         share = COPIES_SHARE if candidate.rule.copies_weights else 1
-        ours, theirs = self._tokens(candidate), self._tokens(plain)
+        ours, theirs = candidate.tokens, plain.tokens
         if ours >= theirs * share:
             return ""
         fewer = "fewer than" if share == 1 else f"less than {share:.0%} of"
         return f"all its KV caches hold {ours:,} tokens, {fewer} the {theirs:,} of {plain}"
 
-    def _tokens(self, candidate: Candidate) -> int:
-        """Tokens of all KV caches that keep requests of their own."""
-        if self.room is None:
-            return 0
-        layout = candidate.layout
-        return self.room(layout, candidate.values).tokens * layout.attention_data * layout.data
-
     def _reason(self, candidate: Candidate, pipeline: int | None) -> str:
         """Why this layout, as a sentence."""
         if candidate.rule:
-            together = candidate.layout.world // self.engine.layout(1, 1, self.values).data
-            plain = self.problems(self.engine.layout(together, 1, self.values))
+            plain = self.problems(self.engine.layout(self.ranks, 1, self.values))
             refused = f" Without it: {'; '.join(plain)}." if plain and candidate.rule.fallback else ""
             return candidate.rule.reason + refused
         stages = candidate.layout.pipeline
@@ -177,8 +163,7 @@ class Spread(Ways):
     def _impossible(self, pipeline: int | None, where: str | None) -> InputError:
         """Why no layout uses all GPUs, and what would."""
         stages = pipeline or 1
-        ranks = (self.machines.gpus or self.machines.nodes) // self.engine.layout(1, 1, self.values).data
-        why = "; ".join(self.problems(self.engine.layout(ranks // stages, stages, self.values)))
+        why = "; ".join(self.problems(self.engine.layout(self.ranks // stages, stages, self.values)))
         fewer = self.fewer_nodes() if pipeline is None else None
         return InputError(
             f"{self.checkpoint.id} cannot be spread evenly over all of {self.machines}"

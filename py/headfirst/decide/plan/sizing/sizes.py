@@ -17,7 +17,7 @@ from headfirst.decide.engines.presets import Preset
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.fit import memory, room_of
+from headfirst.decide.plan.sizing.fit import memory_of
 
 # Numbers of nodes that are tried for a model that the given ones cannot hold.
 _MORE_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -104,20 +104,17 @@ def copy_on(
     grows = dtype in (checkpoint.dtype, "bf16")
     if grows and checkpoint.total_bytes > fleet.gpu.memory_bytes * (machines.gpus or 1):
         return None
-    room = room_of(checkpoint, fleet.gpu, engine, dtype=dtype)
-    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, preset, room=room)
+    memories = memory_of(checkpoint, fleet.gpu, engine, dtype=dtype)
+    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, preset, memory=memories)
     try:
         candidate = spread.choose().candidate
     except InputError:  # the model cannot be spread evenly over these GPUs
         return None
-    layout = candidate.layout
-    its = memory(checkpoint, fleet.gpu, layout, engine, dtype=dtype, arguments=candidate.values)
-    cache = its.room
-    if not cache.longest:
+    longest, its = candidate.longest, candidate.memory
+    if its is None or not longest:
         return None
-    flag = its.use.context_flag if cache.longest < checkpoint.max_context else None
-    groups = layout.attention_data * layout.data
-    return Copy(machines, layout, cache.tokens * groups, cache.longest, flag)
+    flag = its.use.context_flag if longest < checkpoint.max_context else None
+    return Copy(machines, candidate.layout, candidate.tokens, longest, flag)
 
 
 def replicas_rejected(copy: Copy, fleet: Fleet) -> str:
@@ -132,12 +129,11 @@ def replicas_rejected(copy: Copy, fleet: Fleet) -> str:
     )
 
 
-def nodes_needed(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> int | None:
-    """How many nodes of this kind hold one copy; None where 32 do not."""
-    for nodes in _MORE_NODES:
-        if copy_on(checkpoint, fleet, Machines(nodes, fleet.gpus_per_node), engine, dtype) is not None:
-            return nodes
-    return None
+def on_fewest_nodes(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> Copy | None:
+    """The copy on the fewest nodes of this kind that hold one; None where 32 do not."""
+    machines = (Machines(nodes, fleet.gpus_per_node) for nodes in _MORE_NODES)
+    copies = (copy_on(checkpoint, fleet, its, engine, dtype) for its in machines)
+    return next((copy for copy in copies if copy is not None), None)
 
 
 def _machines(fleet: Fleet) -> Iterator[Machines]:

@@ -15,6 +15,7 @@ from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.presets import LayoutRule, Preset
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.sizing.fit import Memory
 from headfirst.decide.plan.types import ChosenArgument
 
 # Every stage is a hop more for every token; nobody is served well by more of them unasked.
@@ -30,6 +31,22 @@ class Candidate:
     values: Mapping[str, Any]
     rule: LayoutRule | None = None
     arguments: tuple[ChosenArgument, ...] = ()
+    memory: Memory | None = None  # of a rank; None: not known
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest request; 0 where the weights alone are too large, or nothing is known."""
+        return self.memory.room.longest if self.memory else 0
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all KV caches that keep requests of their own."""
+        groups = self.layout.attention_data * self.layout.data
+        return self.memory.room.tokens * groups if self.memory else 0
+
+    @property
+    def certainty(self) -> int:
+        return self.memory.certainty if self.memory else 0
 
     def __str__(self) -> str:
         sizes = f"TP {self.layout.tensor} × PP {self.layout.pipeline}"
@@ -55,6 +72,15 @@ class Ways:
     dtype: str
     rdma: bool | None = None
     preset: Preset | None = None
+
+    @property
+    def ranks(self) -> int:
+        """All ranks of one of the groups that the user's arguments make."""
+        return (self.machines.gpus or self.machines.nodes) // self._data(self.values)
+
+    def _data(self, values: Mapping[str, Any]) -> int:
+        """Data-parallel groups of these arguments."""
+        return self.engine.layout(1, 1, values).data
 
     def problems(self, layout: Layout, values: Mapping[str, Any] | None = None) -> list[str]:
         """Why `layout` cannot serve, one clause each; empty when it can."""
@@ -86,7 +112,7 @@ class Ways:
         # Not more stages than nodes, or two within one.
         most = min(max(machines.nodes, 2), MOST_STAGES)
         all_stages = [pipeline] if pipeline else list(range(1, most + 1))
-        ranks = (machines.gpus or machines.nodes) // self.engine.layout(1, 1, self.values).data
+        ranks = self.ranks
         tried = [(rule, stages) for stages in all_stages for rule in self._ways()]
         if self.rdma is False and machines.ranks_per_node is not None:
             limit = machines.ranks_per_node
@@ -130,15 +156,12 @@ class Ways:
         rules = (rule for rule in presets.layouts(self.engine.name) if self.preset in rule.presets)
         given = ((rule, self._given(rule)) for rule in rules if self._suits(rule))
         return [
-            f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: engine_args sets {', '.join(flags)}."
-            for rule, flags in given
-            if flags
+            not_chosen(rule.title, f"engine_args sets {', '.join(flags)}") for rule, flags in given if flags
         ]
 
     def _groupless(self) -> list[str]:
         """A sentence for each way of the preset whose groups bring nothing here, or are refused."""
-        ranks = (self.machines.gpus or self.machines.nodes) // self.engine.layout(1, 1, self.values).data
-        lines = []
+        ranks, lines = self.ranks, []
         for rule in presets.layouts(self.engine.name):
             if self.preset not in rule.presets or "copied_kv" not in rule.needs or not self._is_meant(rule):
                 continue
@@ -149,7 +172,7 @@ class Ways:
             why = f"{ranks} ranks divide {self.checkpoint.kv_heads} KV heads, so that none keeps a copy"
             if most > 1:
                 why = "; ".join(self._shared(rule, ranks, most, 1)[1])
-            lines.append(f"{rule.title[0].upper()}{rule.title[1:]} is not chosen: {why}.")
+            lines.append(not_chosen(rule.title, why))
         return lines
 
     def _shared_by(self, ranks: int, rule: LayoutRule | None, stages: int) -> Iterator[Candidate]:
@@ -174,8 +197,7 @@ class Ways:
         filled = _filled(rule, ranks, groups, copies)
         checked = self.engine.check_arguments(presets.words(filled))
         values = {**checked.values, **self.values}
-        data = self.engine.layout(1, 1, values).data // self.engine.layout(1, 1, self.values).data
-        layout = self.engine.layout(ranks // data, 1, values)
+        layout = self.engine.layout(ranks * self._data(self.values) // self._data(values), 1, values)
         arguments = (
             ChosenArgument(flag=flag, value=value, reason=rule.reason, source=rule.source)
             for flag, value in filled.items()
@@ -198,6 +220,12 @@ class Ways:
         """Groups into which the ranks divide so that none keeps a copy of another's keys and values."""
         shares = 1 if self.checkpoint.mla else self.checkpoint.kv_heads
         return ranks // shares if ranks % shares == 0 else 1
+
+
+def not_chosen(layout: object, why: str) -> str:
+    """A sentence on a layout, a title or a candidate; `why` is a clause."""
+    text = str(layout)
+    return f"{text[0].upper()}{text[1:]} is not chosen: {why}."
 
 
 def _filled(rule: LayoutRule, ranks: int, groups: int, copies: int) -> dict[str, str]:

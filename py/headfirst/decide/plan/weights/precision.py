@@ -11,6 +11,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import Computing, Engine
 from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _BF16_CAPABILITY = (8, 0)
@@ -40,18 +41,31 @@ class Loaded:
 
 def loaded(
     checkpoint: Checkpoint,
-    served: Precision,
+    chosen: Precision,
     gpu: Gpu | None,
     engine: Engine,
     arguments: Mapping[str, Any] = MappingProxyType({}),
 ) -> Loaded:
     """What the engine makes of the checkpoint in memory; `arguments` are those of `choose`."""
-    source = checkpoint.converted if served.convert_to_bf16 else checkpoint
+    source = checkpoint.converted if chosen.convert_to_bf16 else checkpoint
     computing = engine.computing(source, gpu, arguments)
     if computing is None:
-        return Loaded(checkpoint, served.dtype, None)
-    dtype = computing.dtype if served.dtype in UNQUANTISED else served.dtype  # quantised while it is loaded
+        return Loaded(checkpoint, chosen.dtype, None)
+    # Else it is quantised while it is loaded.
+    dtype = computing.dtype if chosen.dtype in UNQUANTISED else chosen.dtype
     return Loaded(source.computed_in(computing.dtype), dtype, computing)
+
+
+def served(checkpoint: Checkpoint, gpu: Gpu, engine: Engine) -> tuple[Precision, Loaded]:
+    """What the engine serves of the checkpoint without further arguments, and what of it is in memory.
+
+    InputError where it serves nothing of it.
+    """
+    chosen = choose(checkpoint, gpu, engine, device="cuda")
+    source = checkpoint.converted if chosen.convert_to_bf16 else checkpoint
+    if problems := engine.support_problems(source, gpu, families.task(checkpoint), {}):
+        raise InputError(f"{'; '.join(problems)}.")
+    return chosen, loaded(checkpoint, chosen, gpu, engine)
 
 
 def title(checkpoint: Checkpoint) -> str:
