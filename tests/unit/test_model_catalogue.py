@@ -46,6 +46,14 @@ def test_sizes_agree_with_each_other(id: str) -> None:
     assert WEIGHTS[id]["total_bytes_are"].startswith(("published", "computed", "estimated"))
 
 
+@pytest.mark.parametrize("id", [id for id, model in MODELS.items() if model.mla is None])
+def test_heads_have_sizes_of_attention_kernels(id: str) -> None:
+    """FlashAttention requires a multiple of 8 (csrc/flash_attn/flash_api.cpp)."""
+    for kind in ("full", "sliding"):
+        kv = MODELS[id].kv(kind)
+        assert kv.key_dim % 8 == kv.value_dim % 8 == 0
+
+
 @pytest.mark.parametrize(
     ("id", "gigabytes"),
     [
