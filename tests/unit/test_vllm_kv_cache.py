@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from headfirst.decide.engines.vllm import kv_cache, layout, support
 from headfirst.decide.hardware.gpus import find
+from headfirst.decide.model import catalogue
 from model_configs import checkpoint
 
 VERSION = "0.33.0"
@@ -49,14 +50,27 @@ def test_the_cache_is_what_vllm_computes(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "values", "refused"),
+    ("model", "gpu", "values", "refused"),
     [
-        ("A100-80G", {}, True),
-        ("A100-80G", {"kv_cache_dtype": "bfloat16"}, False),
-        ("L40S", {}, False),
-        ("H100-80G", {"kv_cache_dtype": "fp8"}, False),
+        ("nvidia--DeepSeek-V3.1-NVFP4", "A100-80G", {}, True),
+        ("nvidia--DeepSeek-V3.1-NVFP4", "A100-80G", {"kv_cache_dtype": "bfloat16"}, False),
+        ("nvidia--DeepSeek-V3.1-NVFP4", "L40S", {}, False),
+        ("nvidia--DeepSeek-V3.1-NVFP4", "H100-80G", {"kv_cache_dtype": "fp8"}, False),
+        # Two sizes of heads: Triton's kernels (Gemma4Config).
+        ("nvidia/Gemma-4-31B-IT-NVFP4", "A100-80G", {}, True),
+        ("nvidia/Gemma-4-31B-IT-NVFP4", "A100-80G", {"attention_backend": "FLASHINFER"}, False),
+        ("nvidia/Gemma-4-31B-IT-NVFP4", "H100-80G", {}, False),
+        # FlashInfer's kernels from 8.0 on, for heads of 64, 128, 256 and 512, without sinks.
+        ("nvidia/Qwen3-235B-A22B-NVFP4", "A100-80G", {}, False),
+        ("nvidia/Qwen3-235B-A22B-NVFP4", "A100-80G", {"attention_backend": "TRITON_ATTN"}, True),
+        ("Qwen/Qwen3-8B", "T4", {"kv_cache_dtype": "fp8"}, True),
+        ("microsoft/Phi-3-mini-4k-instruct", "A100-80G", {"kv_cache_dtype": "fp8"}, True),
+        ("openai/gpt-oss-20b", "A100-80G", {"kv_cache_dtype": "fp8"}, True),
     ],
 )
-def test_latents_in_fp8_need_ada(gpu: str, values: dict[str, Any], refused: bool) -> None:
-    problems = support.problems(VERSION, checkpoint("nvidia--DeepSeek-V3.1-NVFP4"), find(gpu), "chat", values)
-    assert any("--kv-cache-dtype bfloat16" in problem for problem in problems) == refused
+def test_an_fp8_cache_below_ada_needs_flashinfer(
+    model: str, gpu: str, values: dict[str, Any], refused: bool
+) -> None:
+    described = catalogue.lookup(model) or checkpoint(model)
+    problems = support.problems(VERSION, described, find(gpu), "chat", values)
+    assert any("--kv-cache-dtype " in problem for problem in problems) == refused

@@ -29,6 +29,15 @@ _TEXT_TASKS = frozenset({"chat", "completion", "vision"})
 # compiler for Volta.
 LOWEST_CAPABILITY = (7, 5)
 _BF16_CAPABILITY = (8, 0)
+# v1/attention/backends/flashinfer.py, supports_compute_capability and get_supported_head_sizes.
+_FLASHINFER_CAPABILITY = (8, 0)
+_FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
+# Below Hopper only Triton has their heads of two sizes (models/config.py, Gemma4Config), their sinks
+# (flashinfer.py, supports_sink) or their attention in both directions within an image (is_mm_prefix_lm).
+_WITHOUT_FLASHINFER = (
+    *("Gemma4", "DiffusionGemma", "EmbeddingGemma2", "GptOss", "Laguna", "MiMoV2"),
+    *("Gemma3ForConditionalGeneration", "Bagel", "Molmo2", "PaliGemma"),
+)
 # config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS: gemma2, gemma3, gemma3_text and glm4, by architecture.
 _WITHOUT_FP16 = frozenset(
     {
@@ -81,7 +90,7 @@ def problems(
         ),
         *_dtype(checkpoint, gpu, values),
         *_sparse_attention(version, checkpoint, gpu),
-        *_fp8_latents(version, checkpoint, gpu, values),
+        *_fp8_cache(version, checkpoint, gpu, values),
     ]
 
 
@@ -169,19 +178,31 @@ def _sparse_attention(version: str, checkpoint: Checkpoint, gpu: Gpu | None) -> 
         yield f"vLLM {version} has its sparse attention from compute capability {lowest} on, unlike {gpu}"
 
 
-def _fp8_latents(
+def _fp8_cache(
     version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
 ) -> Iterator[str]:
-    """Below Hopper latent attention has Triton's kernels alone (v1/attention/backends/mla/triton_mla.py)."""
-    if checkpoint.mla is None or gpu is None or not gpu.lacks(FP8_CAPABILITY):
+    """Below Ada only FlashInfer's kernels read FP8: Triton's refuse it, FlashAttention's begin with Hopper
+    (v1/attention/backends, platforms/cuda.py)."""
+    if gpu is None or not gpu.lacks(FP8_CAPABILITY) or _with_flashinfer(checkpoint, gpu, values):
         return
     own = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
     given = str(values.get("kv_cache_dtype", "auto"))
     if (own if given == "auto" else given).startswith("fp8"):
+        plain = "float16" if gpu.lacks(_BF16_CAPABILITY) else "bfloat16"
         yield (
             f"vLLM {version} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability 8.9 "
-            f"on, unlike {gpu}; --kv-cache-dtype bfloat16 keeps it in BF16"
+            f"on, unlike {gpu}; --kv-cache-dtype {plain} keeps it in 16 bits"
         )
+
+
+def _with_flashinfer(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> bool:
+    """Whether attention is FlashInfer's where FlashAttention's kernels cannot read the KV cache."""
+    if gpu.lacks(_FLASHINFER_CAPABILITY) or checkpoint.mla is not None:
+        return False
+    if backend := values.get("attention_backend"):
+        return str(backend).upper() == "FLASHINFER"
+    fits = {checkpoint.kv(kind).key_dim for kind in checkpoint.layer_types} <= _FLASHINFER_HEADS
+    return fits and not checkpoint.architecture.startswith(_WITHOUT_FLASHINFER)
 
 
 def _method(checkpoint: Checkpoint) -> str:
