@@ -105,6 +105,25 @@ def test_this_machine_is_named_by_its_address(tmp_path: Path) -> None:
     assert "ansible_host=192.0.2.11" in str(caught.value.hint) and "SSH" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize(
+    ("first", "line"),
+    [
+        ("n0 ansible_host=192.0.2.1 address=127.0.0.1", 2),
+        ("n0 ansible_host=127.0.0.1 ansible_port=2222", 2),
+        ("n0 ansible_host=192.0.2.1 address=0.0.0.0", 2),
+    ],
+)
+def test_an_address_that_other_hosts_do_not_reach(first: str, line: int, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.ini"
+    path.write_text(f"[head]\n{first}\n[all:vars]\n{DEMO}")
+    assert load([path])
+    path.write_text(f"[head]\n{first}\n[workers]\nn1 ansible_host=192.0.2.2\n[all:vars]\n{DEMO}")
+    with pytest.raises(InputError, match="n0 has the address .*, which no other host reaches") as caught:
+        load([path])
+    assert caught.value.where == f"{path}:{line}"
+    assert "n0 … address=192.0.2.11" in str(caught.value.hint)
+
+
 def test_names_of_the_configuration_of_ssh(tmp_path: Path) -> None:
     (tmp_path / "config").write_text("Host gpu1\n  HostName 192.0.2.77\n  Port 2022\n")
     path = tmp_path / "hosts.ini"

@@ -36,7 +36,7 @@ def address_of(name: str, login: Login, where: str | None) -> str:
     addresses = sorted({str(answer[4][0]) for answer in answers})
     if len(addresses) > 1:
         raise InputError(f"{target} resolves to {', '.join(addresses)}", where=where, hint=hint)
-    if ipaddress.IPv4Address(addresses[0]).is_loopback:
+    if not is_reachable(addresses[0]):
         raise InputError(
             f"{target} resolves to {addresses[0]} here: neither other nodes nor clients reach that address",
             where=where,
@@ -44,6 +44,12 @@ def address_of(name: str, login: Login, where: str | None) -> str:
             "as any host, also where `deploy` runs on it: allow your key to log in there.",
         )
     return addresses[0]
+
+
+def is_reachable(address: str) -> bool:
+    """Whether other hosts can send to the IPv4 address."""
+    parsed = ipaddress.IPv4Address(address)
+    return not (parsed.is_loopback or parsed.is_unspecified or parsed.is_multicast)
 
 
 def _is_ipv4(text: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from headfirst.common.errors import InputError
-from headfirst.control.inventory.address import address_of
+from headfirst.control.inventory.address import address_of, is_reachable
 from headfirst.control.inventory.login import login_of
 from headfirst.control.inventory.names import refuse_unknown
 from headfirst.control.inventory.reading import Reading, read
@@ -57,7 +57,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
         _engine_names(reading),
     )
     hosts = {name: _host(name, reading, paths) for name in names}
-    _refuse_shared_addresses([hosts[name] for name in names], reading, paths)
+    _refuse_addresses([hosts[name] for name in names], reading, paths)
     routers = [hosts[name] for name in reading.groups["router"]]
     services = with_routers(divide(_members(reading, hosts, paths)), routers)
     webui, monitoring = reading.groups["webui"], reading.groups["monitoring"]
@@ -288,9 +288,16 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
     )
 
 
-def _refuse_shared_addresses(hosts: list[Host], reading: Reading, paths: tuple[Path, ...]) -> None:
+def _refuse_addresses(hosts: list[Host], reading: Reading, paths: tuple[Path, ...]) -> None:
+    """Addresses of two hosts, or that only a host itself reaches."""
     seen: dict[str, str] = {}
     for host in hosts:
+        if len(hosts) > 1 and not is_reachable(host.address):
+            raise InputError(
+                f"{host.name} has the address {host.address}, which no other host reaches",
+                where=reading.hosts[host.name].where.get("address") or _where_host(host.name, reading, paths),
+                hint=f"Write the address that the other hosts reach: `{host.name} … address=192.0.2.11`.",
+            )
         if first := seen.get(host.address):
             raise InputError(
                 f"{first} and {host.name} have the same address {host.address}",
