@@ -26,7 +26,8 @@ class Case(NamedTuple):
 
     `refusal`: a part of the error; without it the plan is made, and `words` are in the command of rank 0,
     `absent` are not, and `environment` is in that of rank 0; `note` is a part of the notes,
-    `left_out` of what is not chosen; `probe` is the path of readiness.
+    `left_out` of what is not chosen; `probe` is the path of readiness,
+    `longest` the tokens of the longest request.
     """
 
     model: str
@@ -42,6 +43,7 @@ class Case(NamedTuple):
     left_out: str = ""
     probe: str = ""
     fits: bool | None = None
+    longest: int = 0
 
 
 def known(listed: str, **changes: Any) -> Checkpoint:
@@ -102,6 +104,21 @@ CASES: dict[str, Case] = {
         '{\\"rope_type\\": \\"yarn\\", \\"factor\\": 4.0}}\'"',
         _LENGTH,
         refusal="--max-model-len 65536 is more than",
+    ),
+    "L7: LongRoPE's long factors with the preset for long requests": Case(
+        "microsoft/Phi-4-mini-instruct",
+        "engine=vllm\npreset=long-context",
+        _LENGTH,
+        words="--max-model-len 131072",
+    ),
+    "L7: LongRoPE without long factors": Case(
+        "microsoft/Phi-4-mini-instruct", "engine=vllm", _LENGTH, absent="--max-model-len", longest=4096
+    ),
+    "L7: another engine has LongRoPE's long factors": Case(
+        "microsoft/Phi-4-mini-instruct",
+        "engine=sglang",
+        "sglang 0.5.23, srt/utils/hf_transformers/common.py, get_context_length",
+        longest=131072,
     ),
     "L7: a linear factor does": Case(
         QWEN3_32B,
@@ -291,6 +308,8 @@ def check(case: Case, service: PlannedService) -> None:
         assert not holds(case.absent, container.command), container.command
     if case.fits is not None:
         assert service.fit.fits is case.fits, service.fit.reason
+    if case.longest:
+        assert service.fit.longest_request == case.longest
     if case.probe:
         assert service.readiness.probe_path == case.probe
     assert case.left_out in " ".join(service.arguments_left_out)

@@ -118,7 +118,7 @@ def test_an_address_that_other_hosts_do_not_reach(first: str, line: int, tmp_pat
     path.write_text(f"[head]\n{first}\n[all:vars]\n{DEMO}")
     assert load([path])
     path.write_text(f"[head]\n{first}\n[workers]\nn1 ansible_host=192.0.2.2\n[all:vars]\n{DEMO}")
-    with pytest.raises(InputError, match="n0 has the address .*, which no other host reaches") as caught:
+    with pytest.raises(InputError, match=r"n0 has the address .*, which no other host reaches") as caught:
         load([path])
     assert caught.value.where == f"{path}:{line}"
     assert "n0 … address=192.0.2.11" in str(caught.value.hint)

@@ -286,6 +286,28 @@ def test_layer_types(change: dict[str, Any], expected: dict[str, int]) -> None:
     assert {kind: found.count(kind) for kind in set(found)} == expected
 
 
+_ROPE = {"max_position_embeddings": 32768, "original_max_position_embeddings": 4096}
+
+
+@pytest.mark.parametrize(
+    ("change", "longest", "short"),
+    [
+        ({"rope_scaling": {"type": "longrope"}}, 32768, 4096),
+        ({"rope_scaling": {"type": "su"}}, 32768, 4096),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}}, 32768, None),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 6.0}}, 196608, None),
+        ({"rope_scaling": {"type": "linear", "factor": 2}}, 65536, None),
+        ({"rope_scaling": {"type": "linear", "factor": 8.0}, "model_type": "gemma3_text"}, 32768, None),
+        ({"rope_scaling": {"type": "dynamic", "factor": "6"}}, 32768, None),
+        ({"rope_scaling": {"type": "dynamic", "factor": 1e300}}, 32768, None),
+        ({"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0}}}, 32768, None),
+    ],
+)
+def test_scaled_positions(change: dict[str, Any], longest: int, short: int | None) -> None:
+    model = described({**LLAMA, **_ROPE, **change})
+    assert (model.max_context, model.short_context) == (longest, short)
+
+
 @pytest.mark.parametrize(
     ("change", "dense"),
     [

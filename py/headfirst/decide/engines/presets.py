@@ -20,6 +20,7 @@ Preset = Literal["latency", "throughput", "long-context"]
 Need = Literal[
     "moe",
     "draft_layers",
+    "longrope",
     "kv_16_bit",
     "one_stage",
     "one_node",

@@ -87,6 +87,7 @@ class Checkpoint(_Frozen):
     vocab_size: int
     tied_embeddings: bool
     max_context: int
+    short_context: int | None = None  # tokens without LongRoPE's factors; None: another rope
     layer_types: tuple[LayerType, ...]  # one a layer; without multi-token prediction
     sliding_window: int | None = None  # tokens that a sliding or chunked layer keeps
     mla: Mla | None

@@ -24,6 +24,7 @@ from headfirst.decide.model.quantization import Quantization
 
 _VISION = ("vision_config", "visual", "audio_config", "vision_tower", "mm_vision_tower")
 # Tensors of these types hold quantised weights.
+_LARGEST_FACTOR = 10_000
 _PACKED = (*SMALL_FLOATS, "I8", "U8", "I32", "U32")
 
 
@@ -104,7 +105,8 @@ def from_config(
         fused_qkv=fused_qkv,
         vocab_size=keys.number("padded_vocab_size", 0) or keys.number("vocab_size"),
         tied_embeddings=_tied(config, keys.values),
-        max_context=keys.number("max_position_embeddings"),
+        max_context=_context(keys),
+        short_context=_short_context(keys),
         layer_types=types,
         sliding_window=keys.number("sliding_window", 0) or None,
         mla=mla,
@@ -152,6 +154,29 @@ def _draft_layers(keys: Keys, sizes: Measured) -> int:
     if not sizes.by_dtype:
         return stated
     return (stated or sizes.draft_layers) if sizes.by_part.get(Part.NEXTN.value) else 0
+
+
+def _rope(keys: Keys) -> tuple[str, Keys]:
+    """How rotary positions are scaled; "" where they are not, or where kinds of layers differ."""
+    rope = keys.part("rope_scaling") or keys.part("rope_parameters") or keys.of({})
+    return str(rope.values.get("rope_type") or rope.values.get("type") or ""), rope
+
+
+def _context(keys: Keys) -> int:
+    """Tokens of the longest request: plain scaling multiplies max_position_embeddings (not Gemma-3's); YaRN's
+    and others' are in it (vllm/config/model.py, sglang/srt/utils/hf_transformers)."""
+    trained, (kind, rope) = keys.number("max_position_embeddings"), _rope(keys)
+    factor = rope.values.get("factor")
+    plain = kind in ("linear", "dynamic") and not str(keys.values.get("model_type")).startswith("gemma3")
+    if plain and isinstance(factor, int | float) and 1 <= factor <= _LARGEST_FACTOR:
+        return int(trained * factor)
+    return trained
+
+
+def _short_context(keys: Keys) -> int | None:
+    kind, rope = _rope(keys)
+    name = "original_max_position_embeddings"
+    return keys.number(name, rope.number(name, 0)) or None if kind in ("longrope", "su") else None
 
 
 def _mla(keys: Keys) -> Mla | None:

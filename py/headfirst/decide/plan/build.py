@@ -345,5 +345,5 @@ def _alternatives(
         longest if memory.fits else 0,
     )
     if memory.fits:
-        return smaller_reserve(attempt) if longest < parallel.enough(checkpoint) else []
+        return smaller_reserve(attempt) if longest < min(parallel.ENOUGH_TOKENS, memory.context) else []
     return alternatives(attempt, [other for id in catalogue.ids() if (other := catalogue.lookup(id))])

@@ -203,6 +203,7 @@ def _has(need: Need, situation: Situation, layout: Layout) -> bool:
     answers: Mapping[Need, bool] = {
         "moe": checkpoint.moe is not None,
         "draft_layers": checkpoint.nextn_layers > 0,
+        "longrope": checkpoint.short_context is not None,
         # The engines keep DeepSeek-V4's compressed cache in 8 bits, whatever the argument.
         "kv_16_bit": not (checkpoint.quantization and checkpoint.quantization.kv_cache)
         and not checkpoint.compress_ratios,

@@ -38,7 +38,8 @@ class Fit(_Frozen):
     kv_pool_bytes: int | None
     kv_tokens: int | None  # of one rank
     kv_tokens_of_replica: int | None  # of all groups that keep requests of their own
-    longest_request: int | None  # tokens
+    context: int  # tokens of a request that the arguments and the model allow
+    longest_request: int | None  # tokens that fit, at most `context`
     terms: dict[str, int]
     estimates: list[str] = []  # names of `terms`
 

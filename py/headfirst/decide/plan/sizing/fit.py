@@ -47,13 +47,18 @@ class Memory:
         """What the KV cache holds; no tokens where the weights alone are too large."""
         return self.use.room(max(0, self.pool))
 
+    @property
+    def context(self) -> int:
+        """Tokens of a request that the arguments allow, or the model where they are silent."""
+        return self.use.max_context or self.checkpoint.max_context
+
     @cached_property
     def problem(self) -> Problem:
         """Why the engine would end at start, "" if it would not."""
         room, use = self.room, self.use
         if self.pool <= 0 or not room.tokens:
             return "weights"
-        if use.context_flag is not None and room.longest < (use.max_context or self.checkpoint.max_context):
+        if use.context_flag is not None and room.longest < self.context:
             return "length"
         if use.requests_given and room.requests is not None and room.requests < use.requests:
             return "requests"
@@ -140,7 +145,8 @@ def fit(
         kv_pool_bytes=pool,
         kv_tokens=room.tokens,
         kv_tokens_of_replica=room.tokens * layout.attention_data * layout.data,
-        longest_request=room.longest,
+        context=its.context,
+        longest_request=min(room.longest, its.context),
         terms={
             **use.terms,
             **_left_free(its.static - its.weights, its.pool),
@@ -263,7 +269,9 @@ def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
     if use.state_bytes_per_request:
         states = memory_text(use.state_bytes_per_request)
         text += f" Beside its tokens a request keeps up to {states} of states and windows."
-    context = use.max_context or its.checkpoint.max_context
+    context, most = its.context, its.checkpoint.max_context
+    if context < most and use.context_flag:
+        text += f" Requests have up to {context:,} of the model's {most:,} tokens ({use.context_flag})."
     if room.longest < context:
         text += f" One request can be at most {room.longest:,} tokens, though {context:,} are allowed."
     return text
@@ -318,6 +326,7 @@ def _unknown(checkpoint: Checkpoint, layout: Layout, total: int, dtype: str) -> 
         kv_pool_bytes=None,
         kv_tokens=None,
         kv_tokens_of_replica=None,
+        context=checkpoint.max_context,
         longest_request=None,
         terms={},
     )

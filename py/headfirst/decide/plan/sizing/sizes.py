@@ -113,7 +113,7 @@ def copy_on(
     longest, its = candidate.longest, candidate.memory
     if its is None or not longest:
         return None
-    flag = its.use.context_flag if longest < checkpoint.max_context else None
+    flag = its.use.context_flag if longest < its.context else None
     return Copy(machines, candidate.layout, candidate.tokens, longest, flag)
 
 
