@@ -201,6 +201,17 @@ def test_fp8_cache_takes_half() -> None:
     assert r1("H20", 16, dtype="fp8", kv_cache_dtype="fp8_e4m3").kv_bytes_per_token == 70272 // 2
 
 
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_a_cache_in_fp32_takes_twice_the_bytes(engine: str) -> None:
+    """kv_cache_dtype=auto is the type in which the engine computes."""
+    qwen, gpu, its = model("Qwen/Qwen3-8B"), gpus.find("H100-80G"), engines.get(engine)
+    plain, computed = (
+        fit(kept, gpu, Layout(1), its, dtype=kept.dtype, arguments={}).kv_bytes_per_token
+        for kept in (qwen, qwen.computed_in("fp32"))
+    )
+    assert computed == 2 * plain
+
+
 def test_max_total_tokens_caps_the_pool() -> None:
     assert r1("H20", 16, dtype="fp8", max_total_tokens=5000).kv_tokens == 5000
 

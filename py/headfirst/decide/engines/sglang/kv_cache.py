@@ -18,7 +18,7 @@ from headfirst.decide.engines.sglang.layout import pipeline_layers
 from headfirst.decide.engines.sglang.support import SupportTable
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.caches import RecurrentState
-from headfirst.decide.model.checkpoint import Checkpoint, Mla
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint, Mla
 from headfirst.decide.model.layer_types import LayerType
 
 _BLACKWELL = 10  # compute capability 10.x in data centres, 12.x elsewhere
@@ -148,7 +148,9 @@ def _element(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> int
         return 2
     if checkpoint.mla and checkpoint.index:
         return 1 if gpu.reaches((_BLACKWELL, 0)) else 2
-    return 1 if checkpoint.quantization and checkpoint.quantization.kv_cache == "fp8" else 2
+    if checkpoint.quantization and checkpoint.quantization.kv_cache == "fp8":
+        return 1
+    return FLOATS.get(checkpoint.dtype, 2)
 
 
 def _latent_bytes(checkpoint: Checkpoint, mla: Mla, gpu: Gpu, element: int) -> int:

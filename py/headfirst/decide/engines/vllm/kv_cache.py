@@ -16,7 +16,7 @@ from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm.layout import pipeline_layers
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.caches import RecurrentState
-from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.layer_types import LayerType
 
 _BLOCK = 16
@@ -267,12 +267,12 @@ def _token_bytes(
         # Sparse attention in FP8: 512 bytes, four float32 scales and 64 rope elements of two bytes.
         # FlashInfer's kernels keep plain FP8: on 10.x, and on 9.x for fp8_e4m3 (mla_attention.py).
         major = gpu.compute_capability[0] if gpu.compute_capability else _BLACKWELL
-        scaled = dtype == "fp8" if major == _HOPPER else major != _BLACKWELL and _element(dtype) == 1
+        scaled = dtype == "fp8" if major == _HOPPER else major != _BLACKWELL and dtype.startswith(_ONE_BYTE)
         if dtype == "fp8_ds_mla" or (scaled and checkpoint.index is not None):
             return _SPARSE_FP8
-        return (mla.kv_lora_rank + mla.qk_rope_head_dim) * _element(dtype)
+        return (mla.kv_lora_rank + mla.qk_rope_head_dim) * _element(dtype, checkpoint)
     kv = checkpoint.kv(kind)
-    return max(1, kv.heads // layout.tensor) * (kv.key_dim + kv.value_dim) * _element(dtype)
+    return max(1, kv.heads // layout.tensor) * (kv.key_dim + kv.value_dim) * _element(dtype, checkpoint)
 
 
 def _dtype(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> str:
@@ -287,7 +287,10 @@ def _dtype(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> str:
     return "fp8_e4m3" if own == "fp8" else own or given  # the name of ModelOpt's FP8 (utils/torch_utils.py)
 
 
-def _element(dtype: str) -> int:
+def _element(dtype: str, checkpoint: Checkpoint) -> int:
+    """Bytes; `auto` is the type in which it computes."""
+    if dtype == "auto":
+        return FLOATS.get(checkpoint.dtype, 2)
     return 1 if dtype.startswith(_ONE_BYTE) else 2
 
 
