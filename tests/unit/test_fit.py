@@ -201,6 +201,20 @@ def test_fp8_cache_takes_half() -> None:
     assert r1("H20", 16, dtype="fp8", kv_cache_dtype="fp8_e4m3").kv_bytes_per_token == 70272 // 2
 
 
+@pytest.mark.parametrize(
+    ("id", "growth"),
+    [
+        ("nvidia/Qwen3-235B-A22B-NVFP4", 1.0),
+        # Marlin's kernels on every GPU: scales of two bytes (arg_groups/model_overrides/nemotron_h.py).
+        ("nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4", 5 / 4.5),
+        ("nvidia/Qwen3.6-35B-A3B-NVFP4", 5 / 4.5),
+    ],
+)
+def test_experts_of_w4a16_keep_their_scales_in_two_bytes_on_blackwell(id: str, growth: float) -> None:
+    gpu, layout = gpus.find("B200-180G"), Layout(1)
+    assert ENGINE.memory_use(model(id), gpu, layout, {}).expert_growth == growth
+
+
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])
 def test_a_cache_in_fp32_takes_twice_the_bytes(engine: str) -> None:
     """kv_cache_dtype=auto is the type in which the engine computes."""

@@ -37,6 +37,7 @@ class Quantization(BaseModel):
     block: tuple[int, int] | None
     activations: str
     kv_cache: str
+    weight_only: bool = False  # parts of it by name (W4A16): activations stay in 16 bits on every GPU
     conversion: Format | None = None
     obstacle: str = ""
 
@@ -96,6 +97,7 @@ def read(config: Any, where: str, *, experts: Any = None) -> Quantization | None
         block=block,
         activations=_activations(config, inputs, where),
         kv_cache=_kv_cache(config, where),
+        weight_only=any(name.startswith("W4A16") for name in (algorithm.upper(), *_algorithms(config))),
         conversion=conversion,
         obstacle=obstacle,
     )
@@ -107,8 +109,7 @@ def _mixture(config: Mapping[str, Any], scheme: str, experts: Any, where: str) -
     ModelOpt's MIXED_PRECISION names one for each layer, and config_groups have one each. DeepSeek-V4 has one
     of its own for the routed experts, unless moe_quant_algo replaces it.
     """
-    layers = _objects(config.get("quantized_layers"))
-    listed = {schemes.named(str(layer.get("quant_algo")).lower()) for layer in layers}
+    listed = {schemes.named(name.lower()) for name in _algorithms(config)}
     for group in _objects(config.get("config_groups")):
         weights = _object(group.get("weights") or {}, "weights", where)
         size = _number(weights.get("group_size"), "group_size", where)
@@ -119,6 +120,11 @@ def _mixture(config: Mapping[str, Any], scheme: str, experts: Any, where: str) -
         listed = {scheme, schemes.named(str(config.get("moe_quant_algo", "")).lower()) or expert}
     listed.discard("")
     return tuple(sorted(listed)) if len(listed) > 1 else ()
+
+
+def _algorithms(config: Mapping[str, Any]) -> list[str]:
+    """ModelOpt's names of the layers' quantisations, in upper case."""
+    return [str(layer.get("quant_algo")).upper() for layer in _objects(config.get("quantized_layers"))]
 
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:

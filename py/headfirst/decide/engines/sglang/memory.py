@@ -107,12 +107,13 @@ def _whole_embedding(checkpoint: Checkpoint, layout: Layout) -> bool:
 
 
 def _expert_growth(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> float:
-    """Marlin's kernels keep scales of NVFP4 in two bytes; those of Blackwell round widths up to 128."""
-    moe = checkpoint.moe
+    """Marlin's kernels keep scales of NVFP4 in two bytes; those of Blackwell round widths up to 128, and have
+    no W4A16 (arg_groups/model_overrides)."""
+    moe, quantization = checkpoint.moe, checkpoint.quantization
     if moe is None:
         return 1.0
-    if checkpoint.quantization is not None and "nvfp4" in checkpoint.quantization.schemes:
-        return 1.0 if gpu.reaches((10, 0)) else _MARLIN_SCALES
+    if quantization is not None and "nvfp4" in quantization.schemes:
+        return 1.0 if gpu.reaches((10, 0)) and not quantization.weight_only else _MARLIN_SCALES
     if not gpu.reaches((10, 0)):
         return 1.0
     width = moe.intermediate_size // max(1, layout.tensor // layout.expert)
