@@ -129,7 +129,11 @@ def _stage(
         return _compressed(checkpoint, stage, in_flight)
     types = checkpoint.layer_types[stage.start : stage.stop]
     whole = _token_bytes(checkpoint, gpu, layout, values, "full")
-    full, sliding = types.count("full") + drafts, sum(types.count(kind) for kind in _WINDOWS)
+    full, sliding = types.count("full"), sum(types.count(kind) for kind in _WINDOWS)
+    if checkpoint.architecture.startswith("MiMoV2"):  # its layers that draft have a window (mimo_v2_mtp.py)
+        sliding += drafts
+    else:
+        full += drafts
     if sliding and _keeps_all(checkpoint, values):
         full, sliding = full + sliding, 0
     least = int(values.get("block_size") or _BLOCK)
