@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
 from headfirst.common.errors import InputError
-from headfirst.decide.engines.base import Engine, LaunchRequest
+from headfirst.decide.engines.base import Engine, LaunchRequest, Start
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.lmdeploy import backend
 from headfirst.decide.engines.lmdeploy.engine import ENGINES
@@ -259,6 +259,12 @@ def test_the_back_end_that_is_taken(
         ({}, "chat", {"cache_max_entry_count": 2.0}, "between 0 and 1"),
         ({}, "chat", {"backend": "turbomind", "quant_policy": "fp8"}, "no FP8 KV cache"),
         ({}, "chat", {"backend": "turbomind", "num_gpu_blocks": 9}, "TurboMind has no --num-gpu-blocks"),
+        (
+            {"architecture": "DeepseekV32ForCausalLM", "mla": R1.mla},
+            "chat",
+            {"quant_policy": "8"},
+            "write --quant-policy fp8",
+        ),
     ],
 )
 def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str, Any], clause: str) -> None:
@@ -277,6 +283,8 @@ def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str
         ("moonshotai/Kimi-K2-Thinking", ["pytorch"]),  # INT4 in groups of 32
         ("RedHatAI/Qwen3-32B-quantized.w4a16", ["turbomind"]),  # INT4 in groups of 128
         ("Qwen/Qwen3-14B-FP8", ["turbomind", "pytorch"]),
+        ("deepseek-ai/DeepSeek-V4-Flash", ["pytorch"]),  # experts in MXFP4
+        ("nvidia/DeepSeek-V4-Flash-NVFP4", []),
     ],
 )
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.version)
@@ -284,6 +292,52 @@ def test_the_method_of_a_quantisation_decides_the_back_end(
     engine: Engine, id: str, back_ends: list[str]
 ) -> None:
     assert backend.serving(engine.version, model(id)) == back_ends
+
+
+CUDA_13 = "openmmlab/lmdeploy:v0.18.0-cu13.0"
+V4, GLM_FLASH = "deepseek-ai/DeepSeek-V4-Flash", "zai-org/GLM-4.7-Flash"
+
+
+def start(gpu: str, image: str = "", nodes: int = 1, **values: Any) -> Start:
+    image = image or ENGINE.default_image("cuda")
+    return Start(image, ENGINE.cuda(image), gpus.find(gpu), nodes, values)
+
+
+@pytest.mark.parametrize(
+    ("id", "start", "clause"),
+    [
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", start("H100-80G"), "it reads full_attention_interval"),
+        (V4, start("H200"), f"write engine_image={CUDA_13}"),
+        (V4, start("B200", CUDA_13), "needs FlashMLA"),
+        (R1.id, start("B200"), "needs FlashMLA"),
+        (R1.id, start("H200", quant_policy="8"), "remove --quant-policy"),
+        ("zai-org/GLM-5", start("A100-80G", nodes=4), "needs FlashMLA"),
+        (GLM_FLASH, start("B200", nodes=2), "needs FlashMLA"),
+        (QWEN.id, start("B300"), "TurboMind has no kernels for B300-288G (compute capability 10.3): write"),
+    ],
+)
+def test_what_an_image_has_no_kernel_or_package_for(id: str, start: Start, clause: str) -> None:
+    (problem,) = ENGINE.start_problems(model(id), start)
+    assert clause in problem
+
+
+@pytest.mark.parametrize(
+    ("id", "start"),
+    [
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", start("H100-80G", "ours:1")),
+        (V4, start("H200", CUDA_13)),
+        (R1.id, start("A100-80G", nodes=4)),
+        (R1.id, start("H200")),
+        (R1.id, start("B200", "ours:1")),
+        ("zai-org/GLM-5", start("H200", quant_policy="fp8")),
+        (GLM_FLASH, start("B200")),
+        (QWEN.id, start("B200")),
+        (QWEN.id, start("B300", backend="pytorch")),
+        (QWEN.id, start("T4")),
+    ],
+)
+def test_what_starts(id: str, start: Start) -> None:
+    assert ENGINE.start_problems(model(id), start) == []
 
 
 @pytest.mark.parametrize("size", [32, 64, 128])

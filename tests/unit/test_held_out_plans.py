@@ -34,6 +34,8 @@ def known(listed: str, **changes: Any) -> Checkpoint:
 
 MINIMAX_M2 = known("MiniMaxAI/MiniMax-M2")
 QWEN3_235B = known("Qwen/Qwen3-235B-A22B-FP8")
+QWEN3_NEXT = known("Qwen/Qwen3-Next-80B-A3B-Instruct")
+V4_FLASH = known("deepseek-ai/DeepSeek-V4-Flash")
 
 
 @pytest.fixture(scope="module")
@@ -122,10 +124,18 @@ RIGHT: list[tuple[Checkpoint, int, str, Mapping[str, Any]]] = [
         "gpus=1 | gpu=RTX-4090 | task=reward",
         {"task": "reward"},
     ),
+    (
+        V4_FLASH,
+        1,
+        "gpus=8 | gpu=H200 | engine=lmdeploy | engine_image=openmmlab/lmdeploy:v0.18.0-cu13.0",
+        {"tensor_parallel": 8, "fits": True},
+    ),
 ]
 
 # (checkpoint, nodes, variables, words of the refusal)
 WRONG: list[tuple[Checkpoint, int, str, str]] = [
+    (QWEN3_NEXT, 1, "gpus=8 | gpu=H100-80G | engine=lmdeploy", "it reads full_attention_interval"),
+    (V4_FLASH, 1, "gpus=8 | gpu=H200 | engine=lmdeploy", "for CUDA 13 has tile_kernels: write engine_image="),
     (known(R1, architecture="DeepseekV32ForCausalLM"), 4, "gpus=8 | gpu=A100-80G", "sparse attention needs"),
     (known(LLAMA_8B), 1, "gpus=1 | gpu=V100-32G", "compute capability 7.5"),
     (known(LLAMA_8B, architecture="JambaForCausalLM"), 1, "gpus=1 | gpu=H100-80G", "has no model class"),

@@ -265,11 +265,26 @@ def _no_problems(
     return []
 
 
+def _always_starts(checkpoint: Checkpoint, start: Start) -> list[str]:
+    return []
+
+
 Adapters = Mapping[str, AdapterConfig | None]
 """LoRA adapters by name; None: its adapter_config.json was not read."""
 
 Values = Mapping[str, Any]
 """The values of `Engine.check_arguments`: destination name -> typed value."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """What an engine starts with, beside the checkpoint. `cuda`: of the image; "" where it is not known."""
+
+    image: str
+    cuda: str
+    gpu: Gpu | None
+    nodes: int
+    values: Values
 
 
 class LayoutProblems(Protocol):
@@ -319,6 +334,8 @@ class Engine:
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
     length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems
+    # Why what is in the image cannot serve the checkpoint on the GPU, a clause each. By default nothing.
+    start_problems: Callable[[Checkpoint, Start], list[str]] = _always_starts
     publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics
     parse: Callable[[Specification, Sequence[str]], Arguments] = arguments.check
     key_name: str = "api-key"  # of the API key in the file named by LaunchRequest.config_file

@@ -10,7 +10,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
-from headfirst.decide.engines.base import AdapterNeeds, Computing, Engine
+from headfirst.decide.engines.base import AdapterNeeds, Computing, Engine, Start
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import catalogue, families
@@ -19,7 +19,7 @@ from headfirst.decide.model.task import Task
 from headfirst.decide.plan import monitoring, presets, standby, trust, types
 from headfirst.decide.plan.front import proxy, router, webui
 from headfirst.decide.plan.host import devices, hardware, network, rank_ports
-from headfirst.decide.plan.launching import Launching
+from headfirst.decide.plan.launching import Launching, engine_image
 from headfirst.decide.plan.sizing import parallel, request_limit
 from headfirst.decide.plan.sizing.alternatives import Attempt, alternatives, smaller_reserve
 from headfirst.decide.plan.sizing.fit import fit, memory_of
@@ -128,7 +128,10 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         choice = choice.with_argument(added)
         arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
-    _refuse_unsupported(engine, served, gpu, task, arguments, settings.engine_env, where)
+    image = engine_image(service, engine)
+    cuda = engine.cuda(image) if settings.engine_device == "cuda" else ""
+    start = Start(image, cuda, gpu, machines.nodes, arguments)
+    _refuse_unsupported(engine, served, task, start, settings.engine_env, where)
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
     spans = layers.by_host(service, engine, checkpoint, sizes)
     fitted = fit(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
@@ -156,7 +159,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         served_model_name=service.served_model_name,
         engine=engine.name,
         engine_version=engine.version,
-        engine_cuda=engine.cuda(launching.image) if settings.engine_device == "cuda" else "",
+        engine_cuda=cuda,
         device=settings.engine_device,
         task=task,
         chosen_arguments=list(choice.chosen),
@@ -300,15 +303,15 @@ def _readiness(service: Service, engine: Engine, task: Task) -> types.Readiness:
 def _refuse_unsupported(
     engine: Engine,
     checkpoint: Checkpoint,
-    gpu: Gpu | None,
     task: Task,
-    arguments: Mapping[str, Any],
+    start: Start,
     environment: Mapping[str, str],
     where: str,
 ) -> None:
     problems = [
-        *engine.support_problems(checkpoint, gpu, task, arguments),
-        *engine.length_problems(checkpoint, arguments, environment),
+        *engine.support_problems(checkpoint, start.gpu, task, start.values),
+        *engine.length_problems(checkpoint, start.values, environment),
+        *engine.start_problems(checkpoint, start),
     ]
     if problems:
         raise InputError(

@@ -30,6 +30,11 @@ class _Rank:
     network: NodeNetwork
 
 
+def engine_image(service: Service, engine: Engine) -> str:
+    """The image: that of the inventory, or the engine's own; InputError where it has none for the device."""
+    return service.settings.engine_image or engine.default_image(service.settings.engine_device)
+
+
 class Launching:
     """The ranks of one service, to the last flag."""
 
@@ -52,7 +57,7 @@ class Launching:
         self._runtime: Runtime = runtime
         self._layout, self._task, self._model_dir = layout, task, model_dir
         self._adapters, self._remote_code, self._arguments = adapters, remote_code, arguments
-        self.image = service.settings.engine_image or engine.default_image(service.settings.engine_device)
+        self.image = engine_image(service, engine)
         # Ranks of this cluster on each host, for the cores that each computes on.
         self._ranks_on: dict[str, int] = {}
         for replica in service.replicas:

@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.base import Task
+from headfirst.decide.engines.base import Start, Task
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
 TURBOMIND, PYTORCH = "turbomind", "pytorch"
 TITLES = {TURBOMIND: "TurboMind", PYTORCH: "the PyTorch engine"}
+_MIXTURE = {"fp8", "mxfp4"}  # DeepSeek-V4's (backends/cuda/moe/v4_fp4.py)
 _UNQUANTISED = ("bf16", "fp16", "fp32")
 # Elements that share a scale, by back end and method; others are refused (turbomind/converter.py,
 # _SUPPORTED_GROUP_SIZES; pytorch/config.py, _parse_compressed_tensors_config).
@@ -21,7 +22,15 @@ _GROUPS = {
     (TURBOMIND, "compressed-tensors"): (32, 128),
     (PYTORCH, "compressed-tensors"): (32,),
 }
+# TurboMind's kernels from 9.0 on (CMakeLists.txt: 90a, 100a, 120a) run on no other compute capability.
+_TURBOMIND_ALONE = ((9, 0), (10, 0), (12, 0))
+# Images of the project, by docker/install.sh and prepare_3rdparty_wheel.sh.
+_IMAGE = "openmmlab/lmdeploy:"
+_FLASH_MLA = (9, 0)  # from here on MLA takes FlashMLA (configurations/utils.py), built for Hopper alone
+_SPARSE = ("DeepseekV32ForCausalLM", "DeepseekV4ForCausalLM", "GlmMoeDsaForCausalLM")
+_FULL_CACHE = ("0", "none")
 _FP8_CACHE = ("16", "17", "fp8", "fp8_e4m3", "fp8_e5m2")
+_E4M3_CACHE = ("16", "fp8", "fp8_e4m3")
 # What only the PyTorch engine has, by destination in the arguments' values.
 _PYTORCH_ONLY = {"adapters": "--adapters", "speculative_algorithm": "--speculative-algorithm"}
 _PYTORCH_ONLY |= {"kv_transfer_config": "--kv-transfer-config", "num_gpu_blocks": "--num-gpu-blocks"}
@@ -70,7 +79,33 @@ def problems(
     if reasons and "backend" in values:
         other = [name for name in serving(version, checkpoint) if name != chosen]
         reasons = [*reasons, *(f"{TITLES[name]} serves it: write --backend {name}" for name in other)]
-    return reasons + _task(version, checkpoint, task) + _arguments(chosen, values)
+    return reasons + _task(version, checkpoint, task) + _arguments(checkpoint, chosen, values)
+
+
+def start_problems(version: str, checkpoint: Checkpoint, start: Start) -> list[str]:
+    """What the back end has no kernel or no package for, a clause each."""
+    gpu, capability = start.gpu, start.gpu.compute_capability if start.gpu else None
+    if choose(version, checkpoint, start.values, nodes=start.nodes) == TURBOMIND:
+        if capability is None or capability < _TURBOMIND_ALONE[0] or capability in _TURBOMIND_ALONE:
+            return []
+        other = f": write --backend {PYTORCH}" if PYTORCH in serving(version, checkpoint) else ""
+        return [f"TurboMind has no kernels for {gpu}{other}"]
+    if _IMAGE not in start.image:
+        return []
+    architecture, reasons = checkpoint.architecture, []
+    if architecture == "Qwen3NextForCausalLM":  # configurations/qwen3_next.py
+        reasons.append("it reads full_attention_interval, which Transformers 5 in its image does not keep")
+    if architecture == "DeepseekV4ForCausalLM" and start.cuda.startswith("12."):
+        image = f"{_IMAGE}v{version}-cu13.0"
+        reasons.append(f"only its image for CUDA 13 has tile_kernels: write engine_image={image}")
+    sparse = architecture in _SPARSE
+    if capability is None or not (sparse or (checkpoint.mla and capability >= _FLASH_MLA)):
+        return reasons
+    if capability[0] != _FLASH_MLA[0]:
+        reasons.append(f"its attention needs FlashMLA, which the image has for Hopper alone, unlike {gpu}")
+    elif not sparse and start.values.get("quant_policy", "0") not in _FULL_CACHE:
+        reasons.append("FlashMLA reads no quantised KV cache of this model: remove --quant-policy")
+    return reasons
 
 
 def _models(version: str) -> dict[str, Any]:
@@ -92,6 +127,8 @@ def _reads(methods: Sequence[str], name: str, checkpoint: Checkpoint) -> bool:
     kind = checkpoint.quantization
     if kind is None:
         return checkpoint.dtype in (*_UNQUANTISED, *methods)
+    if kind.is_mixed and set(kind.schemes) != _MIXTURE:
+        return False
     if kind.method == "compressed-tensors" and (kind.format, kind.scheme) != ("pack-quantized", "int4"):
         return False
     groups = _GROUPS.get((name, kind.method))
@@ -108,11 +145,14 @@ def _task(version: str, checkpoint: Checkpoint, task: Task) -> list[str]:
     return []
 
 
-def _arguments(chosen: str, values: Mapping[str, Any]) -> list[str]:
-    """What the engine's configuration classes assert (messages.py, TurbomindEngineConfig)."""
+def _arguments(checkpoint: Checkpoint, chosen: str, values: Mapping[str, Any]) -> list[str]:
+    """What the engine's configuration classes assert (messages.py; pytorch/engine/executor/__init__.py)."""
     reasons = []
     if not 0 < values.get("cache_max_entry_count", 0.8) < 1:
         reasons.append("--cache-max-entry-count is a fraction of the free memory, between 0 and 1")
+    sparse_mla = checkpoint.mla is not None and checkpoint.architecture in _SPARSE
+    if sparse_mla and values.get("quant_policy", "0") not in (*_FULL_CACHE, *_E4M3_CACHE):
+        reasons.append("its sparse attention has no such KV cache: write --quant-policy fp8")
     if chosen == TURBOMIND:
         reasons += [
             f"TurboMind has no {flag}: write --backend {PYTORCH}"

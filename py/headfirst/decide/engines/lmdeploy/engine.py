@@ -116,6 +116,7 @@ def _engine(version: str) -> Engine:
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,
         support_problems=partial(backend.problems, version),
+        start_problems=partial(backend.start_problems, version),
         fp8_capability=fp8_capability,
         layout=layout.layout,
         layout_problems=partial(layout.problems, version),
