@@ -404,7 +404,7 @@ def test_a_rule_for_another_gpu_is_no_news_where_one_is_for_this() -> None:
             "vllm",
             "it needs a draft model, which Headfirst does not fetch; the recipes name one (for K2.5",
         ),
-        ("deepseek-ai/DeepSeek-R1", "lmdeploy", "a kernel (FlashMLA) that its image does not have"),
+        ("deepseek-ai/DeepSeek-R1", "lmdeploy", "a kernel (FlashMLA) that its image has for Hopper alone"),
     ],
 )
 def test_why_there_is_no_speculative_decoding(id: str, engine: str, reason: str) -> None:
