@@ -28,6 +28,11 @@ TESTS = ROOT.parent / "tests"
 VLLM_IMPORTS = (
     "ijson==3.6.0\nmistral_common==1.13.1\npycountry==26.2.16\npydantic-extra-types==2.11.1\ntriton==3.8.0"
 )
+# What LMDeploy imports, beside what SGLang's image for the lab has.
+LMDEPLOY_IMPORTS = (
+    "addict==2.4.0\ncloudpickle==3.1.3\nfire==0.7.1\nmmengine-lite==0.10.7\nopenai-harmony==0.0.8\n"
+    "platformdirs==4.14.8\nshortuuid==1.0.13\ntermcolor==3.3.0\nyapf==0.43.0"
+)
 # Folder and base name of a list of packages -> packages whose own dependencies are not followed: the .in
 # file lists what they need.
 LISTS = {
@@ -42,6 +47,8 @@ LISTS = {
     TESTS / "engines" / "sglang-0.5.23" / "packages": "sglang==0.5.23",
     TESTS / "engines" / "vllm-0.32.0" / "packages": f"vllm==0.32.0\n{VLLM_IMPORTS}",
     TESTS / "engines" / "vllm-0.33.0" / "packages": f"vllm==0.33.0\n{VLLM_IMPORTS}",
+    TESTS / "engines" / "lmdeploy-0.17.0" / "packages": f"lmdeploy==0.17.0\n{LMDEPLOY_IMPORTS}",
+    TESTS / "engines" / "lmdeploy-0.18.0" / "packages": f"lmdeploy==0.18.0\n{LMDEPLOY_IMPORTS}",
 }
 TORCH = PACKAGE / "control" / "images" / "torch-cpu"
 GLIBC_MINOR = 36  # Debian 12's is 2.36

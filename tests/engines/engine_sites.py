@@ -1,4 +1,4 @@
-"""The real SGLang and vLLM of each supported version, in folders of the user's cache; they need no GPU.
+"""The real engines, each supported version, in folders of the user's cache; they need no GPU.
 
 One folder has the packages that an engine needs on a CPU, from the lock of the lab's image; one folder for
 each version has the engine's wheel, from `tests/engines/ENGINE-VERSION/packages.lock`.
@@ -24,7 +24,9 @@ from headfirst.decide import engines
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 DRIVERS = HERE / "drivers"
-ENGINES = ("sglang", "vllm")  # LMDeploy has no driver yet: docs/engines.md
+ENGINES = ("sglang", "vllm", "lmdeploy")
+# The lab has no image of LMDeploy, which has no back end for CPUs; the rest is in its own lock.
+PACKAGES = {"lmdeploy": "sglang"}
 VERSIONS = [(name, version) for name in ENGINES for version in engines.versions(name)]
 _LONGEST_S = 1800
 
@@ -57,7 +59,8 @@ def run_program(engine: str, version: str, program: Path, *arguments: str) -> No
 
 def environment(engine: str, version: str) -> dict[str, str]:
     """The variables of a process that imports the engine; nothing of the hub is asked."""
-    folders = [DRIVERS, ROOT / "tools", engine_site(engine, version), packages_site(engine)]
+    packages = packages_site(PACKAGES.get(engine, engine))
+    folders = [DRIVERS, ROOT / "tools", engine_site(engine, version), packages]
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG", "TMPDIR") if name in os.environ}
     return kept | {
         "PYTHONPATH": os.pathsep.join(map(str, folders)),

@@ -26,8 +26,12 @@ INVENTORY = (
     "[head]\nn0 ansible_host=127.0.0.1\n\n[all:vars]\nmodel=x\ntrust_remote_code=true\n"
     "nic=lo\nhca=mlx5_0\nib_gid_index=3\n"
 )
-# Words before those that the engine's own parser reads.
-BEFORE = {"sglang": ["python3", "-m", "sglang.launch_server"], "vllm": ["serve"]}
+# Words right before those that the engine's own parser reads; a script may come before them.
+BEFORE = {
+    "sglang": ["-m", "sglang.launch_server"],
+    "vllm": ["serve"],
+    "lmdeploy": ["serve", "api_server"],
+}
 PRESETS: tuple[str | None, ...] = (None, *get_args(Preset))
 
 
@@ -107,10 +111,16 @@ def _ranks(
     if service.fit.fits is False:
         return
     inventory = f"hosts={fleet.hosts} gpus={fleet.gpus} gpu={fleet.gpu} engine={engine} model={model}"
+    yield from of_ranks(f"{inventory}{f' preset={preset}' if preset else ''}", model, service)
+
+
+def of_ranks(inventory: str, model: str, service: PlannedService) -> Iterator[Case]:
+    """The ranks of the service's first replica that start the engine; Ray's workers start Ray alone."""
     for rank, node in enumerate(service.replicas[0].nodes):
-        variables = f"{inventory}{f' preset={preset}' if preset else ''} (rank {rank})"
         container = node.container
-        yield Case(variables, model, tuple(container.command), container.environment, service)
+        if container.command[3:4] != ["ray-worker"]:
+            variables = f"{inventory} (rank {rank})"
+            yield Case(variables, model, tuple(container.command), container.environment, service)
 
 
 # model_type by architecture, as transformers has it, for entries of the catalogue that do not keep it.
@@ -124,7 +134,10 @@ MODEL_TYPES = {
     "Qwen3ForCausalLM": "qwen3",
 }
 # What the engines require of these and the catalogue does not keep, as in the publishers' files.
-NOT_KEPT = {"DeepseekV32ForCausalLM": {"index_topk": 2048}}
+NOT_KEPT = {
+    "DeepseekV32ForCausalLM": {"index_topk": 2048},
+    "Qwen3VLForConditionalGeneration": {"text_config": {"bos_token_id": 151643, "eos_token_id": 151645}},
+}
 # Models whose config.json in the catalogue is not enough for an engine, and a part of what it then raises.
 NOT_ENOUGH = {
     ("sglang", "meta-models/Muse-Glimmer-30B"): "KeyError: 'hidden_activation'",
@@ -139,6 +152,7 @@ NOT_ENOUGH = {
     ("sglang", "XiaomiMiMo/MiMo-V2.5-Pro"): "model type `mimo_v2`",
     ("vllm", "XiaomiMiMo/MiMo-V2.5"): "model type `mimo_v2`",
     ("vllm", "XiaomiMiMo/MiMo-V2.5-Pro"): "model type `mimo_v2`",
+    ("lmdeploy", "zai-org/GLM-4.1V-9B-Thinking"): "no attribute 'eos_token_id'",
     # The types of the draft layers.
     ("vllm", "stepfun-ai/Step-3.5-Flash-FP8"): "1 validation error for SpeculativeConfig",
     ("vllm", "stepfun-ai/Step-3.5-Flash"): "1 validation error for SpeculativeConfig",
@@ -159,7 +173,15 @@ def config(model: str) -> dict[str, Any]:
     for group in kept.get("quantization_config", {}).get("config_groups", {}).values():
         group.setdefault("targets", ["Linear"])
     architecture = kept["architectures"][0]
-    return {"model_type": MODEL_TYPES.get(architecture)} | NOT_KEPT.get(architecture, {}) | kept
+    return _filled(kept, {"model_type": MODEL_TYPES.get(architecture), **NOT_KEPT.get(architecture, {})})
+
+
+def _filled(config: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """`config` with what of `more` it does not have, at any depth."""
+    nested = {
+        name: _filled(config.get(name, {}), value) for name, value in more.items() if isinstance(value, dict)
+    }
+    return {**more, **config, **nested}
 
 
 def _without(config: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -210,14 +232,17 @@ def on_this_machine(case: Case, folder: Path) -> list[str]:
 
 def question(fleet: Fleet, engine: str, cases: Sequence[Case], folder: Path) -> dict[str, Any]:
     """What a driver of commands reads: the GPU, and of each command its words and variables."""
-    commands = [on_this_machine(case, folder) for case in cases]
-    before = BEFORE[engine]
-    assert all(command[: len(before)] == before for command in commands)
     return {
         "gpu": gpu(fleet),
-        "commands": [command[len(before) :] for command in commands],
+        "commands": [_behind(BEFORE[engine], on_this_machine(case, folder)) for case in cases],
         "environments": [dict(case.environment) for case in cases],
     }
+
+
+def _behind(before: list[str], command: list[str]) -> list[str]:
+    """The words of the command after `before`; StopIteration where these are not in it."""
+    places = range(len(before), len(command))
+    return command[next(place for place in places if command[place - len(before) : place] == before) :]
 
 
 def refused(engine: str, answers: Iterable[tuple[Case, Mapping[str, Any]]]) -> list[str]:

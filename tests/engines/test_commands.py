@@ -48,7 +48,7 @@ def on_each_fleet(*names: str) -> pytest.MarkDecorator:
     )
 
 
-@on_each_fleet("sglang", "vllm")
+@on_each_fleet("sglang", "vllm", "lmdeploy")
 def test_the_engine_accepts_every_command(folder: Path, fleet: Fleet, engine: str, version: str) -> None:
     answers = answered(folder, engine, version, fleet)
     refused = planned_commands.refused(engine, answers)

@@ -13,6 +13,7 @@ DATA = engine_sites.ROOT / "tests" / "unit" / "data"
 RECORDS = (
     ("sglang", "0.5.23", "sglang_memory.py", "sglang-0.5.23-kv.json"),
     ("vllm", "0.33.0", "vllm_memory.py", "vllm-0.33.0-memory.json"),
+    ("lmdeploy", "0.18.0", "lmdeploy_memory.py", "lmdeploy-0.18.0-kv.json"),
 )
 
 
@@ -23,7 +24,7 @@ def test_the_engine_computes_the_record(
     engine_sites.run_program(engine, version, engine_sites.ROOT / "tools" / tool, str(tmp_path))
     written = json.loads((tmp_path / record).read_text(encoding="utf-8"))
     committed = json.loads((DATA / record).read_text(encoding="utf-8"))
-    assert written["models"].keys() == committed["models"].keys()
-    for name, rows in committed["models"].items():
-        assert written["models"][name] == rows, name
+    if isinstance(committed, dict):  # a short failure: one model's rows
+        for name, rows in committed["models"].items():
+            assert written["models"].get(name) == rows, name
     assert written == committed

@@ -12,6 +12,17 @@ from headfirst.decide import engines
 from headfirst.decide.engines import presets
 
 TOOLS = engine_sites.ROOT / "tools"
+# The tool of each engine; the second, and the name of what it writes.
+OPTIONS = {
+    "sglang": "sglang_arguments.py",
+    "vllm": "vllm_arguments.py",
+    "lmdeploy": "lmdeploy_tables.py",
+}
+SUPPORT = {
+    "sglang": ("sglang_support.py", "support"),
+    "vllm": ("vllm_tables.py", "support"),
+    "lmdeploy": ("lmdeploy_tables.py", "models"),
+}
 PARSERS = ("--tool-call-parser", "--reasoning-parser")
 
 
@@ -21,7 +32,7 @@ def committed(engine: str, name: str) -> Any:
 
 @pytest.mark.parametrize(("engine", "version"), engine_sites.VERSIONS)
 def test_the_options_are_those_of_the_engine(engine: str, version: str, tmp_path: Path) -> None:
-    engine_sites.run_program(engine, version, TOOLS / f"{engine}_arguments.py", str(tmp_path))
+    engine_sites.run_program(engine, version, TOOLS / OPTIONS[engine], str(tmp_path))
     name = f"arguments-{version}.json"
     written = json.loads((tmp_path / name).read_text(encoding="utf-8"))
     assert written == committed(engine, name)
@@ -29,12 +40,11 @@ def test_the_options_are_those_of_the_engine(engine: str, version: str, tmp_path
 
 @pytest.mark.parametrize(("engine", "version"), engine_sites.VERSIONS)
 def test_what_the_engine_supports_is_in_its_registries(engine: str, version: str, tmp_path: Path) -> None:
-    package = engine_sites.engine_site(engine, version) / engine
-    if engine == "sglang":
-        engine_sites.run_program(engine, version, TOOLS / "sglang_support.py", str(package), str(tmp_path))
-    else:
-        engine_sites.run_program(engine, version, TOOLS / "vllm_tables.py", str(tmp_path))
-    name = f"support-{version}.json"
+    tool, table = SUPPORT[engine]
+    # SGLang's is read from its source.
+    source = [str(engine_sites.engine_site(engine, version) / engine)] if engine == "sglang" else []
+    engine_sites.run_program(engine, version, TOOLS / tool, *source, str(tmp_path))
+    name = f"{table}-{version}.json"
     written = json.loads((tmp_path / name).read_text(encoding="utf-8"))
     assert written == committed(engine, name)
 

@@ -34,10 +34,20 @@ def vllm() -> Mapping[str, Callable[[str], Any]]:
     }
 
 
+def lmdeploy() -> Mapping[str, Callable[[str], Any]]:
+    """The check of a name, by option; ValueError where there is none."""
+    from lmdeploy.serve.parsers import validate_parser_names
+
+    return {
+        "--tool-call-parser": lambda name: validate_parser_names(None, name),
+        "--reasoning-parser": validate_parser_names,
+    }
+
+
 def main() -> None:
     """Answers one file of questions."""
     question = planned_gpu.question()
-    registries = {"sglang": sglang, "vllm": vllm}[question["engine"]]()
+    registries = {"sglang": sglang, "vllm": vllm, "lmdeploy": lmdeploy}[question["engine"]]()
     lines = []
     for option, names in question["names"].items():
         for name in names:
