@@ -22,7 +22,7 @@ from headfirst.decide.engines.lmdeploy import backend
 from headfirst.decide.engines.lmdeploy.engine import ENGINES
 from headfirst.decide.engines.lmdeploy.launch import PROGRAM
 from headfirst.decide.hardware import gpus
-from headfirst.decide.model import catalogue
+from headfirst.decide.model import catalogue, quantization
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import fit, weight_bytes_per_rank
 from headfirst.decide.plan.weights import precision
@@ -281,7 +281,8 @@ def test_what_is_not_served(changes: dict[str, Any], task: Any, values: dict[str
         ("nvidia/Llama-3.1-8B-Instruct-FP8", []),
         ("nvidia/Llama-4-Scout-17B-16E-Instruct-FP8", []),
         ("moonshotai/Kimi-K2-Thinking", ["pytorch"]),  # INT4 in groups of 32
-        ("RedHatAI/Qwen3-32B-quantized.w4a16", ["turbomind"]),  # INT4 in groups of 128
+        ("RedHatAI/Qwen3-32B-quantized.w4a16", []),  # group_0 has no format of its own
+        ("Qwen/Qwen2.5-14B-Instruct-GPTQ-Int4", ["turbomind"]),
         ("Qwen/Qwen3-14B-FP8", ["turbomind", "pytorch"]),
         ("deepseek-ai/DeepSeek-V4-Flash", ["pytorch"]),  # experts in MXFP4
         ("nvidia/DeepSeek-V4-Flash-NVFP4", []),
@@ -292,6 +293,57 @@ def test_the_method_of_a_quantisation_decides_the_back_end(
     engine: Engine, id: str, back_ends: list[str]
 ) -> None:
     assert backend.serving(engine.version, model(id)) == back_ends
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "desc_act": False, "sym": True}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "version": "gemm"}
+INT4 = {"num_bits": 4, "group_size": 32, "strategy": "group", "symmetric": True, "type": "int"}
+GROUP = {"targets": ["Linear"], "format": "pack-quantized", "weights": INT4}
+PACKED = {
+    "quant_method": "compressed-tensors",
+    "format": "pack-quantized",
+    "quantization_status": "compressed",
+    "config_groups": {"group_0": GROUP},
+}
+
+
+@pytest.mark.parametrize(
+    ("config", "back_ends", "clause"),
+    [
+        (GPTQ, ["turbomind"], ""),
+        (GPTQ | {"desc_act": True}, [], "gptq int4 (desc_act)"),
+        (GPTQ | {"sym": False}, [], "gptq int4 (not symmetric)"),
+        (GPTQ | {"bits": 8}, [], "gptq int8"),
+        (AWQ, ["turbomind", "pytorch"], ""),
+        (AWQ | {"version": "GEMM"}, ["pytorch"], "awq int4 (a version that is not gemm)"),
+        (PACKED, ["turbomind", "pytorch"], ""),
+        (
+            PACKED | {"config_groups": {"group_0": GROUP | {"format": None}}},
+            ["pytorch"],
+            "no format of its own",
+        ),
+        (PACKED | {"quantization_status": "frozen"}, ["turbomind"], "a status that is not compressed"),
+        (
+            PACKED | {"config_groups": {"group_0": GROUP | {"targets": ["re:.*mlp.*"]}}},
+            ["turbomind"],
+            "one group",
+        ),
+        (
+            PACKED | {"config_groups": {"group_0": GROUP | {"weights": INT4 | {"symmetric": False}}}},
+            ["turbomind"],
+            "not symmetric",
+        ),
+    ],
+)
+def test_what_a_back_end_reads_of_a_method(config: dict[str, Any], back_ends: list[str], clause: str) -> None:
+    llama = QWEN.model_copy(
+        update={"quantization": quantization.read(config, "here"), "architecture": "Qwen3MoeForCausalLM"}
+    )
+    assert backend.serving(ENGINE.version, llama) == back_ends
+    problems = [
+        backend.problems(ENGINE.version, llama, None, "chat", {"backend": name}) for name in backend.TITLES
+    ]
+    assert clause in str(problems)
 
 
 CUDA_13 = "openmmlab/lmdeploy:v0.18.0-cu13.0"

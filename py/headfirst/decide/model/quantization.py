@@ -5,7 +5,7 @@ Formats: transformers' quantization configs, compressed-tensors' config_groups, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
@@ -23,8 +23,10 @@ class Quantization(BaseModel):
     `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `schemes` are names of
     headfirst.common.quantization: none where the config has none of these, several of a mixture.
     `group_size` and `block` are the elements that share a scale; `activations` is static, dynamic or ""
-    (not quantised or not given); `kv_cache` is fp8 or "". `conversion` is how the converter reads the
-    weights; None where it does not, because of `obstacle`.
+    (not quantised or not given); `kv_cache` is fp8 or "". `variants` is what some readers of the method do
+    not accept: desc_act, asymmetric, version (of AWQ, unless gemm); of compressed-tensors also status (unless
+    compressed), groups (unless one of all Linear), group_format (none of its own). `conversion` is how the
+    converter reads the weights; None where it does not, because of `obstacle`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -38,6 +40,7 @@ class Quantization(BaseModel):
     activations: str
     kv_cache: str
     weight_only: bool = False  # parts of it by name (W4A16): activations stay in 16 bits on every GPU
+    variants: tuple[str, ...] = ()
     conversion: Format | None = None
     obstacle: str = ""
 
@@ -98,9 +101,27 @@ def read(config: Any, where: str, *, experts: Any = None) -> Quantization | None
         activations=_activations(config, inputs, where),
         kv_cache=_kv_cache(config, where),
         weight_only=any(name.startswith("W4A16") for name in (algorithm.upper(), *_algorithms(config))),
+        variants=tuple(_variants(method, config, weights)),
         conversion=conversion,
         obstacle=obstacle,
     )
+
+
+def _variants(method: str, config: Mapping[str, Any], weights: Mapping[str, Any]) -> Iterator[str]:
+    if config.get("desc_act"):
+        yield "desc_act"
+    if not (weights.get("symmetric") if method == "compressed-tensors" else config.get("sym", True)):
+        yield "asymmetric"
+    if method == "awq" and config.get("version") != "gemm":
+        yield "version"
+    if method == "compressed-tensors":
+        groups = _objects(config.get("config_groups"))
+        if config.get("quantization_status") != "compressed":
+            yield "status"
+        if [group.get("targets") for group in groups] != [["Linear"]]:
+            yield "groups"
+        if not all(group.get("format") for group in groups):
+            yield "group_format"
 
 
 def _mixture(config: Mapping[str, Any], scheme: str, experts: Any, where: str) -> tuple[str, ...]:

@@ -22,6 +22,17 @@ _GROUPS = {
     (TURBOMIND, "compressed-tensors"): (32, 128),
     (PYTORCH, "compressed-tensors"): (32,),
 }
+# Variants of a method that a back end does not read (turbomind/converter.py; pytorch/config.py).
+_UNREAD = {
+    (TURBOMIND, "gptq"): {"desc_act": "desc_act", "asymmetric": "not symmetric"},
+    (TURBOMIND, "awq"): {"version": "a version that is not gemm"},
+    (TURBOMIND, "compressed-tensors"): {"group_format": "its group has no format of its own"},
+    (PYTORCH, "compressed-tensors"): {
+        "asymmetric": "not symmetric",
+        "status": "a status that is not compressed",
+        "groups": "not one group of all Linear layers",
+    },
+}
 # TurboMind's kernels from 9.0 on (CMakeLists.txt: 90a, 100a, 120a) run on no other compute capability.
 _TURBOMIND_ALONE = ((9, 0), (10, 0), (12, 0))
 # Images of the project, by docker/install.sh and prepare_3rdparty_wheel.sh.
@@ -119,7 +130,16 @@ def _missing(version: str, checkpoint: Checkpoint, name: str) -> list[str]:
         return [f"{who} does not support the architecture {checkpoint.architecture}"]
     if not _reads(table["quantisations"], name, checkpoint):
         return [f"{who} does not read checkpoints quantised as {checkpoint.quantization_name}"]
+    if unread := _unread(name, checkpoint):
+        kind = checkpoint.quantization_name
+        return [f"{who} does not read checkpoints quantised as {kind} ({', '.join(unread)})"]
     return []
+
+
+def _unread(name: str, checkpoint: Checkpoint) -> list[str]:
+    kind = checkpoint.quantization
+    words = _UNREAD.get((name, kind.method), {}) if kind else {}
+    return [text for variant, text in words.items() if kind and variant in kind.variants]
 
 
 def _reads(methods: Sequence[str], name: str, checkpoint: Checkpoint) -> bool:
@@ -128,6 +148,8 @@ def _reads(methods: Sequence[str], name: str, checkpoint: Checkpoint) -> bool:
     if kind is None:
         return checkpoint.dtype in (*_UNQUANTISED, *methods)
     if kind.is_mixed and set(kind.schemes) != _MIXTURE:
+        return False
+    if kind.method in ("awq", "gptq") and kind.bits not in (4, None):
         return False
     if kind.method == "compressed-tensors" and (kind.format, kind.scheme) != ("pack-quantized", "int4"):
         return False
