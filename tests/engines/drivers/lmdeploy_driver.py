@@ -15,7 +15,7 @@ import planned_gpu
 # In the engine's image. Not tile_kernels, which only the images for CUDA 13 have (its docker/install.sh).
 ABSENT = ("fla", "flash_mla", "deep_gemm", "deep_ep", "fast_hadamard_transform")
 # TurboMind's compiled part, which needs CUDA's libraries.
-TURBOMIND = ("lmdeploy.turbomind._turbomind", "lmdeploy.turbomind.turbomind")
+TURBOMIND = ("lmdeploy.turbomind._turbomind", "_turbomind", "_xgrammar")
 
 
 def start() -> Any:
@@ -38,8 +38,8 @@ def configured(parser: Any, command: list[str]) -> dict[str, Any]:
     arguments.run(arguments)
     _check_server(arguments, server)
     config = server["backend_config"]
-    if arguments.backend == "pytorch":
-        _check_pytorch(arguments, config)
+    check = _check_pytorch if arguments.backend == "pytorch" else _check_turbomind
+    check(arguments, config)
     return {"backend": server["backend"], "tp": config.tp}
 
 
@@ -51,6 +51,15 @@ def _check_server(arguments: Any, server: dict[str, Any]) -> None:
     assert server["backend"] == arguments.backend, f"{server['backend']} instead of {arguments.backend}"
     validate_parser_names(arguments.reasoning_parser, arguments.tool_call_parser)
     get_task(server["backend"], arguments.model_path, arguments.trust_remote_code, server["backend_config"])
+
+
+def _check_turbomind(arguments: Any, config: Any) -> None:
+    """The ranks and the reader of the checkpoint. What data types a GPU has is in the compiled part."""
+    from lmdeploy.turbomind import converter, turbomind
+
+    turbomind.update_parallel_config(config)
+    converter._get_executable_dtypes = lambda *_words: {"bfloat16", "float16"}
+    converter.get_tm_config(arguments.model_path, config, trust_remote_code=arguments.trust_remote_code)
 
 
 def _check_pytorch(arguments: Any, config: Any) -> None:
