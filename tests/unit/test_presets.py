@@ -358,6 +358,14 @@ def test_what_costs_precision_is_offered_and_not_chosen() -> None:
         assert line.endswith("To take it, write it into engine_args.")
 
 
+def test_no_offer_of_what_the_image_has_no_kernel_for() -> None:
+    engine, r1 = engines.get("lmdeploy"), model("deepseek-ai/DeepSeek-R1")
+    unknown = situation(r1, preset="long-context", engine=engine, tensor=8, nodes=1)
+    known = replace(unknown, image=engine.default_image("cuda"))
+    offers = [[line for line in choose(image).left_out if "offered" in line] for image in (unknown, known)]
+    assert [len(lines) for lines in offers] == [1, 0]
+
+
 def test_no_offer_of_what_the_user_sets_or_the_checkpoint_has() -> None:
     set_by_user = choose(situation(model(), "--kv-cache-dtype", "fp8_e4m3", preset="long-context"))
     assert not any("offered" in line for line in set_by_user.left_out)

@@ -96,6 +96,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
     shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
     sizes = shared.candidate.layout
     task = _task(service, checkpoint, arguments)
+    image = engine_image(service, engine)
     choice = presets.choose(
         presets.Situation(
             checkpoint=loaded,
@@ -110,6 +111,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
             dtype=loaded_as,
             user_arguments=tuple(settings.engine_args),
             version=other_version,
+            image=image,
         )
     )
     arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
@@ -128,9 +130,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         choice = choice.with_argument(added)
         arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
     served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
-    image = engine_image(service, engine)
-    cuda = engine.cuda(image) if settings.engine_device == "cuda" else ""
-    start = Start(image, cuda, gpu, machines.nodes, arguments)
+    start = Start(image, engine.cuda(image), gpu, machines.nodes, arguments)
     _refuse_unsupported(engine, served, task, start, settings.engine_env, where)
     trusted = trust.choose(settings, checkpoint, arguments, where=where)
     spans = layers.by_host(service, engine, checkpoint, sizes)
@@ -159,7 +159,7 @@ def _service(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> type
         served_model_name=service.served_model_name,
         engine=engine.name,
         engine_version=engine.version,
-        engine_cuda=cuda,
+        engine_cuda=engine.cuda(image) if settings.engine_device == "cuda" else "",
         device=settings.engine_device,
         task=task,
         chosen_arguments=list(choice.chosen),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headfirst.decide.engines import presets
-from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.base import Engine, Start
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.presets import DESTINATIONS, Need, Preset, Purpose, Rule
 from headfirst.decide.hardware.gpus import Gpu
@@ -44,6 +44,7 @@ class Situation:
     user_arguments: tuple[str, ...]
     layout_arguments: tuple[ChosenArgument, ...] = ()  # what the layout needs
     version: str | None = None  # of the image, where no tables of it are here
+    image: str = ""  # "": not known
 
 
 @dataclass(frozen=True)
@@ -290,6 +291,9 @@ def _refused(situation: Situation, before: Sequence[str], new: Sequence[str]) ->
     shared = ways.Ways(situation.checkpoint, situation.machines, engine, checked.values, situation.dtype)
     problems = shared.problems(effective)
     problems += engine.support_problems(situation.checkpoint, situation.gpu, situation.task, checked.values)
+    image, nodes = situation.image, situation.machines.nodes
+    start = Start(image, engine.cuda(image), situation.gpu, nodes, checked.values)
+    problems += engine.start_problems(situation.checkpoint, start)
     if problems:
         return "; ".join(problems)
     if _certainty(situation, [*before, *new]) < _certainty(situation, before):
