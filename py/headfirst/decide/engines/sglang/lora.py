@@ -17,8 +17,12 @@ from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
 _SLOTS = 8  # --max-loras-per-batch
 _SIZES = frozenset({"max_lora_rank", "lora_target_modules"})  # without them, SGLang reads the adapters
-# Architectures with sizes of their own for each layer (get_hidden_dim in models/*.py).
-_OWN_SIZES = ("Gemma3n", "Gemma4", "InternS2", "Inkling", "Laguna", "Llama4", "Nemotron", "Qwen3Next")
+# Their buffers have other sizes than those counted here: get_hidden_dim in models/*.py, and the record of
+# tools/sglang_lora.py.
+_OTHER_SIZES = (
+    *("DeepseekV4", "Gemma3n", "Gemma4", "InternS2", "Inkling", "KimiLinear", "Laguna", "Llama4", "MiMoV2"),
+    *("Nemotron", "Qwen3Next"),
+)
 _ALL = ("all", "all-linear")
 _ENDS = ("embed_tokens", "lm_head")
 # lora/utils.py, get_normalized_target_modules.
@@ -91,7 +95,7 @@ def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, An
 def is_known(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
     """Whether `buffer_bytes` is what is allocated: each module is counted, and no adapter is missing."""
     sized = all(checkpoint.adapters) or values.keys() >= _SIZES
-    if checkpoint.architecture.startswith(_OWN_SIZES) or not sized:
+    if checkpoint.architecture.startswith(_OTHER_SIZES) or not sized:
         return False
     counted = {linear.name for linear in lora.attention(checkpoint, 1)} | {*_ENDS, "all"}
     counted |= {linear.name for linear in lora.feed_forward(1, 1)}
