@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Record what SGLang's own memory pool allocates for LoRA adapters, for the tests of engines/sglang.
 
-Run it as tools/sglang_weights.py: … python tools/sglang_lora.py tests/unit/data [NAME...]
+Run it as tools/sglang_weights.py: … python tools/sglang_lora.py tests/unit/data
 
 The model is built on torch's meta device, and LoRAMemoryPool makes its buffers there.
 """
@@ -16,11 +16,11 @@ from typing import Any
 
 import sglang
 import torch
-from model_folder import model_folder
+from model_folder import model_folder, write_record
 from sglang.srt.lora.mem_pool import LoRAMemoryPool
 from sglang.srt.lora.utils import auto_detect_lora_target_modules, get_normalized_target_modules
 from sglang_memory import CONFIGS, gpu
-from sglang_weights import built, without_kernels
+from sglang_weights import built, refused, without_kernels
 
 RANK, SLOTS = 32, 8
 GPU = "H200"
@@ -35,6 +35,8 @@ LAYOUTS: list[dict[str, Any]] = [
     {"tp_size": 8, "ep_size": 8},
     {"tp_size": 8, "attn_dp_size": 8},
 ]
+# Whatever SGLang, torch and transformers raise of a model that SGLang has no shapes for.
+REFUSALS = (AssertionError, AttributeError, NotImplementedError, RuntimeError, TypeError, ValueError)
 
 
 def buffers(model: torch.nn.Module, config: Any, targets: list[str]) -> dict[str, Any]:
@@ -77,8 +79,8 @@ def rows(path: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         for targets in (attention, attention + FEED_FORWARD, attention + FEED_FORWARD + ENDS):
             try:
                 result = buffers(model, config, targets)
-            except (AssertionError, AttributeError, NotImplementedError, ValueError) as refusal:
-                result = {"refused": str(refusal).strip().partition("\n")[0] or type(refusal).__name__}
+            except REFUSALS as refusal:
+                result = refused(refusal)
             results.append({"targets": targets} | result)
     return results
 
@@ -86,26 +88,20 @@ def rows(path: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
 def main() -> int:
     """Write sglang-<version>-lora.json into the folder named on the command line."""
     without_kernels()
-    models = {}
-    for name in sys.argv[2:] or sorted(path.stem for path in CONFIGS.glob("*.json")):
-        lines = []
-        with (
-            model_folder(json.loads((CONFIGS / f"{name}.json").read_text(encoding="utf-8"))) as path,
-            gpu(GPU),
-        ):
+    models: dict[str, list[Any]] = {}
+    for file in sorted(CONFIGS.glob("*.json")):
+        made = models.setdefault(file.stem, [])
+        with model_folder(json.loads(file.read_text(encoding="utf-8"))) as path, gpu(GPU):
             for arguments in LAYOUTS:
                 try:
-                    made = rows(path, arguments)
-                except (AssertionError, AttributeError, NotImplementedError, ValueError) as refusal:
-                    made = [{"refused": str(refusal).strip().partition("\n")[0] or type(refusal).__name__}]
-                lines += [json.dumps({"arguments": arguments} | row) for row in made]
-        models[name] = lines
-        print(name, sum("refused" in line for line in lines), "refused of", len(lines), flush=True)
-    body = ",\n".join(f'"{name}": [\n' + ",\n".join(lines) + "\n]" for name, lines in models.items())
-    source = json.dumps(f"SGLang {sglang.__version__}'s LoRAMemoryPool, by tools/sglang_lora.py")
+                    results = rows(path, arguments)
+                except REFUSALS as refusal:
+                    results = [refused(refusal)]
+                made += [{"arguments": arguments} | row for row in results]
+        print(file.stem, sum("refused" in row for row in made), "refused of", len(made), flush=True)
+    source = f"SGLang {sglang.__version__}'s LoRAMemoryPool, by tools/sglang_lora.py"
     target = Path(sys.argv[1]) / f"sglang-{sglang.__version__}-lora.json"
-    head = f'"source": {source},\n"rank": {RANK},\n"slots": {SLOTS},\n'
-    target.write_text(f'{{\n{head}"models": {{\n{body}\n}}\n}}\n', encoding="utf-8")
+    write_record(target, {"source": source, "rank": RANK, "slots": SLOTS}, models)
     return 0
 
 

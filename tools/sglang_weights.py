@@ -29,7 +29,7 @@ from unittest.mock import MagicMock, patch
 import sglang
 import torch
 from model_configs import SHORTENED
-from model_folder import model_folder
+from model_folder import model_folder, write_record
 from sglang.srt.arg_groups.overrides import model_config_of
 from sglang.srt.configs.load_config import LoadConfig
 from sglang.srt.layers import deep_gemm_wrapper
@@ -204,8 +204,13 @@ def weights(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
             for name, parameter in model.named_parameters():
                 parts[part_of(name)] += parameter.numel() * parameter.element_size()
     except (AssertionError, NotImplementedError, ValueError) as refusal:
-        return {"refused": str(refusal).strip().partition("\n")[0] or type(refusal).__name__}
+        return refused(refusal)
     return {"total": sum(parts.values()), "parts": dict(sorted(parts.items()))}
+
+
+def refused(refusal: Exception) -> dict[str, str]:
+    """SGLang's reason, in one line."""
+    return {"refused": str(refusal).strip().partition("\n")[0] or type(refusal).__name__}
 
 
 def without_kernels() -> None:
@@ -229,13 +234,11 @@ def main() -> int:
             for name, arguments in RUNS:
                 with gpu(name):
                     result = weights(model, arguments)
-                rows.append(json.dumps({"gpu": name, "arguments": arguments} | result))
+                rows.append({"gpu": name, "arguments": arguments} | result)
         models[path.stem] = rows
         print(path.stem, sum("refused" in row for row in rows), "refused of", len(rows), flush=True)
-    body = ",\n".join(f'"{name}": [\n' + ",\n".join(rows) + "\n]" for name, rows in models.items())
-    source = json.dumps(f"SGLang {sglang.__version__}, by tools/sglang_weights.py")
     target = Path(sys.argv[1]) / f"sglang-{sglang.__version__}-weights.json"
-    target.write_text(f'{{\n"source": {source},\n"models": {{\n{body}\n}}\n}}\n', encoding="utf-8")
+    write_record(target, {"source": f"SGLang {sglang.__version__}, by tools/sglang_weights.py"}, models)
     return 0
 
 

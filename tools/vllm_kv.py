@@ -1,31 +1,24 @@
 #!/usr/bin/env python3
 """Record how vLLM's own models and functions divide the KV cache, for the tests of engines/vllm.
 
-    python tools/vllm_kv.py tests/unit/data/model-configs tests/unit/data [NAME...]
+Run it as tools/vllm_arguments.py, with the folder of the record: … tools/vllm_kv.py tests/unit/data
 
 It makes each model on the meta device (tools/vllm_without_gpu.py) and reads the cache of each layer. vLLM's
-own functions group the layers, count blocks and check what starts. The environment: vLLM's CUDA wheel
-without its compiled parts, torch for CPUs, torchvision, triton, flashinfer-python, apache-tvm-ffi and
-nvidia-ml-py. Each pair of model and GPU has its own process, as vLLM keeps much of both.
+own functions group the layers, count blocks and check what starts.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from model_folder import model_folder
+from model_folder import model_folder, write_record
+from vllm_without_gpu import GPUS, META, OnMeta, of_each
 
-GPUS = {
-    "A100-80G": ("A100-SXM4-80GB", (8, 0), 79),
-    "H100-80G": ("H100 80GB HBM3", (9, 0), 79),
-    "B200": ("B200", (10, 0), 178),
-}
 AVAILABLE = 40 << 30
 SIZES = (1, 4, 8)
 MTP = {"speculative_config": {"method": "mtp", "num_speculative_tokens": 2}}
@@ -39,66 +32,34 @@ HYBRID_ONLY = "no prefix cache"
 
 
 def main() -> int:
-    """Write vllm-<version>-kv.json; with --one, print one model's record for a GPU."""
-    if sys.argv[1] == "--one":
-        return one(Path(sys.argv[2]), sys.argv[3])
-    folder, target = Path(sys.argv[1]), Path(sys.argv[2])
+    """Write vllm-<version>-kv.json into the folder named on the command line."""
     version = importlib.metadata.version("vllm")
-    path = target / f"vllm-{version}-kv.json"
-    names = sys.argv[3:]
-    # With names, the others' records stay.
-    models: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if names else {}
-    for name in names or sorted(file.stem for file in folder.glob("*.json")):
-        models.pop(name, None)
-        for gpu in GPUS:
-            done = subprocess.run(
-                [sys.executable, __file__, "--one", str(folder / f"{name}.json"), gpu],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            rows = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else []
-            models.setdefault(name, []).extend(rows)
-            print(name, gpu, len(rows), done.stderr.strip().splitlines()[-1:] if not rows else "", flush=True)
-    record = {
-        "source": f"vLLM {version}'s model classes and kv_cache_planning.py, by tools/vllm_kv.py",
-        "available": AVAILABLE,
-        "models": {name: rows for name, rows in sorted(models.items()) if rows},
-    }
-    path.write_text(text(record), encoding="utf-8")
+    models: dict[str, list[Any]] = {}
+    for gpu in GPUS:
+        for name, made in of_each(gpu, rows).items():
+            models.setdefault(name, []).extend(made)
+            print(name, gpu, len(made), flush=True)
+    source = f"vLLM {version}'s model classes and kv_cache_planning.py, by tools/vllm_kv.py"
+    path = Path(sys.argv[1]) / f"vllm-{version}-kv.json"
+    served = {name: made for name, made in models.items() if made}
+    write_record(path, {"source": source, "available": AVAILABLE}, served)
     return 0
 
 
-def text(record: dict[str, Any]) -> str:
-    """JSON with one line for each row."""
-    rows = {name: [json.dumps(row) for row in rows] for name, rows in record["models"].items()}
-    models = ",\n".join(
-        f"{json.dumps(name)}: [\n" + ",\n".join(lines) + "\n]" for name, lines in rows.items()
-    )
-    return (
-        f'{{\n"source": {json.dumps(record["source"])},\n"available": {record["available"]},\n'
-        f'"models": {{\n{models}\n}}\n}}\n'
-    )
-
-
-def one(path: Path, gpu: str) -> int:
-    """Print the rows of one model on one kind of GPU as JSON."""
-    from vllm_without_gpu import stand_in
-
-    stand_in(*GPUS[gpu])
+def rows(gpu: str, path: Path) -> list[dict[str, Any]]:
+    """The rows of one model on one kind of GPU."""
     published = json.loads(path.read_text(encoding="utf-8"))
     always = unnamed(published)
     hopper = gpu.startswith("H100")
-    rows = []
+    made = []
     with model_folder(published) as model:
         for tensor in SIZES if hopper else (8,):
-            rows += row(model, gpu, tensor, always)
-        for arguments in VARIANTS.values() if rows and hopper else ():
-            hybrid = rows[0]["max_num_seqs"] is not None
+            made += row(model, gpu, tensor, always)
+        for arguments in VARIANTS.values() if made and hopper else ():
+            hybrid = made[0]["max_num_seqs"] is not None
             if arguments != always and (hybrid or arguments != VARIANTS[HYBRID_ONLY]):
-                rows += row(model, gpu, 8, always | arguments)
-    print(json.dumps(rows))
-    return 0
+                made += row(model, gpu, 8, always | arguments)
+    return made
 
 
 def unnamed(published: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +110,6 @@ def layers(config: Any, tensor: int) -> dict[str, Any]:
     from vllm.utils.torch_utils import set_default_torch_dtype
     from vllm.v1.attention.backends.utils import get_supported_kv_cache_layouts, resolve_kv_cache_layout
     from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
-    from vllm_without_gpu import META, OnMeta
 
     with set_current_vllm_config(config):
         ranks(tensor)

@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
 """Record what vLLM's own LoRA manager allocates for adapters, for the tests of engines/vllm.
 
-    python tools/vllm_lora.py tests/unit/data/model-configs tests/unit/data [NAME...]
+Run it as tools/vllm_arguments.py, with the folder of the record: … tools/vllm_lora.py tests/unit/data
 
 It makes each model on the meta device (tools/vllm_without_gpu.py) and wraps its layers as a start with
---enable-lora does. The environment is that of tools/vllm_kv.py. Each model has its own process.
+--enable-lora does.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
 import json
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +18,8 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-from model_folder import model_folder
+from model_folder import model_folder, write_record
+from vllm_without_gpu import META, OnMeta, of_each
 
 GPU = "H100-80G"
 RANK = 32
@@ -36,49 +36,26 @@ RUNS: tuple[tuple[int, dict[str, Any]], ...] = (
 
 
 def main() -> int:
-    """Write vllm-<version>-lora.json; with --one, print one model's rows."""
-    if sys.argv[1] == "--one":
-        return one(Path(sys.argv[2]))
-    folder, target = Path(sys.argv[1]), Path(sys.argv[2])
+    """Write vllm-<version>-lora.json into the folder named on the command line."""
     version = importlib.metadata.version("vllm")
-    path = target / f"vllm-{version}-lora.json"
-    names = sys.argv[3:]
-    # With names, the others' records stay.
-    models: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["models"] if names else {}
-    for name in names or sorted(file.stem for file in folder.glob("*.json")):
-        done = subprocess.run(
-            [sys.executable, __file__, "--one", str(folder / f"{name}.json")],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        failure = done.stderr.strip().splitlines()[-1:]
-        models[name] = json.loads(done.stdout.splitlines()[-1]) if done.returncode == 0 else failure
-        print(name, len(models[name]), failure if done.returncode else "", flush=True)
-    rows = {name: ",\n".join(map(json.dumps, rows)) for name, rows in sorted(models.items())}
-    listed = ",\n".join(f"{json.dumps(name)}: [\n{lines}\n]" for name, lines in rows.items())
-    source = json.dumps(f"vLLM {version}'s LoRA manager and layers, by tools/vllm_lora.py")
-    text = f'{{\n"source": {source},\n"rank": {RANK},\n"models": {{\n{listed}\n}}\n}}\n'
-    path.write_text(text, encoding="utf-8")
+    source = f"vLLM {version}'s LoRA manager and layers, by tools/vllm_lora.py"
+    path = Path(sys.argv[1]) / f"vllm-{version}-lora.json"
+    write_record(path, {"source": source, "rank": RANK}, of_each(GPU, rows))
     return 0
 
 
-def one(path: Path) -> int:
-    """Print the rows of one model as JSON: its bytes, or why vLLM refuses."""
-    from vllm_kv import GPUS
-    from vllm_without_gpu import stand_in
-
-    stand_in(*GPUS[GPU])
-    rows: list[dict[str, Any]] = []
+def rows(_gpu: str, path: Path) -> list[dict[str, Any]]:
+    """The rows of one model: its bytes, or why vLLM refuses."""
+    made: list[dict[str, Any]] = []
     with model_folder(json.loads(path.read_text(encoding="utf-8"))) as model:
         for tensor, arguments in RUNS:
             try:
                 result = allocated(model, tensor, arguments)
             except (AssertionError, AttributeError, NotImplementedError, RuntimeError, ValueError) as error:
                 result = {"refused": f"{type(error).__name__}: {error}".partition("\n")[0][:200]}
-            rows.append({"tensor": tensor, "arguments": arguments} | result)
-    print(json.dumps(rows))
-    return 0
+            made.append({"tensor": tensor, "arguments": arguments} | result)
+    print(path.stem, sum("refused" in row for row in made), "refused of", len(made), flush=True)
+    return made
 
 
 def without_kernels() -> None:
@@ -120,7 +97,6 @@ def allocated(model: str, tensor: int, arguments: dict[str, Any]) -> dict[str, A
     from vllm.model_executor.model_loader.utils import initialize_model
     from vllm.utils.torch_utils import set_default_torch_dtype
     from vllm_kv import engine_config, ranks
-    from vllm_without_gpu import META, OnMeta
 
     given = {"enable_lora": True, "max_lora_rank": RANK, **arguments}
     config = engine_config(model, tensor, given)

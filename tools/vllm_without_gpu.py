@@ -1,28 +1,36 @@
 """Stand-ins for a GPU and its libraries, so that vLLM makes its models on the meta device.
 
-`stand_in` must run before vllm is imported. What it replaces: the compiled operators (a name is enough, none
-is called), the packages that only kernels need, and the platform, which reports the given GPU.
+`of_each` gives each model a process of its own, as vLLM keeps much of a model. Each is forked from one that
+has imported vllm behind `stand_in`. What that replaces: the compiled operators (a name is enough, none is
+called), the packages that only kernels or images need, and the platform, which reports the given GPU.
 """
 
 from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import multiprocessing
 import os
 import sys
 import types
 from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
-import flashinfer
-import flashinfer.decode
-import flashinfer.mla
-import flashinfer.prefill  # noqa: F401
 import torch
 import torch._ops
+import transformers.image_processing_utils  # noqa: F401
 from torch.overrides import TorchFunctionMode
 
+CONFIGS = Path(__file__).parents[1] / "tests/unit/data/model-configs"
+GPUS = {
+    "A100-80G": ("A100-SXM4-80GB", (8, 0), 79),
+    "H100-80G": ("H100 80GB HBM3", (9, 0), 79),
+    "B200": ("B200", (10, 0), 178),
+}
 META = torch.device("meta")
 GIB = 1 << 30
 # Compiled modules of the wheel; they need CUDA's libraries.
@@ -31,7 +39,11 @@ COMPILED = (
     *("_flashkda_C", "_deepselect_C", "vllm_flash_attn._vllm_fa2_C", "vllm_flash_attn._vllm_fa3_C"),
 )
 OPERATORS = ("_C", "_moe_C", "_C_cache_ops", "_C_custom_ar", "_qutlass_C", "_flashmla_C", "_flashkda_C")
-KERNEL_PACKAGES = ("cutlass", "tilelang", "cuda", "quack")
+# Packages that are not installed, or that load CUDA's libraries: model files import them.
+PACKAGES = (
+    *("cutlass", "tilelang", "cuda", "quack", "flashinfer", "xgrammar", "pynvml"),
+    *("torchvision", "torchaudio", "torchcodec", "timm"),
+)
 
 
 class _Operator:
@@ -80,7 +92,7 @@ class _Packages(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: types.ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] not in KERNEL_PACKAGES:
+        if fullname.partition(".")[0] not in PACKAGES:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
@@ -175,6 +187,21 @@ def _device(name: str, capability: tuple[int, int], gib: int) -> None:
     torch.version.cuda = "13.0"
 
 
+def of_each(gpu: str, rows: Callable[[str, Path], list[Any]]) -> dict[str, list[Any]]:
+    """Model -> what `rows` returns of the name of a GPU and the file of a model, for all files of CONFIGS."""
+    # A process of this GPU alone: vLLM's modules read it when they are imported.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as process:
+        return process.submit(_forked, gpu, rows).result()
+
+
+def _forked(gpu: str, rows: Callable[[str, Path], list[Any]]) -> dict[str, list[Any]]:
+    stand_in(*GPUS[gpu])
+    paths = sorted(CONFIGS.glob("*.json"))
+    with multiprocessing.get_context("fork").Pool(os.cpu_count(), maxtasksperchild=1) as processes:
+        made = processes.map(partial(rows, gpu), paths, chunksize=1)
+    return {path.stem: lines for path, lines in zip(paths, made, strict=True)}
+
+
 def stand_in(name: str, capability: tuple[int, int], gib: int) -> None:
     """Let vLLM take this machine for one with GPUs of this name, capability and memory."""
     # Triton is taken without a driver where the devices are hidden.
@@ -212,6 +239,7 @@ def stand_in(name: str, capability: tuple[int, int], gib: int) -> None:
 
 def _libraries() -> None:
     """The image has FlashInfer's kernels, FlashAttention 4 and DeepGEMM."""
+    import flashinfer.utils
     import vllm.model_executor.models.registry as registry
     import vllm.utils.deep_gemm
     import vllm.utils.flashinfer
@@ -219,7 +247,8 @@ def _libraries() -> None:
     import vllm.v1.worker.workspace as workspace
     import vllm.vllm_flash_attn.flash_attn_interface as flash_attention
 
-    vllm.utils.flashinfer.has_flashinfer = lambda: True
+    vllm.utils.flashinfer.has_flashinfer = vllm.utils.flashinfer.has_flashinfer_sm90_nope_mla = lambda: True
+    flashinfer.utils.get_trtllm_gen_multi_ctas_kv_counter_bytes = lambda *_, **__: 0
     vllm.utils.deep_gemm.has_deep_gemm = vllm.utils.import_utils.has_deep_gemm = lambda: True
     flash_attention.FA4_AVAILABLE = True
     workspace._manager = MagicMock()

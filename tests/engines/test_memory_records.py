@@ -12,7 +12,11 @@ DATA = engine_sites.ROOT / "tests" / "unit" / "data"
 # (engine, version, the tool, the record that it writes)
 RECORDS = (
     ("sglang", "0.5.23", "sglang_memory.py", "sglang-0.5.23-kv.json"),
+    ("sglang", "0.5.23", "sglang_weights.py", "sglang-0.5.23-weights.json"),
+    ("sglang", "0.5.23", "sglang_lora.py", "sglang-0.5.23-lora.json"),
     ("vllm", "0.33.0", "vllm_memory.py", "vllm-0.33.0-memory.json"),
+    ("vllm", "0.33.0", "vllm_kv.py", "vllm-0.33.0-kv.json"),
+    ("vllm", "0.33.0", "vllm_lora.py", "vllm-0.33.0-lora.json"),
     ("lmdeploy", "0.18.0", "lmdeploy_memory.py", "lmdeploy-0.18.0-kv.json"),
 )
 
