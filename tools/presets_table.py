@@ -100,7 +100,7 @@ def _families(rule: Rule | LayoutRule, every: str) -> str:
 
 
 def _when(rule: Rule, any_preset: str) -> str:
-    needs = [f"{'.'.join(map(str, rule.capability))}+"] if rule.capability else []
+    needs = [rule.compute_capability] if rule.compute_capability else []
     needs += [need.replace("_", " ") for need in rule.needs]
     needs += ["offered"] if rule.offered else []
     chosen = ", ".join(f"`preset={preset}`" for preset in rule.presets) or any_preset

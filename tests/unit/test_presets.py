@@ -392,6 +392,14 @@ def test_what_a_gpu_cannot_do_is_stated() -> None:
     assert "--kv-cache-dtype fp8_e4m3 is left out: it needs compute capability 8.9, unlike A100" in line
 
 
+@pytest.mark.parametrize(("gpu", "offers"), [("B200", True), ("RTX-PRO-6000", False), ("H200-141G", False)])
+def test_a_kernel_of_one_major_capability_is_offered_there_alone(gpu: str, offers: bool) -> None:
+    pro = of_family(dict(FAMILIES)["deepseek-v4"])
+    choice = choose(situation(pro, preset="throughput", engine=engines.get("vllm"), gpu=gpu))
+    kernel = "deep_gemm_mega_moe is offered, not chosen"
+    assert any(kernel in line for line in choice.left_out) == offers
+
+
 def test_a_rule_for_another_gpu_is_no_news_where_one_is_for_this() -> None:
     flash = of_family(dict(FAMILIES)["deepseek-v4-flash"])
     for gpu, tokens in (("H200-141G", 1), ("B200-180G", 2)):

@@ -66,10 +66,23 @@ class Rule(BaseModel):
     presets: tuple[Preset, ...] = ()  # empty: a parser, chosen with every preset and with parsers=auto
     needs: tuple[Need, ...] = ()
     capability: tuple[int, int] | None = None  # the lowest compute capability
+    major: int | None = None  # the only major compute capability
     always: bool = False
     offered: bool = False
     reason: Annotated[str, Field(min_length=10)]
     source: Annotated[str, Field(min_length=10)]
+
+    def suits(self, capability: tuple[int, int]) -> bool:
+        """Whether GPUs of this compute capability can do it."""
+        reached = self.capability is None or capability >= self.capability
+        return reached and self.major in (None, capability[0])
+
+    @property
+    def compute_capability(self) -> str:
+        """What `suits` requires, as `8.9+` or `10.x`; "" where it requires nothing."""
+        if self.major is not None:
+            return f"{self.major}.x"
+        return f"{'.'.join(map(str, self.capability))}+" if self.capability else ""
 
     @property
     def purpose(self) -> Purpose | None:

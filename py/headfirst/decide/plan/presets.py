@@ -183,12 +183,12 @@ class _Selection:
 
 def _unmet(rule: Rule, situation: Situation, layout: Layout) -> str | None:
     """The need that is lacking, as a clause; "" where that is no news, None where the rule has all."""
-    if rule.capability:
+    if lowest := rule.compute_capability:
         if situation.gpu is None:
             return ""
-        if not situation.gpu.reaches(rule.capability):
-            lowest = ".".join(map(str, rule.capability))
-            return f"it needs compute capability {lowest}, unlike {situation.gpu}"
+        given = situation.gpu.compute_capability
+        if given is None or not rule.suits(given):
+            return f"it needs compute capability {lowest.removesuffix('+')}, unlike {situation.gpu}"
     return next((_LACKING.get(need, "") for need in rule.needs if not _has(need, situation, layout)), None)
 
 
