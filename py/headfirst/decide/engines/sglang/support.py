@@ -18,12 +18,12 @@ from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 LOWEST_CAPABILITY = 75
-_BF16_CAPABILITY = (8, 0)
+BF16_CAPABILITY = (8, 0)
 # Of MXFP8 in a mixture (layers/quantization/fp8_utils.py, _unsupported_mxfp8_linear).
-_MXFP8_CAPABILITY = (9, 0)
+MXFP8_CAPABILITY = (9, 0)
 # DeepSeek Sparse Attention has kernels from Hopper on (sglang #35420, layers/attention/dsa_backend.py).
 _SPARSE_ATTENTION = {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
-_SPARSE_CAPABILITY = 90
+SPARSE_CAPABILITY = (9, 0)
 # Checkpoints of these names are loaded with another method (override_quantization_method of each class).
 _LOADED_AS = {"gptq": "gptq_marlin", "int8": "blockwise_int8"}
 # A method given by hand for a checkpoint of another one (configs/model_config.py, _verify_quantization).
@@ -112,11 +112,9 @@ def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
         return []
     if gpu.lacks(divmod(LOWEST_CAPABILITY, 10)):
         return [f"SGLang needs compute capability {LOWEST_CAPABILITY / 10}, unlike {gpu}"]
-    if checkpoint.architecture in _SPARSE_ATTENTION and gpu.lacks(divmod(_SPARSE_CAPABILITY, 10)):
-        return [
-            f"its sparse attention needs compute capability {_SPARSE_CAPABILITY / 10}, unlike {gpu} "
-            "(sglang issue 35420)"
-        ]
+    if checkpoint.architecture in _SPARSE_ATTENTION and gpu.lacks(SPARSE_CAPABILITY):
+        lowest = ".".join(map(str, SPARSE_CAPABILITY))
+        return [f"its sparse attention needs compute capability {lowest}, unlike {gpu} (sglang issue 35420)"]
     return []
 
 
@@ -148,7 +146,7 @@ def _quantization(
     if gpu is not None and gpu.lacks(divmod(lowest, 10)):
         return [f"{method} needs compute capability {lowest / 10}, unlike {gpu}"]
     parts = checkpoint.quantization.schemes if checkpoint.quantization else ()
-    if method == "modelopt_mixed" and "mxfp8" in parts and gpu is not None and gpu.lacks(_MXFP8_CAPABILITY):
+    if method == "modelopt_mixed" and "mxfp8" in parts and gpu is not None and gpu.lacks(MXFP8_CAPABILITY):
         return [f"its MXFP8 layers need compute capability 9.0, unlike {gpu}"]
     return []
 
@@ -232,7 +230,7 @@ def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
     if gpu is None or checkpoint.dtype not in FLOATS:
         return None
     given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
-    if gpu.lacks(_BF16_CAPABILITY):
+    if gpu.lacks(BF16_CAPABILITY):
         dtype, reason = "fp16", f"{gpu} has no BF16"
     elif given:
         dtype, reason = given, "--dtype is set"

@@ -23,12 +23,12 @@ _SUFFIXES = (
     *("ForImageClassification", "ForVideoClassification", "ClassificationModel", "ForRewardModeling"),
     *("RewardModel", "Model"),
 )
-_SPARSE_CAPABILITY = (9, 0)
+SPARSE_CAPABILITY = (9, 0)
 _TEXT_TASKS = frozenset({"chat", "completion", "vision"})
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
 # compiler for Volta.
 LOWEST_CAPABILITY = (7, 5)
-_BF16_CAPABILITY = (8, 0)
+BF16_CAPABILITY = (8, 0)
 # v1/attention/backends/flashinfer.py, supports_compute_capability and get_supported_head_sizes.
 _FLASHINFER_CAPABILITY = (8, 0)
 _FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
@@ -139,9 +139,7 @@ def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
     if checkpoint.dtype == "fp32":
         reason = "it computes FP32 checkpoints in 16 bits where it can"
     else:
-        reason = (
-            f"{gpu} has no BF16" if gpu.lacks(_BF16_CAPABILITY) else "FP16 overflows in this architecture"
-        )
+        reason = f"{gpu} has no BF16" if gpu.lacks(BF16_CAPABILITY) else "FP16 overflows in this architecture"
         if supported[0] == "fp32":
             reason += f", and FP16 overflows in {checkpoint.architecture}"
     return None if supported[0] == checkpoint.dtype else Computing(supported[0], reason)
@@ -149,7 +147,7 @@ def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
 
 def _supported(checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
     """Types in which it computes, the preferred first (platforms/cuda.py, supported_dtypes)."""
-    types = ["fp16", "fp32"] if gpu.lacks(_BF16_CAPABILITY) else ["bf16", "fp16", "fp32"]
+    types = ["fp16", "fp32"] if gpu.lacks(BF16_CAPABILITY) else ["bf16", "fp16", "fp32"]
     return [name for name in types if name != "fp16" or checkpoint.architecture not in _WITHOUT_FP16]
 
 
@@ -160,7 +158,7 @@ def _dtype(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -
         yield f"vLLM computes {checkpoint.architecture} in BF16 or FP32, and --dtype sets FP16"
     if gpu is None:
         return
-    if given == "bf16" and gpu.lacks(_BF16_CAPABILITY):
+    if given == "bf16" and gpu.lacks(BF16_CAPABILITY):
         yield f"--dtype sets BF16, which needs compute capability 8.0, unlike {gpu}"
     method = values.get("quantization") or _method(checkpoint)
     if method in FLOATS or _ALIASES.get(method, method) in _WITH_FP32:
@@ -173,8 +171,8 @@ def _dtype(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -
 def _sparse_attention(version: str, checkpoint: Checkpoint, gpu: Gpu | None) -> Iterator[str]:
     """Latent attention with an index, and DeepSeek-V4's (v1/attention/backends/mla)."""
     indexed = checkpoint.mla is not None and checkpoint.index is not None
-    if (indexed or checkpoint.compress_ratios) and gpu is not None and gpu.lacks(_SPARSE_CAPABILITY):
-        lowest = ".".join(map(str, _SPARSE_CAPABILITY))
+    if (indexed or checkpoint.compress_ratios) and gpu is not None and gpu.lacks(SPARSE_CAPABILITY):
+        lowest = ".".join(map(str, SPARSE_CAPABILITY))
         yield f"vLLM {version} has its sparse attention from compute capability {lowest} on, unlike {gpu}"
 
 
@@ -188,7 +186,7 @@ def _fp8_cache(
     own = checkpoint.quantization.kv_cache if checkpoint.quantization else ""
     given = str(values.get("kv_cache_dtype", "auto"))
     if (own if given == "auto" else given).startswith("fp8"):
-        plain = "float16" if gpu.lacks(_BF16_CAPABILITY) else "bfloat16"
+        plain = "float16" if gpu.lacks(BF16_CAPABILITY) else "bfloat16"
         yield (
             f"vLLM {version} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability 8.9 "
             f"on, unlike {gpu}; --kv-cache-dtype {plain} keeps it in 16 bits"
