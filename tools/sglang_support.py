@@ -5,6 +5,7 @@
 
 The layout is the same for every engine: architectures with a model class; quantisation methods with the
 lowest compute capability, "checkpoint_only" where the method cannot quantise a BF16 checkpoint at loading;
+methods that are accepted for checkpoints of another one;
 architectures that serve embeddings, rewards and reranking; multimodal ones; those that can be divided into
 pipeline stages; and what changes the division of the memory.
 """
@@ -40,6 +41,8 @@ def main() -> int:
         "by tools/sglang_support.py",
         "architectures": sorted(models),
         "quantizations": _quantizations(srt / "layers" / "quantization"),
+        # Given by hand -> methods of checkpoints that it is accepted for.
+        "compatible_quantizations": _literal(config, "compatible_quantization_methods"),
         # With --is-embedding, also every model class whose forward can return a pooled vector.
         "embedding": sorted((pooling | _with(models, "get_embedding")) - reward - rerank),
         "reward": sorted(reward),
@@ -204,6 +207,16 @@ def _assigned(tree: ast.Module, name: str) -> set[str]:
                 *(_assigned(tree, part.id) for part in starred if isinstance(part, ast.Name))
             )
     return set()
+
+
+def _literal(tree: ast.Module, name: str) -> object:
+    """The value of what is assigned anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(
+            isinstance(target, ast.Name) and target.id == name for target in node.targets
+        ):
+            return ast.literal_eval(node.value)
+    raise NotImplementedError(name)
 
 
 def _list(tree: ast.Module, name: str) -> set[str]:

@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import MagicMock
 
+import torch
 import transformers
 import transformers.models.auto.modeling_auto as auto
 import vllm
@@ -95,8 +96,22 @@ def quantizations() -> dict[str, int]:
     return {name: int(get_quantization_config(name).get_min_capability()) for name in methods}
 
 
+def in_float32() -> list[str]:
+    """Methods of quantisation whose layers compute in FP32, too."""
+    from vllm.model_executor.layers.quantization import QUANTIZATION_METHODS, get_quantization_config
+
+    methods = []
+    for name in QUANTIZATION_METHODS:
+        dtypes = get_quantization_config(name).get_supported_act_dtypes
+        # In some classes it is an instance's, and needs nothing of it.
+        if torch.float32 in (dtypes() if hasattr(dtypes, "__self__") else dtypes(None)):
+            methods.append(name)
+    return sorted(methods)
+
+
 def main() -> int:
     """Write support-<version>.json into the folder named on the command line."""
+    from vllm.config.model import iter_architecture_defaults
     from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS
 
     # Only now: the packages above look for optional ones when they are imported.
@@ -105,8 +120,12 @@ def main() -> int:
     version = vllm.__version__.partition("+")[0]
     tables = {
         "version": version,
-        "source": "model_executor/models/registry.py, layers/quantization, by tools/vllm_tables.py",
+        "source": "model_executor/models/registry.py, layers/quantization, config/model.py, by "
+        "tools/vllm_tables.py",
         "quantizations": quantizations(),
+        "float32_quantizations": in_float32(),
+        # Endings of architectures, in the order in which they are tried.
+        "suffixes": [suffix for suffix, _ in iter_architecture_defaults()],
         "removed_architectures": dict(sorted(_PREVIOUSLY_SUPPORTED_MODELS.items())),
         "unknown_abilities": sorted(failed),
         "transformers": of_transformers({*abilities, *failed}),

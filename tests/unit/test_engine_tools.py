@@ -23,6 +23,7 @@ FILES = {
         "SINKS = frozenset({'WModel'})\n"
         "def is_hybrid_swa_model():\n    hybrid_swa_archs = {'AForCausalLM', *SINKS}\n"
         "    mm_disabled_models = ['VModel']\n"
+        "    compatible_quantization_methods = {'cuda': ['plain']}\n"
         "multimodal_breakable_cuda_graph_supported_model_archs = ['WModel']\n"
     ),
     "srt/arg_groups/overrides.py": "_MAMBA_EXTRA_BUFFER_ARCHS = frozenset({'BForCausalLM'})\n",
@@ -64,6 +65,7 @@ def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
             "packed": {"min_capability": 80, "checkpoint_only": True},
             "plain": {"min_capability": 80},
         },
+        "compatible_quantizations": {"cuda": ["plain"]},
         "embedding": ["AForCausalLM", "AModel"],
         "reward": ["ARewardModel"],
         "rerank": ["ARanker"],

@@ -26,21 +26,9 @@ _SPARSE_ATTENTION = {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
 SPARSE_CAPABILITY = (9, 0)
 # Checkpoints of these names are loaded with another method (override_quantization_method of each class).
 _LOADED_AS = {"gptq": "gptq_marlin", "int8": "blockwise_int8"}
-# A method given by hand for a checkpoint of another one (configs/model_config.py, _verify_quantization).
-_COMPATIBLE = {
-    "modelopt_fp8": {"modelopt"},
-    "modelopt_fp4": {"modelopt", "fp8"},
-    "modelopt": {"modelopt_fp4"},
-    "modelopt_mixed": {"modelopt"},
-    "nvfp4_online": {"fp8", "modelopt_fp8"},
-    "petit_nvfp4": {"modelopt"},
-    "w8a8_int8": {"compressed-tensors"},
-    "w8a8_fp8": {"compressed-tensors"},
-    "auto-round-int8": {"compressed-tensors"},
-    "awq_marlin": {"awq"},
-    "moe_wna16": {"awq", "gptq"},
-    "gptq_marlin": {"gptq"},
-}
+# A method given by hand for a checkpoint of another one: override_quantization_method of each class; further
+# ones are in the table.
+_LOADS = {"awq_marlin": {"awq"}, "moe_wna16": {"awq", "gptq"}, "gptq_marlin": {"gptq"}}
 _LONGER, _TRUE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", {"true", "1", "yes", "y"}  # environ.py, EnvBool
 # Their checkpoints hold the draft layer themselves (arg_groups/speculative_hook.py, _handle_eagle_family).
 _DRAFT_IN_CHECKPOINT = {"EAGLE", "NEXTN"}
@@ -61,6 +49,7 @@ class SupportTable:
 
     architectures: frozenset[str]
     quantizations: Mapping[str, Quantization]
+    compatible: Mapping[str, frozenset[str]]  # methods of checkpoints for which one is accepted by hand
     embedding: frozenset[str]
     reward: frozenset[str]
     rerank: frozenset[str]
@@ -79,7 +68,8 @@ def table(version: str) -> SupportTable:
     table = arguments.read(__package__, f"support-{version}.json")
     lists = {key: frozenset(names) for key, names in table.items() if isinstance(names, list)}
     methods = {name: Quantization(**entry) for name, entry in table["quantizations"].items()}
-    return SupportTable(quantizations=methods, **lists)
+    compatible = {name: frozenset(kept) for name, kept in table["compatible_quantizations"].items()}
+    return SupportTable(quantizations=methods, compatible=compatible, **lists)
 
 
 def problems(
@@ -132,7 +122,8 @@ def _quantization(
             f"--quantization {given} needs a checkpoint that is quantised with it, and this one is "
             f"{checkpoint.dtype.upper()} (--quantization fp8 quantises while loading)"
         ]
-    if kept is not None and given not in (None, kept) and kept not in _COMPATIBLE.get(str(given), ()):
+    others = {*_LOADS.get(str(given), ()), *has.compatible.get(str(given), ())}
+    if kept is not None and given not in (None, kept) and kept not in others:
         return [f"the checkpoint is quantised with {kept}, not with {given}: leave --quantization out"]
     # An FP8 checkpoint on a GPU without FP8 is converted before (plan/weights/precision.py).
     method = given or (None if kept == "fp8" else kept)

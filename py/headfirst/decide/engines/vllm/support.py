@@ -15,14 +15,6 @@ from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 _PLAIN = frozenset({*FLOATS, "int8"})
 # Names in checkpoints -> the registry's (override_quantization_method, _normalize_quantization_config).
 _ALIASES = {"auto-round": "inc", "compressed_tensors": "compressed-tensors"}
-# vLLM takes an architecture that it does not have for the one with another of these endings (registry.py,
-# _normalize_arch): XForSequenceClassification is XForCausalLM with another head.
-_SUFFIXES = (
-    *("ForCausalLM", "ForConditionalGeneration", "ChatModel", "LMHeadModel", "ForTextEncoding"),
-    *("EmbeddingModel", "ForSequenceClassification", "ForTokenClassification", "ForAudioClassification"),
-    *("ForImageClassification", "ForVideoClassification", "ClassificationModel", "ForRewardModeling"),
-    *("RewardModel", "Model"),
-)
 SPARSE_CAPABILITY = (9, 0)
 _TEXT_TASKS = frozenset({"chat", "completion", "vision"})
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
@@ -45,8 +37,6 @@ _WITHOUT_FP16 = frozenset(
         *("Gemma3ForSequenceClassification", "Glm4ForCausalLM"),
     }
 )
-# get_supported_act_dtypes of each method (layers/quantization).
-_WITH_FP32 = frozenset({"compressed-tensors", "torchao", "int8"})
 _LONGER, _TRUE = "VLLM_ALLOW_LONG_MAX_MODEL_LEN", ("1", "true")  # envs.py
 # With them max_position_embeddings is the context; the factor of other types multiplies it (config/model.py,
 # _get_and_verify_max_len).
@@ -60,12 +50,17 @@ def tables(version: str) -> dict[str, Any]:
 
 
 def abilities(version: str, architecture: str) -> frozenset[str] | None:
-    """What the architecture's class can do (generate, pooling, multimodal, pp, lora, …); None: not known."""
+    """What the architecture's class can do (generate, pooling, multimodal, pp, lora, …); None: not known.
+
+    vLLM takes an architecture that it does not have for the one with another of its endings (registry.py,
+    _normalize_arch): XForSequenceClassification is XForCausalLM with another head.
+    """
     known: dict[str, list[str]] = tables(version)["architectures"]
+    suffixes: list[str] = tables(version)["suffixes"]
     if architecture in known:
         return frozenset(known[architecture])
-    suffix = next((suffix for suffix in _SUFFIXES if architecture.endswith(suffix)), "")
-    for other in _SUFFIXES if suffix else ():
+    suffix = next((suffix for suffix in suffixes if architecture.endswith(suffix)), "")
+    for other in suffixes if suffix else ():
         base = architecture.removesuffix(suffix) + other
         if base in known:
             return frozenset(known[base])
@@ -88,7 +83,7 @@ def problems(
             _gpu(version, gpu)
             or _quantization(version, values.get("quantization") or _method(checkpoint), gpu)
         ),
-        *_dtype(checkpoint, gpu, values),
+        *_dtype(version, checkpoint, gpu, values),
         *_sparse_attention(version, checkpoint, gpu),
         *_fp8_cache(version, checkpoint, gpu, values),
     ]
@@ -151,7 +146,7 @@ def _supported(checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
     return [name for name in types if name != "fp16" or checkpoint.architecture not in _WITHOUT_FP16]
 
 
-def _dtype(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Iterator[str]:
+def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Iterator[str]:
     """Types that it refuses for the GPU, the model or the quantisation."""
     given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
     if given == "fp16" and checkpoint.architecture in _WITHOUT_FP16:
@@ -161,7 +156,7 @@ def _dtype(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -
     if given == "bf16" and gpu.lacks(BF16_CAPABILITY):
         yield f"--dtype sets BF16, which needs compute capability 8.0, unlike {gpu}"
     method = values.get("quantization") or _method(checkpoint)
-    if method in FLOATS or _ALIASES.get(method, method) in _WITH_FP32:
+    if method in _PLAIN or _ALIASES.get(method, method) in tables(version)["float32_quantizations"]:
         return
     if (given or _supported(checkpoint, gpu)[0]) == "fp32":
         why = "--dtype sets" if given else f"{checkpoint.architecture} on {gpu} needs"
