@@ -23,6 +23,7 @@ LOWEST: Mapping[str, Mapping[str, Capability]] = {
     },
     "vllm": {
         "bf16": vllm.BF16_CAPABILITY,
+        "flashinfer": vllm.FLASHINFER_CAPABILITY,
         "fp8 latents": FP8_CAPABILITY,
         "sparse attention": vllm.SPARSE_CAPABILITY,
     },

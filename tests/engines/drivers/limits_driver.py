@@ -51,14 +51,17 @@ def vllm(capability: list[int]) -> Mapping[str, bool]:
     from vllm.model_executor.layers.fused_moe import deep_gemm_mega_moe
     from vllm.platforms import current_platform
     from vllm.platforms.interface import DeviceCapability
+    from vllm.v1.attention.backends.flashinfer import FlashInferBackend
     from vllm.v1.attention.backends.mla.triton_mla import MLACommonImpl, TritonMLAImpl
     from vllm.v1.attention.selector import AttentionSelectorConfig
     from vllm_without_gpu import OnMeta
 
+    device = DeviceCapability(*capability)
+
     def backends(**settings: Any) -> bool:
         given = {"dtype": torch.bfloat16, "kv_cache_dtype": "auto", "block_size": None, **settings}
         selected = AttentionSelectorConfig(**given)
-        valid, _ = current_platform.get_valid_backends(DeviceCapability(*capability), selected, 16)
+        valid, _ = current_platform.get_valid_backends(device, selected, 16)
         return bool(valid)
 
     def latents(kind: str) -> bool:
@@ -72,6 +75,7 @@ def vllm(capability: list[int]) -> Mapping[str, bool]:
     with OnMeta(), set_current_vllm_config(VllmConfig()):  # a module of the backends makes a buffer
         return {
             "bf16": torch.bfloat16 in current_platform.supported_dtypes,
+            "flashinfer": FlashInferBackend.supports_compute_capability(device),
             "fp8 latents": latents("fp8"),
             "fp8 cache": backends(head_size=128, kv_cache_dtype="fp8"),
             "deep_gemm_mega_moe": _accepts(mega, torch.device("cuda"), 7168, 3072),

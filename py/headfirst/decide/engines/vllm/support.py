@@ -22,7 +22,7 @@ _TEXT_TASKS = frozenset({"chat", "completion", "vision"})
 LOWEST_CAPABILITY = (7, 5)
 BF16_CAPABILITY = (8, 0)
 # v1/attention/backends/flashinfer.py, supports_compute_capability and get_supported_head_sizes.
-_FLASHINFER_CAPABILITY = (8, 0)
+FLASHINFER_CAPABILITY = (8, 0)
 _FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
 # Below Hopper only Triton has their heads of two sizes (models/config.py, Gemma4Config), their sinks
 # (flashinfer.py, supports_sink) or their attention in both directions within an image (is_mm_prefix_lm).
@@ -190,7 +190,7 @@ def _fp8_cache(
 
 def _with_flashinfer(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]) -> bool:
     """Whether attention is FlashInfer's where FlashAttention's kernels cannot read the KV cache."""
-    if gpu.lacks(_FLASHINFER_CAPABILITY) or checkpoint.mla is not None:
+    if gpu.lacks(FLASHINFER_CAPABILITY) or checkpoint.mla is not None:
         return False
     if backend := values.get("attention_backend"):
         return str(backend).upper() == "FLASHINFER"
