@@ -140,10 +140,7 @@ NOT_KEPT = {
 # Models whose config.json in the catalogue is not enough for an engine, and a part of what it then raises.
 NOT_ENOUGH = {
     ("sglang", "meta-models/Muse-Glimmer-30B"): "KeyError: 'hidden_activation'",
-    (
-        "sglang",
-        "mistralai/Mistral-Small-4-119B-2603",
-    ): "params.json",  # Mistral's own format beside config.json
+    # Mistral's own format beside config.json.
     ("sglang", "mistralai/Mistral-Large-3-675B-Instruct-2512"): "params.json",
     ("sglang", "mistralai/Leanstral-2603"): "params.json",
     # The class of its config is in the checkpoint's own code.
