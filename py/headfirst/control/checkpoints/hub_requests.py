@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import httpx
@@ -59,29 +59,43 @@ class Hub:
     @classmethod
     def of(cls, source: str, environment: Mapping[str, str]) -> Hub:
         """The hub called `source` (huggingface or modelscope), with the environment's mirror and token."""
-        if source == "huggingface":
-            endpoint = environment.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
-            return cls(
-                "Hugging Face",
-                endpoint,
-                "/api/models/{id}/revision/{revision}?blobs=true",
-                "/{id}/resolve/{revision}/{file}",
-                "main",
-                environment.get("HF_TOKEN"),
+        if source not in _HUBS:
+            raise InputError(
+                f"Unknown model_source {source!r}.", hint="It can be modelscope, huggingface or path."
             )
-        if source == "modelscope":
-            endpoint = environment.get("MODELSCOPE_ENDPOINT", "https://www.modelscope.cn").rstrip("/")
-            return cls(
-                "ModelScope",
-                endpoint,
-                "/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
-                "/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
-                "master",
-                environment.get("MODELSCOPE_API_TOKEN"),
-            )
-        raise InputError(
-            f"Unknown model_source {source!r}.", hint="It can be modelscope, huggingface or path."
+        hub, endpoint, token = _HUBS[source]
+        return replace(
+            hub,
+            endpoint=environment.get(endpoint, hub.endpoint).rstrip("/"),
+            token=environment.get(token),
         )
+
+
+# By model_source: the hub, and the environment's variables for a mirror and for the token.
+_HUBS = {
+    "huggingface": (
+        Hub(
+            name="Hugging Face",
+            endpoint="https://huggingface.co",
+            listing="/api/models/{id}/revision/{revision}?blobs=true",
+            file="/{id}/resolve/{revision}/{file}",
+            default_revision="main",
+        ),
+        "HF_ENDPOINT",
+        "HF_TOKEN",
+    ),
+    "modelscope": (
+        Hub(
+            name="ModelScope",
+            endpoint="https://www.modelscope.cn",
+            listing="/api/v1/models/{id}/repo/files?Revision={revision}&Recursive=false",
+            file="/api/v1/models/{id}/repo?Revision={revision}&FilePath={file}",
+            default_revision="master",
+        ),
+        "MODELSCOPE_ENDPOINT",
+        "MODELSCOPE_API_TOKEN",
+    ),
+}
 
 
 @dataclass(frozen=True)
