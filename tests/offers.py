@@ -1,11 +1,14 @@
-"""Offers of `deploy models`, planned as they are printed."""
+"""Offers of `deploy models` and advice of `deploy plan`, planned as they are printed."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.verbs.models import models
+from headfirst.decide.plan.types import PlannedService
 
 # GPU, nodes, GPUs of each.
 FLEETS = {
@@ -17,6 +20,17 @@ FLEETS = {
     "8xA100": ("A100-80G", 1, 8),
     "2xT4": ("T4", 1, 2),  # without BF16
 }
+# Fleets on which many models do not fit, or fit in few layouts.
+ODD_FLEETS = {
+    "3x8xA100-40G": ("A100-40G", 3, 8),
+    "6xL40S": ("L40S", 1, 6),
+    "2x4x4090": ("RTX-4090", 2, 4),
+    "1xT4": ("T4", 1, 1),
+    "4x8xH100": ("H100-80G", 4, 8),
+    "3xA100": ("A100-80G", 1, 3),
+}
+_SETTING = re.compile(r"""\b([a-z_]+)=("[^"]*"|[^\s,:;()]+)""")
+_GPUS = re.compile(r"(?:(\d+) nodes with )?(\d+) × ")
 
 
 def inventory(path: Path, gpu: str, nodes: int, gpus: int) -> Path:
@@ -40,3 +54,27 @@ def check(path: Path, fleet: tuple[str, int, int], engine: str, *, most: int | N
         assert planned.fit.fits, offer.lines
         assert len(planned.replicas) == offer.replicas
         assert planned.fit.kv_tokens_of_replica == offer.kv_tokens, offer.lines
+
+
+def check_advice(path: Path, fleet: tuple[str, int, int], variables: Mapping[str, str]) -> list[str]:
+    """Plan what the plan of these variables proposes; HF_HUB_OFFLINE is set. Returns what was proposed."""
+    gpu, nodes, gpus = fleet
+    service = _planned(path, fleet, variables)
+    advice = [*service.alternatives, *(line for line in service.layouts_rejected if "replicas=" in line)]
+    for sentence in advice:
+        more = _GPUS.match(sentence)
+        hosts = (gpu, max(nodes, int(more[1] or 1)), max(gpus, int(more[2]))) if more else fleet
+        planned = _planned(path, hosts, {**variables, **dict(_SETTING.findall(sentence))})
+        tokens = planned.fit.kv_tokens_of_replica or 0
+        figure = re.search(r"([\d,]+) tokens (of KV cache|in all)", sentence)
+        assert planned.fit.fits, (sentence, planned.fit.reason)
+        assert figure, sentence
+        count = len(planned.replicas) if figure[2] == "in all" else 1
+        assert figure[1] == f"{tokens * count:,}", (sentence, tokens)
+    return advice
+
+
+def _planned(path: Path, fleet: tuple[str, int, int], variables: Mapping[str, str]) -> PlannedService:
+    hosts = inventory(path, *fleet).read_text()
+    path.write_text(hosts + "".join(f"{name}={value}\n" for name, value in variables.items()))
+    return prepare([path], [], probe=False).plan.services[0]

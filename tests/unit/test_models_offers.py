@@ -14,3 +14,25 @@ def test_the_first_offers_are_planned(tmp_path: Path, monkeypatch: pytest.Monkey
     """tests/long/test_offers.py plans all of them, on more GPUs and with each engine."""
     monkeypatch.setenv(OFFLINE, "1")
     offers.check(tmp_path / "cluster.ini", offers.FLEETS[fleet], "vllm", most=6)
+
+
+@pytest.mark.parametrize(
+    ("fleet", "variables"),
+    [
+        # Rules that every plan of Llama 4 has.
+        (("H100-80G", 1, 2), {"model": "nvidia/Llama-4-Scout-17B-16E-Instruct-NVFP4", "engine": "vllm"}),
+        # Copies of one GPU each, and data parallelism, where three ranks divide no head.
+        (("A100-80G", 1, 3), {"model": "meta-llama/Llama-3.1-70B-Instruct", "engine": "vllm"}),
+        # Replicas that the inventory sets.
+        (("RTX-4090", 2, 4), {"model": "Qwen/Qwen3-32B", "engine": "sglang", "replicas": "4"}),
+    ],
+    ids=["rules", "groups", "replicas"],
+)
+def test_advice_has_the_figures_of_the_plan_that_it_leads_to(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    fleet: tuple[str, int, int],
+    variables: dict[str, str],
+) -> None:
+    monkeypatch.setenv(OFFLINE, "1")
+    assert offers.check_advice(tmp_path / "cluster.ini", fleet, variables)

@@ -26,12 +26,14 @@ from headfirst.decide.plan.sizing.alternatives import (
     smaller_reserve,
     unfit_hint,
 )
-from headfirst.decide.plan.sizing.fit import fit, memory_of
-from headfirst.decide.plan.sizing.models import Models, Offer, group_of, survey
-from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS, Spread
-from headfirst.decide.plan.sizing.sizes import Fleet, best, on_fewest_nodes
+from headfirst.decide.plan.sizing.fit import fit
+from headfirst.decide.plan.sizing.models import Models, Offer, group_of
+from headfirst.decide.plan.sizing.parallel import ENOUGH_TOKENS
+from headfirst.decide.plan.sizing.sizes import Copies, Fleet
+from headfirst.decide.plan.trial import Trial
 from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
+from trials import offered, trial_on
 from typer.testing import CliRunner
 
 INVENTORIES = Path(__file__).resolve().parents[2] / "inventories"
@@ -58,13 +60,7 @@ def fleet(gpu: str, nodes: int, gpus_per_node: int = 8) -> Fleet:
 
 
 def surveyed(gpu: str, nodes: int, gpus_per_node: int = 8) -> Models:
-    return survey(
-        fleet(gpu, nodes, gpus_per_node),
-        SGLANG,
-        catalogued(),
-        task=None,
-        seconds=lambda checkpoint, convert: 60.0,
-    )
+    return offered(catalogued(), fleet(gpu, nodes, gpus_per_node))
 
 
 def offer(found: Models, id: str) -> Offer:
@@ -114,13 +110,7 @@ def test_the_publishers_own_copy_is_before_one_that_was_quantised_again() -> Non
 
 def test_the_most_precise_copy_of_a_model_is_first() -> None:
     half = model("Qwen/QwQ-32B").model_copy(update={"id": "Qwen/QwQ-32B-Half", "dtype": "int8"})
-    both = survey(
-        fleet("H200-141G", 1),
-        SGLANG,
-        [half, model("Qwen/QwQ-32B")],
-        task=None,
-        seconds=lambda checkpoint, convert: 1,
-    )
+    both = offered([half, model("Qwen/QwQ-32B")], fleet("H200-141G", 1))
     assert both.offers[0].model == "Qwen/QwQ-32B"
 
 
@@ -132,39 +122,30 @@ def test_tasks_are_listed_one_after_the_other_and_short_caches_last() -> None:
     assert {short for _, short in places} == {True, False}
 
 
-def test_an_offer_whose_plan_is_refused_is_none() -> None:
-    def planning(checkpoint: Checkpoint, settings: Mapping[str, object]) -> Fit:
-        raise InputError("It has no chat template.")
+class _Refusing(Trial):
+    """Refuses every plan that does not allow the model's code."""
 
-    found = survey(
-        fleet("H200-141G", 1),
-        SGLANG,
-        [model("Qwen/QwQ-32B")],
-        task=None,
-        seconds=lambda checkpoint, convert: 1,
-        planning=planning,
-    )
+    def starting(
+        self, checkpoint: Checkpoint, settings: Mapping[str, object], machines: Machines | None = None
+    ) -> tuple[dict[str, object], Fit]:
+        if not settings.get("trust_remote_code"):
+            raise InputError("It needs its code.")
+        return dict(settings), fit(checkpoint, None, Layout(1), SGLANG, dtype="bf16", arguments={})
+
+
+def test_an_offer_whose_plan_is_refused_is_none() -> None:
+    its = fleet("H200-141G", 1)
+    refusing = _Refusing(trial_on(its).cluster, trial_on(its).groups)
+    found = offered([model("Qwen/QwQ-32B")], its, trial=refusing)
     assert not found.offers
-    assert found.refused[0].reason == "It has no chat template."
+    assert found.refused[0].reason == "It needs its code."
 
 
 def test_a_model_that_needs_its_code_has_the_line_that_allows_it() -> None:
-    allowed = fit(model("Qwen/QwQ-32B"), None, Layout(1), SGLANG, dtype="bf16", arguments={})
-
-    def planning(checkpoint: Checkpoint, settings: Mapping[str, object]) -> Fit:
-        if settings.get("trust_remote_code"):
-            return allowed
-        raise InputError("It needs its code.")
-
+    its = fleet("H200-141G", 1)
+    refusing = _Refusing(trial_on(its).cluster, trial_on(its).groups)
     code = model("Qwen/QwQ-32B").model_copy(update={"remote_code": True})
-    found = survey(
-        fleet("H200-141G", 1),
-        SGLANG,
-        [code, model("Qwen/Qwen3-32B")],
-        task=None,
-        seconds=lambda checkpoint, convert: 1,
-        planning=planning,
-    )
+    found = offered([code, model("Qwen/Qwen3-32B")], its, trial=refusing)
     assert [offer.model for offer in found.offers] == ["Qwen/QwQ-32B"]
     assert "trust_remote_code=true" in found.offers[0].lines
     assert [refusal.model for refusal in found.refused] == ["Qwen/Qwen3-32B"]
@@ -175,11 +156,11 @@ def test_offers_and_advice_are_in_the_type_that_the_engine_computes() -> None:
     vllm, gemma = engines.get("vllm"), model("google/gemma-3-4b-it")
 
     def surveyed_on(count: int) -> Models:
-        return survey(fleet("T4", 1, count), vllm, [gemma], task=None, seconds=lambda *_: 1)
+        return offered([gemma], fleet("T4", 1, count), engine="vllm")
 
     assert surveyed_on(1).refused[0].reason == "It needs 2 nodes with 1 × T4 in FP32."
-    offered = surveyed_on(2).offers[0]
-    assert (offered.precision, offered.dtype) == ("BF16→FP32", "fp32")
+    both = surveyed_on(2).offers[0]
+    assert (both.precision, both.dtype) == ("BF16→FP32", "fp32")
     case = attempt(model("google/gemma-3-27b-it"), fleet("T4", 1, 1), engine=vllm)
     assert not any(gemma.id in sentence for sentence in alternatives(case, [gemma]))
 
@@ -205,29 +186,22 @@ def test_what_cannot_be_served_has_the_nodes_that_it_needs() -> None:
 
 
 def test_a_task_leaves_the_other_models_out() -> None:
-    found = survey(
-        fleet("L4", 1),
-        SGLANG,
-        [model("Qwen/Qwen3-Embedding-0.6B"), model("Qwen/Qwen3-0.6B")],
-        task="embedding",
-        seconds=lambda checkpoint, convert: 1,
-    )
+    both = [model("Qwen/Qwen3-Embedding-0.6B"), model("Qwen/Qwen3-0.6B")]
+    found = offered(both, fleet("L4", 1), task="embedding")
     assert [one.model for one in found.offers] == ["Qwen/Qwen3-Embedding-0.6B"]
 
 
 def test_the_largest_kv_cache_is_taken_where_none_is_large_enough() -> None:
-    tight = best(model("Qwen/QwQ-32B"), fleet("H100-80G", 1, 1), SGLANG, dtype="bf16")
+    tight = Copies(model("Qwen/QwQ-32B"), fleet("H100-80G", 1, 1), SGLANG, "bf16").best()
     assert tight is not None
     assert 0 < (tight.kv_tokens) < ENOUGH_TOKENS
 
 
 def test_nodes_needed_agrees_with_the_fit() -> None:
     r1 = model("deepseek-ai/DeepSeek-R1")
-    for gpu, nodes in (("H200-141G", 1), ("H100-80G", 2)):
-        copy = on_fewest_nodes(r1, fleet(gpu, 1), SGLANG, dtype="fp8")
-        assert copy is not None
-        assert copy.machines.nodes == nodes
-    copy = best(r1, fleet("H100-80G", 2), SGLANG, dtype="fp8")
+    more = Copies(r1, fleet("H100-80G", 1), SGLANG, "fp8").on_more_nodes()
+    assert next(more).machines == Machines(2, 8)
+    copy = Copies(r1, fleet("H100-80G", 2), SGLANG, "fp8").best()
     assert copy is not None
     assert copy.machines == Machines(2, 8)
 
@@ -249,20 +223,10 @@ def test_checkpoints_of_one_model_have_one_name(id: str, name: str) -> None:
     assert base_name(id) == name
 
 
-def attempt(
-    checkpoint: Checkpoint,
-    its_fleet: Fleet,
-    *arguments: str,
-    dtype: str | None = None,
-    engine: Engine = SGLANG,
-) -> Attempt:
-    """All GPUs share the model, which does not fit."""
-    dtype = dtype or ("bf16" if checkpoint.dtype == "fp8" and not its_fleet.gpu.fp8 else checkpoint.dtype)
-    values = engine.check_arguments(arguments).values
-    memories = memory_of(checkpoint, its_fleet.gpu, engine, dtype=dtype)
-    machines = Machines(its_fleet.nodes, its_fleet.gpus_per_node)
-    layout = Spread(checkpoint, machines, engine, values, dtype, memory=memories).choose().candidate.layout
-    return Attempt(checkpoint, its_fleet, engine, layout, dtype, arguments)
+def attempt(checkpoint: Checkpoint, its: Fleet, *arguments: str, engine: Engine = SGLANG) -> Attempt:
+    """A service that does not fit."""
+    trial = trial_on(its, model=checkpoint.id, engine=engine.name, engine_args=list(arguments))
+    return Attempt(checkpoint, its, engine, trial)
 
 
 def test_a_published_checkpoint_of_another_precision_is_named_first() -> None:
@@ -280,14 +244,14 @@ def test_a_published_checkpoint_of_another_precision_is_named_first() -> None:
     assert found[0].startswith(
         "model=meituan/DeepSeek-R1-Block-INT8 is the same model in INT8 and fits with tensor_parallel=16: "
     )
-    assert found[1:] == ["3 nodes with 8 × A100-80G each hold it."]
+    assert found[1].startswith("3 nodes with 8 × A100-80G each hold it with tensor_parallel=")
 
 
 def test_quantising_while_loading_is_named_where_the_gpu_can() -> None:
     llama = model("meta-llama/Llama-3.1-405B-Instruct")
     h100 = alternatives(attempt(llama, fleet("H100-80G", 1)), [])
     assert h100[0].startswith('engine_args="--quantization fp8" converts it to FP8')
-    assert "2 nodes with 8 × H100-80G each hold it." in h100
+    assert "2 nodes with 8 × H100-80G each hold it with tensor_parallel=16: " in " ".join(h100)
     a100 = alternatives(attempt(llama, fleet("A100-80G", 1)), [])
     assert not any("--quantization" in line for line in a100)
 
@@ -295,7 +259,7 @@ def test_quantising_while_loading_is_named_where_the_gpu_can() -> None:
 def test_an_argument_that_is_set_is_counted_and_not_proposed() -> None:
     """--quantization fp8 of the user halves the weights, and no sentence proposes it again (L11)."""
     llama = model("meta-llama/Llama-3.1-70B-Instruct")
-    case = attempt(llama, fleet("H100-80G", 1, 2), "--quantization", "fp8", dtype="fp8")
+    case = attempt(llama, fleet("H100-80G", 1, 2), "--quantization", "fp8")
     sentences = alternatives(case, [])
     assert not any("--quantization fp8 --quantization" in sentence for sentence in sentences)
     assert not any("converts it to FP8" in sentence for sentence in sentences)
@@ -309,7 +273,7 @@ def test_more_gpus_and_a_smaller_reserve_are_both_computed() -> None:
     """DeepSeek-R1 on four B200 (L24)."""
     reserve, more = alternatives(attempt(model("deepseek-ai/DeepSeek-R1"), fleet("B200", 1, 4)), [])[:2]
     assert reserve.startswith('engine_args="--chunked-prefill-size 4096 --max-running-requests 32" fits')
-    assert more == "8 × B200-180G in the node hold it (tensor_parallel=8)."
+    assert more.startswith("8 × B200-180G in the node hold it with tensor_parallel=8: ")
 
 
 def test_every_proposed_argument_makes_a_plan_that_fits() -> None:
@@ -323,11 +287,8 @@ def test_every_proposed_argument_makes_a_plan_that_fits() -> None:
             case = attempt(model(id), fleet(gpu, 1, gpus_of_node), engine=engine)
             for sentence in smaller_reserve(case):
                 words = shlex.split(shlex.split(sentence)[0].removeprefix("engine_args="))
-                values = engine.check_arguments(words).require(where=None)
-                made = fit(
-                    case.checkpoint, case.fleet.gpu, case.layout, engine, dtype=case.dtype, arguments=values
-                )
-                assert made.fits, (id, sentence, made.reason)
+                _, made = case.trial.starting(case.checkpoint, {"engine_args": shlex.join(words)})
+                assert f"{made.kv_tokens_of_replica:,} tokens" in sentence
 
 
 def test_a_quantised_model_of_the_same_size_is_not_called_smaller() -> None:
@@ -351,7 +312,9 @@ def test_more_gpus_come_with_the_context_that_they_hold() -> None:
     """vLLM ends where its KV cache does not hold the model's longest request."""
     llama, vllm = model("meta-llama/Llama-3.3-70B-Instruct"), engines.get("vllm")
     found = alternatives(attempt(llama, fleet("A10", 1, 4), engine=vllm), [])
-    assert '8 × A10 in the node hold it (tensor_parallel=8 and engine_args="--max-model-len 1' in found[-1]
+    assert (
+        '8 × A10 in the node hold it with tensor_parallel=8 and engine_args="--max-model-len 1' in found[-1]
+    )
 
 
 def test_of_a_smaller_model_the_precision_that_holds_a_long_request_is_proposed() -> None:
@@ -364,7 +327,7 @@ def test_the_plan_and_its_refusal_carry_the_alternatives() -> None:
     result = CliRunner().invoke(app, ["plan", inventory, "-e", "gpu=A100-80G"])
     assert isinstance(result.exception, InputError)
     assert "DeepSeek-R1 does not fit" in result.exception.what
-    assert "Instead: 3 nodes with 8 × A100-80G each hold it." in result.output
+    assert "Instead: 3 nodes with 8 × A100-80G each hold it with " in result.output
     assert "docker run" not in result.output
     assert unfit_hint(["3 nodes hold it."]).startswith("3 nodes hold it.\n`deploy models`")
 
@@ -436,7 +399,7 @@ def test_a_model_that_cannot_be_served_has_no_lines() -> None:
 
 def test_fp8_that_is_neither_served_nor_converted_is_refused_and_not_proposed() -> None:
     fp8 = model("nvidia/Llama-3.1-70B-Instruct-FP8").model_copy(update={"dtype": "fp8"})
-    found = survey(fleet("V100-32G", 1), SGLANG, [fp8], task=None, seconds=lambda checkpoint, convert: 1)
+    found = offered([fp8], fleet("V100-32G", 1))
     assert not found.offers
     assert "cannot be converted to BF16 here: quantisation modelopt" in found.refused[0].reason
     case = attempt(model("meta-llama/Llama-3.1-70B-Instruct"), fleet("V100-32G", 1))

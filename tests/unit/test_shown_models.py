@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 import pytest
 from headfirst.control.cli.shown.models import print_models
-from headfirst.decide import engines
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
-from headfirst.decide.plan.sizing.models import Models, Offer, Refusal, survey
+from headfirst.decide.plan.sizing.models import Models, Offer, Refusal
 from headfirst.decide.plan.sizing.sizes import Fleet
+from trials import offered
 
 
 def surveyed(gpu: str, ids: Iterable[str]) -> Models:
     fleet = Fleet(gpus.find(gpu), 4, 8)
     checkpoints = [found for id in ids if (found := catalogue.lookup(id))]
-    return survey(fleet, engines.get("sglang"), checkpoints, task=None, seconds=lambda *_: 60.0)
+    return offered(checkpoints, fleet)
 
 
 @pytest.fixture(scope="module")

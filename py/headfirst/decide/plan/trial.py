@@ -1,29 +1,92 @@
-"""A plan with other settings of the service, made before somebody is advised to write them. Pure."""
+"""A plan with other settings, another model or more GPUs, made before it is proposed. Pure."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+from pydantic import ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.division import Members, divide, with_routers
-from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.cluster.settings import HUBS, ServiceSettings
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.build import build
+from headfirst.decide.plan import service
 from headfirst.decide.plan.types import Fit
 
 
-def fit(cluster: Cluster, checkpoint: Checkpoint, settings: Mapping[str, object]) -> Fit:
-    """The memory in the plan of these settings for all hosts of the cluster.
+class UnfitError(InputError):
+    """The model does not fit into the memory of the GPUs."""
 
-    InputError where `deploy plan` refuses them or the model does not fit.
-    """
-    first = cluster.services[0]
-    values = {**first.settings.model_dump(exclude_unset=True), **settings}
-    members = Members(None, ServiceSettings.model_validate(values), cluster.ranks, None, first.given)
-    services = with_routers(divide([members]), [router.host for router in first.routers])
-    memory = build(replace(cluster, services=services), {None: checkpoint}).services[0].fit
-    if memory.fits is False:
-        raise InputError(memory.reason)
-    return memory
+
+@dataclass(frozen=True)
+class Trial:
+    """The service `at` of these groups, which are the services of the cluster as its inventory lists them."""
+
+    cluster: Cluster
+    groups: tuple[Members, ...]
+    at: int = 0
+
+    @classmethod
+    def of(cls, cluster: Cluster, at: int) -> Trial:
+        """A service of the cluster, on its hosts and beside the others."""
+        services = cluster.services
+        return cls(cluster, tuple(Members(s.name, s.settings, s.hosts, None, s.given) for s in services), at)
+
+    @classmethod
+    def on_all_hosts(cls, cluster: Cluster) -> Trial:
+        """The first service of the cluster, without the others."""
+        first = cluster.services[0]
+        return cls(cluster, (Members(None, first.settings, cluster.ranks, None, first.given),))
+
+    @property
+    def settings(self) -> ServiceSettings:
+        """Those of the inventory."""
+        return self.groups[self.at].settings
+
+    @property
+    def hub(self) -> dict[str, object]:
+        """The setting for a hub's model, where the inventory's is of another source."""
+        return {} if self.settings.model_source in HUBS else {"model_source": HUBS[0]}
+
+    def starting(
+        self, checkpoint: Checkpoint, settings: Mapping[str, object], machines: Machines | None = None
+    ) -> tuple[dict[str, object], Fit]:
+        """The settings, with the longest request that fits where the engine ends without, and the memory.
+
+        `machines`: of a replica, on hosts like the first; None: those that the inventory has. InputError
+        where `deploy plan` refuses them; UnfitError where the model does not fit.
+        """
+        fit, settings = self._fit(checkpoint, settings, machines), dict(settings)
+        if fit.context_flag and fit.longest_request:
+            limit = f"{fit.context_flag} {max(1, fit.longest_request // 1024) * 1024}"
+            words = settings.get("engine_args", shlex.join(self.settings.engine_args))
+            settings["engine_args"] = f"{words} {limit}".strip()
+            fit = self._fit(checkpoint, settings, machines)
+        if fit.fits is False:
+            raise UnfitError(fit.reason)
+        return settings, fit
+
+    def _fit(self, checkpoint: Checkpoint, settings: Mapping[str, object], machines: Machines | None) -> Fit:
+        group, groups = self.groups[self.at], list(self.groups)
+        values = group.settings.model_dump(exclude_unset=True)
+        hosts = group.hosts
+        if machines:
+            replicas = settings.get("replicas")
+            count = machines.nodes * (replicas if isinstance(replicas, int) else 1)
+            hosts = tuple(
+                replace(hosts[0], name=f"{hosts[0].name}-{rank}", gpus=machines.ranks_per_node)
+                for rank in range(count)
+            )
+        try:
+            changed = ServiceSettings.model_validate({**values, **settings})
+        except ValidationError as error:
+            raise InputError(f"these settings exclude each other: {error}") from None
+        groups[self.at] = replace(group, settings=changed, hosts=hosts)
+        old = self.cluster.services[self.at]
+        services = with_routers(divide(groups), [router.host for router in old.routers])
+        new = replace(services[self.at], adapters=old.adapters)
+        return service.plan(replace(self.cluster, services=services), new, checkpoint).fit

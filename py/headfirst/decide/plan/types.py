@@ -42,6 +42,8 @@ class Fit(_Frozen):
     longest_request: int | None  # tokens that fit, at most `context`
     terms: dict[str, int]
     estimates: list[str] = []  # names of `terms`
+    # The argument that a person can set to `longest_request` or less, where the engine ends at start without.
+    context_flag: str | None = Field(default=None, exclude=True)
 
     def title(self, term: str) -> str:
         """The name of one of `terms`, for people."""

@@ -6,7 +6,6 @@ import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from headfirst.collection import data_dir
@@ -22,12 +21,13 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import trial, trust
+from headfirst.decide.plan import trust
 from headfirst.decide.plan.host import network
 from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.sizing.models import lines, survey
 from headfirst.decide.plan.sizing.shares import shares
 from headfirst.decide.plan.sizing.sizes import Fleet
+from headfirst.decide.plan.trial import Trial
 from headfirst.decide.plan.types import NodeNetwork
 
 
@@ -76,7 +76,7 @@ def proposal(answers: Answers) -> Proposal | None:
         [checkpoint],
         task=None,
         seconds=lambda _, __: 0,
-        planning=partial(trial.fit, cluster),
+        trial=Trial.on_all_hosts(cluster),
     )
     if not found.offers:
         return None
@@ -106,7 +106,7 @@ def with_services(answers: Answers, models: Mapping[str, str]) -> Proposal:
     cluster, gpus_of_all = _fleet(answers)
     engine, _ = engines.of_image(cluster.services[0].settings.engine, None, None)
     checkpoints = {name: _described(answers, model) for name, model in models.items()}
-    given = shares(gpus_of_all, engine, checkpoints)
+    given = shares(gpus_of_all, engine, checkpoints, Trial.on_all_hosts(cluster))
     services = [
         ServiceLines(name, [answers.hosts[at] for at in share.hosts], lines(share.settings))
         for name, share in given.items()

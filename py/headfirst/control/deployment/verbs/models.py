@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -25,10 +24,10 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.model.catalogue_entries import ID
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import trial
 from headfirst.decide.plan.host import network
 from headfirst.decide.plan.sizing.models import Models, survey
 from headfirst.decide.plan.sizing.sizes import Fleet
+from headfirst.decide.plan.trial import Trial
 from headfirst.decide.plan.weights.duration import Job, estimate, rates
 
 # The inventory of a user who searches for a model has none yet.
@@ -53,7 +52,8 @@ def models(
     if probe and lacks_facts(cluster):
         cluster = probe_hosts(cluster, [*extra_vars, _ANY_MODEL])
     settings = cluster.services[0].settings
-    base: dict[str, object] = {} if settings.model_source in HUBS else {"model_source": "modelscope"}
+    trial = Trial.on_all_hosts(cluster)
+    base = dict(trial.hub)
     if engine not in (None, settings.engine):
         base["engine"] = engine
         chosen = engines.get(engine)
@@ -65,7 +65,7 @@ def models(
         [model for id in catalogue.ids() if (model := catalogue.lookup(id))],
         task=task,
         seconds=lambda checkpoint, convert: _seconds(cluster, checkpoint, convert),
-        planning=partial(trial.fit, cluster),
+        trial=trial,
         base=base,
     )
 

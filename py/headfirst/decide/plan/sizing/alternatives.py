@@ -1,22 +1,31 @@
-"""What would work where a model does not fit: another precision, more nodes, a smaller model. Pure."""
+"""What would work where a model does not fit: another precision, more GPUs, a smaller model. Pure.
+
+Each sentence has the figures of the plan that it leads to.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 from headfirst.common import quantization
 from headfirst.common.errors import InputError
+from headfirst.decide import engines
 from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.model import families
+from headfirst.decide.engines.layout import Machines
+from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import parameters
+from headfirst.decide.plan.host import hardware, network
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.fit import memory
-from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, copy_on, on_fewest_nodes
+from headfirst.decide.plan.sizing.models import lines
+from headfirst.decide.plan.sizing.sizes import Copies, Fleet
+from headfirst.decide.plan.trial import Trial
+from headfirst.decide.plan.types import Fit, PlannedService
 from headfirst.decide.plan.weights import precision
 
 # What publishers append to a model's name beside a scheme's name: Qwen3-32B-AWQ, Llama-3.1-8B-quantized.w8a8.
@@ -24,86 +33,208 @@ _SUFFIXES = r"fp4|w\d+a\d+|quantized|bf16|fp16|dynamic|kv|v2|block|channel"
 _MOST = 3  # sentences of a kind
 _SHORTEST = 8192  # tokens of a request; a plan for shorter ones is no advice
 _SMALLER = 0.9  # of the parameters
-_GPUS_OF_A_NODE = 8
+_MODEL = ("model", "model_source")  # settings
+
+
+@dataclass(frozen=True)
+class Result:
+    """A plan that was tried: what the inventory sets for it, and its memory."""
+
+    settings: Mapping[str, object]
+    fit: Fit
+
+    @property
+    def tokens(self) -> int:
+        """Of the KV caches of a replica."""
+        return self.fit.kv_tokens_of_replica or 0
+
+    @property
+    def longest(self) -> int:
+        """Tokens of a request."""
+        return self.fit.longest_request or 0
+
+    def named(self, *names: str) -> str:
+        """These settings, as an inventory has them."""
+        return _listed({name: value for name, value in self.settings.items() if name in names})
+
+    def rest(self, *named: str) -> str:
+        """The end of a sentence: the other settings, and the KV cache."""
+        rest = {name: value for name, value in self.settings.items() if name not in named}
+        each = " in each replica" if "replicas" in rest else ""
+        return (f" with {_listed(rest)}" if rest else "") + f": {self.tokens:,} tokens of KV cache{each}."
+
+
+def _listed(settings: Mapping[str, object]) -> str:
+    *before, last = lines(settings)
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What was planned: a checkpoint, served as `dtype` with this layout and the user's arguments.
+    """A plan to which there may be a better one: the checkpoint, and the service.
 
-    `longest` are the tokens of the longest request; 0 where the model does not fit.
+    `fleet` are the GPUs of a replica. `longest` are the tokens of the longest request; 0 where the model does
+    not fit.
     """
 
     checkpoint: Checkpoint
     fleet: Fleet
     engine: Engine
-    layout: Layout
-    dtype: str
-    user_arguments: tuple[str, ...] = ()
+    trial: Trial
     longest: int = 0
+
+    @cached_property
+    def arguments(self) -> Sequence[str]:
+        """Those of the user."""
+        return self.trial.settings.engine_args
+
+    @cached_property
+    def divisible(self) -> bool:
+        """Whether several replicas may share these GPUs: nothing in the inventory divides them."""
+        settings = self.trial.settings
+        return not (settings.replicas or settings.gpus_per_replica or settings.gpu_devices)
+
+    def copies(self, checkpoint: Checkpoint, words: Sequence[str] = ()) -> Copies | None:
+        """The copies of a checkpoint with the user's arguments and these; None where it is not served."""
+        values = self.engine.check_arguments([*self.arguments, *words]).values
+        try:
+            _, loaded = precision.served(checkpoint, self.fleet.gpu, self.engine, values)
+        except InputError:
+            return None
+        preset = self.trial.settings.preset
+        return Copies(loaded.checkpoint, self.fleet, self.engine, loaded.dtype, preset, values)
+
+    def result(
+        self, checkpoint: Checkpoint, settings: Mapping[str, object], machines: Machines | None = None
+    ) -> Result | None:
+        """The plan of these settings; None where it is refused or holds no longer request."""
+        try:
+            result = Result(*self.trial.starting(checkpoint, settings, machines))
+        except InputError:
+            return None
+        shortest = min(_SHORTEST, result.fit.context)
+        return result if result.longest >= shortest and result.longest > self.longest else None
+
+    def on_these(
+        self, checkpoint: Checkpoint, settings: Mapping[str, object], words: Sequence[str] = ()
+    ) -> Result | None:
+        """The same on the GPUs of the fleet, with the sizes that suit them, and with further arguments."""
+        copies = self.copies(checkpoint, words)
+        if copies is None:
+            return None
+        settings = {**settings, **(self.with_words(words) if words else {})}
+        whole = copies.on(Machines(self.fleet.nodes, self.fleet.gpus_per_node))
+        for copy in (copies.best() if self.divisible else None, whole):
+            replicas = copy.replicas(self.fleet) if copy and self.divisible else None
+            if copy and (result := self.result(checkpoint, {**settings, **copy.settings(replicas)})):
+                return result
+        return None
+
+    def with_words(self, words: Sequence[str]) -> dict[str, object]:
+        """The user's arguments and these."""
+        return {"engine_args": shlex.join([*self.arguments, *words])}
+
+
+def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> PlannedService:
+    """The plan of a service with what would work better."""
+    service = trial.cluster.services[trial.at]
+    gpu = hardware.gpu(service, "")
+    if gpu is None:
+        return planned
+    machines = hardware.machines(service, "")
+    rdma = network.rdma_between(service.replicas[0].hosts, gpus=True)
+    fleet = Fleet(gpu, machines.nodes, machines.ranks_per_node or 1, rdma)
+    engine, _ = engines.of_image(
+        service.settings.engine, service.settings.engine_image, service.settings.engine_version
+    )
+    longest = (planned.fit.longest_request or 0) if planned.fit.fits else 0
+    attempt = Attempt(checkpoint, fleet, engine, trial, longest)
+    sentences: list[str] = []
+    if not planned.fit.fits:
+        known = (other for id in catalogue.ids() if (other := catalogue.lookup(id)))
+        sentences = alternatives(attempt, known)
+    elif longest < _enough(planned.fit):
+        sentences = smaller_reserve(attempt)
+    replicas = _replicas_rejected(attempt) if planned.data_parallel == 1 else []
+    rejected = [*planned.layouts_rejected, *replicas]
+    return planned.model_copy(update={"alternatives": sentences, "layouts_rejected": rejected})
+
+
+def _enough(fit: Fit) -> int:
+    """Tokens of a long request, or of the longest that is allowed."""
+    return min(parallel.ENOUGH_TOKENS, fit.context)
+
+
+def _replicas_rejected(attempt: Attempt) -> list[str]:
+    """Why the layout has one replica, where the GPUs hold several and neither sizes nor replicas are set."""
+    if not attempt.divisible or attempt.trial.settings.tensor_parallel:
+        return []
+    copies = attempt.copies(attempt.checkpoint)
+    copy = copies.best() if copies else None
+    if copy is None or (count := copy.count(attempt.fleet)) == 1:
+        return []
+    chosen = {"replicas": count, "gpus_per_replica": copy.machines.gpus}
+    try:
+        settings, fit = attempt.trial.starting(attempt.checkpoint, chosen)
+    except InputError:
+        return []
+    others = {name: value for name, value in settings.items() if name != "replicas"}
+    return [
+        f"{count} replicas are not chosen: the inventory sets no replicas. replicas={count} with "
+        f"{_listed(others)} serve more requests at a time, each of them slower, and keep "
+        f"{count * (fit.kv_tokens_of_replica or 0):,} tokens in all."
+    ]
 
 
 def alternatives(attempt: Attempt, others: Iterable[Checkpoint]) -> list[str]:
     """Sentences, the one that changes least first; empty where nothing is known to work better.
 
-    Each was planned. `others` are the checkpoints that may be proposed.
+    `others` are the checkpoints that may be proposed.
     """
-    sentences = smaller_reserve(attempt)
-    checkpoint = attempt.checkpoint
-    known = [other for other in others if other.id.lower() != checkpoint.id.lower()]
-    sentences += _other_precisions(attempt, known)
-    sentences += _quantised_on_load(attempt)
-    sentences += _more_gpus(attempt)
-    return sentences + _smaller(attempt, known)
+    known = [other for other in others if other.id.lower() != attempt.checkpoint.id.lower()]
+    return [
+        *smaller_reserve(attempt),
+        *_other_precisions(attempt, known),
+        *_quantised_on_load(attempt),
+        *_more_gpus(attempt),
+        *_smaller(attempt, known),
+    ]
 
 
 def smaller_reserve(attempt: Attempt) -> list[str]:
     """Arguments of the engine with which more memory is for weights and KV cache."""
-    engine, layout = attempt.engine, attempt.layout
-    users = engine.check_arguments(attempt.user_arguments).values
-    least = parallel.enough(attempt.checkpoint)
-    best_step: tuple[int, str] | None = None
+    engine, users = attempt.engine, attempt.engine.check_arguments(attempt.arguments).values
+    best: Result | None = None
+    cost = ""
     for step in presets.reserves(engine.name):
         words = presets.words(step.arguments)
         if engine.check_arguments(words).values.keys() & users.keys():
             continue
-        values = engine.check_arguments([*words, *attempt.user_arguments]).values
-        effective = engine.layout(layout.tensor, layout.pipeline, values)
-        planned = memory(
-            attempt.checkpoint, attempt.fleet.gpu, effective, engine, dtype=attempt.dtype, arguments=values
-        )
-        longest, flag = planned.room.longest, planned.use.context_flag
-        if not planned.fits and flag and longest >= _SHORTEST:
-            words += [flag, str(longest // 1024 * 1024)]
-        elif not planned.fits:
-            continue
-        if longest > attempt.longest and (best_step is None or longest > best_step[0]):
-            written = " ".join([*attempt.user_arguments, *words])
-            groups = effective.attention_data * effective.data
-            each = f" in each of {groups} groups" if groups > 1 else ""
-            result = f"fits, with {planned.room.tokens:,} tokens of KV cache{each}: {step.cost}."
-            best_step = (longest, f'engine_args="{written}" {result}')
-        if best_step and best_step[0] >= least:
+        result = attempt.result(attempt.checkpoint, attempt.with_words(words))
+        if result and (best is None or result.longest > best.longest):
+            best, cost = result, step.cost
+        if best and best.longest >= _enough(best.fit):
             break
-    return [best_step[1]] if best_step else []
+    return (
+        [f"{_listed(best.settings)} fits, with {best.tokens:,} tokens of KV cache: {cost}."] if best else []
+    )
 
 
 def _more_gpus(attempt: Attempt) -> list[str]:
     """The fewest GPUs of this kind that hold a copy: in the one node that there is, else in more nodes."""
-    checkpoint, fleet, engine = attempt.checkpoint, attempt.fleet, attempt.engine
-    if fleet.nodes == 1:
-        for gpus in range(fleet.gpus_per_node + 1, _GPUS_OF_A_NODE + 1):
-            larger = replace(fleet, gpus_per_node=gpus)
-            copy = copy_on(checkpoint, larger, Machines(1, gpus), engine, attempt.dtype)
-            if copy is not None:
-                return [f"{gpus} × {fleet.gpu.name} in the node hold it ({_settings(copy)})."]
-    copy = on_fewest_nodes(checkpoint, fleet, engine, dtype=attempt.dtype)
-    if copy is None or copy.machines.nodes <= fleet.nodes:
-        return []
-    settings = f" with {_settings(copy)}" if copy.context_flag else ""
-    return [
-        f"{copy.machines.nodes} nodes with {fleet.gpus_per_node} × {fleet.gpu.name} each hold it{settings}."
-    ]
+    fleet, hosts = attempt.fleet, attempt.trial.groups[attempt.trial.at].hosts
+    every = Fleet(fleet.gpu, len(hosts), min(host.gpus or 0 for host in hosts))
+    copies = attempt.copies(attempt.checkpoint)
+    for copy in copies.on_more_gpus(every.gpus_per_node) if copies else ():
+        machines, count = copy.machines, copy.count(every)
+        replicas = None if attempt.divisible else count or max(1, len(hosts) // machines.nodes)
+        settings = copy.settings(replicas)
+        if result := attempt.result(attempt.checkpoint, settings, None if count else machines):
+            what = f"{machines.gpus} × {fleet.gpu.name} in the node"
+            if machines.nodes > 1:
+                what = f"{machines.nodes} nodes with {machines.ranks_per_node} × {fleet.gpu.name} each"
+            return [f"{what} hold it{result.rest()}"]
+    return []
 
 
 def base_name(id: str) -> str:
@@ -115,59 +246,36 @@ def base_name(id: str) -> str:
 def _other_precisions(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
     """Published checkpoints of the same model that fit, the largest first."""
     name = base_name(attempt.checkpoint.id)
-    same = [other for other in known if base_name(other.id) == name]
-    fitting = _fitting(attempt, same)
+    fitting = _fitting(attempt, (other for other in known if base_name(other.id) == name))
     fitting.sort(key=lambda pair: -pair[0].total_bytes)
     return [
-        f"model={other.id} is the same model in {precision.title(other)} and fits with {_sizes(copy)}."
-        for other, copy in fitting[:_MOST]
+        f"{result.named(*_MODEL)} is the same model in {precision.title(other)} and "
+        f"fits{result.rest(*_MODEL)}"
+        for other, result in fitting[:_MOST]
     ]
 
 
-def _sizes(copy: Copy) -> str:
-    """The settings of a copy, and its KV cache."""
-    return f"{_settings(copy)}: {copy.kv_tokens:,} tokens of KV cache"
-
-
-def _settings(copy: Copy) -> str:
-    """What the inventory sets for a copy."""
-    settings = f"tensor_parallel={copy.layout.tensor}"
-    settings += f" and pipeline_parallel={copy.layout.pipeline}" if copy.layout.pipeline > 1 else ""
-    if copy.context_flag:
-        settings += f' and engine_args="{copy.context_flag} {copy.context}"'
-    return settings
-
-
-def _is_better(copy: Copy, attempt: Attempt) -> bool:
-    """Whether it holds a longer request than the plan, and one that is worth a service."""
-    return copy.longest > max(attempt.longest, min(_SHORTEST, attempt.checkpoint.max_context) - 1)
-
-
 def _quantised_on_load(attempt: Attempt) -> list[str]:
-    checkpoint, engine, fleet = attempt.checkpoint, attempt.engine, attempt.fleet
-    users = engine.check_arguments(attempt.user_arguments).values
+    checkpoint, engine, gpu = attempt.checkpoint, attempt.engine, attempt.fleet.gpu
+    users = engine.check_arguments(attempt.arguments).values
     if checkpoint.dtype not in precision.UNQUANTISED or "quantization" in users:
         return []
     advice = []
     for way in presets.quantizations(engine.name):
-        if not fleet.gpu.reaches(way.capability):
-            continue
-        copy = best(checkpoint, fleet, engine, dtype=way.dtype)
-        if copy is not None and _is_better(copy, attempt):
-            context = {copy.context_flag: str(copy.context)} if copy.context_flag else {}
-            words = " ".join([*attempt.user_arguments, *presets.words({**way.arguments, **context})])
+        words = presets.words(way.arguments)
+        if gpu.reaches(way.capability) and (result := attempt.on_these(checkpoint, {}, words)):
             advice.append(
-                f'engine_args="{words}" converts it to {way.dtype.upper()} while it loads, which fits with '
-                f"{_sizes(replace(copy, context_flag=None))}."
+                f"{result.named('engine_args')} converts it to {way.dtype.upper()} while it loads, which "
+                f"fits{result.rest('engine_args')}"
             )
     return advice
 
 
 def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
     """The other model of the same family with the most parameters that fits, and fewer than this one; of
-    its precisions one that holds a long request."""
+    its precisions one that holds a long request. None beside adapters, which are of this model."""
     checkpoint, family = attempt.checkpoint, families.find(attempt.checkpoint)
-    if family is None:
+    if family is None or attempt.trial.settings.adapters:
         return []
     name, size = base_name(checkpoint.id), parameters(checkpoint)
     relatives = [
@@ -182,29 +290,18 @@ def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
     if not fitting:
         return []
     most = max(parameters(other) for other, _ in fitting)
-    largest, copy = max(
+    _, result = max(
         (pair for pair in fitting if parameters(pair[0]) >= _SMALLER * most),
-        key=lambda pair: (_is_long(*pair), pair[0].total_bytes),
+        key=lambda pair: (pair[1].longest >= _enough(pair[1].fit), pair[0].total_bytes),
     )
-    return [f"model={largest.id} is a smaller model of the same family and fits with {_sizes(copy)}."]
+    return [f"{result.named(*_MODEL)} is a smaller model of the same family and fits{result.rest(*_MODEL)}"]
 
 
-def _is_long(checkpoint: Checkpoint, copy: Copy) -> bool:
-    return copy.longest >= parallel.enough(checkpoint)
-
-
-def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkpoint, Copy]]:
+def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkpoint, Result]]:
     """Those that the GPUs serve, with a longer request than this plan."""
-    fitting = []
-    for other in known:
-        try:
-            _, loaded = precision.served(other, attempt.fleet.gpu, attempt.engine)
-        except InputError:
-            continue
-        copy = best(loaded.checkpoint, attempt.fleet, attempt.engine, dtype=loaded.dtype)
-        if copy is not None and _is_better(copy, attempt):
-            fitting.append((other, copy))
-    return fitting
+    hub = attempt.trial.hub
+    tried = ((other, attempt.on_these(other, {"model": other.id, **hub})) for other in known)
+    return [(other, result) for other, result in tried if result]
 
 
 def unfit_hint(sentences: Sequence[str]) -> str:

@@ -17,12 +17,14 @@ from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model import catalogue, families, releases
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.parameters import parameters
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan.sizing import parallel
-from headfirst.decide.plan.sizing.sizes import Copy, Fleet, best, on_fewest_nodes
+from headfirst.decide.plan.sizing.sizes import Copies, Copy, Fleet
+from headfirst.decide.plan.trial import Trial, UnfitError
 from headfirst.decide.plan.types import Fit
 from headfirst.decide.plan.weights import precision
 
@@ -31,8 +33,6 @@ ORDER = (
     "parameters), then precision, then the publisher's own copy, then replicas"
 )
 _NEXT_WIDTH = 0.75  # of a width: scales and parts that are not quantised make checkpoints larger
-Planning = Callable[[Checkpoint, Mapping[str, object]], Fit]
-"""The memory in a plan with these settings of the service; InputError where that is refused."""
 
 
 class _Frozen(BaseModel):
@@ -95,13 +95,13 @@ def survey(
     *,
     task: Task | None,
     seconds: Callable[[Checkpoint, bool], float],
-    planning: Planning | None = None,
+    trial: Trial,
     base: Mapping[str, object] | None = None,
 ) -> Models:
     """Every checkpoint as an offer or a refusal. `task`: only models for this; None for all.
 
-    `seconds(checkpoint, convert)` estimates the time of the weights; `planning` makes the plan of an offer,
-    which may refuse it; `base` are settings of each offer, after the model.
+    `seconds(checkpoint, convert)` estimates the time of the weights; `trial` makes the plan of an offer, and
+    may refuse it; `base` are settings of each offer, after the model.
     """
     offers: list[Offer] = []
     refused: list[Refusal] = []
@@ -110,20 +110,13 @@ def survey(
         if task is not None and its != task:
             continue
         try:
-            served, copy = candidate(checkpoint, fleet, engine)
+            served, copy = candidate(checkpoint, fleet, engine, trial, base or {})
+            chosen = {"model": checkpoint.id, **(base or {}), **copy.settings(copy.replicas(fleet))}
+            chosen, fit = _with_code(trial, checkpoint, chosen)
         except InputError as error:
             refused.append(Refusal(model=checkpoint.id, task=its, reason=error.what))
             continue
-        count = copy.count(fleet)
-        whole = count == 1 and copy.machines.gpus == fleet.nodes * fleet.gpus_per_node
-        chosen = settings(checkpoint, copy, None if whole else count, base or {})
-        tokens = copy.kv_tokens
-        if planning is not None:
-            try:
-                chosen, tokens = _planned(planning, checkpoint, chosen)
-            except InputError as error:
-                refused.append(Refusal(model=checkpoint.id, task=its, reason=error.what))
-                continue
+        tokens = fit.kv_tokens_of_replica or 0
         offers.append(
             Offer(
                 model=checkpoint.id,
@@ -138,7 +131,7 @@ def survey(
                 pipeline_parallel=copy.layout.pipeline,
                 nodes_per_replica=copy.machines.nodes,
                 gpus_per_node=copy.machines.ranks_per_node or 1,
-                replicas=count,
+                replicas=copy.count(fleet),
                 kv_tokens=tokens,
                 long_request=tokens >= parallel.enough(checkpoint),
                 max_context=checkpoint.max_context,
@@ -159,51 +152,42 @@ def survey(
     )
 
 
-def _planned(
-    planning: Planning, checkpoint: Checkpoint, settings: dict[str, object]
-) -> tuple[dict[str, object], int]:
-    """The settings, with the model's code where it needs that, and the tokens of a replica's KV cache."""
+def _with_code(
+    trial: Trial, checkpoint: Checkpoint, settings: dict[str, object], machines: Machines | None = None
+) -> tuple[dict[str, object], Fit]:
+    """As Trial.starting, with the model's code where it needs that."""
     try:
-        fit = planning(checkpoint, settings)
+        return trial.starting(checkpoint, settings, machines)
     except InputError as error:
         if not checkpoint.remote_code:
             raise
-        settings = {**settings, "trust_remote_code": True}
         try:
-            fit = planning(checkpoint, settings)
+            return trial.starting(checkpoint, {**settings, "trust_remote_code": True}, machines)
         except InputError:
             raise error from None
-    return settings, fit.kv_tokens_of_replica or 0
 
 
-def candidate(checkpoint: Checkpoint, fleet: Fleet, engine: Engine) -> tuple[precision.Precision, Copy]:
+def candidate(
+    checkpoint: Checkpoint, fleet: Fleet, engine: Engine, trial: Trial, base: Mapping[str, object]
+) -> tuple[precision.Precision, Copy]:
     """What is served of the checkpoint, in the type that is computed, and its copy.
 
-    InputError where the fleet serves none.
+    InputError where the fleet serves none, with the number of nodes that would.
     """
     served, loaded = precision.served(checkpoint, fleet.gpu, engine)
-    copy = best(loaded.checkpoint, fleet, engine, dtype=loaded.dtype)
-    if copy is None:
-        stored = _precision(checkpoint, loaded.dtype).rpartition("→")[2]
-        raise InputError(_too_large(loaded, fleet, engine, stored))
-    return replace(served, dtype=loaded.dtype), copy
-
-
-def settings(
-    checkpoint: Checkpoint, copy: Copy, replicas: int | None, base: Mapping[str, object]
-) -> dict[str, object]:
-    """The settings of the service that serve the model so; `replicas` None: one on all GPUs."""
-    layout = copy.layout
-    chosen: dict[str, object] = {"model": checkpoint.id, **base}
-    if layout.data == 1:  # else the plan finds the groups again, which no size states
-        chosen["tensor_parallel"] = layout.tensor
-    if layout.pipeline > 1:
-        chosen["pipeline_parallel"] = layout.pipeline
-    if replicas is not None:
-        chosen |= {"replicas": replicas, "gpus_per_replica": copy.machines.gpus}
-    if copy.context_flag:
-        chosen["engine_args"] = f"{copy.context_flag} {copy.context}"
-    return chosen
+    copies = Copies(loaded.checkpoint, fleet, engine, loaded.dtype)
+    if copy := copies.best():
+        return replace(served, dtype=loaded.dtype), copy
+    stored = _precision(checkpoint, loaded.dtype).rpartition("→")[2]
+    kind = f"{fleet.gpus_per_node} × {fleet.gpu.name}"
+    for copy in copies.on_more_nodes():
+        settings = {"model": checkpoint.id, **base, **copy.settings(None)}
+        try:
+            _with_code(trial, checkpoint, settings, copy.machines)
+        except UnfitError:
+            continue
+        raise InputError(f"It needs {copy.machines.nodes} nodes with {kind} in {stored}.")
+    raise InputError(f"It does not fit in {stored} on any number of nodes with {kind}.")
 
 
 def lines(settings: Mapping[str, object]) -> list[str]:
@@ -215,7 +199,7 @@ def _value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = str(value)
-    return f'"{text}"' if " " in text else text
+    return f'"{text}"' if " " in text and '"' not in text else text
 
 
 def group_of(task: Task) -> str:
@@ -231,11 +215,3 @@ def _order(offer: Offer) -> tuple[int, bool, float, int, bool, int, str]:
     groups = list(dict.fromkeys(map(group_of, get_args(Task))))
     group = groups.index(group_of(offer.task))
     return (group, not offer.long_request, -quality, -width, copied, -offer.replicas, offer.model)
-
-
-def _too_large(loaded: precision.Loaded, fleet: Fleet, engine: Engine, stored: str) -> str:
-    copy = on_fewest_nodes(loaded.checkpoint, fleet, engine, dtype=loaded.dtype)
-    kind = f"{fleet.gpus_per_node} × {fleet.gpu.name}"
-    if copy is None:
-        return f"It does not fit in {stored} on any number of nodes with {kind}."
-    return f"It needs {copy.machines.nodes} nodes with {kind} in {stored}."

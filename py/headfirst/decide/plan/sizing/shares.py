@@ -12,8 +12,9 @@ from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan.sizing.models import candidate, settings
+from headfirst.decide.plan.sizing.models import candidate
 from headfirst.decide.plan.sizing.sizes import Fleet
+from headfirst.decide.plan.trial import Trial
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,16 @@ class Share:
     settings: Mapping[str, object]
 
 
-def shares(fleet: Fleet, engine: Engine, checkpoints: Mapping[str, Checkpoint]) -> dict[str, Share]:
+def shares(
+    fleet: Fleet, engine: Engine, checkpoints: Mapping[str, Checkpoint], trial: Trial
+) -> dict[str, Share]:
     """The share of each service, by its name and in this order. InputError where one has no room."""
     free = [fleet.gpus_per_node] * fleet.nodes
     first, *others = checkpoints
     given: dict[str, Share] = {}
     for name in (*others, first):
         checkpoint = checkpoints[name]
-        _, copy = candidate(checkpoint, fleet, engine)
+        _, copy = candidate(checkpoint, fleet, engine, trial, {})
         machines, gpus = copy.machines, copy.machines.ranks_per_node or 1
         # The first service takes hosts from the front, and the others from the back.
         hosts = [at for at in range(fleet.nodes) if free[at] >= gpus]
@@ -47,7 +50,8 @@ def shares(fleet: Fleet, engine: Engine, checkpoints: Mapping[str, Checkpoint]) 
             hosts = hosts[: count * machines.nodes]
         for at in hosts:
             free[at] -= gpus
-        given[name] = Share(tuple(hosts), settings(checkpoint, copy, count, {}))
+        settings = {"model": checkpoint.id, **copy.settings(count)}
+        given[name] = Share(tuple(hosts), trial.starting(checkpoint, settings, copy.machines)[0])
     return {name: given[name] for name in checkpoints}
 
 

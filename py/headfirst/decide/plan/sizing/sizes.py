@@ -7,8 +7,9 @@ nodes that are too few for one more copy go to those that there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
@@ -19,8 +20,9 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing import parallel
 from headfirst.decide.plan.sizing.fit import memory_of
 
-# Numbers of nodes that are tried for a model that the given ones cannot hold.
-_MORE_NODES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+# What is tried for a model that the given GPUs cannot hold.
+_GPUS_OF_A_NODE = 8
+_NODES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 @dataclass(frozen=True)
@@ -44,12 +46,21 @@ class Copy:
     layout: Layout
     kv_tokens: int  # of all groups of its ranks
     longest: int  # tokens of a request
-    context_flag: str | None  # the engine ends at start unless this sets at most `longest`
 
-    @property
-    def context(self) -> int:
-        """A multiple of 1024 tokens below `longest`, so that the engine starts."""
-        return max(1, self.longest // 1024) * 1024
+    def settings(self, replicas: int | None) -> dict[str, object]:
+        """What the inventory sets for so many of it; `replicas` None: one on all GPUs."""
+        chosen: dict[str, object] = {}
+        if self.layout.data == 1:  # else the plan finds the groups again, which no size states
+            chosen["tensor_parallel"] = self.layout.tensor
+        if self.layout.pipeline > 1:
+            chosen["pipeline_parallel"] = self.layout.pipeline
+        if replicas is not None:
+            chosen |= {"replicas": replicas, "gpus_per_replica": self.machines.gpus}
+        return chosen
+
+    def replicas(self, fleet: Fleet) -> int | None:
+        """How many the fleet holds; None where one has all its GPUs."""
+        return None if self.machines.gpus == fleet.nodes * fleet.gpus_per_node else self.count(fleet)
 
     def count(self, fleet: Fleet) -> int:
         """How many such copies the fleet holds."""
@@ -65,75 +76,73 @@ def _count(machines: Machines, fleet: Fleet) -> int:
     return (fleet.nodes // machines.nodes) * (fleet.gpus_per_node // gpus)
 
 
-def best(
-    checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str, preset: Preset | None = None
-) -> Copy | None:
-    """The copy that is large enough and of which the fleet holds the most, else the one with the largest KV
-    cache; None where the fleet holds no copy. `dtype` is what is served."""
-    node = copy_on(checkpoint, fleet, Machines(1, fleet.gpus_per_node), engine, dtype, preset)
-    least = parallel.COPIES_SHARE * (node.tokens(fleet) if node else 0)
-    largest: Copy | None = None
-    chosen: Copy | None = None
-    for machines in _machines(fleet):  # the more GPUs, the fewer copies
-        if chosen is not None and _count(machines, fleet) < chosen.count(fleet):
-            break
-        copy = (
-            node
-            if node and machines == node.machines
-            else copy_on(checkpoint, fleet, machines, engine, dtype, preset)
+@dataclass(frozen=True)
+class Copies:
+    """Copies of a checkpoint, served as `dtype`, on GPUs of a fleet. `values` are those of the engine's
+    check_arguments.
+
+    These choose machines; what a copy holds exactly is in the plan of its settings (plan/trial.py).
+    """
+
+    checkpoint: Checkpoint
+    fleet: Fleet
+    engine: Engine
+    dtype: str
+    preset: Preset | None = None
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def best(self) -> Copy | None:
+        """The copy that is large enough and of which the fleet holds the most, else the one with the largest
+        KV cache; None where the fleet holds no copy."""
+        fleet, enough = self.fleet, parallel.enough(self.checkpoint)
+        node = self.on(Machines(1, fleet.gpus_per_node))
+        least = parallel.COPIES_SHARE * (node.tokens(fleet) if node else 0)
+        largest: Copy | None = None
+        chosen: Copy | None = None
+        for machines in _machines(fleet):  # the more GPUs, the fewer copies
+            if chosen is not None and _count(machines, fleet) < chosen.count(fleet):
+                break
+            copy = node if node and machines == node.machines else self.on(machines)
+            if copy is None:
+                continue
+            if copy.longest >= enough and copy.tokens(fleet) >= least:
+                chosen = copy
+            if largest is None or copy.kv_tokens > largest.kv_tokens:
+                largest = copy
+        return chosen or largest
+
+    def on(self, machines: Machines) -> Copy | None:
+        """The copy on these machines; None where they hold none."""
+        checkpoint, gpu = self.checkpoint, self.fleet.gpu
+        # The weights alone, evenly shared, are a lower limit that needs no layout.
+        grows = self.dtype in (checkpoint.dtype, "bf16")
+        if grows and checkpoint.total_bytes > gpu.memory_bytes * (machines.gpus or 1):
+            return None
+        memories = memory_of(checkpoint, gpu, self.engine, dtype=self.dtype)
+        spread = parallel.Spread(
+            *(checkpoint, machines, self.engine, self.values, self.dtype, self.fleet.rdma, self.preset),
+            memory=memories,
         )
-        if copy is None:
-            continue
-        if copy.longest >= parallel.enough(checkpoint) and copy.tokens(fleet) >= least:
-            chosen = copy
-        if largest is None or copy.kv_tokens > largest.kv_tokens:
-            largest = copy
-    return chosen or largest
+        try:
+            candidate = spread.choose().candidate
+        except InputError:  # the model cannot be spread evenly over these GPUs
+            return None
+        if not candidate.longest:
+            return None
+        return Copy(machines, candidate.layout, candidate.tokens, candidate.longest)
 
+    def on_more_gpus(self, of_host: int) -> Iterator[Copy]:
+        """In the one node of the fleet with more GPUs, then on more nodes with the GPUs of a host."""
+        fleet = self.fleet
+        more = range(fleet.gpus_per_node + 1, _GPUS_OF_A_NODE + 1) if fleet.nodes == 1 else ()
+        yield from filter(None, (self.on(Machines(1, gpus)) for gpus in more))
+        yield from replace(self, fleet=replace(fleet, gpus_per_node=of_host)).on_more_nodes()
 
-def copy_on(
-    checkpoint: Checkpoint,
-    fleet: Fleet,
-    machines: Machines,
-    engine: Engine,
-    dtype: str,
-    preset: Preset | None = None,
-) -> Copy | None:
-    """The copy on these machines; None where they hold none."""
-    # The weights alone, evenly shared, are a lower limit that needs no layout.
-    grows = dtype in (checkpoint.dtype, "bf16")
-    if grows and checkpoint.total_bytes > fleet.gpu.memory_bytes * (machines.gpus or 1):
-        return None
-    memories = memory_of(checkpoint, fleet.gpu, engine, dtype=dtype)
-    spread = parallel.Spread(checkpoint, machines, engine, {}, dtype, fleet.rdma, preset, memory=memories)
-    try:
-        candidate = spread.choose().candidate
-    except InputError:  # the model cannot be spread evenly over these GPUs
-        return None
-    longest, its = candidate.longest, candidate.memory
-    if its is None or not longest:
-        return None
-    flag = its.use.context_flag if longest < its.context else None
-    return Copy(machines, candidate.layout, candidate.tokens, longest, flag)
-
-
-def replicas_rejected(copy: Copy, fleet: Fleet) -> str:
-    """Why the layout has one replica, where the fleet holds several of this copy; "" where it does not."""
-    count, gpus = copy.count(fleet), copy.machines.gpus or 1
-    if count == 1:
-        return ""
-    return (
-        f"{count} replicas are not chosen: the inventory sets no replicas. replicas={count} with "
-        f"gpus_per_replica={gpus} serve more requests at a time, each of them slower, and keep "
-        f"{copy.tokens(fleet):,} tokens in all."
-    )
-
-
-def on_fewest_nodes(checkpoint: Checkpoint, fleet: Fleet, engine: Engine, *, dtype: str) -> Copy | None:
-    """The copy on the fewest nodes of this kind that hold one; None where 32 do not."""
-    machines = (Machines(nodes, fleet.gpus_per_node) for nodes in _MORE_NODES)
-    copies = (copy_on(checkpoint, fleet, its, engine, dtype) for its in machines)
-    return next((copy for copy in copies if copy is not None), None)
+    def on_more_nodes(self) -> Iterator[Copy]:
+        """On more such nodes than the fleet has."""
+        fleet = self.fleet
+        more = (count for count in _NODES if count > fleet.nodes)
+        yield from filter(None, (self.on(Machines(count, fleet.gpus_per_node)) for count in more))
 
 
 def _machines(fleet: Fleet) -> Iterator[Machines]:

@@ -56,16 +56,18 @@ def loaded(
     return Loaded(source.computed_in(computing.dtype), dtype, computing)
 
 
-def served(checkpoint: Checkpoint, gpu: Gpu, engine: Engine) -> tuple[Precision, Loaded]:
-    """What the engine serves of the checkpoint without further arguments, and what of it is in memory.
+def served(
+    checkpoint: Checkpoint, gpu: Gpu, engine: Engine, arguments: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Precision, Loaded]:
+    """What the engine serves of the checkpoint with these values of arguments, and what of it is in memory.
 
     InputError where it serves nothing of it.
     """
-    chosen = choose(checkpoint, gpu, engine, device="cuda")
+    chosen = choose(checkpoint, gpu, engine, device="cuda", arguments=arguments)
     source = checkpoint.converted if chosen.convert_to_bf16 else checkpoint
-    if problems := engine.support_problems(source, gpu, families.task(checkpoint), {}):
+    if problems := engine.support_problems(source, gpu, families.task(checkpoint), arguments):
         raise InputError(f"{'; '.join(problems)}.")
-    return chosen, loaded(checkpoint, chosen, gpu, engine)
+    return chosen, loaded(checkpoint, chosen, gpu, engine, arguments)
 
 
 def title(checkpoint: Checkpoint) -> str:
