@@ -286,6 +286,34 @@ def test_adapters_that_leave_no_room_are_refused_as_weights_are(
     assert fit.fits is False and fit.terms["adapters"] == 73_865_887_744
 
 
+@pytest.mark.parametrize(
+    ("engine", "given", "rank", "advice"),
+    [
+        ("sglang", "", 768, "--max-loras-per-batch 2"),  # the adapter, and requests without one
+        ("sglang", "--page-size 64", 2560, "--page-size 64 --max-loras-per-batch 1"),
+        ("vllm", "--max-loras=16 --max-model-len 8192", 512, "--max-model-len 8192 --max-loras 1"),
+        ("sglang", "", 8192, ""),  # nothing proposes what does not fit
+    ],
+)
+def test_fewer_slots_for_adapters_are_proposed_where_the_model_then_fits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, given: str, rank: int, advice: str
+) -> None:
+    folders = {"a": adapter(tmp_path / "a", **LORA | {"r": rank, "target_modules": "all-linear"})}
+
+    def planned(arguments: str) -> PlannedService:
+        lines = f'engine={engine}\nengine_args="{arguments}"'
+        return served(tmp_path, monkeypatch, folders, lines, model="Qwen/Qwen3-32B", gpus=2)
+
+    before = planned(given)
+    assert before.fit.fits is False
+    sentences = [line for line in before.alternatives if "requests of at most" in line]
+    assert len(sentences) == bool(advice)
+    for sentence in sentences:
+        assert sentence.startswith(f'engine_args="{advice}" fits, with ')
+        fit = planned(advice).fit
+        assert fit.fits and f"{fit.kv_tokens_of_replica:,} tokens" in sentence
+
+
 def test_experts_of_an_adapter_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = {"a": adapter(tmp_path / "a", **LORA | {"r": 16})}
     fit = served(tmp_path, monkeypatch, folders, "engine=vllm", model="Qwen/Qwen3-30B-A3B").fit

@@ -160,6 +160,19 @@ def counterpart(spec: Specification, flag: str) -> str | None:
     return next((other for row in rows for other in row if other in spec.options), None)
 
 
+def without(spec: Specification, arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
+    """The arguments without those that set what these flags set."""
+    dropped = {spec.options[flag]["dest"] for flag in flags}
+    kept, drops = [], False
+    for word in arguments:
+        if is_flag(word):
+            option = spec.options.get(word.partition("=")[0])
+            drops = option is not None and option["dest"] in dropped
+        if not drops:
+            kept.append(word)
+    return kept
+
+
 def is_flag(word: str) -> bool:
     """Whether `word` begins an option: argparse takes a number with a minus, and "-" alone, as values."""
     return word.startswith("-") and len(word) > 1 and not _NUMBER.fullmatch(word)

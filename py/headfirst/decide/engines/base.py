@@ -101,6 +101,18 @@ class AdapterNeeds:
 
 
 @dataclass(frozen=True)
+class AdapterSlots:
+    """The argument for how many LoRA adapters have buffers on the GPU, and its default.
+
+    `base`: requests without an adapter take a slot, too.
+    """
+
+    flag: str
+    default: int
+    base: bool = False
+
+
+@dataclass(frozen=True)
 class CacheRoom:
     """What a KV cache holds on one rank: `tokens` of all requests, as the engine reports them.
 
@@ -331,6 +343,8 @@ class Engine:
     computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = _as_stored
     # What the adapters need, or why one is refused; by default nothing.
     adapter_needs: Callable[[Adapters, Values], AdapterNeeds] = _no_needs
+    # The buffers of adapters; None: it has no such argument.
+    adapter_slots: AdapterSlots | None = None
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
     length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems

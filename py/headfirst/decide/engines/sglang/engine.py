@@ -153,6 +153,7 @@ def _engine(version: str) -> Engine:
         pipeline_layers=layout.pipeline_layers,
         computing=support.computing,
         adapter_needs=lora.needs,
+        adapter_slots=lora.SLOTS,
         length_problems=support.length_problems,
         memory_use=partial(memory.memory_use, version),
         launch=launch.launch,

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.base import AdapterNeeds, Adapters
+from headfirst.decide.engines.base import AdapterNeeds, Adapters, AdapterSlots
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
-_SLOTS = 8  # --max-loras-per-batch
+# validate_lora_batch counts requests without an adapter as those of one more.
+SLOTS = AdapterSlots("--max-loras-per-batch", default=8, base=True)
 _SIZES = frozenset({"max_lora_rank", "lora_target_modules"})  # without them, SGLang reads the adapters
 # Their buffers have other sizes than those counted here: get_hidden_dim in models/*.py, and the record of
 # tools/sglang_lora.py.
@@ -88,7 +89,7 @@ def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, An
     if moe := checkpoint.moe:
         elements += checkpoint.layers * _experts(checkpoint, moe, layout, modules)
     elements += _ends(checkpoint, layout, modules)
-    slots = values.get("max_loras_per_batch", _SLOTS)
+    slots = values.get("max_loras_per_batch", SLOTS.default)
     return int(slots * rank * elements * lora.element_bytes(checkpoint))
 
 

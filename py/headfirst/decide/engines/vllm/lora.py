@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.base import AdapterNeeds, Adapters
+from headfirst.decide.engines.base import AdapterNeeds, Adapters, AdapterSlots
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lora import Linear
 from headfirst.decide.engines.vllm.layout import expert_ranks
@@ -19,6 +19,7 @@ from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
 _RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # values of --max-lora-rank
 _DEFAULT = 16
+SLOTS = AdapterSlots("--max-loras", default=1)
 _SAVED = frozenset({"classifier", "score"})
 # Values of init_lora_weights that leave the base weights as they are.
 _INITS = frozenset({"", "gaussian", "eva", "orthogonal", "mica", "lora_ga"})
@@ -104,7 +105,7 @@ def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, An
     elements = -(-elements // layout.pipeline)
     if modules is None and checkpoint.architecture.startswith(_ENDS):
         elements += 2 * (checkpoint.vocab_size + checkpoint.hidden_size)  # each rank has all of both
-    slots, rank = values.get("max_loras", 1), rank_limit(checkpoint.adapters, values)
+    slots, rank = values.get("max_loras", SLOTS.default), rank_limit(checkpoint.adapters, values)
     return int(slots * rank * elements * lora.element_bytes(checkpoint))
 
 

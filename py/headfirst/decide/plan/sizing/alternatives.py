@@ -14,7 +14,7 @@ from functools import cached_property
 from headfirst.common import quantization
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
-from headfirst.decide.engines import presets
+from headfirst.decide.engines import arguments, presets
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model import catalogue, families
@@ -131,8 +131,10 @@ class Attempt:
         return None
 
     def with_words(self, words: Sequence[str]) -> dict[str, object]:
-        """The user's arguments and these."""
-        return {"engine_args": shlex.join([*self.arguments, *words])}
+        """The user's arguments and these, which replace the same flags."""
+        flags = list(filter(arguments.is_flag, words))
+        kept = arguments.without(self.engine.specification, self.arguments, flags)
+        return {"engine_args": shlex.join([*kept, *words])}
 
 
 def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> PlannedService:
@@ -154,7 +156,7 @@ def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> Pl
         known = (other for id in catalogue.ids() if (other := catalogue.lookup(id)))
         sentences = alternatives(attempt, known)
     elif longest < _enough(planned.fit):
-        sentences = smaller_reserve(attempt)
+        sentences = [*_fewer_slots(attempt), *smaller_reserve(attempt)]
     replicas = _replicas_rejected(attempt) if planned.data_parallel == 1 else []
     rejected = [*planned.layouts_rejected, *replicas]
     return planned.model_copy(update={"alternatives": sentences, "layouts_rejected": rejected})
@@ -193,12 +195,32 @@ def alternatives(attempt: Attempt, others: Iterable[Checkpoint]) -> list[str]:
     """
     known = [other for other in others if other.id.lower() != attempt.checkpoint.id.lower()]
     return [
+        *_fewer_slots(attempt),
         *smaller_reserve(attempt),
         *_other_precisions(attempt, known),
         *_quantised_on_load(attempt),
         *_more_gpus(attempt),
         *_smaller(attempt, known),
     ]
+
+
+def _fewer_slots(attempt: Attempt) -> list[str]:
+    """Buffers for fewer adapters at a time: as many as the inventory has, else as many as fit."""
+    slots, adapters = attempt.engine.adapter_slots, len(attempt.trial.settings.adapters)
+    if slots is None or not adapters:
+        return []
+    values = attempt.engine.check_arguments([slots.flag, "1"]).values
+    users = attempt.engine.check_arguments(attempt.arguments).values
+    current = next((int(users[name]) for name in values if name in users), slots.default)
+    for count in range(min(current - 1, adapters + slots.base), 0, -1):
+        result = attempt.result(attempt.checkpoint, attempt.with_words([slots.flag, str(count)]))
+        if result:
+            base = "; requests without one count as one" if slots.base else ""
+            return [
+                f"{_listed(result.settings)} fits, with {result.tokens:,} tokens of KV cache: requests of at "
+                f"most {count} adapter{'s' if count > 1 else ''} run at a time{base}."
+            ]
+    return []
 
 
 def smaller_reserve(attempt: Attempt) -> list[str]:
