@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -405,3 +406,18 @@ def test_fp8_that_is_neither_served_nor_converted_is_refused_and_not_proposed() 
     case = attempt(model("meta-llama/Llama-3.1-70B-Instruct"), fleet("V100-32G", 1))
     proposed = alternatives(case, [fp8])
     assert not any(fp8.id in sentence for sentence in proposed)
+
+
+def test_a_narrow_terminal_breaks_lines_between_words() -> None:
+    """A setting in quotes is pasted, and stays whole."""
+    words = ["plan", str(INVENTORIES / "h200x1.ini"), "-e", "gpus=4", "-e", "gpu=B200", "-e", "engine=vllm"]
+    piped = CliRunner().invoke(app, words).output
+    terminal = CliRunner().invoke(app, words, env={"COLUMNS": "80", "FORCE_COLOR": "1"}).output
+    narrow = re.sub(r"\x1b\[[0-9;]*m", "", terminal)
+    advice = next(line for line in piped.splitlines() if "Instead: engine_args=" in line)
+    setting = re.search(r'engine_args="[^"]*"', advice)
+    assert setting and setting[0] in narrow
+    assert advice not in narrow
+    above, _, _ = narrow.partition(" per GPU")
+    assert above.split() == piped.partition(" per GPU")[0].split()
+    assert all(len(line) <= 80 or setting[0] in line for line in above.splitlines())

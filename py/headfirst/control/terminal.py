@@ -2,13 +2,34 @@
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.text import Text
 
 from headfirst.common.untrusted import for_terminal
+
+# What people paste stays in one line: a setting in quotes, a command, a flag with its value.
+_WHOLE = re.compile(r'\w+="[^"]*"|`[^`]*`|--[\w-]+ \S+')
+_SPACE = "\xa0"  # textwrap breaks no line there
+
+
+def wrapped(text: str, width: int, indent: str = "") -> str:
+    """Text in lines of at most `width` columns that break between words; later ones have two more spaces."""
+    whole = _WHOLE.sub(lambda match: match[0].replace(" ", _SPACE), text)
+    lines = textwrap.wrap(
+        whole,
+        width,
+        initial_indent=indent,
+        subsequent_indent=f"{indent}  ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return "\n".join(lines).replace(_SPACE, " ")
 
 
 class Terminal(Console):
@@ -24,3 +45,9 @@ class Terminal(Console):
         """As Console.render, which all output passes; segments with control codes are rich's own."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=for_terminal(segment.text))
+
+    def paragraph(self, text: str, style: str = "") -> None:
+        """Print text. On a terminal lines break between words, below the indent; in a file they are whole."""
+        if self.is_terminal:
+            text = wrapped(text.lstrip(" "), self.width, " " * (len(text) - len(text.lstrip(" "))))
+        self.print(Text(text, style=style), soft_wrap=True)

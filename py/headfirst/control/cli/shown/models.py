@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Iterator
 
 from rich.markup import escape
 
 from headfirst.control.cli.shown.plan import about, counted
-from headfirst.control.terminal import Terminal
+from headfirst.control.terminal import Terminal, wrapped
 from headfirst.decide.plan.sizing.models import ORDER, Models, Offer, Refusal, group_of
 
 _NUMBERS = ("size", "nodes", "replicas", "KV tokens", "weights")
@@ -59,10 +58,7 @@ def _with_numbers(text: str) -> list[str | int]:
 
 def _wrapped(console: Terminal, text: str) -> None:
     """Lines of the terminal's width, in which an id stays whole."""
-    lines = textwrap.wrap(
-        text, console.width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-    )
-    console.print(escape("\n".join(lines)), soft_wrap=True)
+    console.print(escape(wrapped(text, console.width)), soft_wrap=True)
 
 
 def _table(offers: list[Offer], width: int) -> Iterator[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -87,7 +86,7 @@ def _replica(service: PlannedService, replica: PlannedReplica) -> str:
     return f"{service.name or service.served_model_name}/{replica.index}"
 
 
-def _print_service(console: Console, service: PlannedService) -> None:
+def _print_service(console: Terminal, service: PlannedService) -> None:
     name = f"[bold]{escape(service.name)}[/]: " if service.name else ""
     console.print(
         f"{name}[bold]{escape(service.model)}[/] as {escape(service.served_model_name)}, "
@@ -99,38 +98,33 @@ def _print_service(console: Console, service: PlannedService) -> None:
         + f"{service.layout}: {counted(service.world_size, 'rank')} of "
         f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {counted(nodes, 'node')}"
     )
-    console.print(f"  {escape(service.layout_reason)}", soft_wrap=True)
+    console.paragraph(f"  {service.layout_reason}")
     for line in service.layouts_rejected:
-        console.print(f"  {escape(line)}", soft_wrap=True)
-    console.print(f"Described by {escape(service.model_described_by)}", soft_wrap=True)
+        console.paragraph(f"  {line}")
+    console.paragraph(f"Described by {service.model_described_by}")
     weights = service.weights
-    console.print(
-        f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {escape(weights.directory)}"
-        + (f", at revision {escape(weights.revision)}" if weights.revision else ""),
-        soft_wrap=True,
+    console.paragraph(
+        f"Weights: {weights.source}, {weights.source_bytes / GB:,.1f} GB, to {weights.directory}"
+        + (f", at revision {weights.revision}" if weights.revision else "")
     )
     for share in weights.shares:
-        console.print(
-            f"  {escape(share.host)}: layers {share.layers}, at most {share.source_bytes / GB:,.1f} GB"
-            + (f", {share.served_bytes / GB:,.1f} GB as BF16" if service.convert_to_bf16 else ""),
-            soft_wrap=True,
+        console.paragraph(
+            f"  {share.host}: layers {share.layers}, at most {share.source_bytes / GB:,.1f} GB"
+            + (f", {share.served_bytes / GB:,.1f} GB as BF16" if service.convert_to_bf16 else "")
         )
     how = {"brought": "Brought", "staged": "Staged", "in_place": "In place"}[weights.placement]
-    console.print(f"  {how}: {escape(weights.placement_reason)}", soft_wrap=True)
+    console.paragraph(f"  {how}: {weights.placement_reason}")
     warm = {"whole": "warmed", "part": "warmed", "none": "not warmed"}[weights.warm_cache]
-    console.print(f"  Page cache: {warm}, {escape(weights.warm_reason)}", soft_wrap=True)
+    console.paragraph(f"  Page cache: {warm}, {weights.warm_reason}")
     converted = f"yes, {weights.served_bytes / GB:,.1f} GB" if service.convert_to_bf16 else "no"
-    console.print(f"Conversion to BF16: {converted}. {escape(service.convert_reason)}", soft_wrap=True)
-    console.print(
-        f"Remote code: {'on' if service.trust_remote_code else 'off'}. {escape(service.trust_reason)}",
-        soft_wrap=True,
-    )
+    console.paragraph(f"Conversion to BF16: {converted}. {service.convert_reason}")
+    console.paragraph(f"Remote code: {'on' if service.trust_remote_code else 'off'}. {service.trust_reason}")
     _print_choices(console, service)
     _print_carrier(console, weights.carrier)
     _print_time(console, weights.time)
     _print_fit(console, service.fit, service.alternatives)
     for note in service.notes:
-        console.print(f"[yellow]Note: {escape(note)}[/]", soft_wrap=True)
+        console.paragraph(f"Note: {note}", "yellow")
 
 
 def counted(number: int, noun: str) -> str:
@@ -138,7 +132,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _print_choices(console: Console, service: PlannedService) -> None:
+def _print_choices(console: Terminal, service: PlannedService) -> None:
     """The task where it is not chat, the arguments of presets with their reasons, and the adapters."""
     if service.task != "chat":
         console.print(f"Task: {service.task}")
@@ -146,24 +140,22 @@ def _print_choices(console: Console, service: PlannedService) -> None:
         console.print("Chosen engine arguments (engine_args in the inventory overrides each):")
     told = ""
     for argument in service.chosen_arguments:
-        console.print(f"  {escape(f'{argument.flag} {argument.value}'.rstrip())}", soft_wrap=True)
+        console.print(escape(f"  {argument.flag} {argument.value}".rstrip()), soft_wrap=True)
         if argument.reason != told:
-            console.print(f"    {escape(argument.reason)} ({escape(argument.source)})", soft_wrap=True)
+            console.paragraph(f"    {argument.reason} ({argument.source})")
         told = argument.reason
     if service.arguments_left_out:
         console.print("Engine arguments that are not chosen:")
     for line in service.arguments_left_out:
-        console.print(f"  [yellow]{escape(line)}[/]", soft_wrap=True)
+        console.paragraph(f"  {line}", "yellow")
     for adapter in service.adapters:
         rank = f", rank {adapter.rank}" if adapter.rank else ""
-        console.print(
-            f"Adapter {escape(adapter.name)}: {escape(adapter.id)} ({adapter.source}{rank}), "
-            f"to {escape(adapter.directory)}",
-            soft_wrap=True,
+        console.paragraph(
+            f"Adapter {adapter.name}: {adapter.id} ({adapter.source}{rank}), to {adapter.directory}"
         )
 
 
-def _print_reasons(console: Console, chosen: list[tuple[str, list[str]]]) -> None:
+def _print_reasons(console: Terminal, chosen: list[tuple[str, list[str]]]) -> None:
     """What was chosen for each host and why; hosts are named where they differ."""
     told: dict[str, list[str]] = {}
     for host, reasons in chosen:
@@ -171,37 +163,35 @@ def _print_reasons(console: Console, chosen: list[tuple[str, list[str]]]) -> Non
             told.setdefault(reason, []).append(host)
     for reason, hosts in told.items():
         where = "" if len(hosts) == len(chosen) else f"{', '.join(hosts)}: "
-        console.print(f"  {escape(where + reason)}", soft_wrap=True)
+        console.paragraph(f"  {where + reason}")
 
 
-def _print_carrier(console: Console, carrier: Carrier) -> None:
+def _print_carrier(console: Terminal, carrier: Carrier) -> None:
     """How the weights go from host to host, where that is not plain TCP or need not be."""
     if carrier.kind == "rdma":
-        console.print("Weights between hosts: RDMA (unproven on RDMA hardware), else TCP", soft_wrap=True)
+        console.paragraph("Weights between hosts: RDMA (unproven on RDMA hardware), else TCP")
     for host, ports in carrier.ports.items():
-        console.print(f"  {escape(host)}: {escape(', '.join(ports))}", soft_wrap=True)
+        console.paragraph(f"  {host}: {', '.join(ports)}")
     if carrier.note:
-        console.print(f"  Note: {escape(carrier.note)}", soft_wrap=True)
+        console.paragraph(f"  Note: {carrier.note}")
 
 
-def _print_time(console: Console, time: WeightsTime) -> None:
+def _print_time(console: Terminal, time: WeightsTime) -> None:
     alone = f" One step and one node at a time: {about(time.documented_seconds)}."
-    console.print(
-        f"Weights in about {about(time.seconds)}; bottleneck is {escape(time.reason)}."
-        + (alone if time.documented_seconds > time.seconds else ""),
-        soft_wrap=True,
+    console.paragraph(
+        f"Weights in about {about(time.seconds)}; bottleneck is {time.reason}."
+        + (alone if time.documented_seconds > time.seconds else "")
     )
     if time.own_lines_seconds is not None and time.own_lines_seconds < time.seconds:
-        console.print(
-            f"  About {about(time.own_lines_seconds)} where each node has its own connection to the hub.",
-            soft_wrap=True,
+        console.paragraph(
+            f"  About {about(time.own_lines_seconds)} where each node has its own connection to the hub."
         )
     known: dict[str, list[str]] = {}
     for rate in time.rates:
         known.setdefault(rate.known, []).append(f"{rate.what} {rate.text}")
     listed = "; ".join(f"{how}: {', '.join(rates)}" for how, rates in known.items())
     better = "; set download_rate, network_rate, disk_rate, or use --probe" if "assumed" in known else ""
-    console.print(f"  Rates {escape(listed)}{better}", soft_wrap=True)
+    console.paragraph(f"  Rates {listed}{better}")
 
 
 def about(seconds: float) -> str:
@@ -209,11 +199,11 @@ def about(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _print_fit(console: Console, fit: Fit, alternatives: list[str]) -> None:
+def _print_fit(console: Terminal, fit: Fit, alternatives: list[str]) -> None:
     colour = "yellow" if fit.uncertain else {True: "green", False: "red", None: "yellow"}[fit.fits]
-    console.print(f"Memory: [{colour}]{escape(fit.reason)}[/]", soft_wrap=True)
+    console.paragraph(f"Memory: {fit.reason}", colour)
     for line in alternatives:
-        console.print(f"  Instead: {escape(line)}", soft_wrap=True)
+        console.paragraph(f"  Instead: {line}")
     table = Table("per GPU", "GiB", box=None)
     table.columns[1].justify = "right"
     rows = {"memory": fit.gpu_memory_bytes, "− weights": fit.weight_bytes_per_rank}
@@ -222,7 +212,7 @@ def _print_fit(console: Console, fit: Fit, alternatives: list[str]) -> None:
         table.add_row(name, "" if value is None else f"{value / GIB:,.2f}")
     if fit.terms:
         console.print(table)
-    console.print(
+    console.paragraph(
         f"KV cache of a GPU: {fit.kv_bytes_per_token:,} bytes a token"
         + (
             f" and {memory_text(fit.state_bytes_per_request)} a request"
@@ -234,12 +224,11 @@ def _print_fit(console: Console, fit: Fit, alternatives: list[str]) -> None:
             f"; {fit.kv_tokens_of_replica:,} in the replica"
             if fit.kv_tokens_of_replica != fit.kv_tokens
             else ""
-        ),
-        soft_wrap=True,
+        )
     )
 
 
-def _print_run(console: Console, title: str, line: list[str], image: str) -> None:
+def _print_run(console: Terminal, title: str, line: list[str], image: str) -> None:
     """One option a line, ready to be pasted into a shell."""
     console.print(f"\n[bold]# {escape(title)}[/]")
     lines: list[str] = []
