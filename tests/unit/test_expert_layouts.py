@@ -226,6 +226,15 @@ CASES: dict[str, tuple[Case, Expected]] = {
         ),
         Expected((8, 1, 1), "--mm-encoder-tp-mode data"),
     ),
+    "vLLM divides no 12 heads of GLM-4.1V's tower by 8": (
+        case(
+            "zai-org/GLM-4.1V-9B-Thinking",
+            "engine=vllm\ntensor_parallel=8",
+            "vllm 0.33.0, models/glm4_1v.py, Glm4vVisionAttention",
+            _8.format("H100-80G"),
+        ),
+        Expected((8, 1, 1), "--mm-encoder-tp-mode data"),
+    ),
     "SGLang: GLM's tower on each rank": (
         case("zai-org/GLM-4.6V-FP8", "", "SGLang's cookbook, GLM-4.6V", _8.format("H100-80G")),
         Expected((8, 1, 1), "--mm-enable-dp-encoder"),
