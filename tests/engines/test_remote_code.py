@@ -35,6 +35,8 @@ def test_code_is_needed_where_the_engine_does_not_read_the_configuration(
         family = families.find(checkpoint)
         code = family.code if family else None
         tokenizer = family is not None and family.name.startswith(TOKENIZERS)
-        if (id in errors or tokenizer) != (code == "needed"):
+        needed = id in errors or tokenizer
+        # LMDeploy also reads configurations of models that it has no class for.
+        if needed != (code == "needed") and (needed or engine != "lmdeploy"):
             differ.append(f"{id}: code is {code}; {errors.get(id, 'the engine reads config.json')}")
     assert not differ, "\n".join(differ)

@@ -6,22 +6,27 @@ those that it refuses.
 
 from __future__ import annotations
 
+import importlib
+
 import planned_gpu
 
 
 def main() -> None:
     """Answers one file of questions."""
     question = planned_gpu.question()
-    if question["engine"] == "sglang":
-        from sglang.srt.utils.hf_transformers_utils import get_config
-    else:
-        from vllm.transformers_utils.config import get_config
+    modules = {
+        "sglang": ("sglang.srt.utils.hf_transformers_utils", "get_config"),
+        "vllm": ("vllm.transformers_utils.config", "get_config"),
+        "lmdeploy": ("lmdeploy.hf_configs", "config_from_pretrained"),
+    }
+    module, name = modules[question["engine"]]
+    get_config = getattr(importlib.import_module(module), name)
     errors = {}
-    for name, folder in question["folders"].items():
+    for model, folder in question["folders"].items():
         try:
             get_config(folder, trust_remote_code=False)
         except Exception as error:  # whatever a class of a configuration raises
-            errors[name] = f"{type(error).__name__}: {error}"
+            errors[model] = f"{type(error).__name__}: {error}"
     planned_gpu.write(errors)
 
 
