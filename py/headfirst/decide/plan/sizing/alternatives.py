@@ -155,16 +155,11 @@ def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> Pl
     if not planned.fit.fits:
         known = (other for id in catalogue.ids() if (other := catalogue.lookup(id)))
         sentences = alternatives(attempt, known)
-    elif longest < _enough(planned.fit):
+    elif longest < parallel.enough(planned.fit.context):
         sentences = [*_fewer_slots(attempt), *smaller_reserve(attempt)]
     replicas = _replicas_rejected(attempt) if planned.data_parallel == 1 else []
     rejected = [*planned.layouts_rejected, *replicas]
     return planned.model_copy(update={"alternatives": sentences, "layouts_rejected": rejected})
-
-
-def _enough(fit: Fit) -> int:
-    """Tokens of a long request, or of the longest that is allowed."""
-    return min(parallel.ENOUGH_TOKENS, fit.context)
 
 
 def _replicas_rejected(attempt: Attempt) -> list[str]:
@@ -235,7 +230,7 @@ def smaller_reserve(attempt: Attempt) -> list[str]:
         result = attempt.result(attempt.checkpoint, attempt.with_words(words))
         if result and (best is None or result.longest > best.longest):
             best, cost = result, step.cost
-        if best and best.longest >= _enough(best.fit):
+        if best and best.longest >= parallel.enough(best.fit.context):
             break
     return (
         [f"{_listed(best.settings)} fits, with {best.tokens:,} tokens of KV cache: {cost}."] if best else []
@@ -314,7 +309,7 @@ def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
     most = max(parameters(other) for other, _ in fitting)
     _, result = max(
         (pair for pair in fitting if parameters(pair[0]) >= _SMALLER * most),
-        key=lambda pair: (pair[1].longest >= _enough(pair[1].fit), pair[0].total_bytes),
+        key=lambda pair: (pair[1].longest >= parallel.enough(pair[1].fit.context), pair[0].total_bytes),
     )
     return [f"{result.named(*_MODEL)} is a smaller model of the same family and fits{result.rest(*_MODEL)}"]
 

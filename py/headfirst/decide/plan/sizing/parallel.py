@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.layout import Machines
-from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import MemoryOf
 from headfirst.decide.plan.sizing.ways import Candidate, Ways, not_chosen
 
@@ -78,7 +77,7 @@ class Spread(Ways):
         or not known."""
         for nodes in range(1, self.machines.nodes // 2 + 1) if self.memory else ():
             part = replace(self, machines=Machines(nodes, self.machines.ranks_per_node))
-            least = enough(self.checkpoint)
+            least = enough(self.checkpoint.max_context)
             if any(candidate.longest >= least for candidate in part._sized(None)):
                 return nodes
         return None
@@ -105,7 +104,7 @@ class Spread(Ways):
             return ""
         longest, certainty = candidate.longest, candidate.certainty
         # Within a node the fewest stages win, if the model fits at all.
-        least = enough(self.checkpoint) if self.machines.nodes > 1 or candidate.rule else 1
+        least = enough(self.checkpoint.max_context) if self.machines.nodes > 1 or candidate.rule else 1
         if longest < least:
             return (
                 f"its KV cache holds a request of {longest:,} tokens, fewer than {least:,}"
@@ -183,9 +182,9 @@ class Spread(Ways):
         return f"On {self.machines}, with pipeline_parallel={pipeline}, tensor_parallel can be {listed}."
 
 
-def enough(checkpoint: Checkpoint) -> int:
-    """Tokens of KV cache with which a copy is large enough: a long request, or the model's longest."""
-    return min(ENOUGH_TOKENS, checkpoint.max_context)
+def enough(context: int) -> int:
+    """Tokens of KV cache with which a copy is large enough: a long request, or the longest of `context`."""
+    return min(ENOUGH_TOKENS, context)
 
 
 def replicas_hint(machines: Machines, nodes: int) -> str:

@@ -94,7 +94,7 @@ class Copies:
     def best(self) -> Copy | None:
         """The copy that is large enough and of which the fleet holds the most, else the one with the largest
         KV cache; None where the fleet holds no copy."""
-        fleet, enough = self.fleet, parallel.enough(self.checkpoint)
+        fleet, enough = self.fleet, parallel.enough(self.checkpoint.max_context)
         node = self.on(Machines(1, fleet.gpus_per_node))
         least = parallel.COPIES_SHARE * (node.tokens(fleet) if node else 0)
         largest: Copy | None = None
