@@ -25,7 +25,7 @@ from sglang_weights import built, refused, without_kernels
 RANK, SLOTS = 32, 8
 GPU = "H200"
 ATTENTION = ["q_proj", "k_proj", "v_proj", "o_proj"]
-LATENT = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
+LATENT = ["kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
 FEED_FORWARD = ["gate_proj", "up_proj", "down_proj"]
 ENDS = ["embed_tokens", "lm_head"]
 LAYOUTS: list[dict[str, Any]] = [
@@ -73,9 +73,9 @@ def rows(path: str, arguments: dict[str, Any]) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     with built(path, arguments) as model:
         config: Any = model.config
-        attention = (
-            LATENT if "fused_qkv_a_proj_with_mqa" in auto_detect_lora_target_modules(model) else ATTENTION
-        )
+        detected, attention = auto_detect_lora_target_modules(model), ATTENTION
+        if "fused_qkv_a_proj_with_mqa" in detected:
+            attention = [*(("q_a_proj", "q_b_proj") if "q_b_proj" in detected else ("q_proj",)), *LATENT]
         for targets in (attention, attention + FEED_FORWARD, attention + FEED_FORWARD + ENDS):
             try:
                 result = buffers(model, config, targets)

@@ -10,13 +10,13 @@ from typing import Any
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.config import Weights, from_config
 
-_FOLDER = Path(__file__).parent / "data" / "model-configs"
+FOLDER = Path(__file__).parent / "data" / "model-configs"
 
 
 @cache
 def checkpoint(name: str, weights: int = 10**9) -> Checkpoint:
     """The model `publisher--model`, with so many bytes of weights."""
-    entry: dict[str, Any] = json.loads((_FOLDER / f"{name}.json").read_text(encoding="utf-8"))
+    entry: dict[str, Any] = json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))
     return from_config(
         entry["config"],
         id=name.replace("--", "/", 1),

@@ -11,6 +11,7 @@ from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.sglang import support
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
+from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
 ENGINE = engines.get("sglang")
@@ -22,6 +23,10 @@ def model(id: str, **changes: object) -> Checkpoint:
     found = catalogue.lookup(id)
     assert found is not None
     return found.model_copy(update=changes)
+
+
+def adapter(*targets: str) -> AdapterConfig:
+    return AdapterConfig(8, 8, targets[0] if targets == ("all-linear",) else targets)
 
 
 def refused(checkpoint: Checkpoint, gpu: str | None, arguments: str = "", task: Task = "chat") -> list[str]:
@@ -108,6 +113,34 @@ def test_every_model_of_the_catalogue_that_sglang_has_is_served_on_h100_or_its_s
         ({}, "L4", "--mem-fraction-static 1.5", "chat", "is not between 0 and 1"),
         ({}, "L4", "--mem-fraction-static 1.0", "chat", "is not between 0 and 1"),
         ({}, "L4", "--speculative-algorithm EAGLE", "chat", "needs --speculative-draft-model-path"),
+        (
+            {"adapters": (adapter("q_proj", "in_proj_qkv"),)},
+            "L4",
+            "",
+            "chat",
+            "SGLang has no sizes for LlamaForCausalLM's adapters of in_proj_qkv",
+        ),
+        (
+            {"architecture": "Llama4ForConditionalGeneration", "adapters": (adapter("q_proj", "up_proj"),)},
+            "L4",
+            "",
+            "chat",
+            "adapters of gate_up_proj",
+        ),
+        (
+            {"architecture": "Qwen3NextForCausalLM", "adapters": (adapter("all-linear"),)},
+            "H100-80G",
+            "",
+            "chat",
+            "adapters of all modules",
+        ),
+        (
+            {"architecture": "Gemma4ForConditionalGeneration"},
+            "L4",
+            "--enable-lora --max-lora-rank 8 --lora-target-modules q_proj",
+            "chat",
+            "SGLang has no sizes for adapters of Gemma4ForConditionalGeneration",
+        ),
     ],
 )
 def test_what_cannot_be_served_is_one_clause(
@@ -143,6 +176,22 @@ def test_what_cannot_be_served_is_one_clause(
         ({}, "L4", "--speculative-algorithm NGRAM", "chat"),
         ({"nextn_layers": 1}, "L4", "--speculative-algorithm NEXTN", "chat"),
         ({}, None, "", "chat"),
+        ({"adapters": (adapter("q_proj", "up_proj", "lm_head"), adapter("all-linear"))}, "L4", "", "chat"),
+        (
+            {"architecture": "Llama4ForConditionalGeneration", "adapters": (adapter("q_proj", "o_proj"),)},
+            "L4",
+            "",
+            "chat",
+        ),
+        (
+            {
+                "architecture": "Qwen3_5ForConditionalGeneration",
+                "adapters": (adapter("q_proj", "out_proj"),),
+            },
+            "L4",
+            "",
+            "chat",
+        ),
     ],
 )
 def test_what_can_be_served_is_not_refused(

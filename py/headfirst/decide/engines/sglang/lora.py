@@ -1,7 +1,7 @@
 """LoRA in SGLang 0.5.22 and 0.5.23: the adapters that it accepts, and the buffers that it allocates for them.
 
 Source: sglang/srt/lora: lora_config.py, lora.py (peft_type), lora_manager.py (validate_new_adapter,
-init_lora_shapes), mem_pool.py (init_buffers).
+init_lora_shapes), mem_pool.py (init_buffers), utils.py (get_hidden_dim).
 """
 
 from __future__ import annotations
@@ -26,12 +26,28 @@ _OTHER_SIZES = (
 )
 _ALL = ("all", "all-linear")
 _ENDS = ("embed_tokens", "lm_head")
+# Modules for which get_hidden_dim has sizes, by the beginning of the architecture; SGLang ends at start with
+# others. Gemma 4's reads sizes that the config of Transformers 5.19 has for each layer alone.
+_SIZED = frozenset({"qkv_proj", "o_proj", "gate_up_proj", "down_proj", *_ENDS})
+_OWN_SIZED: dict[str, frozenset[str]] = {
+    "Gemma4": frozenset(),
+    "Llama4ForConditional": frozenset({"qkv_proj", "o_proj"}),
+    "NemotronH": _SIZED | {"up_proj", "in_proj", "out_proj", "fc1_latent_proj", "fc2_latent_proj"},
+    "Qwen3_5ForConditional": _SIZED | {"in_proj_qkvz", "out_proj"},
+    "Qwen3_5MoeForConditional": _SIZED | {"in_proj_qkvz", "out_proj"},
+}
+_LATENT_SIZED = frozenset({"fused_qkv_a_proj_with_mqa", "q_b_proj", "kv_b_proj"})
+_INDEX_SIZED = frozenset({"indexer.wq_b", "indexer.wk", "indexer.weights_proj"})
+_OTHER_SIZED = ("Gemma3n", "Inkling", "InternS2", "NemotronH_Nano")  # their classes have further modules
+# `all` of these has modules without sizes (lora/utils.py, auto_detect_lora_target_modules).
+_ALL_UNSIZED = ("DeepseekV4", "Gemma4", "Lfm2", "Llama4", "Qwen3Next", "Qwen3_5MoeForCausalLM")
 # lora/utils.py, get_normalized_target_modules.
 _PACKED = {
     **lora.PACKED,
     **dict.fromkeys(("vocab_emb", "embeddings", "word_embeddings"), "embed_tokens"),
     **dict.fromkeys(("output", "unembed_tokens"), "lm_head"),
     **dict.fromkeys(("q_a_proj", "kv_a_proj_with_mqa"), "fused_qkv_a_proj_with_mqa"),
+    **{name.rpartition(".")[2]: name for name in _INDEX_SIZED},
 }
 
 
@@ -62,6 +78,33 @@ def _refusals(config: AdapterConfig, values: Mapping[str, Any]) -> Iterator[str]
     others = _modules(config.targets) - allowed - {"all"}
     if others and "all" not in allowed:
         yield f"modules that --lora-target-modules lacks: {', '.join(sorted(others))}"
+
+
+def problems(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
+    """One clause where SGLang ends at start: it has no sizes for an adapted module of this architecture."""
+    name = checkpoint.architecture
+    if not lora.are_served(checkpoint, values) or name.startswith(_OTHER_SIZED):
+        return []
+    sized, modules = sized_modules(checkpoint), _adapted(checkpoint, values)
+    if not sized:
+        return [f"SGLang has no sizes for adapters of {name}"]
+    unsized = sorted(modules - sized - {"all"})
+    if "all" in modules and not are_all_sized(checkpoint):
+        unsized.append("all modules")
+    return [f"SGLang has no sizes for {name}'s adapters of {', '.join(unsized)}"] if unsized else []
+
+
+def sized_modules(checkpoint: Checkpoint) -> frozenset[str]:
+    """Modules, by SGLang's names, that adapters of this architecture can have."""
+    own = (sized for name, sized in _OWN_SIZED.items() if checkpoint.architecture.startswith(name))
+    latent = _LATENT_SIZED if checkpoint.mla else frozenset()
+    index = _INDEX_SIZED if checkpoint.mla and checkpoint.index else frozenset()
+    return next(own, _SIZED | latent | index)
+
+
+def are_all_sized(checkpoint: Checkpoint) -> bool:
+    """Whether an adapter can have all modules of this architecture (`all-linear`)."""
+    return not checkpoint.architecture.startswith(_ALL_UNSIZED)
 
 
 def _modules(names: tuple[str, ...] | list[str] | str) -> frozenset[str]:

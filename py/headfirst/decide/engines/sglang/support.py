@@ -14,6 +14,7 @@ from typing import Any
 
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
+from headfirst.decide.engines.sglang import lora
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
@@ -83,6 +84,7 @@ def problems(
         *_task(has, checkpoint, task),
         *_arguments(checkpoint, values),
         *_all_to_all(checkpoint, gpu, values),
+        *lora.problems(checkpoint, values),
     ]
 
 
