@@ -246,6 +246,13 @@ CASES: dict[str, Case] = {
         hosts=("gpus=1 gpu=GB200-186G",),
         note="Hosts with GB200-186G are ARM (aarch64)",
     ),
+    "NVLink between hosts of GB200": Case(
+        "deepseek-ai/DeepSeek-R1",
+        "",
+        "NVIDIA/srt-slurm sets NCCL_MNNVL_ENABLE where Slurm has IMEX channels; roles/ set none up",
+        hosts=("gpus=4 gpu=GB200-186G",) * 4,
+        note="NVLink between hosts with GB200-186G is not used",
+    ),
     "L16: GH200-96G is on ARM hosts": Case(
         QWEN3_8B,
         "",

@@ -27,6 +27,10 @@ _ARM = (
     "Hosts with {gpu} are ARM (aarch64), on which nothing of this was run. The image must be published for "
     "arm64; bundles and images that are built here are for x86-64."
 )
+_NVLINK_DOMAIN = (
+    "NVLink between hosts with {gpu} is not used: its IMEX channels are not set up. Ranks of several hosts "
+    "use RDMA or sockets."
+)
 
 
 def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.PlannedService:
@@ -164,6 +168,10 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                 computing and _computing_note(engine, served, computing, loaded_as),
                 _NO_TEMPLATE if task == "completion" and settings.task is None else "",
                 gpu and gpu.host == "aarch64" and _ARM.format(gpu=gpu.name),
+                gpu
+                and gpu.name.startswith(("GB200", "GB300"))
+                and machines.nodes > 1
+                and _NVLINK_DOMAIN.format(gpu=gpu.name),
                 _unread(lora),
                 needs.note,
             )
