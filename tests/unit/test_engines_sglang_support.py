@@ -203,6 +203,8 @@ def test_what_can_be_served_is_not_refused(
 def test_fp8_without_fp8_units() -> None:
     assert ENGINE.fp8_capability(model(R1)) == (8, 9)
     assert ENGINE.fp8_capability(model(LLAMA, dtype="fp8")) == (8, 0)
+    assert ENGINE.fp8_capability(model("nvidia/Llama-3.1-8B-Instruct-FP8")) == (8, 9)  # of ModelOpt
+    assert ENGINE.fp8_capability(model("RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8")) == (8, 0)
 
 
 MINIMAX = model(

@@ -123,9 +123,12 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
 
 
 def _fp8_capability(checkpoint: Checkpoint) -> tuple[int, int]:
-    """Mixtures of experts need FP8 units; the layers of dense models run as weight-only FP8 from 8.0 on
-    (layers/quantization/fp8_utils.py, can_auto_enable_marlin_fp8)."""
-    return (8, 0) if checkpoint.moe is None else FP8_CAPABILITY
+    """Mixtures of experts and checkpoints of ModelOpt need FP8 units (layers/quantization/modelopt_quant.py).
+
+    Other dense layers run as weight-only FP8 from 8.0 on (fp8_utils.py, can_auto_enable_marlin_fp8).
+    """
+    of_modelopt = checkpoint.quantization is not None and checkpoint.quantization.method == "modelopt"
+    return FP8_CAPABILITY if checkpoint.moe or of_modelopt else (8, 0)
 
 
 def _rendezvous_ports(request: LaunchRequest) -> Sequence[int]:
