@@ -7,7 +7,7 @@ The layout is the same for every engine: architectures with a model class; quant
 lowest compute capability, "checkpoint_only" where the method cannot quantise a BF16 checkpoint at loading;
 methods that are accepted for checkpoints of another one;
 architectures that serve embeddings, rewards and reranking; multimodal ones; those that can be divided into
-pipeline stages; and what changes the division of the memory.
+pipeline stages; what changes the division of the memory; and what --attn-dp-size does not divide.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import sglang_attention
 
 # What the code asks about the platform: these are CUDA's answers. Every other platform is absent.
 CUDA = {"is_cuda", "_is_cuda"}
@@ -58,6 +60,10 @@ def main() -> int:
         "images_with_prefill_graphs": sorted(
             _assigned(config, "multimodal_breakable_cuda_graph_supported_model_archs")
         ),
+        "undivided_attention": sorted(
+            sglang_attention.Models(srt / "models").undivided()
+            | sglang_attention.refused(srt / "arg_groups" / "model_overrides")
+        ),
     }
     path = target / f"support-{version}.json"
     path.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")
@@ -70,22 +76,13 @@ def _models(folder: Path) -> Iterator[tuple[str, set[str]]]:
     trees = [ast.parse(path.read_text()) for path in sorted(folder.glob("*.py"))]
     classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     for tree in trees:
-        for name in _entry_classes(tree):
+        for name in sglang_attention.entry_classes(tree):
             forward = _method(name, "forward", classes)
             yield name, {argument.arg for argument in forward.args.args} if forward else set()
 
 
 def _with(models: dict[str, set[str]], argument: str) -> set[str]:
     return {name for name, arguments in models.items() if argument in arguments}
-
-
-def _entry_classes(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Assign) and any(
-            isinstance(target, ast.Name) and target.id == "EntryClass" for target in node.targets
-        ):
-            entries = node.value.elts if isinstance(node.value, ast.List | ast.Tuple) else [node.value]
-            yield from (entry.id for entry in entries if isinstance(entry, ast.Name))
 
 
 def _quantizations(folder: Path) -> dict[str, dict[str, int | bool]]:

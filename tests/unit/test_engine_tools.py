@@ -10,6 +10,7 @@ from pathlib import Path
 
 import engine_options
 import pytest
+import sglang_attention
 from headfirst.decide import engines
 
 TOOL = Path(__file__).resolve().parents[2] / "tools" / "sglang_support.py"
@@ -31,6 +32,12 @@ FILES = {
         "class Base:\n    def forward(self, x, get_embedding=False, pp_proxy_tensors=None): ...\n"
         "class AForCausalLM(Base): ...\nclass BForCausalLM:\n    def forward(self, x): ...\n"
         "EntryClass = [AForCausalLM, BForCausalLM]\n"
+    ),
+    "srt/arg_groups/model_overrides/b.py": (
+        "@_register_for('BForCausalLM', 'BMTP')\ndef refuse(args, config):\n"
+        "    if attn_dp_enabled_of(args):\n        raise ValueError\n"
+        "@_register_for('AForCausalLM')\ndef change(args, config):\n"
+        "    if attn_dp_enabled_of(args):\n        return {}\n"
     ),
     "srt/layers/quantization/__init__.py": (
         "METHODS = {'plain': Plain, 'mxfp8': Plain, 'packed': Packed}\n"
@@ -76,7 +83,50 @@ def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
         "tracked_states": ["BForCausalLM"],
         "images_when_asked": ["VModel"],
         "images_with_prefill_graphs": ["WModel"],
+        "undivided_attention": ["BForCausalLM", "BMTP"],
     }
+
+
+# Architectures by how they divide their attention. PartModel gives its base other layers.
+CLASSES = """
+from sglang.srt.models.other import Base
+class Mixer:
+    def __init__(self, shard_on_attn_tp=False): RadixLinearAttention(ranks().attn_tp_size)
+class Whole:
+    def __init__(self): RadixAttention(ranks().tp_size)
+class Part:
+    def __init__(self): RadixAttention(ranks().attn_tp_size)
+LAYERS = {"mixer": Mixer}
+class WholeModel:
+    def __init__(self, layer=Whole): layer()
+class PartModel(WholeModel):
+    def __init__(self): super().__init__(Part)
+class WholeForCausalLM:
+    def __init__(self): WholeModel()
+class PartForCausalLM:
+    def __init__(self): PartModel()
+class MixerForCausalLM:
+    def __init__(self): LAYERS["mixer"]()
+class MixerOfGroupForCausalLM:
+    def __init__(self): LAYERS["mixer"](shard_on_attn_tp=True)
+class EitherForConditionalGeneration:
+    def __init__(self): (WholeForCausalLM if small else PartForCausalLM)()
+class ImagesForConditionalGeneration:
+    def __init__(self): WholeForCausalLM()
+class BothForCausalLM(Base):
+    def __init__(self): Part(), Whole()
+class OtherForCausalLM(Base): ...
+EntryClass = [WholeForCausalLM, PartForCausalLM, MixerForCausalLM, MixerOfGroupForCausalLM, BothForCausalLM,
+              EitherForConditionalGeneration, ImagesForConditionalGeneration, OtherForCausalLM]
+"""
+
+
+def test_the_nearest_attention_layers_decide_whether_it_is_divided(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(CLASSES)
+    (tmp_path / "other.py").write_text("class Base:\n    def __init__(self): RadixAttention(tp_size)\n")
+    names = sglang_attention.Models(tmp_path).undivided()
+    models = {"BothForCausalLM", "MixerForCausalLM", "OtherForCausalLM", "WholeForCausalLM"}
+    assert names == models | {"ImagesForConditionalGeneration"}
 
 
 def test_an_option_is_described_as_the_check_reads_it() -> None:

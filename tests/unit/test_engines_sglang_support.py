@@ -256,6 +256,23 @@ QWEN235 = model(
         ),
         (model(R1), Machines(2, 8), (16, 1), "--attn-dp-size 3", "not divisible by --attn-dp-size 3"),
         (model(R1), Machines(2, 8), (16, 1), "--enable-dp-attention --dp-size 16", None),
+        # Their classes divide the heads among all ranks, as most of SGLang's do.
+        (
+            model("baidu/ERNIE-4.5-21B-A3B-PT"),
+            Machines(1, 8),
+            (8, 1),
+            "--attn-dp-size 8 --ep-size 8",
+            "does not divide the attention of Ernie4_5_MoeForCausalLM",
+        ),
+        (model(LLAMA), Machines(1, 8), (8, 1), "--attn-dp-size 2", "the attention of LlamaForCausalLM"),
+        (
+            model(LLAMA, architecture="Mistral3ForConditionalGeneration"),
+            Machines(1, 8),
+            (8, 1),
+            "--attn-dp-size 2",
+            "the attention of Mistral3ForConditionalGeneration",
+        ),
+        (model(LLAMA, architecture="Qwen3ForCausalLM"), Machines(1, 8), (8, 1), "--attn-dp-size 2", None),
         (model(R1), Machines(2, 8), (8, 1), "--dp-size 2", "copies the model within one node only"),
         (
             model(R1),

@@ -31,20 +31,8 @@ _SPANNING = {
 }
 
 
-# Their attention is divided among all ranks, whatever --attn-dp-size is: models/*.py, without attn_tp, and
-# arg_groups/model_overrides (ernie45_vl.py, iquest_q1.py, minicpm.py).
-_UNDIVIDED_ATTENTION = frozenset(
-    {
-        *("LlamaForCausalLM", "MistralForCausalLM", "Mistral3ForConditionalGeneration", "MixtralForCausalLM"),
-        *("Qwen2ForCausalLM", "Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"),
-        *("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"),
-        *("Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Glm4ForCausalLM", "Phi3ForCausalLM"),
-        *("Phi4MMForCausalLM", "CohereForCausalLM", "Cohere2ForCausalLM", "OlmoForCausalLM"),
-        *("GraniteForCausalLM", "GraniteMoeHybridForCausalLM", "Lfm2ForCausalLM", "Lfm2MoeForCausalLM"),
-        *("HunYuanMoEV1ForCausalLM", "KimiLinearForCausalLM", "Ernie4_5_VLMoeForConditionalGeneration"),
-        *("IQuestQ1ForCausalLM", "MiniCPMForCausalLM", "MiniCPMSALAForCausalLM"),
-    }
-)
+# Its language model is the one of its config (models/llava.py); the published ones have Llama's attention.
+_UNDIVIDED_ATTENTION = "Mistral3ForConditionalGeneration"
 
 
 def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
@@ -93,7 +81,7 @@ def problems(
         or [
             *_pipeline(version, checkpoint, layout, values),
             *head_problems(checkpoint, layout.tensor // layout.attention_data),
-            *_groups_and_experts(checkpoint, layout, values),
+            *_groups_and_experts(version, checkpoint, layout, values),
             *_widths(checkpoint, layout, dtype, values),
         ]
     )
@@ -137,7 +125,9 @@ def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapp
     return reasons
 
 
-def _groups_and_experts(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+def _groups_and_experts(
+    version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]
+) -> list[str]:
     """What single architectures and ways to compute experts refuse (models/nemotron_h.py, layers/moe).
 
     MiMo-V2.5: arg_groups/model_hook.py and models/mimo_v2.py, load_mimo_v2_qkv_proj_weight.
@@ -145,7 +135,8 @@ def _groups_and_experts(checkpoint: Checkpoint, layout: Layout, values: Mapping[
     name, state = checkpoint.architecture, checkpoint.recurrent
     attention = layout.tensor // layout.attention_data
     reasons = []
-    if layout.attention_data > 1 and name in _UNDIVIDED_ATTENTION:
+    undivided = support.table(version).undivided_attention | {_UNDIVIDED_ATTENTION}
+    if layout.attention_data > 1 and name in undivided:
         reasons.append(f"SGLang does not divide the attention of {name}: --attn-dp-size 1")
     if state and state.kind == "mamba2" and state.groups > 1 and state.groups % attention:
         reasons.append(f"{state.groups} groups of Mamba-2 are not divisible by {attention}")

@@ -61,6 +61,7 @@ class SupportTable:
     tracked_states: frozenset[str]  # the prefix cache keeps copies of recurrent states
     images_when_asked: frozenset[str]  # multimodal only with --enable-multimodal
     images_with_prefill_graphs: frozenset[str]
+    undivided_attention: frozenset[str]  # divided among all ranks, whatever --attn-dp-size is
 
 
 @cache
