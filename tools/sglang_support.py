@@ -7,7 +7,8 @@ The layout is the same for every engine: architectures with a model class; quant
 lowest compute capability, "checkpoint_only" where the method cannot quantise a BF16 checkpoint at loading;
 methods that are accepted for checkpoints of another one;
 architectures that serve embeddings, rewards and reranking; multimodal ones; those that can be divided into
-pipeline stages; what changes the division of the memory; and what --attn-dp-size does not divide.
+pipeline stages; what changes the division of the memory; what --attn-dp-size does not divide; and what
+replaces --ep-size.
 """
 
 from __future__ import annotations
@@ -64,6 +65,8 @@ def main() -> int:
             sglang_attention.Models(srt / "models").undivided()
             | sglang_attention.refused(srt / "arg_groups" / "model_overrides")
         ),
+        # Values of --moe-a2a-backend that spread the experts over all tensor ranks.
+        "spanning_exchanges": sorted(_assigned(overrides, "_A2A_EP_SPANNING_BACKENDS")),
     }
     path = target / f"support-{version}.json"
     path.write_text(json.dumps(table, indent=1) + "\n", encoding="utf-8")

@@ -27,7 +27,10 @@ FILES = {
         "    compatible_quantization_methods = {'cuda': ['plain']}\n"
         "multimodal_breakable_cuda_graph_supported_model_archs = ['WModel']\n"
     ),
-    "srt/arg_groups/overrides.py": "_MAMBA_EXTRA_BUFFER_ARCHS = frozenset({'BForCausalLM'})\n",
+    "srt/arg_groups/overrides.py": (
+        "_MAMBA_EXTRA_BUFFER_ARCHS = frozenset({'BForCausalLM'})\n"
+        "_A2A_EP_SPANNING_BACKENDS = frozenset({'mori'})\n"
+    ),
     "srt/models/a.py": (
         "class Base:\n    def forward(self, x, get_embedding=False, pp_proxy_tensors=None): ...\n"
         "class AForCausalLM(Base): ...\nclass BForCausalLM:\n    def forward(self, x): ...\n"
@@ -84,6 +87,7 @@ def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
         "images_when_asked": ["VModel"],
         "images_with_prefill_graphs": ["WModel"],
         "undivided_attention": ["BForCausalLM", "BMTP"],
+        "spanning_exchanges": ["mori"],
     }
 
 

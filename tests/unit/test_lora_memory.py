@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.decide.engines.sglang import layout as sglang_layout
+from headfirst.decide import engines
 from headfirst.decide.engines.sglang import lora as sglang_lora
 from headfirst.decide.engines.vllm import layout as vllm_layout
 from headfirst.decide.engines.vllm import lora as vllm_lora
@@ -44,5 +44,6 @@ def test_sglang_allocates_them(name: str) -> None:
         assert ("refused" in row) == bool(sglang_lora.problems(model, values)), row
         if "refused" in row or not sglang_lora.is_known(model, values):
             continue
-        size = sglang_lora.buffer_bytes(model, sglang_layout.layout(values["tp_size"], 1, values), values)
+        layout = engines.get("sglang").layout(values["tp_size"], 1, values)
+        size = sglang_lora.buffer_bytes(model, layout, values)
         assert size == pytest.approx(row["bytes"], rel=0.01), (row, size / row["bytes"])

@@ -28,7 +28,7 @@ def settings(row: dict[str, Any]) -> tuple[Gpu, dict[str, Any], Any]:
     }
     tensor, pipeline = given.pop("tp_size"), given.pop("pp_size", 1)
     gpu = replace(find(row["gpu"]), memory_bytes=RECORD["gpu_mib"][row["gpu"]] * MIB)
-    return gpu, given, layout.layout(tensor, pipeline, given)
+    return gpu, given, layout.layout(VERSION, tensor, pipeline, given)
 
 
 @pytest.mark.parametrize("name", RECORD["models"])

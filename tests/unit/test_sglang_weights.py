@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from headfirst.decide import engines
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.sglang import layout
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -34,7 +33,7 @@ def model(name: str) -> Checkpoint:
 def sizes(row: dict[str, Any]) -> tuple[Layout, dict[str, Any], Machines]:
     given = {key: value for key, value in row["arguments"].items() if key not in ("nnodes", "dist_init_addr")}
     tensor = given.pop("tp_size")
-    return layout.layout(tensor, 1, given), given, Machines(2 if tensor > 8 else 1, 8)
+    return ENGINE.layout(tensor, 1, given), given, Machines(2 if tensor > 8 else 1, 8)
 
 
 def is_counted(name: str, row: dict[str, Any]) -> bool:

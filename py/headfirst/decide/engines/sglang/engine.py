@@ -151,7 +151,7 @@ def _engine(version: str) -> Engine:
         diagnostics=_DIAGNOSTICS,
         support_problems=partial(support.problems, version),
         fp8_capability=_fp8_capability,
-        layout=layout.layout,
+        layout=partial(layout.layout, version),
         layout_problems=partial(layout.problems, version),
         pipeline_layers=layout.pipeline_layers,
         computing=support.computing,

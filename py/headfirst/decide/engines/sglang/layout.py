@@ -16,26 +16,11 @@ from headfirst.decide.engines.layout import Layout, Machines, given_stages, head
 from headfirst.decide.engines.sglang import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
-# Their expert parallelism spans the tensor ranks, whatever --ep-size is (_A2A_EP_SPANNING_BACKENDS).
-_SPANNING = {
-    "megamoe",
-    "deepep",
-    "deepep_v2",
-    "mooncake",
-    "nixl",
-    "ascend_fuseep",
-    "flashinfer",
-    "flashinfer_megamoe",
-    "mori",
-    "pplx",
-}
-
-
 # Its language model is the one of its config (models/llava.py); the published ones have Llama's attention.
 _UNDIVIDED_ATTENTION = "Mistral3ForConditionalGeneration"
 
 
-def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
+def layout(version: str, tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
     """The layout that results from these sizes and the arguments' values."""
     data, attention = values.get("dp_size", 1), values.get("attn_dp_size", 1)
     if values.get("enable_dp_attention") and attention == 1:  # the older spelling of --attn-dp-size
@@ -45,12 +30,14 @@ def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
         pipeline,
         data=data,
         attention_data=attention,
-        expert=tensor if _spanning(values) else values.get("ep_size", 1),
+        expert=tensor if _spanning(version, values) else values.get("ep_size", 1),
     )
 
 
-def _spanning(values: Mapping[str, Any]) -> bool:
-    return values.get("moe_a2a_backend") in _SPANNING or bool(values.get("enable_waterfill"))
+def _spanning(version: str, values: Mapping[str, Any]) -> bool:
+    """Whether expert parallelism spans the tensor ranks, whatever --ep-size is (arg_groups/overrides.py)."""
+    spanning = support.table(version).spanning_exchanges
+    return values.get("moe_a2a_backend") in spanning or bool(values.get("enable_waterfill"))
 
 
 def pipeline_layers(stage: int, stages: int, layers: int, environment: Mapping[str, str]) -> range:
@@ -82,7 +69,7 @@ def problems(
             *_pipeline(version, checkpoint, layout, values),
             *head_problems(checkpoint, layout.tensor // layout.attention_data),
             *_groups_and_experts(version, checkpoint, layout, values),
-            *_widths(checkpoint, layout, dtype, values),
+            *_widths(version, checkpoint, layout, dtype, values),
         ]
     )
 
@@ -152,11 +139,13 @@ def _groups_and_experts(
     return reasons
 
 
-def _widths(checkpoint: Checkpoint, layout: Layout, dtype: str, values: Mapping[str, Any]) -> list[str]:
+def _widths(
+    version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Mapping[str, Any]
+) -> list[str]:
     """The feed-forward widths that are divided, against the number of parts and the FP8 block."""
     block = max(checkpoint.weight_block_size) if checkpoint.weight_block_size and dtype == "fp8" else None
     reasons = []
-    for name, width, parts in _divided(checkpoint, layout, values):
+    for name, width, parts in _divided(version, checkpoint, layout, values):
         if width % parts:
             reasons.append(f"the {name} of {width} is not divisible by {parts}")
         elif block and (width // parts) % block:
@@ -167,7 +156,9 @@ def _widths(checkpoint: Checkpoint, layout: Layout, dtype: str, values: Mapping[
     return reasons
 
 
-def _divided(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+def _divided(
+    version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]
+) -> list[tuple[str, int, int]]:
     """(name, width, in how many parts) of the feed-forward layers."""
     moe = checkpoint.moe
     if moe is None:
@@ -180,7 +171,7 @@ def _divided(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) 
     # An all-to-all back end gives every rank the shared experts whole. Without expert parallelism the shared
     # expert of DeepSeek V3 is one more routed expert (shared_experts_fusion_disable_reason).
     fused = layout.expert == 1 and checkpoint.architecture == "DeepseekV3ForCausalLM"
-    if moe.shared_experts and not fused and not _spanning(values):
+    if moe.shared_experts and not fused and not _spanning(version, values):
         width = moe.shared_intermediate_size or moe.intermediate_size * moe.shared_experts
         widths.append(("shared expert size", width, layout.tensor))
     return widths

@@ -62,6 +62,7 @@ class SupportTable:
     images_when_asked: frozenset[str]  # multimodal only with --enable-multimodal
     images_with_prefill_graphs: frozenset[str]
     undivided_attention: frozenset[str]  # divided among all ranks, whatever --attn-dp-size is
+    spanning_exchanges: frozenset[str]  # values of --moe-a2a-backend, whatever --ep-size is
 
 
 @cache
