@@ -1,4 +1,4 @@
-"""Compute capabilities of support.py and of the presets are those that the engines' own functions accept."""
+"""Limits in the code and the presets are those that the engines' own functions accept."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ import re
 from collections.abc import Mapping
 
 import engine_sites
+import planned_commands
 import pytest
+from headfirst.decide import engines
 from headfirst.decide.engines import presets
+from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.sglang import support as sglang
 from headfirst.decide.engines.vllm import support as vllm
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
+from headfirst.decide.model import catalogue
+from headfirst.decide.model.checkpoint import Checkpoint
 
 Capability = tuple[int, int]
 CAPABILITIES: tuple[Capability, ...] = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
@@ -61,3 +66,23 @@ def test_vllm_has_kernels_from_its_lowest_capability_on(version: str) -> None:
     library = engine_sites.engine_site("vllm", version) / "vllm" / "_C_stable_libtorch.abi3.so"
     cubins = {int(number) for number in re.findall(rb"\bsm_(\d+)", library.read_bytes())}
     assert divmod(min(cubins), 10) == vllm.LOWEST_CAPABILITY
+
+
+@pytest.mark.parametrize("version", [version for name, version in engine_sites.VERSIONS if name == "sglang"])
+def test_sglangs_classes_divide_the_attention_of_the_same_architectures(version: str) -> None:
+    smallest: dict[str, Checkpoint] = {}
+    for checkpoint in filter(None, map(catalogue.lookup, catalogue.ids())):
+        known = smallest.setdefault(checkpoint.architecture, checkpoint)
+        if checkpoint.total_bytes < known.total_bytes:
+            smallest[checkpoint.architecture] = checkpoint
+    question = {name: planned_commands.config(checkpoint.id) for name, checkpoint in smallest.items()}
+    divided = engine_sites.run("sglang", version, "attention_driver.py", question)
+    assert len(divided) > 30
+    engine = engines.get("sglang", version)
+    layout = Layout(2, attention_data=2)
+    for name in divided:
+        problems = engine.layout_problems(
+            smallest[name], Machines(1, 8), layout, dtype=smallest[name].dtype, values={}
+        )
+        accepted = not any("does not divide the attention" in problem for problem in problems)
+        assert accepted == divided[name], name
