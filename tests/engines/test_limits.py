@@ -21,7 +21,7 @@ Capability = tuple[int, int]
 CAPABILITIES: tuple[Capability, ...] = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
 LOWEST: Mapping[str, Mapping[str, Capability]] = {
     "sglang": {
-        "start": divmod(sglang.LOWEST_CAPABILITY, 10),
+        "start": sglang.LOWEST_CAPABILITY,
         "bf16": sglang.BF16_CAPABILITY,
         "mxfp8": sglang.MXFP8_CAPABILITY,
         "sparse attention": sglang.SPARSE_CAPABILITY,

@@ -108,6 +108,11 @@ def test_what_is_reported_wins_over_the_catalogue() -> None:
     assert (made.name, made.memory_bytes) == ("RTX-4090", 49140 * gpus.MIB)
 
 
+@pytest.mark.parametrize("text", ["7.5", "8.9", "10.0", "12.1"])
+def test_a_compute_capability_is_written_as_it_is_read(text: str) -> None:
+    assert gpus.capability_text(gpus.capability(text)) == text
+
+
 def test_an_unlisted_card_needs_its_memory_only() -> None:
     made = gpus.reported("NVIDIA H199", 94 << 30, None)
     assert (made.name, made.memory_bytes, made.compute_capability) == ("H199", 94 << 30, None)

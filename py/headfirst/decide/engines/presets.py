@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from headfirst.decide.hardware.gpus import capability_text
 from headfirst.decide.model.task import Task
 
 Preset = Literal["latency", "throughput", "long-context"]
@@ -82,7 +83,7 @@ class Rule(BaseModel):
         """What `suits` requires, as `8.9+` or `10.x`; "" where it requires nothing."""
         if self.major is not None:
             return f"{self.major}.x"
-        return f"{'.'.join(map(str, self.capability))}+" if self.capability else ""
+        return f"{capability_text(self.capability)}+" if self.capability else ""
 
     @property
     def purpose(self) -> Purpose | None:

@@ -21,6 +21,7 @@ from headfirst.common.untrusted import (
     product_name,
     shown,
 )
+from headfirst.decide.hardware import gpus
 from headfirst.decide.untrusted_model import validated
 
 _MAX_NIC_NAME = 15  # IFNAMSIZ without its NUL
@@ -125,8 +126,7 @@ class GpuFacts(_Facts):
     @property
     def capability(self) -> tuple[int, int] | None:
         """The compute capability as numbers."""
-        major, _, minor = self.compute_capability.partition(".")
-        return (int(major), int(minor)) if minor else None
+        return gpus.capability(self.compute_capability) if self.compute_capability else None
 
 
 class FolderFacts(_Facts):

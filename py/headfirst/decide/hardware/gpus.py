@@ -49,8 +49,7 @@ class Gpu:
     def __str__(self) -> str:
         if self.compute_capability is None:
             return self.name
-        major, minor = self.compute_capability
-        return f"{self.name} (compute capability {major}.{minor})"
+        return f"{self.name} (compute capability {capability_text(self.compute_capability)})"
 
 
 @cache
@@ -90,6 +89,12 @@ def capability(text: str) -> tuple[int, int]:
     """`8.9` as numbers."""
     major, _, minor = text.partition(".")
     return int(major), int(minor)
+
+
+def capability_text(capability: tuple[int, int]) -> str:
+    """The numbers as `8.9`."""
+    major, minor = capability
+    return f"{major}.{minor}"
 
 
 def names() -> list[str]:

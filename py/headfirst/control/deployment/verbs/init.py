@@ -246,9 +246,8 @@ def _comment(host: Host) -> str:
     parts = []
     if host.gpus and host.gpu and _PRODUCT.fullmatch(host.gpu):
         memory = f", {host.gpu_memory_bytes // MIB} MiB each" if host.gpu_memory_bytes else ""
-        capability = (
-            f", compute capability {'.'.join(map(str, host.gpu_capability))}" if host.gpu_capability else ""
-        )
+        known = host.gpu_capability
+        capability = f", compute capability {gpus.capability_text(known)}" if known else ""
         parts.append(f"{host.gpus} × {host.gpu}{memory}{capability}")
     else:
         parts.append("no NVIDIA GPU that a driver reports" if not host.gpus else f"{host.gpus} GPUs")

@@ -15,10 +15,10 @@ from typing import Any
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
 from headfirst.decide.engines.sglang import lora
-from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.hardware.gpus import Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
-LOWEST_CAPABILITY = 75
+LOWEST_CAPABILITY = (7, 5)
 BF16_CAPABILITY = (8, 0)
 # Of MXFP8 in a mixture (layers/quantization/fp8_utils.py, _unsupported_mxfp8_linear).
 MXFP8_CAPABILITY = (9, 0)
@@ -104,10 +104,10 @@ def _architecture(
 def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
     if gpu is None:
         return []
-    if gpu.lacks(divmod(LOWEST_CAPABILITY, 10)):
-        return [f"SGLang needs compute capability {LOWEST_CAPABILITY / 10}, unlike {gpu}"]
+    if gpu.lacks(LOWEST_CAPABILITY):
+        return [f"SGLang needs compute capability {capability_text(LOWEST_CAPABILITY)}, unlike {gpu}"]
     if checkpoint.architecture in _SPARSE_ATTENTION and gpu.lacks(SPARSE_CAPABILITY):
-        lowest = ".".join(map(str, SPARSE_CAPABILITY))
+        lowest = capability_text(SPARSE_CAPABILITY)
         return [f"its sparse attention needs compute capability {lowest}, unlike {gpu} (sglang issue 35420)"]
     return []
 
@@ -137,12 +137,13 @@ def _quantization(
         method = _LOADED_AS.get(method, method)
     if method not in has.quantizations:
         return [f"SGLang {version} does not load checkpoints quantised with {method} on NVIDIA GPUs"]
-    lowest = has.quantizations[method].min_capability
-    if gpu is not None and gpu.lacks(divmod(lowest, 10)):
-        return [f"{method} needs compute capability {lowest / 10}, unlike {gpu}"]
+    lowest = divmod(has.quantizations[method].min_capability, 10)
+    if gpu is not None and gpu.lacks(lowest):
+        return [f"{method} needs compute capability {capability_text(lowest)}, unlike {gpu}"]
     parts = checkpoint.quantization.schemes if checkpoint.quantization else ()
     if method == "modelopt_mixed" and "mxfp8" in parts and gpu is not None and gpu.lacks(MXFP8_CAPABILITY):
-        return [f"its MXFP8 layers need compute capability 9.0, unlike {gpu}"]
+        needed = capability_text(MXFP8_CAPABILITY)
+        return [f"its MXFP8 layers need compute capability {needed}, unlike {gpu}"]
     return []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from headfirst.decide.engines import arguments, lora
 from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
-from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu
+from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 # Not quantised, or known by its tensors only.
@@ -117,7 +117,7 @@ def _unknown(version: str, name: str, table: Mapping[str, Any]) -> Iterator[str]
 def _gpu(version: str, gpu: Gpu | None) -> list[str]:
     if gpu is None or not gpu.lacks(LOWEST_CAPABILITY):
         return []
-    lowest = ".".join(map(str, LOWEST_CAPABILITY))
+    lowest = capability_text(LOWEST_CAPABILITY)
     return [f"vLLM {version} has kernels from compute capability {lowest} on, unlike {gpu}"]
 
 
@@ -154,7 +154,8 @@ def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mappin
     if gpu is None:
         return
     if given == "bf16" and gpu.lacks(BF16_CAPABILITY):
-        yield f"--dtype sets BF16, which needs compute capability 8.0, unlike {gpu}"
+        needed = capability_text(BF16_CAPABILITY)
+        yield f"--dtype sets BF16, which needs compute capability {needed}, unlike {gpu}"
     method = values.get("quantization") or _method(checkpoint)
     if method in _PLAIN or _ALIASES.get(method, method) in tables(version)["float32_quantizations"]:
         return
@@ -167,7 +168,7 @@ def _sparse_attention(version: str, checkpoint: Checkpoint, gpu: Gpu | None) -> 
     """Latent attention with an index, and DeepSeek-V4's (v1/attention/backends/mla)."""
     indexed = checkpoint.mla is not None and checkpoint.index is not None
     if (indexed or checkpoint.compress_ratios) and gpu is not None and gpu.lacks(SPARSE_CAPABILITY):
-        lowest = ".".join(map(str, SPARSE_CAPABILITY))
+        lowest = capability_text(SPARSE_CAPABILITY)
         yield f"vLLM {version} has its sparse attention from compute capability {lowest} on, unlike {gpu}"
 
 
@@ -183,8 +184,9 @@ def _fp8_cache(
     if (own if given == "auto" else given).startswith("fp8"):
         plain = "float16" if gpu.lacks(BF16_CAPABILITY) else "bfloat16"
         yield (
-            f"vLLM {version} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability 8.9 "
-            f"on, unlike {gpu}; --kv-cache-dtype {plain} keeps it in 16 bits"
+            f"vLLM {version} keeps an FP8 KV cache of {checkpoint.architecture} from compute capability "
+            f"{capability_text(FP8_CAPABILITY)} on, unlike {gpu}; --kv-cache-dtype {plain} keeps it in 16 "
+            "bits"
         )
 
 
@@ -214,8 +216,8 @@ def _quantization(version: str, method: str, gpu: Gpu | None) -> Iterator[str]:
     if lowest is None:
         yield f"vLLM {version} does not have the quantisation {method}"
     elif gpu is not None and gpu.lacks(lowest):
-        needs = ".".join(map(str, lowest))
-        yield f"vLLM {version} serves {method} from compute capability {needs} on, unlike {gpu}"
+        needed = capability_text(lowest)
+        yield f"vLLM {version} serves {method} from compute capability {needed} on, unlike {gpu}"
 
 
 def length_problems(

@@ -10,7 +10,7 @@ from typing import Any
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import presets
 from headfirst.decide.engines.base import Computing, Engine
-from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.hardware.gpus import Gpu, capability_text
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -120,7 +120,7 @@ def choose(
         return Precision(False, "fp8", f"The checkpoint is {title(checkpoint)} and {gpu} {how}.")
     if least is None:
         return _converted(checkpoint, f"{engine.title} does not serve this FP8", "Take a BF16 one.", where)
-    needed = f"{least[0]}.{least[1]}"
+    needed = capability_text(least)
     return _converted(
         checkpoint,
         f"{gpu} has no FP8: that starts with {needed}",
