@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import io
 import json
+import re
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -243,6 +245,34 @@ def test_the_last_paragraph_of_an_error(
     with pytest.raises(SystemExit):
         main.main()
     assert_harmless(capsys.readouterr().err)
+
+
+def test_an_error_breaks_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What people paste is whole: a command, a flag with its value, a setting in quotes."""
+    what = "the model does not fit into the memory of its GPUs, of which there are two"
+    setting, flag = 'engine_args="--max-model-len 4096"', "--kv-cache-dtype float16"
+    command = "deploy init example.ini --example a100x4 --force"
+    hint = f"Shorten the requests, for example with {setting} and {flag}.\nA correct one: {command}"
+
+    def fail() -> None:
+        raise HeadfirstError(what, where="cluster.ini:7", hint=hint)
+
+    def printed(**environment: str) -> str:
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit):
+            main.main()
+        return re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().err)
+
+    monkeypatch.setattr(commands, "app", fail)
+    monkeypatch.setattr(sys, "argv", ["deploy", "plan"])
+    piped, narrow = printed(), printed(COLUMNS="40", FORCE_COLOR="1")
+    assert piped == f"error: cluster.ini:7: {what}\n{textwrap.indent(hint, '  ')}\n"
+    assert narrow.split() == piped.split()
+    assert all(len(line) <= 40 or line.strip() == command for line in narrow.splitlines())
+    assert all(whole in narrow for whole in (setting, flag, command))
 
 
 def test_every_command_prints_through_the_terminal() -> None:

@@ -13,8 +13,9 @@ from rich.text import Text
 
 from headfirst.common.untrusted import for_terminal
 
-# What people paste stays in one line: a setting in quotes, a command, a flag with its value.
-_WHOLE = re.compile(r'\w+="[^"]*"|`[^`]*`|--[\w-]+ \S+')
+# What people paste stays in one line: a setting in quotes, a command, also one that ends a line, a flag with
+# its value.
+_WHOLE = re.compile(r'\w+="[^"]*"|`[^`]*`|(?:^|(?<=: ))deploy .*|--[\w-]+ \S+')
 _SPACE = "\xa0"  # textwrap breaks no line there
 
 
@@ -46,8 +47,16 @@ class Terminal(Console):
         for segment in super().render(renderable, options):
             yield segment if segment.control else segment._replace(text=for_terminal(segment.text))
 
-    def paragraph(self, text: str, style: str = "") -> None:
-        """Print text. On a terminal lines break between words, below the indent; in a file they are whole."""
+    def paragraph(self, text: str, style: str = "", *, title: str = "") -> None:
+        """Print text. On a terminal lines break between words, below their indent; in a file they are whole.
+
+        `title`: its first word, printed in red.
+        """
         if self.is_terminal:
-            text = wrapped(text.lstrip(" "), self.width, " " * (len(text) - len(text.lstrip(" "))))
-        self.print(Text(text, style=style), soft_wrap=True)
+            text = "\n".join(
+                wrapped(line.lstrip(" "), self.width, " " * (len(line) - len(line.lstrip(" "))))
+                for line in text.split("\n")
+            )
+        printed = Text(text, style=style)
+        printed.stylize("bold red", 0, len(title))
+        self.print(printed, soft_wrap=True)

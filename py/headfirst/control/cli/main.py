@@ -30,17 +30,13 @@ def _print(error: HeadfirstError) -> None:
     if "--json" in sys.argv[1:]:
         print(json.dumps({"error": {"what": error.what, "where": error.where, "hint": error.hint}}))
         return
-    from rich.text import Text
-
     from headfirst.control.terminal import Terminal
 
-    # Text, not markup: names of users, hosts and files may hold [brackets] and :colons:.
-    paragraph = Text("error: ", style="bold red")
-    paragraph.append(f"{error.where}: {error.what}" if error.where else error.what, style="not bold default")
+    what = f"{error.where}: {error.what}" if error.where else error.what
     console = Terminal(stderr=True, highlight=False)
-    console.print(paragraph, soft_wrap=True)
+    console.paragraph(f"error: {what}", title="error:")
     if error.hint:
-        console.print(Text(textwrap.indent(error.hint, "  ")), soft_wrap=True)
+        console.paragraph(textwrap.indent(error.hint, "  "))
 
 
 if __name__ == "__main__":
