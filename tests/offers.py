@@ -29,7 +29,7 @@ ODD_FLEETS = {
     "4x8xH100": ("H100-80G", 4, 8),
     "3xA100": ("A100-80G", 1, 3),
 }
-_SETTING = re.compile(r"""\b([a-z_]+)=("[^"]*"|[^\s,:;()]+)""")
+_SETTING = re.compile(r"""\b([a-z_]+)=("[^"]*"|[^\s,:;()]*)""")
 _GPUS = re.compile(r"(?:(\d+) nodes with )?(\d+) × ")
 
 

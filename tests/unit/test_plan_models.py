@@ -309,6 +309,23 @@ def test_a_smaller_model_of_the_family_is_the_last_resort() -> None:
     )
 
 
+def test_advice_of_another_model_drops_the_revision_of_this_one(tmp_path: Path) -> None:
+    """A commit or tag of the inventory's model is none of another's; the line for it is pasted as it is."""
+    path = offers.inventory(tmp_path / "cluster.ini", "RTX-4090", 1, 2)
+    hosts = f"{path.read_text()}model_source=huggingface\nmodel_revision=v1\n"
+    path.write_text(f"{hosts}model=Qwen/Qwen3-32B\n")
+    printed = CliRunner().invoke(app, ["plan", str(path)]).output
+    sentences = [line for line in printed.splitlines() if "Instead: model=" in line]
+    assert sentences
+    assert all(" and model_revision= is " in sentence for sentence in sentences)
+    listed = CliRunner().invoke(app, ["models", str(path), "--model", "Qwen/Qwen3-32B-AWQ"]).output
+    assert "model_revision=" in listed.splitlines()
+    path.write_text(f"{hosts}{listed}")
+    planned = CliRunner().invoke(app, ["plan", str(path), "--json"])
+    assert planned.exit_code == 0, planned.output
+    assert json.loads(planned.stdout)["services"][0]["weights"]["revision"] is None
+
+
 def test_more_gpus_come_with_the_context_that_they_hold() -> None:
     """vLLM ends where its KV cache does not hold the model's longest request."""
     llama, vllm = model("meta-llama/Llama-3.3-70B-Instruct"), engines.get("vllm")

@@ -226,7 +226,9 @@ class ServiceSettings(BaseModel):
         "`model=headfirst-demo` (the default, for chat) and `model=headfirst-demo-embedding`.",
     )
     model_revision: Text | None = Field(
-        None, description="Branch, tag or commit on the hub. Default: the catalogue's commit, or the branch."
+        None,
+        description="Branch, tag or commit on the hub. Default, also of an empty value: the catalogue's "
+        "commit, or the branch.",
     )
     trust_remote_code: bool | None = Field(
         None,

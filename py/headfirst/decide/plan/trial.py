@@ -48,9 +48,10 @@ class Trial:
         return self.groups[self.at].settings
 
     @property
-    def hub(self) -> dict[str, object]:
-        """The setting for a hub's model, where the inventory's is of another source."""
-        return {} if self.settings.model_source in HUBS else {"model_source": HUBS[0]}
+    def other_model(self) -> dict[str, object]:
+        """What the inventory sets beside the name of another model: that it is a hub's, and no revision."""
+        source: dict[str, object] = {} if self.settings.model_source in HUBS else {"model_source": HUBS[0]}
+        return source | ({"model_revision": ""} if self.settings.model_revision else {})
 
     def starting(
         self, checkpoint: Checkpoint, settings: Mapping[str, object], machines: Machines | None = None

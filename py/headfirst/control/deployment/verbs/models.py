@@ -53,7 +53,7 @@ def models(
         cluster = probe_hosts(cluster, [*extra_vars, _ANY_MODEL])
     settings = cluster.services[0].settings
     trial = Trial.on_all_hosts(cluster)
-    base = dict(trial.hub)
+    base = dict(trial.other_model)
     if engine not in (None, settings.engine):
         base["engine"] = engine
         chosen = engines.get(engine)

@@ -33,7 +33,7 @@ _SUFFIXES = r"fp4|w\d+a\d+|quantized|bf16|fp16|dynamic|kv|v2|block|channel"
 _MOST = 3  # sentences of a kind
 _SHORTEST = 8192  # tokens of a request; a plan for shorter ones is no advice
 _SMALLER = 0.9  # of the parameters
-_MODEL = ("model", "model_source")  # settings
+_MODEL = ("model", "model_source", "model_revision")  # settings
 
 
 @dataclass(frozen=True)
@@ -316,8 +316,8 @@ def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
 
 def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkpoint, Result]]:
     """Those that the GPUs serve, with a longer request than this plan."""
-    hub = attempt.trial.hub
-    tried = ((other, attempt.on_these(other, {"model": other.id, **hub})) for other in known)
+    rest = attempt.trial.other_model
+    tried = ((other, attempt.on_these(other, {"model": other.id, **rest})) for other in known)
     return [(other, result) for other, result in tried if result]
 
 
