@@ -335,6 +335,34 @@ def test_more_gpus_come_with_the_context_that_they_hold() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [("", ""), ("--max-model-len 65536", ""), ("--max_model_len=65536 --seed 7", "--seed 7 ")],
+)
+def test_a_context_that_is_too_long_has_the_line_with_the_longest_that_fits(
+    tmp_path: Path, arguments: str, kept: str
+) -> None:
+    """vLLM refuses it. What the user sets is replaced in this line alone."""
+    path = offers.inventory(tmp_path / "cluster.ini", "A10", 1, 1)
+    hosts = f"{path.read_text()}engine=vllm\nmodel=meta-llama/Llama-3.1-8B-Instruct\n"
+    path.write_text(f'{hosts}engine_args="{arguments}"\n')
+    refused = prepare([path], [], probe=False).plan.services[0]
+    assert refused.fit.fits is False
+    context = (refused.fit.longest_request or 0) // 1024 * 1024
+    setting = f'engine_args="{kept}--max-model-len {context}"'
+    path.write_text(f"{hosts}{setting}\n")
+    fitting = prepare([path], [], probe=False).plan.services[0].fit
+    assert fitting.fits
+    sentence = (
+        f"{setting} fits, with {fitting.kv_tokens_of_replica:,} tokens of KV cache: a request has at most "
+        f"{context:,} tokens."
+    )
+    assert sentence in refused.alternatives
+    others = [line for line in refused.alternatives if line != sentence]
+    assert others
+    assert not (arguments and any("--max-model-len" in line for line in others))
+
+
 def test_of_a_smaller_model_the_precision_that_holds_a_long_request_is_proposed() -> None:
     found = alternatives(attempt(model("Qwen/Qwen3-32B"), fleet("RTX-4090", 1, 2)), catalogued())
     assert found[-1].startswith("model=Qwen/Qwen3-14B-FP8 is a smaller model")

@@ -160,17 +160,14 @@ def counterpart(spec: Specification, flag: str) -> str | None:
     return next((other for row in rows for other in row if other in spec.options), None)
 
 
-def without(spec: Specification, arguments: Sequence[str], flags: Sequence[str]) -> list[str]:
-    """The arguments without those that set what these flags set."""
-    dropped = {spec.options[flag]["dest"] for flag in flags}
-    kept, drops = [], False
+def each(arguments: Sequence[str]) -> list[list[str]]:
+    """Each flag with the words of its value."""
+    divided: list[list[str]] = []
     for word in arguments:
-        if is_flag(word):
-            option = spec.options.get(word.partition("=")[0])
-            drops = option is not None and option["dest"] in dropped
-        if not drops:
-            kept.append(word)
-    return kept
+        if is_flag(word) or not divided:
+            divided.append([])
+        divided[-1].append(word)
+    return divided
 
 
 def is_flag(word: str) -> bool:

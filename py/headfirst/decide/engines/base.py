@@ -148,7 +148,7 @@ class MemoryUse:
     `max_context`: tokens of one request that the user's arguments allow (None: what the model allows).
     The engine ends at start where such a request does not fit into the cache, or where it has room for fewer
     than `requests`; `context_flag` and `requests_flag` lower these. None: it starts all the same.
-    `requests_given`: the user's arguments set their number.
+    `context_given` and `requests_given`: the arguments set them.
     """
 
     terms: Mapping[str, int]
@@ -160,6 +160,7 @@ class MemoryUse:
     state_bytes_per_request: int = 0
     max_context: int | None = None
     context_flag: str | None = None
+    context_given: bool = False
     requests: int = 1
     requests_given: bool = False
     requests_flag: str | None = None

@@ -62,10 +62,9 @@ class Trial:
         where `deploy plan` refuses them; UnfitError where the model does not fit.
         """
         fit, settings = self._fit(checkpoint, settings, machines), dict(settings)
-        if fit.context_flag and fit.longest_request:
-            limit = f"{fit.context_flag} {max(1, fit.longest_request // 1024) * 1024}"
+        if fit.shorter and not fit.context_given:
             words = settings.get("engine_args", shlex.join(self.settings.engine_args))
-            settings["engine_args"] = f"{words} {limit}".strip()
+            settings["engine_args"] = f"{words} {shlex.join(fit.shorter)}".strip()
             fit = self._fit(checkpoint, settings, machines)
         if fit.fits is False:
             raise UnfitError(fit.reason)

@@ -42,8 +42,16 @@ class Fit(_Frozen):
     longest_request: int | None  # tokens that fit, at most `context`
     terms: dict[str, int]
     estimates: list[str] = []  # names of `terms`
-    # The argument that a person can set to `longest_request` or less, where the engine ends at start without.
+    # The argument that lowers `context`, where the engine ends at start as it is; `context_given`: it is set.
     context_flag: str | None = Field(default=None, exclude=True)
+    context_given: bool = Field(default=False, exclude=True)
+
+    @property
+    def shorter(self) -> list[str]:
+        """The argument and the longest request that fits, where the engine ends at start with what is set."""
+        if self.context_flag is None or not self.longest_request:
+            return []
+        return [self.context_flag, str(max(1, self.longest_request // 1024) * 1024)]
 
     def title(self, term: str) -> str:
         """The name of one of `terms`, for people."""

@@ -111,6 +111,7 @@ def memory_use(
         max_context=longest,
         # With --max-model-len auto (-1) vLLM takes what fits.
         context_flag=None if values.get("max_model_len") == -1 else "--max-model-len",
+        context_given="max_model_len" in values,
         requests=step.requests,
         requests_given="max_num_seqs" in values,
         requests_flag="--max-num-seqs" if "linear" in checkpoint.layer_types and graphs else None,

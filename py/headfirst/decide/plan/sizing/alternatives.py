@@ -74,7 +74,7 @@ class Attempt:
     """A plan to which there may be a better one: the checkpoint, and the service.
 
     `fleet` are the GPUs of a replica. `longest` are the tokens of the longest request; 0 where the model does
-    not fit.
+    not fit. `shorter`: the argument with which it does, where requests are too long (Fit.shorter).
     """
 
     checkpoint: Checkpoint
@@ -82,6 +82,7 @@ class Attempt:
     engine: Engine
     trial: Trial
     longest: int = 0
+    shorter: Sequence[str] = ()
 
     @cached_property
     def arguments(self) -> Sequence[str]:
@@ -131,9 +132,14 @@ class Attempt:
         return None
 
     def with_words(self, words: Sequence[str]) -> dict[str, object]:
-        """The user's arguments and these, which replace the same flags."""
-        flags = list(filter(arguments.is_flag, words))
-        kept = arguments.without(self.engine.specification, self.arguments, flags)
+        """The user's arguments and these, which replace those that set the same."""
+        check = self.engine.check_arguments
+        kept = (
+            word
+            for argument in arguments.each(self.arguments)
+            if check(argument).values.keys().isdisjoint(check(words).values)
+            for word in argument
+        )
         return {"engine_args": shlex.join([*kept, *words])}
 
 
@@ -150,7 +156,7 @@ def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> Pl
         service.settings.engine, service.settings.engine_image, service.settings.engine_version
     )
     longest = (planned.fit.longest_request or 0) if planned.fit.fits else 0
-    attempt = Attempt(checkpoint, fleet, engine, trial, longest)
+    attempt = Attempt(checkpoint, fleet, engine, trial, longest, planned.fit.shorter)
     sentences: list[str] = []
     if not planned.fit.fits:
         known = (other for id in catalogue.ids() if (other := catalogue.lookup(id)))
@@ -191,6 +197,7 @@ def alternatives(attempt: Attempt, others: Iterable[Checkpoint]) -> list[str]:
     known = [other for other in others if other.id.lower() != attempt.checkpoint.id.lower()]
     return [
         *_fewer_slots(attempt),
+        *_shorter_requests(attempt),
         *smaller_reserve(attempt),
         *_other_precisions(attempt, known),
         *_quantised_on_load(attempt),
@@ -216,6 +223,18 @@ def _fewer_slots(attempt: Attempt) -> list[str]:
                 f"most {count} adapter{'s' if count > 1 else ''} run at a time{base}."
             ]
     return []
+
+
+def _shorter_requests(attempt: Attempt) -> list[str]:
+    """The longest request that fits, where the engine ends at start with the one that is allowed."""
+    words = attempt.shorter
+    result = attempt.result(attempt.checkpoint, attempt.with_words(words)) if words else None
+    if result is None:
+        return []
+    return [
+        f"{_listed(result.settings)} fits, with {result.tokens:,} tokens of KV cache: a request has at most "
+        f"{result.longest:,} tokens."
+    ]
 
 
 def smaller_reserve(attempt: Attempt) -> list[str]:

@@ -154,16 +154,9 @@ def fit(
             "outside_engine": gpu.memory_bytes - sum(use.terms.values()) - its.static,
         },
         estimates=sorted(use.estimates),
-        context_flag=_context_flag(engine, its, arguments),
+        context_flag=use.context_flag if its.problem == "length" else None,
+        context_given=use.context_given,
     )
-
-
-def _context_flag(engine: Engine, its: Memory, arguments: Mapping[str, Any]) -> str | None:
-    """The argument that limits a request, where the engine ends at start without, and the user sets none."""
-    flag = its.use.context_flag
-    if flag is None or its.problem != "length":
-        return None
-    return None if engine.check_arguments([flag, "1"]).values.keys() & arguments.keys() else flag
 
 
 def _left_free(room: int, pool: int) -> dict[str, int]:
