@@ -395,6 +395,10 @@ class Engine:
         """Read the user's extra arguments as this version's own parser would."""
         return self.parse(self.specification, words)
 
+    def sets(self, words: Sequence[str], values: Values) -> bool:
+        """Whether the arguments set one of the values."""
+        return not self.check_arguments(words).values.keys().isdisjoint(values)
+
     def readiness(self, task: Task) -> ReadinessProbe:
         """How to find out that a replica serves `task`."""
         return self.probes.get(task, self.probes["chat"])

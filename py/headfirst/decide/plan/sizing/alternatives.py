@@ -10,12 +10,13 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from headfirst.common import quantization
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.engines import arguments, presets
-from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.base import Engine, Values
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model import catalogue, families
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -53,6 +54,10 @@ class Result:
         """Tokens of a request."""
         return self.fit.longest_request or 0
 
+    def sentence(self, consequence: str) -> str:
+        """That the settings fit, and what they lead to: a clause."""
+        return f"{_listed(self.settings)} fits, with {self.tokens:,} tokens of KV cache: {consequence}."
+
     def named(self, *names: str) -> str:
         """These settings, as an inventory has them."""
         return _listed({name: value for name, value in self.settings.items() if name in names})
@@ -88,6 +93,11 @@ class Attempt:
     def arguments(self) -> Sequence[str]:
         """Those of the user."""
         return self.trial.settings.engine_args
+
+    @cached_property
+    def values(self) -> Values:
+        """What they set."""
+        return self.engine.check_arguments(self.arguments).values
 
     @cached_property
     def divisible(self) -> bool:
@@ -133,14 +143,10 @@ class Attempt:
 
     def with_words(self, words: Sequence[str]) -> dict[str, object]:
         """The user's arguments and these, which replace those that set the same."""
-        check = self.engine.check_arguments
-        kept = (
-            word
-            for argument in arguments.each(self.arguments)
-            if check(argument).values.keys().isdisjoint(check(words).values)
-            for word in argument
-        )
-        return {"engine_args": shlex.join([*kept, *words])}
+        new = self.engine.check_arguments(words).values
+        divided = arguments.each(self.arguments)
+        kept = (argument for argument in divided if not self.engine.sets(argument, new))
+        return {"engine_args": shlex.join([*chain(*kept), *words])}
 
 
 def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> PlannedService:
@@ -211,17 +217,14 @@ def _fewer_slots(attempt: Attempt) -> list[str]:
     slots, adapters = attempt.engine.adapter_slots, len(attempt.trial.settings.adapters)
     if slots is None or not adapters:
         return []
-    values = attempt.engine.check_arguments([slots.flag, "1"]).values
-    users = attempt.engine.check_arguments(attempt.arguments).values
-    current = next((int(users[name]) for name in values if name in users), slots.default)
+    names = attempt.engine.check_arguments([slots.flag, "1"]).values
+    current = next((int(attempt.values[name]) for name in names if name in attempt.values), slots.default)
     for count in range(min(current - 1, adapters + slots.base), 0, -1):
         result = attempt.result(attempt.checkpoint, attempt.with_words([slots.flag, str(count)]))
         if result:
             base = "; requests without one count as one" if slots.base else ""
-            return [
-                f"{_listed(result.settings)} fits, with {result.tokens:,} tokens of KV cache: requests of at "
-                f"most {count} adapter{'s' if count > 1 else ''} run at a time{base}."
-            ]
+            adapter = f"{count} adapter{'s' if count > 1 else ''}"
+            return [result.sentence(f"requests of at most {adapter} run at a time{base}")]
     return []
 
 
@@ -229,31 +232,23 @@ def _shorter_requests(attempt: Attempt) -> list[str]:
     """The longest request that fits, where the engine ends at start with the one that is allowed."""
     words = attempt.shorter
     result = attempt.result(attempt.checkpoint, attempt.with_words(words)) if words else None
-    if result is None:
-        return []
-    return [
-        f"{_listed(result.settings)} fits, with {result.tokens:,} tokens of KV cache: a request has at most "
-        f"{result.longest:,} tokens."
-    ]
+    return [result.sentence(f"a request has at most {result.longest:,} tokens")] if result else []
 
 
 def smaller_reserve(attempt: Attempt) -> list[str]:
     """Arguments of the engine with which more memory is for weights and KV cache."""
-    engine, users = attempt.engine, attempt.engine.check_arguments(attempt.arguments).values
     best: Result | None = None
     cost = ""
-    for step in presets.reserves(engine.name):
+    for step in presets.reserves(attempt.engine.name):
         words = presets.words(step.arguments)
-        if engine.check_arguments(words).values.keys() & users.keys():
+        if attempt.engine.sets(words, attempt.values):
             continue
         result = attempt.result(attempt.checkpoint, attempt.with_words(words))
         if result and (best is None or result.longest > best.longest):
             best, cost = result, step.cost
         if best and best.longest >= parallel.enough(best.fit.context):
             break
-    return (
-        [f"{_listed(best.settings)} fits, with {best.tokens:,} tokens of KV cache: {cost}."] if best else []
-    )
+    return [best.sentence(cost)] if best else []
 
 
 def _more_gpus(attempt: Attempt) -> list[str]:
@@ -293,8 +288,7 @@ def _other_precisions(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str
 
 def _quantised_on_load(attempt: Attempt) -> list[str]:
     checkpoint, engine, gpu = attempt.checkpoint, attempt.engine, attempt.fleet.gpu
-    users = engine.check_arguments(attempt.arguments).values
-    if checkpoint.dtype not in precision.UNQUANTISED or "quantization" in users:
+    if checkpoint.dtype not in precision.UNQUANTISED or "quantization" in attempt.values:
         return []
     advice = []
     for way in presets.quantizations(engine.name):

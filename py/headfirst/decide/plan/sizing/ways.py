@@ -145,11 +145,8 @@ class Ways:
 
     def _given(self, rule: LayoutRule) -> list[str]:
         """The flags of the rule that the user's arguments set."""
-        given = []
-        for flag, value in rule.arguments.items():
-            words = presets.words({flag: "1" if value else ""})
-            given += [flag] if self.engine.check_arguments(words).values.keys() & self.values.keys() else []
-        return given
+        words = {flag: presets.words({flag: "1" if value else ""}) for flag, value in rule.arguments.items()}
+        return [flag for flag in words if self.engine.sets(words[flag], self.values)]
 
     def _set_by_user(self) -> list[str]:
         """A sentence for each way that the preset prefers and the user's arguments decide."""
