@@ -30,6 +30,11 @@ class Layout:
         """GPUs (or CPU ranks) in use."""
         return self.tensor * self.pipeline * self.data
 
+    @property
+    def groups(self) -> int:
+        """Groups of ranks with requests and a KV cache of their own."""
+        return self.attention_data * self.data
+
 
 @dataclass(frozen=True)
 class Machines:

@@ -200,7 +200,7 @@ def _with_states(
     token: float,
     state: int,
 ) -> KvCache:
-    groups = layout.attention_data * layout.data
+    groups = layout.groups
     speculative = values.get("speculative_algorithm") is not None
     by_default = _SPECULATIVE_REQUESTS if speculative else None
     slots, running = values.get("max_mamba_cache_size"), values.get("max_running_requests", by_default)
@@ -244,7 +244,7 @@ def _compressed(
     size += fours * (_v4_slot(_V4_PAGE // 4) + _V4_INDEX) / 4
     size += hundreds * _v4_slot(_V4_PAGE // 128) / 128
     size *= (layers + drafts) / layers
-    requests = values.get("max_running_requests", _V4_REQUESTS) // (layout.attention_data * layout.data)
+    requests = values.get("max_running_requests", _V4_REQUESTS) // layout.groups
     rows = (requests + 1) * 256 + 257 if drafts else (requests + 1) * 128 + 129
     return KvCache(size, fixed=hundreds * ceil(rows / 128) * 128 * _V4_LARGE_ROW)
 

@@ -144,7 +144,7 @@ def fit(
         state_bytes_per_request=use.state_bytes_per_request,
         kv_pool_bytes=pool,
         kv_tokens=room.tokens,
-        kv_tokens_of_replica=room.tokens * layout.attention_data * layout.data,
+        kv_tokens_of_replica=room.tokens * layout.groups,
         context=its.context,
         longest_request=min(room.longest, its.context),
         terms={
@@ -234,26 +234,27 @@ def _share(
     if part is Part.VISION and use.vision_whole:
         return 1
     if not known:  # an unknown architecture: nothing is known to be held whole
-        ranks = {Part.EXPERTS: max(layout.tensor, layout.expert), Part.ATTENTION: use.attention_tensor}
-        return 1 / ranks.get(part, layout.tensor)
+        split = {Part.EXPERTS: Split.EXPERTS, Part.ATTENTION: Split.HEADS}.get(part, Split.SHARDED)
+        return 1 / _ranks(checkpoint, split, layout, use)
     matrices = sum(tensor.parameters for tensor in known if tensor.linear)
     others = sum(tensor.plain_bytes for tensor in known if not tensor.linear)
     # Of a quantised part the matrices are smaller and the rest is as large as ever.
     density = max(0.0, served - others) / matrices if matrices else 0.0
     sizes = [tensor.parameters * density if tensor.linear else tensor.plain_bytes for tensor in known]
-    held = (size / _ranks(checkpoint, tensor, layout, use) for tensor, size in zip(known, sizes, strict=True))
+    ranks = (_ranks(checkpoint, tensor.split, layout, use) for tensor in known)
+    held = (size / count for size, count in zip(sizes, ranks, strict=True))
     return sum(held) / (sum(sizes) or 1)
 
 
-def _ranks(checkpoint: Checkpoint, tensor: Tensor, layout: Layout, use: MemoryUse) -> int:
-    """Among how many ranks of a stage the tensor is divided."""
+def _ranks(checkpoint: Checkpoint, split: Split, layout: Layout, use: MemoryUse) -> int:
+    """Among how many ranks of a stage a tensor is divided."""
     return {
         Split.SHARDED: layout.tensor,
         Split.EXPERTS: max(layout.tensor, layout.expert),
         Split.HEADS: use.attention_tensor,
         Split.KV: min(use.attention_tensor, checkpoint.kv_heads),
         Split.WHOLE: 1,
-    }[tensor.split]
+    }[split]
 
 
 def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
@@ -262,10 +263,10 @@ def _room(gpu: Gpu, layout: Layout, its: Memory) -> str:
         f"{_each(layout)} ({gpu.name}) holds {memory_text(its.weights)} of weights and "
         f"{memory_text(max(0, its.pool))} of KV cache: {room.tokens:,} tokens"
     )
-    groups = layout.attention_data * layout.data
     text += (
-        f" in each of {groups} groups with requests of their own, {room.tokens * groups:,} in the replica."
-        if groups > 1
+        f" in each of {layout.groups} groups with requests of their own, {room.tokens * layout.groups:,} in "
+        "the replica."
+        if layout.groups > 1
         else "."
     )
     if use.state_bytes_per_request:

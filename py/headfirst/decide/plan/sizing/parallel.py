@@ -112,18 +112,16 @@ class Spread(Ways):
                 else "the weights leave no memory for a KV cache"
             )
         # More stages are no remedy for a context that the user can shorten, and one that copies shorten.
-        shares_kv = candidate.rule is not None and candidate.rule.shares_kv
-        rivals = (
-            other for other in candidates if shares_kv or other.layout.pipeline <= candidate.layout.pipeline
-        )
+        stages = candidate.layout.pipeline
+        rivals = (other for other in candidates if candidate.shares_kv or other.layout.pipeline <= stages)
         if any(rival.certainty > certainty for rival in rivals):
             ends = "may end" if certainty else "ends"
             return f"{self.engine.title} {ends} at start where a request can be at most {longest:,} tokens"
-        if not candidate.rule or not candidate.rule.shares_kv:
+        if not candidate.rule or not candidate.shares_kv:
             return ""
-        others = (other for other in candidates if not other.rule or not other.rule.shares_kv)
+        others = (other for other in candidates if not other.shares_kv)
         plain = min(others, key=lambda other: other.layout.pipeline, default=None)
-        if plain is None or plain.layout.pipeline > candidate.layout.pipeline:
+        if plain is None or plain.layout.pipeline > stages:
             return ""
         share = COPIES_SHARE if candidate.rule.copies_weights else 1
         ours, theirs = candidate.tokens, plain.tokens

@@ -41,12 +41,16 @@ class Candidate:
     @property
     def tokens(self) -> int:
         """Tokens of all KV caches that keep requests of their own."""
-        groups = self.layout.attention_data * self.layout.data
-        return self.memory.room.tokens * groups if self.memory else 0
+        return self.memory.room.tokens * self.layout.groups if self.memory else 0
 
     @property
     def certainty(self) -> int:
         return self.memory.certainty if self.memory else 0
+
+    @property
+    def shares_kv(self) -> bool:
+        """As its rule does."""
+        return self.rule is not None and self.rule.shares_kv
 
     def __str__(self) -> str:
         sizes = f"TP {self.layout.tensor} × PP {self.layout.pipeline}"
