@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
-from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.models import candidate
-from headfirst.decide.plan.sizing.sizes import Fleet
+from headfirst.decide.plan.sizing.sizes import Fleet, copies_on
 from headfirst.decide.plan.trial import Trial
 
 
@@ -38,7 +37,7 @@ def shares(
         machines, gpus = copy.machines, copy.machines.ranks_per_node or 1
         # The first service takes hosts from the front, and the others from the back.
         hosts = [at for at in range(fleet.nodes) if free[at] >= gpus]
-        count = _copies(machines, [free[at] for at in hosts])
+        count = copies_on([free[at] for at in hosts], machines)
         if not count:
             raise InputError(
                 f"{checkpoint.id} has no room beside the other models: a copy takes {machines}",
@@ -53,8 +52,3 @@ def shares(
         settings = {"model": checkpoint.id, **copy.settings(count)}
         given[name] = Share(tuple(hosts), trial.starting(checkpoint, settings, copy.machines)[0])
     return {name: given[name] for name in checkpoints}
-
-
-def _copies(machines: Machines, free: list[int]) -> int:
-    gpus = machines.ranks_per_node or 1
-    return sum(count // gpus for count in free) if machines.nodes == 1 else len(free) // machines.nodes

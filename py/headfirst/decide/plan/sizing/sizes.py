@@ -7,7 +7,7 @@ nodes that are too few for one more copy go to those that there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,6 +37,16 @@ class Fleet:
     gpus_per_node: int
     rdma: bool | None = None
 
+    def count(self, machines: Machines) -> int:
+        """How many copies with these machines it holds."""
+        return copies_on([self.gpus_per_node] * self.nodes, machines)
+
+
+def copies_on(hosts: Sequence[int], machines: Machines) -> int:
+    """How many copies with these machines hosts with so many GPUs hold."""
+    copies = [gpus // (machines.ranks_per_node or 1) for gpus in hosts]
+    return sum(copies) if machines.nodes == 1 else sum(map(bool, copies)) // machines.nodes
+
 
 @dataclass(frozen=True)
 class Copy:
@@ -64,16 +74,11 @@ class Copy:
 
     def count(self, fleet: Fleet) -> int:
         """How many such copies the fleet holds."""
-        return _count(self.machines, fleet)
+        return fleet.count(self.machines)
 
     def tokens(self, fleet: Fleet) -> int:
         """Tokens that the KV caches of all these copies hold."""
         return self.kv_tokens * self.count(fleet)
-
-
-def _count(machines: Machines, fleet: Fleet) -> int:
-    gpus = machines.ranks_per_node or 1
-    return (fleet.nodes // machines.nodes) * (fleet.gpus_per_node // gpus)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ class Copies:
         largest: Copy | None = None
         chosen: Copy | None = None
         for machines in _machines(fleet):  # the more GPUs, the fewer copies
-            if chosen is not None and _count(machines, fleet) < chosen.count(fleet):
+            if chosen is not None and fleet.count(machines) < chosen.count(fleet):
                 break
             copy = node if node and machines == node.machines else self.on(machines)
             if copy is None:
