@@ -292,6 +292,16 @@ def test_every_proposed_argument_makes_a_plan_that_fits() -> None:
                 assert f"{made.kv_tokens_of_replica:,} tokens" in sentence
 
 
+def test_a_reserve_with_which_a_request_is_short_is_followed_by_a_smaller_one() -> None:
+    """A context that is lowered so that the engine starts is not the one that is needed."""
+    id, its, vllm = "XiaomiMiMo/MiMo-V2-Flash", fleet("A100-80G", 1, 4), engines.get("vllm")
+    case = Attempt(model(id), its, vllm, trial_on(its, model=id, engine="vllm", preset="latency"))
+    (sentence,) = smaller_reserve(case)
+    limit = re.search(r"--max-model-len (\d+)", sentence)
+    assert limit
+    assert int(limit[1]) >= ENOUGH_TOKENS
+
+
 def test_a_quantised_model_of_the_same_size_is_not_called_smaller() -> None:
     """L11: fewer bytes are not fewer parameters."""
     llama = model("meta-llama/Llama-3.1-70B-Instruct")

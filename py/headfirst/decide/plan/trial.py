@@ -56,7 +56,8 @@ class Trial:
     def starting(
         self, checkpoint: Checkpoint, settings: Mapping[str, object], machines: Machines | None = None
     ) -> tuple[dict[str, object], Fit]:
-        """The settings, with the longest request that fits where the engine ends without, and the memory.
+        """The settings, with the longest request that fits where the engine ends without, and the memory; its
+        `context` is what is allowed before.
 
         `machines`: of a replica, on hosts like the first; None: those that the inventory has. InputError
         where `deploy plan` refuses them; UnfitError where the model does not fit.
@@ -65,7 +66,7 @@ class Trial:
         if fit.shorter and not fit.context_given:
             words = settings.get("engine_args", shlex.join(self.settings.engine_args))
             settings["engine_args"] = f"{words} {shlex.join(fit.shorter)}".strip()
-            fit = self._fit(checkpoint, settings, machines)
+            fit = self._fit(checkpoint, settings, machines).model_copy(update={"context": fit.context})
         if fit.fits is False:
             raise UnfitError(fit.reason)
         return settings, fit
