@@ -26,7 +26,7 @@ RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data/vllm-0.33.0-memory.json").read_text(encoding="utf-8")
 )
 R1, LLAMA = "deepseek-ai/DeepSeek-R1", "meta-llama/Llama-3.1-405B"
-QWEN = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B"
+QWEN, NEXT = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8"
 
 
 def model(id: str, **changes: object) -> Checkpoint:
@@ -69,6 +69,14 @@ def test_no_tensor_size_is_accepted_that_vllm_refuses(id: str) -> None:
         (R1, {}, 12, {}, "128 attention heads are not divisible by 12"),
         (R1, {}, 32, {}, "expert intermediate size of 2048 in 32 parts gives 64, not divisible by the FP8"),
         (R1, {}, 32, {"arguments": "--enable-expert-parallel"}, "18432 in 32 parts gives 576, not"),
+        (
+            NEXT,
+            {},
+            8,
+            {"arguments": "--enable-expert-parallel"},
+            "shared expert size of 512 in 8 parts gives",
+        ),
+        (NEXT, {"dtype": "bf16"}, 3, {}, "shared expert size of 512 is not divisible by 3"),
         (QWEN, {"dtype": "awq", "intermediate_size": 29568}, 8, {}, "gives 3696, not divisible by the AWQ"),
         (QWEN, {}, 4, {"arguments": "--enable-expert-parallel"}, "needs a model with experts"),
         (QWEN, {}, 4, {"pipeline": 65}, "the model has only 64 layers"),
@@ -98,6 +106,14 @@ def test_layouts_that_are_refused(
         (R1, 16, {"nodes": 2}),
         (R1, 1, {"nodes": 2, "arguments": "--data-parallel-size 16 --enable-expert-parallel"}),
         (R1, 8, {"nodes": 4, "arguments": "--data-parallel-size 2 --enable-expert-parallel"}),
+        (NEXT, 4, {}),
+        # Sequence parallelism leaves the shared experts whole.
+        (NEXT, 8, {"nodes": 2, "arguments": "--data-parallel-size 2 --enable-expert-parallel"}),
+        # The shared experts are BF16.
+        ("poolside/Laguna-S-2.1-FP8", 16, {"nodes": 2, "arguments": "--enable-expert-parallel"}),
+        ("stepfun-ai/Step-3.7-Flash-FP8", 8, {"arguments": "--enable-expert-parallel"}),
+        # FP8 with one scale a tensor.
+        ("tencent/Hy3-FP8", 8, {}),
     ],
 )
 def test_published_layouts_are_accepted(id: str, tensor: int, keywords: dict[str, Any]) -> None:

@@ -269,8 +269,17 @@ CASES: dict[str, tuple[Case, Expected]] = {
         Expected((8, 1, 1)),
     ),
     "one search: groups on nodes where all ranks cannot share": (
-        case("tencent/Hy3-FP8", "engine=vllm\nnic=eth0\nhca=mlx5_0", _MULTI, *(_8.format("H200-141G"),) * 2),
-        Expected((8, 1, 2), "--data-parallel-size 2 --enable-expert-parallel", reason="gives 832"),
+        case(
+            "Qwen/Qwen3.5-397B-A17B-FP8",
+            "engine=vllm\nnic=eth0\nhca=mlx5_0",
+            _MULTI,
+            *(_8.format("H200-141G"),) * 2,
+        ),
+        Expected(
+            (8, 1, 2),
+            "--data-parallel-size 2 --enable-expert-parallel",
+            reason="the shared expert size of 1024 in 16 parts gives 64",
+        ),
     ),
     "one search: groups in a node where all ranks cannot share": (
         case("baidu/ERNIE-4.5-21B-A3B-PT", "engine=vllm", _MULTI, _8.format("H100-80G")),

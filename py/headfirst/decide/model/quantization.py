@@ -5,6 +5,7 @@ Formats: transformers' quantization configs, compressed-tensors' config_groups, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from headfirst.common.convertible import Format, NotConvertibleError, read_forma
 from headfirst.common.untrusted import UntrustedError, device_name, integer
 
 _LARGEST = 2**31
+_SHARED_EXPERTS = re.compile(r"shared?_expert(?!s?_gate)")
 
 
 class Quantization(BaseModel):
@@ -23,8 +25,9 @@ class Quantization(BaseModel):
     `method` is quant_method (awq, gptq, fp8, compressed-tensors, modelopt, …). `schemes` are names of
     headfirst.common.quantization: none where the config has none of these, several of a mixture.
     `group_size` and `block` are the elements that share a scale; `activations` is static, dynamic or ""
-    (not quantised or not given); `kv_cache` is fp8 or "". `variants` is what some readers of the method do
-    not accept: desc_act, asymmetric, version (of AWQ, unless gemm); of compressed-tensors also status (unless
+    (not quantised or not given); `kv_cache` is fp8 or "". `plain_shared_experts`: shared experts are in the
+    list of modules that stay as they are. `variants` is what some readers of the method do not accept:
+    desc_act, asymmetric, version (of AWQ, unless gemm); of compressed-tensors also status (unless
     compressed), groups (unless one of all Linear), group_format (none of its own). `conversion` is how the
     converter reads the weights; None where it does not, because of `obstacle`.
     """
@@ -39,6 +42,7 @@ class Quantization(BaseModel):
     block: tuple[int, int] | None
     activations: str
     kv_cache: str
+    plain_shared_experts: bool = False
     weight_only: bool = False  # parts of it by name (W4A16): activations stay in 16 bits on every GPU
     variants: tuple[str, ...] = ()
     conversion: Format | None = None
@@ -100,11 +104,19 @@ def read(config: Any, where: str, *, experts: Any = None) -> Quantization | None
         block=block,
         activations=_activations(config, inputs, where),
         kv_cache=_kv_cache(config, where),
+        plain_shared_experts=any(map(_SHARED_EXPERTS.search, _plain_modules(method, config))),
         weight_only=any(name.startswith("W4A16") for name in (algorithm.upper(), *_algorithms(config))),
         variants=tuple(_variants(method, config, weights)),
         conversion=conversion,
         obstacle=obstacle,
     )
+
+
+def _plain_modules(method: str, config: Mapping[str, Any]) -> list[str]:
+    """Names and patterns of the modules that are not quantised; ModelOpt's lists leave FP8 as it was."""
+    keys = ("ignore",) if method == "compressed-tensors" else ("modules_to_not_convert", "ignored_layers")
+    listed = [config.get(key) for key in keys]
+    return [name for names in listed if isinstance(names, list) for name in names if isinstance(name, str)]
 
 
 def _variants(method: str, config: Mapping[str, Any], weights: Mapping[str, Any]) -> Iterator[str]:

@@ -106,6 +106,16 @@ def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterato
     if moe is not None and layout.expert == 1:
         ranks = expert_ranks(layout)
         yield from _divided("expert intermediate size", moe.intermediate_size, ranks, checkpoint, dtype)
+    if moe is not None and not _sequence_parallel(layout):  # which leaves shared experts whole
+        quantization = checkpoint.quantization
+        kept = "" if quantization and quantization.plain_shared_experts else dtype
+        width = moe.shared_intermediate_size
+        yield from _divided("shared expert size", width, layout.tensor, checkpoint, kept)
+
+
+def _sequence_parallel(layout: Layout) -> bool:
+    """Whether ranks that share the attention divide the tokens (use_sequence_parallel_moe)."""
+    return layout.expert > 1 and layout.tensor > 1 and layout.data > 1
 
 
 def _adapters(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> Iterator[str]:
@@ -114,7 +124,7 @@ def _adapters(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any])
         return
     if values.get("all2all_backend", _EXPERT_EXCHANGE) != _EXPERT_EXCHANGE:
         yield f"adapters need --all2all-backend {_EXPERT_EXCHANGE} with --enable-expert-parallel"
-    if layout.tensor > 1 and layout.data > 1:  # config/parallel.py, use_sequence_parallel_moe
+    if _sequence_parallel(layout):
         yield "adapters exclude --enable-expert-parallel over several data-parallel groups of several ranks"
     if values.get("fully_sharded_loras"):
         yield "--fully-sharded-loras excludes --enable-expert-parallel"
