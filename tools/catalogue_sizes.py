@@ -47,7 +47,8 @@ class Extra:
     """Layers of multi-token prediction: the key with their number, and the layers that they resemble.
 
     `like` are conditions on names of tensors: of each, the last layer that has one. `projections` are
-    matrices of width x width; `copies` how many of embedding and head are stored once more.
+    matrices of width x width; `copies` how many of embedding and head are stored once more; `unstated` is
+    the number of layers of a config.json without the key.
     """
 
     key: str
@@ -55,6 +56,7 @@ class Extra:
     projections: int = 2
     norms: int = 3
     copies: int = 0
+    unstated: int = 0
 
 
 FULL = (("self_attn", ""),)
@@ -65,7 +67,7 @@ EXTRA = {
     "glm4_moe": Extra("num_nextn_predict_layers", copies=2),
     "glm4_moe_lite": Extra("num_nextn_predict_layers", copies=2),
     "glm4v_moe_text": Extra("num_nextn_predict_layers", copies=2),
-    "qwen3_next": Extra("num_nextn_predict_layers", FULL),
+    "qwen3_next": Extra("num_nextn_predict_layers", FULL, unstated=1),
     "qwen3_5_text": Extra("mtp_num_hidden_layers", FULL),
     "qwen3_5_moe_text": Extra("mtp_num_hidden_layers", FULL),
     "deepseek_v4": Extra("num_nextn_predict_layers", (("layers.0.", ""),)),
@@ -127,7 +129,7 @@ def weights(config: dict[str, Any]) -> list[Weight]:
     ]
     numbers = {**config, **config.get("text_config", {})}
     extra = EXTRA.get(text.model_type)
-    count = (numbers.get(extra.key) or 0) if extra else 0
+    count = (numbers.get(extra.key, extra.unstated) or 0) if extra else 0
     return [*counted, *(next_token(counted, extra, count, text) if extra and count else ())]
 
 
@@ -215,6 +217,7 @@ def forms(name: str) -> tuple[str, ...]:
 def block(name: str) -> str:
     """The name from `layers` on, with one name for what publishers and transformers call differently."""
     name = re.sub(r"^(?!mtp).*?(?=layers\.)", "", name)
+    name = re.sub(r"^(layers\.[^.]+)\.share_expert\b", r"\1.mlp.shared_experts", name)
     name = re.sub(r"\b(mixer|block_sparse_moe|ffn|feed_forward|moe)\b", "mlp", name)
     return re.sub(r"\bself_attn\b", "attn", name)
 

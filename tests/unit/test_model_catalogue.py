@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from headfirst.common.safetensors_file import DTYPE_BITS
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.parameters import parameters, tensors
 from headfirst.decide.plan.weights import precision
@@ -30,7 +31,7 @@ def test_published_parameters_by_dtype_follow_from_the_dimensions(id: str) -> No
 def test_published_totals_follow_from_the_dimensions(id: str) -> None:
     model = MODELS[id]
     counted = sum(tensor.parameters for tensor in tensors(model) or [])
-    counted = counted or sum(model.bytes_by_dtype.values()) // 2
+    counted = counted or sum(8 * size // DTYPE_BITS[name] for name, size in model.bytes_by_dtype.items())
     if WEIGHTS[id].get("tied_head_stored"):
         counted += model.vocab_size * model.hidden_size
     assert counted == WEIGHTS[id]["published_parameters"]

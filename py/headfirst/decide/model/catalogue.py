@@ -6,6 +6,7 @@ tensor by tensor from the dimensions, and `total_bytes_are` names which. Of arch
 does not have, tools/catalogue_sizes.py has written the sizes: `stored` (part -> dtype -> bytes) and, of
 quantised models, `bf16` (part -> bytes in BF16). `same_as` names the entry whose
 config an entry shares, but for its `changes`, and whose weight files it shares where it has none of its own.
+In lists of modules a `*` between dots stands for each layer, where the publisher's list has its number.
 `plain_parts` are parts of the model that its quantisation leaves as they are, `published_parameters` what
 the publisher's page states and a test compares. An entry whose tensors were read has `measured`, the sums
 over the headers of its weight files, and nothing of it is computed; of a hub it has `files` (bytes by name).
