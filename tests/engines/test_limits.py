@@ -4,20 +4,72 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import engine_sites
 import planned_commands
 import pytest
+from headfirst.common.safetensors_file import StoredTensor
 from headfirst.decide import engines
 from headfirst.decide.engines import presets
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.sglang import support as sglang
 from headfirst.decide.engines.vllm import support as vllm
+from headfirst.decide.hardware import gpus
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.config import Weights, from_config
 
 Capability = tuple[int, int]
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 4096,
+    "intermediate_size": 14336,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "vocab_size": 128256,
+    "max_position_embeddings": 131072,
+}
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True, "desc_act": False}
+AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "gemm"}
+MODELOPT = {"quant_method": "modelopt"}
+MIXED = {"a": {"quant_algo": "NVFP4"}, "b": {"quant_algo": "FP8"}}
+COMPRESSED = {"quant_method": "compressed-tensors", "quantization_status": "compressed"}
+# Configs of quantised checkpoints, each with the safetensors dtype of its weights.
+QUANTIZED: tuple[tuple[dict[str, Any] | None, str], ...] = (
+    (None, "BF16"),
+    (AWQ, "I32"),
+    (AWQ | {"group_size": 64}, "I32"),
+    *(
+        (GPTQ | change, "I32")
+        for change in ({}, {"desc_act": True}, {"sym": False}, {"bits": 8}, {"bits": 3})
+    ),
+    *((GPTQ | {"group_size": size}, "I32") for size in (-1, 64, 256)),
+    ({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}, "F8_E4M3"),
+    *(({"quant_method": name}, "F8_E4M3") for name in ("fbgemm_fp8", "mxfp8", "quark", "w8a8_fp8")),
+    *(
+        ({"quant_method": name}, "I8")
+        for name in ("compressed_tensors", "experts_int8", "w4afp8", "w8a8_int8")
+    ),
+    *(
+        (COMPRESSED | {"config_groups": {"g": {"targets": ["Linear"], "weights": weights}}}, dtype)
+        for dtype, weights in (
+            ("F8_E4M3", {"num_bits": 8, "type": "float", "symmetric": True}),
+            ("I8", {"num_bits": 8, "type": "int", "symmetric": True}),
+            ("I32", {"num_bits": 4, "type": "int", "symmetric": True, "group_size": 128}),
+        )
+    ),
+    *((MODELOPT | {"quant_algo": name}, "F8_E4M3") for name in ("FP8", "MXFP8")),
+    (MODELOPT | {"quant_algo": "NVFP4", "group_size": 16}, "U8"),
+    (MODELOPT | {"quant_algo": "MIXED_PRECISION", "quantized_layers": MIXED}, "U8"),
+    ({"quant_method": "mxfp4"}, "U8"),
+    ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "U8"),
+    ({"quant_method": "blockwise_int8", "weight_block_size": [128, 128]}, "I8"),
+    ({"quant_method": "auto-round", "bits": 4, "group_size": 128, "sym": True}, "I32"),
+    ({"quant_method": "hqq"}, "U8"),
+)
 CAPABILITIES: tuple[Capability, ...] = ((7, 0), (7, 5), (8, 0), (8, 6), (8, 9), (9, 0), (10, 0), (12, 0))
 LOWEST: Mapping[str, Mapping[str, Capability]] = {
     "sglang": {
@@ -86,3 +138,41 @@ def test_sglangs_classes_divide_the_attention_of_the_same_architectures(version:
         )
         accepted = not any("does not divide the attention" in problem for problem in problems)
         assert accepted == divided[name], name
+
+
+@pytest.mark.parametrize("gpu", ["T4", "A100-80G", "H100-80G", "B200-180G"])
+@pytest.mark.parametrize("version", [version for name, version in engine_sites.VERSIONS if name == "sglang"])
+def test_sglang_loads_the_same_quantised_checkpoints(version: str, gpu: str) -> None:
+    engine, planned = engines.get("sglang", version), gpus.find(gpu)
+    methods = sglang.table(version).quantizations
+    # What quark_mxfp4 can quantise once more is not in this check of SGLang's.
+    given = [None, *sorted(methods.keys() - {"quark_mxfp4"})]
+    configs = [config for config, _ in QUANTIZED]
+    question = {"capability": planned.compute_capability, "configs": configs, "given": given}
+    answers = engine_sites.run("sglang", version, "quantization_driver.py", question)
+    different = []
+    for (config, dtype), results in zip(QUANTIZED, answers, strict=True):
+        checkpoint = quantized(config, dtype)
+        for method, result in zip(given, results, strict=True):
+            if config is None and method is not None and methods[method].checkpoint_only:
+                continue  # a later step refuses it: get_quant_config
+            if checkpoint.dtype == "fp8" and method is None and planned.lacks((8, 0)):
+                continue  # the schemes of Quark and compressed-tensors need more than these methods
+            loads = result == "" or (
+                result in methods and planned.reaches(divmod(methods[result].min_capability, 10))
+            )
+            values = {"quantization": method} if method else {}
+            problems = engine.support_problems(checkpoint, planned, "chat", values)
+            if checkpoint.dtype == "fp8" and method is None:  # else it is converted
+                lowest = engine.fp8_capability(checkpoint)
+                problems += [] if lowest and planned.reaches(lowest) else ["conversion"]
+            if loads == bool(problems):
+                different.append((config, method, result, problems))
+    assert different == []
+
+
+def quantized(config: dict[str, Any] | None, dtype: str) -> Checkpoint:
+    """A Llama with this quantization_config and weights of this safetensors dtype."""
+    weights = Weights(1000, (), [[StoredTensor("model.layers.0.mlp.up_proj.weight", dtype, (), 0, 1000)]])
+    described = LLAMA if config is None else LLAMA | {"quantization_config": config}
+    return from_config(described, id="a/b", revision=None, weights=weights, source="folder", where="x")

@@ -10,7 +10,7 @@ from headfirst.decide.engines.base import Task
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.sglang import support
 from headfirst.decide.hardware import gpus
-from headfirst.decide.model import catalogue
+from headfirst.decide.model import catalogue, quantization
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
@@ -80,6 +80,7 @@ def test_every_model_of_the_catalogue_that_sglang_has_is_served_on_h100_or_its_s
             "gptq_marlin needs compute capability 8.0, unlike T4 (compute capability 7.5)",
         ),
         ({"dtype": "aqlm"}, "H100-80G", "", "chat", "does not load checkpoints quantised with aqlm"),
+        ({"dtype": "int8"}, "A100-80G", "", "chat", "--quantization w8a8_int8 where"),
         ({"dtype": "bf16"}, "H100-80G", "--quantization awq", "chat", "this one is BF16"),
         ({"dtype": "awq"}, "H100-80G", "--quantization fp8", "chat", "is quantised with awq, not with fp8"),
         (
@@ -160,7 +161,7 @@ def test_what_cannot_be_served_is_one_clause(
         ({"dtype": "awq"}, "L40S", "--quantization awq_marlin", "chat"),
         ({"dtype": "gptq"}, "A100-80G", "", "chat"),
         ({"dtype": "compressed-tensors"}, "A100-80G", "", "chat"),
-        ({"dtype": "int8"}, "A100-80G", "", "chat"),
+        ({"dtype": "int8"}, "A100-80G", "--quantization w8a8_int8", "chat"),
         ({"dtype": "fp8"}, "T4", "", "chat"),  # converted before
         ({}, "A100-80G", "--quantization fp8", "chat"),
         ({"architecture": "Qwen3Model"}, "L4", "", "embedding"),
@@ -205,6 +206,44 @@ def test_fp8_without_fp8_units() -> None:
     assert ENGINE.fp8_capability(model(LLAMA, dtype="fp8")) == (8, 0)
     assert ENGINE.fp8_capability(model("nvidia/Llama-3.1-8B-Instruct-FP8")) == (8, 9)  # of ModelOpt
     assert ENGINE.fp8_capability(model("RedHatAI/Meta-Llama-3.1-70B-Instruct-FP8")) == (8, 0)
+    assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "modelopt", "quant_algo": "FP8"})) == (
+        8,
+        9,
+    )
+    assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "fbgemm_fp8"})) is None
+
+
+def quantized(dtype: str, config: dict[str, object]) -> Checkpoint:
+    return model(LLAMA, dtype=dtype, quantization=quantization.read(config, "x"))
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "config", "gpu", "arguments", "words"),
+    [
+        ("gptq", GPTQ, "A100-80G", "", None),
+        ("gptq", GPTQ | {"group_size": -1, "bits": 8, "desc_act": True}, "A100-80G", "", None),
+        ("gptq", GPTQ | {"sym": False}, "A100-80G", "", "does not load checkpoints quantised with gptq int4"),
+        ("gptq", GPTQ | {"bits": 3}, "A100-80G", "", "does not load checkpoints quantised with gptq"),
+        ("gptq", GPTQ | {"group_size": 256}, "A100-80G", "", "does not load checkpoints quantised with gptq"),
+        ("gptq", GPTQ, "A100-80G", "--quantization humming", None),
+        ("gptq", GPTQ, "A100-80G", "--quantization moe_wna16", None),
+        ("gptq", GPTQ | {"desc_act": True}, "A100-80G", "--quantization moe_wna16", "not with moe_wna16"),
+        ("mxfp4", {"quant_method": "mxfp4"}, "A100-80G", "--quantization humming", "not with humming"),
+        ("modelopt", {"quant_method": "modelopt", "quant_algo": "MXFP8"}, "H100-80G", "", "mxfp8 needs"),
+        ("modelopt", {"quant_method": "modelopt", "quant_algo": "NVFP4"}, "A100-80G", "", None),
+        ("compressed_tensors", {"quant_method": "compressed_tensors"}, "H100-80G", "", "does not load"),
+        ("fp8", {"quant_method": "compressed-tensors"}, "H100-80G", "--quantization fp8", "not with fp8"),
+        ("fp8", {"quant_method": "quark"}, "H100-80G", "--quantization quark", None),
+    ],
+)
+def test_a_quantised_checkpoint_is_loaded_by_its_own_method(
+    dtype: str, config: dict[str, object], gpu: str, arguments: str, words: str | None
+) -> None:
+    problems = refused(quantized(dtype, config), gpu, arguments)
+    assert (words in " ".join(problems)) if words else problems == []
 
 
 MINIMAX = model(

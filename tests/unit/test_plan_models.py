@@ -235,9 +235,8 @@ def test_a_published_checkpoint_of_another_precision_is_named_first() -> None:
     smaller = r1.model_copy(
         update={
             "id": "meituan/DeepSeek-R1-Block-INT8",
-            "dtype": "int8",
-            "quantization": None,
-            "weight_block_size": None,
+            "dtype": "blockwise_int8",
+            "quantization": model("meituan/DeepSeek-R1-Block-INT8").quantization,
             "bytes_by_dtype": {"I8": 680_000_000_000},
         }
     )

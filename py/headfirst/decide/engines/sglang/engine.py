@@ -19,8 +19,6 @@ from headfirst.decide.engines.base import (
 )
 from headfirst.decide.engines.sglang import cpu_image, launch, layout, lora, memory, support
 from headfirst.decide.engines.sglang.launch import METRICS_FLAG
-from headfirst.decide.hardware.gpus import FP8_CAPABILITY
-from headfirst.decide.model.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from headfirst.decide.diagnose.types import Live, Node, Tuning
@@ -122,15 +120,6 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
     )
 
 
-def _fp8_capability(checkpoint: Checkpoint) -> tuple[int, int]:
-    """Mixtures of experts and checkpoints of ModelOpt need FP8 units (layers/quantization/modelopt_quant.py).
-
-    Other dense layers run as weight-only FP8 from 8.0 on (fp8_utils.py, can_auto_enable_marlin_fp8).
-    """
-    of_modelopt = checkpoint.quantization is not None and checkpoint.quantization.method == "modelopt"
-    return FP8_CAPABILITY if checkpoint.moe or of_modelopt else (8, 0)
-
-
 def _rendezvous_ports(request: LaunchRequest) -> Sequence[int]:
     """With data parallelism SGLang takes the six ports after the rendezvous too (PortArgs)."""
     more = 6 if max(request.layout.data, request.layout.attention_data) > 1 else 0
@@ -150,7 +139,7 @@ def _engine(version: str) -> Engine:
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,
         support_problems=partial(support.problems, version),
-        fp8_capability=_fp8_capability,
+        fp8_capability=partial(support.fp8_capability, version),
         layout=partial(layout.layout, version),
         layout_problems=partial(layout.problems, version),
         pipeline_layers=layout.pipeline_layers,

@@ -15,8 +15,9 @@ from typing import Any
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
 from headfirst.decide.engines.sglang import lora
-from headfirst.decide.hardware.gpus import Gpu, capability_text
+from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
+from headfirst.decide.model.quantization import Quantization as Quantized
 
 LOWEST_CAPABILITY = (7, 5)
 BF16_CAPABILITY = (8, 0)
@@ -25,11 +26,11 @@ MXFP8_CAPABILITY = (9, 0)
 # DeepSeek Sparse Attention has kernels from Hopper on (sglang #35420, layers/attention/dsa_backend.py).
 _SPARSE_ATTENTION = {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
 SPARSE_CAPABILITY = (9, 0)
-# Checkpoints of these names are loaded with another method (override_quantization_method of each class).
-_LOADED_AS = {"gptq": "gptq_marlin", "int8": "blockwise_int8"}
-# A method given by hand for a checkpoint of another one: override_quantization_method of each class; further
-# ones are in the table.
-_LOADS = {"awq_marlin": {"awq"}, "moe_wna16": {"awq", "gptq"}, "gptq_marlin": {"gptq"}}
+# Of GPTQ, Marlin's kernels read INT4 and INT8 alone, with a scale for so many elements; None: for a row
+# (layers/quantization/marlin_utils.py, MARLIN_SUPPORTED_GROUP_SIZES).
+_MARLIN_BITS, _MARLIN_GROUPS = (4, 8), (None, 32, 64, 128)
+# Kept whatever --quantization is, unless that quantises once more (base_config.py).
+_MODELOPT, _AGAIN = ("modelopt_fp8", "modelopt_fp4"), ("nvfp4_online", "quark_mxfp4")
 _LONGER, _TRUE = "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN", {"true", "1", "yes", "y"}  # environ.py, EnvBool
 # Their checkpoints hold the draft layer themselves (arg_groups/speculative_hook.py, _handle_eagle_family).
 _DRAFT_IN_CHECKPOINT = {"EAGLE", "NEXTN"}
@@ -126,17 +127,20 @@ def _quantization(
             f"--quantization {given} needs a checkpoint that is quantised with it, and this one is "
             f"{checkpoint.dtype.upper()} (--quantization fp8 quantises while loading)"
         ]
-    others = {*_LOADS.get(str(given), ()), *has.compatible.get(str(given), ())}
-    if kept is not None and given not in (None, kept) and kept not in others:
-        return [f"the checkpoint is quantised with {kept}, not with {given}: leave --quantization out"]
-    # An FP8 checkpoint on a GPU without FP8 is converted before (plan/weights/precision.py).
-    method = given or (None if kept == "fp8" else kept)
-    if method is None:
+    # An FP8 checkpoint that is not read on the GPU is converted before (plan/weights/precision.py).
+    if given is None and checkpoint.dtype in (*FLOATS, "fp8"):
         return []
-    if method not in has.quantizations:
-        method = _LOADED_AS.get(method, method)
-    if method not in has.quantizations:
-        return [f"SGLang {version} does not load checkpoints quantised with {method} on NVIDIA GPUs"]
+    method = given if kept is None else _loaded(has, checkpoint, kept, given)
+    if method is None and given is not None:
+        return [f"the checkpoint is quantised with {kept}, not with {given}: leave --quantization out"]
+    if kept == "int8" and given is None:
+        return [
+            "its weights are INT8 and its config.json has no quantization_config, which SGLang needs "
+            "(--quantization w8a8_int8 where each channel has a scale)"
+        ]
+    if method is None:
+        name = checkpoint.quantization_name if checkpoint.quantization else kept
+        return [f"SGLang {version} does not load checkpoints quantised with {name} on NVIDIA GPUs"]
     lowest = divmod(has.quantizations[method].min_capability, 10)
     if gpu is not None and gpu.lacks(lowest):
         return [f"{method} needs compute capability {capability_text(lowest)}, unlike {gpu}"]
@@ -149,13 +153,64 @@ def _quantization(
 
 def _kept(checkpoint: Checkpoint) -> str | None:
     """The method that the checkpoint is quantised with, by SGLang's name; None for BF16 and the like."""
+    quantization = checkpoint.quantization
     if checkpoint.dtype in FLOATS:
         return None
-    if checkpoint.dtype == "modelopt" and checkpoint.quantization:
-        schemes = checkpoint.quantization.schemes  # configs/model_config.py, _parse_modelopt_quant_config
-        if "nvfp4" in schemes:
-            return "modelopt_fp4" if len(schemes) == 1 else "modelopt_mixed"
-    return {"compressed_tensors": "compressed-tensors"}.get(checkpoint.dtype, checkpoint.dtype)
+    if quantization is None or quantization.method != "modelopt":
+        return quantization.method if quantization else checkpoint.dtype
+    # configs/model_config.py, _parse_modelopt_quant_config
+    if "nvfp4" in quantization.schemes:
+        return "modelopt_fp4" if len(quantization.schemes) == 1 else "modelopt_mixed"
+    return {"fp8": "modelopt_fp8", "mxfp8": "mxfp8"}.get(quantization.scheme, "modelopt")
+
+
+def _loaded(has: SupportTable, checkpoint: Checkpoint, kept: str, given: str | None) -> str | None:
+    """The method by which SGLang loads a quantised checkpoint; None: it refuses.
+
+    Source: configs/model_config.py, _verify_quantization, and override_quantization_method of the methods.
+    """
+    quantization = checkpoint.quantization
+    variants = quantization.variants if quantization else ()
+    bits = quantization.bits if quantization else None
+    if given == kept or kept == "modelopt_mixed" or (kept in _MODELOPT and given not in _AGAIN):
+        return kept
+    if given == "modelopt" and kept == "mxfp8" and quantization and quantization.method == "modelopt":
+        return kept
+    if kept == "gptq" and given in (None, "gptq_marlin"):
+        return "gptq_marlin" if _read_by_marlin(quantization) else None
+    if given is None:
+        return kept if kept in has.quantizations else None
+    if given == "moe_wna16":
+        fits = bits in (None, 4) if kept == "awq" else kept == "gptq" and bits in (None, *_MARLIN_BITS)
+        return given if fits and "desc_act" not in variants else None
+    accepted = (
+        (given == "awq_marlin" and kept == "awq")
+        or (given == "humming" and kept != "mxfp4")
+        or (given == "w8a8_int8" and kept == "int8")  # known by its tensors alone, and not to SGLang
+        or kept in has.compatible.get(given, ())
+    )
+    return given if accepted else None
+
+
+def _read_by_marlin(quantization: Quantized | None) -> bool:
+    """Whether GPTQ's weights are of a kind that Marlin's kernels read (layers/quantization/gptq/gptq.py)."""
+    return quantization is None or (
+        quantization.bits in _MARLIN_BITS
+        and quantization.group_size in _MARLIN_GROUPS
+        and "asymmetric" not in quantization.variants
+    )
+
+
+def fp8_capability(version: str, checkpoint: Checkpoint) -> tuple[int, int] | None:
+    """From where on FP8 weights are read; None: not at all.
+
+    Mixtures of experts need FP8 units; the layers of dense models run as weight-only FP8 from 8.0 on
+    (layers/quantization/fp8_utils.py, can_auto_enable_marlin_fp8).
+    """
+    method = table(version).quantizations.get(_kept(checkpoint) or "")
+    if method is None:
+        return None
+    return max((8, 0) if checkpoint.moe is None else FP8_CAPABILITY, divmod(method.min_capability, 10))
 
 
 def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
