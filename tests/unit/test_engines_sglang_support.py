@@ -16,6 +16,7 @@ from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
 ENGINE = engines.get("sglang")
 R1 = "deepseek-ai/DeepSeek-R1"
+QWEN_VL = "Qwen/Qwen3-VL-235B-A22B-Instruct"
 LLAMA = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
 
 
@@ -312,6 +313,14 @@ QWEN235 = model(
             "the attention of Mistral3ForConditionalGeneration",
         ),
         (model(LLAMA, architecture="Qwen3ForCausalLM"), Machines(1, 8), (8, 1), "--attn-dp-size 2", None),
+        # The part that reads images is divided as the attention; GLM's and Kimi-K3's classes are not.
+        (model("google/gemma-4-E4B-it"), Machines(1, 8), (8, 1), "", "12 attention heads of the part"),
+        (model("google/gemma-4-E4B-it"), Machines(1, 8), (4, 1), "", None),
+        (model(QWEN_VL), Machines(4, 8), (32, 1), "", "16 attention heads of the part that reads images"),
+        (model(QWEN_VL), Machines(4, 8), (32, 1), "--mm-enable-dp-encoder", None),
+        (model(QWEN_VL), Machines(4, 8), (32, 1), "--attn-dp-size 32", None),
+        (model("zai-org/GLM-4.5V"), Machines(1, 8), (8, 1), "", None),
+        (model("Qwen/Qwen3-4B-AWQ"), Machines(1, 8), (8, 1), "", "1216, not divisible by the AWQ group"),
         (model(R1), Machines(2, 8), (8, 1), "--dp-size 2", "copies the model within one node only"),
         (
             model(R1),

@@ -25,6 +25,7 @@ ENGINE = engines.get("vllm")
 RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data/vllm-0.33.0-memory.json").read_text(encoding="utf-8")
 )
+QWEN_VL = "Qwen/Qwen3-VL-235B-A22B-Instruct"
 R1, LLAMA = "deepseek-ai/DeepSeek-R1", "meta-llama/Llama-3.1-405B"
 QWEN, NEXT = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8"
 
@@ -89,12 +90,26 @@ def test_no_tensor_size_is_accepted_that_vllm_refuses(id: str) -> None:
             "3 data-parallel groups and 2 nodes",
         ),
         (QWEN, {}, 4, {"arguments": "-pcp 2"}, "prefill context parallelism multiplies the ranks"),
+        (QWEN_VL, {}, 32, {"nodes": 4}, "16 attention heads of the part that reads images are not divisible"),
     ],
 )
 def test_layouts_that_are_refused(
     id: str, changes: dict[str, object], tensor: int, keywords: dict[str, Any], words: str
 ) -> None:
     assert any(words in problem for problem in layout_problems(model(id, **changes), tensor, **keywords))
+
+
+@pytest.mark.parametrize(
+    ("id", "tensor", "arguments"),
+    [
+        (QWEN_VL, 32, "--mm-encoder-tp-mode data"),
+        (QWEN_VL, 32, "--language-model-only"),
+        (QWEN_VL, 16, ""),
+        ("google/gemma-4-E4B-it", 8, ""),  # its class does not divide the 12 heads
+    ],
+)
+def test_the_part_that_reads_images_can_be_whole_on_each_rank(id: str, tensor: int, arguments: str) -> None:
+    assert layout_problems(model(id), tensor, nodes=4, arguments=arguments) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from headfirst.common.errors import InputError
 from headfirst.decide.model.checkpoint import Checkpoint
 
+# Input channels with one scale in 4-bit checkpoints; the published ones have groups of 128.
+_GROUP = 128
+_GROUPED = frozenset({"awq", "gptq"})
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -77,6 +81,26 @@ def stage_layers(counts: Sequence[int], stage: int) -> range:
     """The layers of a stage, given the number of each."""
     first = sum(counts[:stage])
     return range(first, first + counts[stage])
+
+
+def width_problems(name: str, width: int, ranks: int, checkpoint: Checkpoint, dtype: str) -> list[str]:
+    """Why `ranks` cannot share a `width` of linear layers: a part has whole blocks or groups of `dtype`."""
+    if width % ranks:
+        return [f"the {name} of {width} is not divisible by {ranks}"]
+    block = max(checkpoint.weight_block_size or (1,)) if dtype == "fp8" else 1
+    unit, what = (_GROUP, f"{dtype.upper()} group") if dtype in _GROUPED else (block, "FP8 block")
+    part = width // ranks
+    if ranks == 1 or part % unit == 0:
+        return []
+    return [f"the {name} of {width} in {ranks} parts gives {part}, not divisible by the {what} of {unit}"]
+
+
+def tower_problems(checkpoint: Checkpoint, ranks: int) -> list[str]:
+    """Why `ranks` cannot share the part that reads images, where the engine divides it."""
+    heads = checkpoint.vision_heads
+    if heads is None or heads % ranks == 0:
+        return []
+    return [f"{heads} attention heads of the part that reads images are not divisible by {ranks}"]
 
 
 def head_problems(checkpoint: Checkpoint, ranks: int) -> list[str]:

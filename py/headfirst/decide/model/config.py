@@ -119,6 +119,7 @@ def from_config(
         vision=any(config.get(key) for key in _VISION),
         vision_parameters=vision.parameters(config, hidden),
         vision_tower=_vision_tower(keys.of(config)),
+        vision_heads=_vision_heads(keys.of(config)),
         sentence_transformers=sentence_transformers,
         chat_template=chat_template,
         remote_code="auto_map" in config,
@@ -143,6 +144,15 @@ def _vision_tower(keys: Keys) -> tuple[int | None, int | None] | None:
     )
     layers, hidden = (size or None for size in sizes)
     return layers, hidden
+
+
+def _vision_heads(keys: Keys) -> int | None:
+    """Attention heads of the part that reads images, by the keys of most towers, of Qwen's and of Kimi's."""
+    tower = keys.part("vision_config")
+    if tower is None:
+        return None
+    names = ("num_attention_heads", "num_heads", "vt_num_attention_heads")
+    return next((heads for name in names if (heads := tower.number(name, 0))), None)
 
 
 def _draft_layers(keys: Keys, sizes: Measured) -> int:

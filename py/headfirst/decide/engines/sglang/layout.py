@@ -12,12 +12,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headfirst.decide.engines.layout import Layout, Machines, given_stages, head_problems, stage_layers
+from headfirst.decide.engines.layout import (
+    Layout,
+    Machines,
+    given_stages,
+    head_problems,
+    stage_layers,
+    tower_problems,
+    width_problems,
+)
 from headfirst.decide.engines.sglang import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
 # Its language model is the one of its config (models/llava.py); the published ones have Llama's attention.
 _UNDIVIDED_ATTENTION = "Mistral3ForConditionalGeneration"
+# Their classes add heads to the part that reads images, or keep it whole (models/glm4v.py, kimi_k3_vl.py).
+_ANY_RANKS = ("Glm4v", "GlmOcr", "InternVL", "KimiK3", "MuseSpark")
 
 
 def layout(version: str, tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
@@ -68,6 +78,7 @@ def problems(
         or [
             *_pipeline(version, checkpoint, layout, values),
             *head_problems(checkpoint, layout.tensor // layout.attention_data),
+            *_tower(checkpoint, layout, values),
             *_groups_and_experts(version, checkpoint, layout, values),
             *_widths(version, checkpoint, layout, dtype, values),
         ]
@@ -112,6 +123,12 @@ def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapp
     return reasons
 
 
+def _tower(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+    if values.get("mm_enable_dp_encoder") or checkpoint.architecture.startswith(_ANY_RANKS):
+        return []
+    return tower_problems(checkpoint, layout.tensor // layout.attention_data)
+
+
 def _groups_and_experts(
     version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]
 ) -> list[str]:
@@ -142,32 +159,28 @@ def _groups_and_experts(
 def _widths(
     version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Mapping[str, Any]
 ) -> list[str]:
-    """The feed-forward widths that are divided, against the number of parts and the FP8 block."""
-    block = max(checkpoint.weight_block_size) if checkpoint.weight_block_size and dtype == "fp8" else None
-    reasons = []
-    for name, width, parts in _divided(version, checkpoint, layout, values):
-        if width % parts:
-            reasons.append(f"the {name} of {width} is not divisible by {parts}")
-        elif block and (width // parts) % block:
-            reasons.append(
-                f"the {name} of {width} in {parts} parts gives {width // parts}, not divisible by the "
-                f"FP8 block of {block}"
-            )
-    return reasons
+    """The widths that are divided, against the number of parts and the blocks or groups of the weights."""
+    return [
+        reason
+        for name, width, parts in _divided(version, checkpoint, layout, values)
+        for reason in width_problems(name, width, parts, checkpoint, dtype)
+    ]
 
 
 def _divided(
     version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]
 ) -> list[tuple[str, int, int]]:
-    """(name, width, in how many parts) of the feed-forward layers."""
-    moe = checkpoint.moe
+    """(name, width, in how many parts) of the attention and of the feed-forward layers."""
+    mla, moe, ranks = checkpoint.mla, checkpoint.moe, layout.tensor // layout.attention_data
+    heads = checkpoint.attention_heads * (mla.v_head_dim if mla else checkpoint.head_dim)
+    attention = ("width of the attention heads", heads, ranks)
     if moe is None:
-        return [("intermediate size", checkpoint.intermediate_size, layout.tensor)]
+        return [attention, ("intermediate size", checkpoint.intermediate_size, layout.tensor)]
     parts = layout.tensor // layout.expert // values.get("moe_dp_size", 1)
-    widths = [("expert intermediate size", moe.intermediate_size, max(1, parts))]
+    widths = [attention, ("expert intermediate size", moe.intermediate_size, max(1, parts))]
     if moe.dense_layers:
         dense = values.get("moe_dense_tp_size", layout.tensor)
-        widths.insert(0, ("intermediate size", checkpoint.intermediate_size, dense))
+        widths.insert(1, ("intermediate size", checkpoint.intermediate_size, dense))
     # An all-to-all back end gives every rank the shared experts whole. Without expert parallelism the shared
     # expert of DeepSeek V3 is one more routed expert (shared_experts_fusion_disable_reason).
     fused = layout.expert == 1 and checkpoint.architecture == "DeepseekV3ForCausalLM"

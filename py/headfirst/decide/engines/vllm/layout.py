@@ -11,14 +11,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from headfirst.decide.engines import lora
-from headfirst.decide.engines.layout import Layout, Machines, given_stages, head_problems, stage_layers
+from headfirst.decide.engines.layout import (
+    Layout,
+    Machines,
+    given_stages,
+    head_problems,
+    stage_layers,
+    tower_problems,
+    width_problems,
+)
 from headfirst.decide.engines.vllm import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
-# Input channels with one scale in 4-bit checkpoints; the published ones have groups of 128.
-_GROUP = 128
 _EXPERT_EXCHANGE = "allgather_reducescatter"  # the default of --all2all-backend
-_GROUPED = frozenset({"awq", "gptq"})
+# Their classes do not divide the part that reads images (models/*.py); presets.yml keeps Glm4v's whole.
+_ANY_RANKS = ("Gemma4", "Glm4v", "KimiK25", "MuseGlimmer")
 
 
 def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
@@ -64,6 +71,7 @@ def problems(
         *_stages(version, checkpoint, layout),
         *_attention(checkpoint, layout, dtype),
         *_feed_forward(checkpoint, layout, dtype),
+        *_tower(checkpoint, layout, values),
         *_adapters(checkpoint, layout, values),
     ]
 
@@ -90,9 +98,8 @@ def _attention(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterator[s
     if reasons := head_problems(checkpoint, tensor):
         yield reasons[0]
         return
-    mla = checkpoint.mla
-    width = heads * (mla.v_head_dim if mla else checkpoint.head_dim)
-    yield from _unaligned("width of the attention heads", width, tensor, checkpoint, dtype)
+    width = heads * (checkpoint.mla.v_head_dim if checkpoint.mla else checkpoint.head_dim)
+    yield from width_problems("width of the attention heads", width, tensor, checkpoint, dtype)
 
 
 def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterator[str]:
@@ -100,22 +107,29 @@ def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterato
     if layout.expert > 1 and moe is None:
         yield "--enable-expert-parallel needs a model with experts"
     if moe is None or moe.first_dense_layers:
-        yield from _divided(
-            "intermediate size", checkpoint.intermediate_size, layout.tensor, checkpoint, dtype
-        )
+        width = checkpoint.intermediate_size
+        yield from width_problems("intermediate size", width, layout.tensor, checkpoint, dtype)
     if moe is not None and layout.expert == 1:
         ranks = expert_ranks(layout)
-        yield from _divided("expert intermediate size", moe.intermediate_size, ranks, checkpoint, dtype)
+        width = moe.intermediate_size
+        yield from width_problems("expert intermediate size", width, ranks, checkpoint, dtype)
     if moe is not None and not _sequence_parallel(layout):  # which leaves shared experts whole
         quantization = checkpoint.quantization
         kept = "" if quantization and quantization.plain_shared_experts else dtype
         width = moe.shared_intermediate_size
-        yield from _divided("shared expert size", width, layout.tensor, checkpoint, kept)
+        yield from width_problems("shared expert size", width, layout.tensor, checkpoint, kept)
 
 
 def _sequence_parallel(layout: Layout) -> bool:
     """Whether ranks that share the attention divide the tokens (use_sequence_parallel_moe)."""
     return layout.expert > 1 and layout.tensor > 1 and layout.data > 1
+
+
+def _tower(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+    whole = values.get("mm_encoder_tp_mode") == "data" or values.get("language_model_only")
+    if whole or checkpoint.architecture.startswith(_ANY_RANKS):
+        return []
+    return tower_problems(checkpoint, layout.tensor)
 
 
 def _adapters(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> Iterator[str]:
@@ -128,21 +142,3 @@ def _adapters(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any])
         yield "adapters exclude --enable-expert-parallel over several data-parallel groups of several ranks"
     if values.get("fully_sharded_loras"):
         yield "--fully-sharded-loras excludes --enable-expert-parallel"
-
-
-def _divided(name: str, width: int, ranks: int, checkpoint: Checkpoint, dtype: str) -> Iterator[str]:
-    if width % ranks:
-        yield f"the {name} of {width} is not divisible by {ranks}"
-    else:
-        yield from _unaligned(name, width, ranks, checkpoint, dtype)
-
-
-def _unaligned(name: str, width: int, ranks: int, checkpoint: Checkpoint, dtype: str) -> Iterator[str]:
-    """A part that cuts through a block or group of quantised weights."""
-    block = max(checkpoint.weight_block_size or (1,)) if dtype == "fp8" else 1
-    unit, what = (_GROUP, f"{dtype.upper()} group") if dtype in _GROUPED else (block, "FP8 block")
-    if ranks > 1 and (width // ranks) % unit:
-        yield (
-            f"the {name} of {width} in {ranks} parts gives {width // ranks}, not divisible by the {what} of "
-            f"{unit}"
-        )
