@@ -22,7 +22,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -135,10 +135,15 @@ FRACTIONS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+def gpu(name: str) -> AbstractContextManager[None]:
+    """`machine` with GPUs of this kind."""
+    return machine(*GPUS[name])
+
+
 @contextmanager
-def gpu(name: str) -> Iterator[None]:
-    """SGLang's questions about the machine are answered as by a host with GPUs of this kind."""
-    (major, minor), mib = GPUS[name]
+def machine(capability: tuple[int, int], mib: int) -> Iterator[None]:
+    """SGLang's questions about the machine are answered as by a host with 8 GPUs of `mib` MiB each."""
+    major, minor = capability
     hopper, server, workstation = major == 9, major == 10, major == 12
     answers = {
         "is_cuda": True,
@@ -167,7 +172,7 @@ def gpu(name: str) -> Iterator[None]:
                 is_sm120=workstation,
                 is_blackwell=server or workstation,
                 device_sm=major * 10 + minor,
-                device_capability=(major, minor),
+                device_capability=capability,
             )
         )
         for module in [m for n, m in sys.modules.items() if n.startswith("sglang.")]:
@@ -178,7 +183,7 @@ def gpu(name: str) -> Iterator[None]:
                     )
         stack.enter_context(patch.object(torch.cuda, "is_available", lambda: True))
         stack.enter_context(patch.object(torch.cuda, "device_count", lambda: 8))
-        stack.enter_context(patch.object(torch.cuda, "get_device_capability", lambda *_: (major, minor)))
+        stack.enter_context(patch.object(torch.cuda, "get_device_capability", lambda *_: capability))
         stack.enter_context(patch.object(torch.version, "cuda", "13.0"))
         yield
 

@@ -20,7 +20,7 @@ import logging
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -124,6 +124,12 @@ class _Empty(ModuleType):
         return MagicMock(name=name)
 
 
+class _Device(int):
+    """A device's number, and its properties."""
+
+    multi_processor_count = 132
+
+
 class _OnMeta(TorchFunctionMode):
     """What a model puts on the GPU by name stays on the meta device."""
 
@@ -136,10 +142,17 @@ class _OnMeta(TorchFunctionMode):
         return function(*args, **kwargs)
 
 
+def built(path: str, arguments: dict[str, Any]) -> AbstractContextManager[torch.nn.Module]:
+    """`model` with these arguments."""
+    return model(ServerArgs(model_path=path, device="cuda", skip_tokenizer_init=True, **arguments))
+
+
 @contextmanager
-def built(path: str, arguments: dict[str, Any]) -> Iterator[torch.nn.Module]:
-    """The model as rank 0 builds it, on the meta device, and its groups of ranks while the context lasts."""
-    args = ServerArgs(model_path=path, device="cuda", skip_tokenizer_init=True, **arguments)
+def model(args: ServerArgs) -> Iterator[torch.nn.Module]:
+    """The model as rank 0 builds it, on the meta device, and its groups of ranks while the context lasts.
+
+    All layers are built: there is one pipeline stage.
+    """
     args.resolve_once()
     config = model_config_of(args)
     context = create_context(args, role="scheduler", ranks=SpawnRanks(world_rank=0, gpu_id=0, dp_rank=None))
@@ -170,7 +183,7 @@ def built(path: str, arguments: dict[str, Any]) -> Iterator[torch.nn.Module]:
         initialize_fp8_gemm_config()
         initialize_fp4_gemm_config()
         for name in ("Stream", "Event", "get_device_properties", "current_device"):
-            stack.enter_context(patch.object(torch.cuda, name, MagicMock(return_value=0)))
+            stack.enter_context(patch.object(torch.cuda, name, MagicMock(return_value=_Device(0))))
         stack.enter_context(patch.object(deep_gemm_wrapper, "ENABLE_JIT_DEEPGEMM", True))
         stack.enter_context(
             patch.object(moe_layer, "create_moe_dispatcher", lambda *_, **__: SimpleNamespace())
@@ -200,8 +213,8 @@ def weights(path: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Bytes of each part on rank 0, or SGLang's reason to refuse."""
     parts: Counter[str] = Counter()
     try:
-        with built(path, arguments) as model:
-            for name, parameter in model.named_parameters():
+        with built(path, arguments) as made:
+            for name, parameter in made.named_parameters():
                 parts[part_of(name)] += parameter.numel() * parameter.element_size()
     except (AssertionError, NotImplementedError, ValueError) as refusal:
         return refused(refusal)
@@ -230,10 +243,10 @@ def main() -> int:
         rows, config = [], json.loads(path.read_text(encoding="utf-8"))
         if SHORTENED in config["config"].get("quantization_config", {}):
             continue  # which modules are quantised is not known
-        with model_folder(config) as model:
+        with model_folder(config) as folder:
             for name, arguments in RUNS:
                 with gpu(name):
-                    result = weights(model, arguments)
+                    result = weights(folder, arguments)
                 rows.append({"gpu": name, "arguments": arguments} | result)
         models[path.stem] = rows
         print(path.stem, sum("refused" in row for row in rows), "refused of", len(rows), flush=True)
