@@ -11,6 +11,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -109,6 +110,15 @@ def in_float32() -> list[str]:
     return sorted(methods)
 
 
+def without_float16() -> list[str]:
+    """Architectures that are not computed in FP16, by transformers' names for their model types."""
+    from vllm.config.model import _FLOAT16_NOT_SUPPORTED_MODELS
+
+    mappings = [names for name, names in vars(auto).items() if re.fullmatch("MODEL_.*MAPPING_NAMES", name)]
+    entries = [names[kind] for names in mappings for kind in _FLOAT16_NOT_SUPPORTED_MODELS if kind in names]
+    return sorted({name for entry in entries for name in ([entry] if isinstance(entry, str) else entry)})
+
+
 def main() -> int:
     """Write support-<version>.json into the folder named on the command line."""
     from vllm.config.model import iter_architecture_defaults
@@ -124,6 +134,7 @@ def main() -> int:
         "tools/vllm_tables.py",
         "quantizations": quantizations(),
         "float32_quantizations": in_float32(),
+        "without_float16": without_float16(),
         # Endings of architectures, in the order in which they are tried.
         "suffixes": [suffix for suffix, _ in iter_architecture_defaults()],
         "removed_architectures": dict(sorted(_PREVIOUSLY_SUPPORTED_MODELS.items())),

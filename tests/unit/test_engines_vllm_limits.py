@@ -248,6 +248,13 @@ GEMMA = {"architecture": "Gemma3ForCausalLM"}
         ({}, "V100-32G", "", "chat", "has kernels from compute capability 7.5 on, unlike V100-32G"),
         ({}, "T4", "--dtype bfloat16", "chat", "--dtype sets BF16, which needs compute capability 8.0, unl"),
         (GEMMA, "H100-80G", "--dtype half", "chat", "in BF16 or FP32, and --dtype sets FP16"),
+        (
+            {"architecture": "Gemma2ForSequenceClassification"},
+            "H100-80G",
+            "--dtype half",
+            "reward",
+            "sets FP16",
+        ),
         (GEMMA | {"dtype": "awq"}, "T4", "", "chat", "on T4 (compute capability 7.5) needs FP32, in which"),
         ({"dtype": "gptq"}, "L4", "--dtype float32", "chat", "--dtype sets FP32, in which vLLM does not co"),
     ],

@@ -133,7 +133,7 @@ def _engine(version: str) -> Engine:
         layout=layout.layout,
         layout_problems=partial(layout.problems, version),
         pipeline_layers=layout.pipeline_layers,
-        computing=support.computing,
+        computing=partial(support.computing, version),
         adapter_needs=lora.needs,
         adapter_slots=lora.SLOTS,
         length_problems=support.length_problems,

@@ -30,13 +30,6 @@ _WITHOUT_FLASHINFER = (
     *("Gemma4", "DiffusionGemma", "EmbeddingGemma2", "GptOss", "Laguna", "MiMoV2"),
     *("Gemma3ForConditionalGeneration", "Bagel", "Molmo2", "PaliGemma"),
 )
-# config/model.py, _FLOAT16_NOT_SUPPORTED_MODELS: gemma2, gemma3, gemma3_text and glm4, by architecture.
-_WITHOUT_FP16 = frozenset(
-    {
-        *("Gemma2ForCausalLM", "Gemma3ForCausalLM", "Gemma3ForConditionalGeneration", "Gemma3TextModel"),
-        *("Gemma3ForSequenceClassification", "Glm4ForCausalLM"),
-    }
-)
 _LONGER, _TRUE = "VLLM_ALLOW_LONG_MAX_MODEL_LEN", ("1", "true")  # envs.py
 # With them max_position_embeddings is the context; the factor of other types multiplies it (config/model.py,
 # _get_and_verify_max_len).
@@ -121,14 +114,16 @@ def _gpu(version: str, gpu: Gpu | None) -> list[str]:
     return [f"vLLM {version} has kernels from compute capability {lowest} on, unlike {gpu}"]
 
 
-def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Computing | None:
+def computing(
+    version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
+) -> Computing | None:
     """What config/model.py, _get_and_verify_dtype, makes of --dtype, and of `auto` on this GPU."""
     plain, given = checkpoint.dtype in FLOATS, FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
     if gpu is None or not plain or given == checkpoint.dtype:
         return None
     if given:
         return Computing(given, "--dtype is set")
-    supported = _supported(checkpoint, gpu)
+    supported = _supported(version, checkpoint, gpu)
     if checkpoint.dtype in supported and checkpoint.dtype != "fp32":
         return None
     if checkpoint.dtype == "fp32":
@@ -140,16 +135,17 @@ def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
     return None if supported[0] == checkpoint.dtype else Computing(supported[0], reason)
 
 
-def _supported(checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
+def _supported(version: str, checkpoint: Checkpoint, gpu: Gpu) -> list[str]:
     """Types in which it computes, the preferred first (platforms/cuda.py, supported_dtypes)."""
     types = ["fp16", "fp32"] if gpu.lacks(BF16_CAPABILITY) else ["bf16", "fp16", "fp32"]
-    return [name for name in types if name != "fp16" or checkpoint.architecture not in _WITHOUT_FP16]
+    without = checkpoint.architecture in tables(version)["without_float16"]
+    return [name for name in types if name != "fp16" or not without]
 
 
 def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Iterator[str]:
     """Types that it refuses for the GPU, the model or the quantisation."""
     given = FLOAT_NAMES.get(str(values.get("dtype", "auto")).lower())
-    if given == "fp16" and checkpoint.architecture in _WITHOUT_FP16:
+    if given == "fp16" and checkpoint.architecture in tables(version)["without_float16"]:
         yield f"vLLM computes {checkpoint.architecture} in BF16 or FP32, and --dtype sets FP16"
     if gpu is None:
         return
@@ -159,7 +155,7 @@ def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mappin
     method = values.get("quantization") or _method(checkpoint)
     if method in _PLAIN or _ALIASES.get(method, method) in tables(version)["float32_quantizations"]:
         return
-    if (given or _supported(checkpoint, gpu)[0]) == "fp32":
+    if (given or _supported(version, checkpoint, gpu)[0]) == "fp32":
         why = "--dtype sets" if given else f"{checkpoint.architecture} on {gpu} needs"
         yield f"{why} FP32, in which vLLM does not compute {method}"
 
