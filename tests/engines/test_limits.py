@@ -171,6 +171,28 @@ def test_sglang_loads_the_same_quantised_checkpoints(version: str, gpu: str) -> 
     assert different == []
 
 
+# Only Granite's SWA architectures, of other modules of vLLM's, have sinks in these.
+WITHOUT_SINKS = {"granitemoe"}
+
+
+@pytest.mark.parametrize("version", [version for name, version in engine_sites.VERSIONS if name == "vllm"])
+def test_vllm_has_the_same_kernels_and_scaled_positions(version: str) -> None:
+    answer = engine_sites.run("vllm", version, "kernels_driver.py", {})
+    assert answer["heads"] == sorted(vllm._FLASHINFER_HEADS)
+    assert answer["scaled"] == sorted(vllm._SCALED_ROPE)
+    assert not (answer["sinks"] or answer["prefix"] or answer["triton"])
+    others = {*answer["forced"], *answer["in images"]}
+    assert [name for name in sorted(others) if not name.startswith(vllm._WITHOUT_FLASHINFER)] == []
+    for module, names in answer["with sinks"].items():
+        listed = [name for name in names if name.startswith(vllm._WITHOUT_FLASHINFER)]
+        assert bool(listed) == (module not in WITHOUT_SINKS), (module, names)
+        others.update(names)
+    known = vllm.tables(version)["architectures"]
+    assert {name for name in known if name.startswith(vllm._WITHOUT_FLASHINFER)} <= others
+    for start in vllm._WITHOUT_FLASHINFER:
+        assert any(name.startswith(start) for name in others), start
+
+
 def quantized(config: dict[str, Any] | None, dtype: str) -> Checkpoint:
     """A Llama with this quantization_config and weights of this safetensors dtype."""
     weights = Weights(1000, (), [[StoredTensor("model.layers.0.mlp.up_proj.weight", dtype, (), 0, 1000)]])

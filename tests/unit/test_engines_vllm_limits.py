@@ -384,3 +384,19 @@ def test_the_type_that_it_computes_in(
 ) -> None:
     computing = ENGINE.computing(model(QWEN, **changes), gpus.find(gpu), values(arguments))
     assert (computing and computing.dtype) == dtype
+
+
+@pytest.mark.parametrize(
+    ("architecture", "flashinfer"),
+    [
+        ("GraniteForCausalLM", True),
+        ("GraniteSWAForCausalLM", False),  # sinks
+        ("Moondream3ForCausalLM", False),  # attention in both directions within an image
+        ("UnlimitedOCRForCausalLM", False),  # a window of generated tokens
+    ],
+)
+def test_an_fp8_cache_on_ampere_needs_flashinfers_kernels(architecture: str, flashinfer: bool) -> None:
+    problems = refused(model(QWEN, architecture=architecture), "A100-80G", "--kv-cache-dtype fp8")
+    assert (
+        any("--kv-cache-dtype bfloat16 keeps it in 16 bits" in problem for problem in problems) != flashinfer
+    )

@@ -25,10 +25,12 @@ BF16_CAPABILITY = (8, 0)
 FLASHINFER_CAPABILITY = (8, 0)
 _FLASHINFER_HEADS = frozenset({64, 128, 256, 512})
 # Below Hopper only Triton has their heads of two sizes (models/config.py, Gemma4Config), their sinks
-# (flashinfer.py, supports_sink) or their attention in both directions within an image (is_mm_prefix_lm).
+# (flashinfer.py, supports_sink; of Granite only with layer_types), their window of generated tokens
+# (UnlimitedOCRForCausalLMConfig) or their attention in both directions within an image (is_mm_prefix_lm).
 _WITHOUT_FLASHINFER = (
-    *("Gemma4", "DiffusionGemma", "EmbeddingGemma2", "GptOss", "Laguna", "MiMoV2"),
-    *("Gemma3ForConditionalGeneration", "Bagel", "Molmo2", "PaliGemma"),
+    *("Gemma4", "DiffusionGemma", "EmbeddingGemma2", "GptOss", "OpenAIPrivacyFilter", "Laguna", "MiMoV2"),
+    *("GraniteSWA", "GraniteMoeSWA", "UnlimitedOCR", "Gemma3ForConditionalGeneration", "Bagel", "Molmo2"),
+    *("Moondream3", "HfMoondream", "PaliGemma"),
 )
 _LONGER, _TRUE = "VLLM_ALLOW_LONG_MAX_MODEL_LEN", ("1", "true")  # envs.py
 # With them max_position_embeddings is the context; the factor of other types multiplies it (config/model.py,
