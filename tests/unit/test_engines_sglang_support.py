@@ -30,6 +30,11 @@ def adapter(*targets: str) -> AdapterConfig:
     return AdapterConfig(8, 8, targets[0] if targets == ("all-linear",) else targets)
 
 
+V32 = model("deepseek-ai/DeepSeek-V3.2")
+# Of any architecture with such a config.json (configs/model_config.py, is_deepseek_dsa).
+INDEXED = {"architecture": "LongcatFlashForCausalLM", "mla": V32.mla, "index": V32.index}
+
+
 def refused(checkpoint: Checkpoint, gpu: str | None, arguments: str = "", task: Task = "chat") -> list[str]:
     values = ENGINE.check_arguments(shlex.split(arguments)).require()
     problems = ENGINE.support_problems(checkpoint, gpus.find(gpu) if gpu else None, task, values)
@@ -71,7 +76,7 @@ def test_every_model_of_the_catalogue_that_sglang_has_is_served_on_h100_or_its_s
             "chat",
             "needs compute capability 7.5, unlike V100-32G (compute capability 7.0)",
         ),
-        ({"architecture": "DeepseekV32ForCausalLM"}, "A100-80G", "", "chat", "sparse attention needs"),
+        (INDEXED, "A100-80G", "", "chat", "sparse attention needs"),
         ({"dtype": "awq"}, "V100-32G", "", "chat", "needs compute capability 7.5"),
         (
             {"dtype": "gptq"},
@@ -157,7 +162,8 @@ def test_what_cannot_be_served_is_one_clause(
     ("changes", "gpu", "arguments", "task"),
     [
         ({"architecture": "JambaForCausalLM"}, "H100-80G", "--model-impl transformers", "chat"),
-        ({"architecture": "DeepseekV32ForCausalLM"}, "H100-80G", "", "chat"),
+        (INDEXED, "H100-80G", "", "chat"),
+        ({"architecture": "DeepseekV32ForCausalLM"}, "A100-80G", "", "chat"),  # without an index
         ({"dtype": "awq"}, "T4", "", "chat"),
         ({"dtype": "awq"}, "L40S", "--quantization awq_marlin", "chat"),
         ({"dtype": "gptq"}, "A100-80G", "", "chat"),

@@ -23,8 +23,8 @@ LOWEST_CAPABILITY = (7, 5)
 BF16_CAPABILITY = (8, 0)
 # Of MXFP8 in a mixture (layers/quantization/fp8_utils.py, _unsupported_mxfp8_linear).
 MXFP8_CAPABILITY = (9, 0)
-# DeepSeek Sparse Attention has kernels from Hopper on (sglang #35420, layers/attention/dsa_backend.py).
-_SPARSE_ATTENTION = {"DeepseekV32ForCausalLM", "GlmMoeDsaForCausalLM"}
+# DeepSeek Sparse Attention, of any latent attention with an index (configs/model_config.py, is_deepseek_dsa),
+# has kernels from Hopper on (sglang #35420, layers/attention/dsa_backend.py).
 SPARSE_CAPABILITY = (9, 0)
 # Of GPTQ, Marlin's kernels read INT4 and INT8 alone, with a scale for so many elements; None: for a row
 # (layers/quantization/marlin_utils.py, MARLIN_SUPPORTED_GROUP_SIZES).
@@ -107,7 +107,7 @@ def _gpu(checkpoint: Checkpoint, gpu: Gpu | None) -> list[str]:
         return []
     if gpu.lacks(LOWEST_CAPABILITY):
         return [f"SGLang needs compute capability {capability_text(LOWEST_CAPABILITY)}, unlike {gpu}"]
-    if checkpoint.architecture in _SPARSE_ATTENTION and gpu.lacks(SPARSE_CAPABILITY):
+    if checkpoint.mla is not None and checkpoint.index is not None and gpu.lacks(SPARSE_CAPABILITY):
         lowest = capability_text(SPARSE_CAPABILITY)
         return [f"its sparse attention needs compute capability {lowest}, unlike {gpu} (sglang issue 35420)"]
     return []
