@@ -12,6 +12,7 @@ from headfirst.decide.engines import lora
 from headfirst.decide.engines.base import AdapterNeeds, Adapters, AdapterSlots
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.lora import Linear
+from headfirst.decide.engines.vllm import support
 from headfirst.decide.engines.vllm.layout import expert_ranks
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.caches import RecurrentState
@@ -31,14 +32,8 @@ _REFUSED = {
     "use_bdlora": "a block-diagonal LoRA (use_bdlora)",
     "use_qalora": "QALoRA (use_qalora)",
 }
-# Architectures whose class has adapters for the embedding and the head (embedding_modules of models/*.py).
-_ENDS = (
-    *("Apertus", "Cohere", "DeciLM", "Exaone", "FalconH1", "Granite", "HyperCLOVAX", "InternLM3", "Jamba"),
-    *("K2Horizon", "LLaMA", "Lfm2", "Llama4", "LlamaFor", "MiniCPM", "Mixtral", "Nemotron", "Phi3For"),
-    *("PhiMoE", "Qwen3For", "Qwen3Moe", "Qwen3VL", "Qwen3_5", "Solar", "TeleChat"),
-)
-# Those whose adapters have one matrix for gate and up of all experts (is_3d_moe_weight).
-_FUSED_EXPERTS = ("GptOss", "InternS1Pro", "Qwen3OmniMoe", "Qwen3VLMoe", "Qwen3_5Moe")
+# With images or sound: their language model, which vLLM looks up at start, has adapters for both ends.
+_ENDS = ("Cohere2Vision", "Exaone4_5", "Granite", "Lfm2Vl", "Llama4", "MiniCPM", "Qwen3VL", "Qwen3_5")
 
 
 def needs(adapters: Adapters, values: Mapping[str, Any]) -> AdapterNeeds:
@@ -87,14 +82,15 @@ def _refusals(config: AdapterConfig, given: int | None) -> Iterator[str]:
         )
 
 
-def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
+def buffer_bytes(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> int:
     """Bytes on the fullest rank that vLLM allocates for adapters when it starts; 0 without adapters.
 
     It wraps every linear layer, whichever an adapter has, for --max-loras of --max-lora-rank.
     """
     if not lora.are_served(checkpoint, values):
         return 0
-    linears = [*_attentions(checkpoint, layout), *_feed_forwards(checkpoint, layout)]
+    can = support.abilities(version, checkpoint.architecture) or frozenset()
+    linears = [*_attentions(checkpoint, layout), *_feed_forwards(checkpoint, layout, can)]
     sharded = layout.tensor if values.get("fully_sharded_loras") else 1
     modules = _modules(values.get("lora_target_modules"))
     elements = sum(
@@ -103,7 +99,7 @@ def buffer_bytes(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, An
         if modules is None or linear.name in modules
     )
     elements = -(-elements // layout.pipeline)
-    if modules is None and checkpoint.architecture.startswith(_ENDS):
+    if modules is None and ("lora_ends" in can or checkpoint.architecture.startswith(_ENDS)):
         elements += 2 * (checkpoint.vocab_size + checkpoint.hidden_size)  # each rank has all of both
     slots, rank = values.get("max_loras", SLOTS.default), rank_limit(checkpoint.adapters, values)
     return int(slots * rank * elements * lora.element_bytes(checkpoint))
@@ -146,7 +142,9 @@ def _recurrent(checkpoint: Checkpoint, state: RecurrentState, ranks: int) -> lis
     ]
 
 
-def _feed_forwards(checkpoint: Checkpoint, layout: Layout) -> Iterator[tuple[Linear, int]]:
+def _feed_forwards(
+    checkpoint: Checkpoint, layout: Layout, can: frozenset[str]
+) -> Iterator[tuple[Linear, int]]:
     hidden, moe = checkpoint.hidden_size, checkpoint.moe
     with_experts = sum(checkpoint.has_experts(layer) for layer in range(checkpoint.layers))
     dense = lora.feed_forward(hidden, checkpoint.intermediate_size // layout.tensor)
@@ -158,16 +156,16 @@ def _feed_forwards(checkpoint: Checkpoint, layout: Layout) -> Iterator[tuple[Lin
         shared = lora.feed_forward(hidden, moe.shared_intermediate_size // layout.tensor)
         yield from ((linear, with_experts) for linear in shared)
     experts = -(-moe.experts // layout.expert)
-    yield from ((linear, with_experts * experts) for linear in _experts(checkpoint, moe, layout))
+    yield from ((linear, with_experts * experts) for linear in _experts(checkpoint, moe, layout, can))
 
 
-def _experts(checkpoint: Checkpoint, moe: Moe, layout: Layout) -> list[Linear]:
+def _experts(checkpoint: Checkpoint, moe: Moe, layout: Layout, can: frozenset[str]) -> list[Linear]:
     """One expert (layers/fused_moe.py); kernels of MXFP4 round its sizes up (fused_moe/oracle/mxfp4.py)."""
     hidden = checkpoint.hidden_size
     width = moe.intermediate_size // (1 if layout.expert > 1 else expert_ranks(layout))
     if checkpoint.quantization is not None and checkpoint.quantization.scheme == "mxfp4":
         hidden, width = -(-hidden // 256) * 256, -(-width // 128) * 128
-    parts = 1 if checkpoint.architecture.startswith(_FUSED_EXPERTS) else 2
+    parts = 1 if "lora_fused_experts" in can else 2
     return [
         Linear("experts", hidden, 2 * width, parts=parts),
         Linear("experts", width, hidden, by_inputs=True),

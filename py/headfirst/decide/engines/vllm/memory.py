@@ -88,7 +88,7 @@ def memory_use(
     graphs = _graphs(gpu, layout, step, values)
     if graphs:
         terms["cuda_graphs"] = graphs
-    if adapters := lora.buffer_bytes(checkpoint, layout, values):
+    if adapters := lora.buffer_bytes(version, checkpoint, layout, values):
         terms["adapters"] = adapters
     draft = _draft_layers(checkpoint, values)
     longest = context(checkpoint, values)
