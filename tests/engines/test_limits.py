@@ -54,7 +54,7 @@ QUANTIZED: tuple[tuple[dict[str, Any] | None, str], ...] = (
         for name in ("compressed_tensors", "experts_int8", "w4afp8", "w8a8_int8")
     ),
     *(
-        (COMPRESSED | {"config_groups": {"g": {"targets": ["Linear"], "weights": weights}}}, dtype)
+        (COMPRESSED | {"config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}}}, dtype)
         for dtype, weights in (
             ("F8_E4M3", {"num_bits": 8, "type": "float", "symmetric": True}),
             ("I8", {"num_bits": 8, "type": "int", "symmetric": True}),
@@ -191,6 +191,46 @@ def test_vllm_has_the_same_kernels_and_scaled_positions(version: str) -> None:
     assert {name for name in known if name.startswith(vllm._WITHOUT_FLASHINFER)} <= others
     for start in vllm._WITHOUT_FLASHINFER:
         assert any(name.startswith(start) for name in others), start
+
+
+# INT4 of compressed-tensors as its library writes it, and changes of the group and of the whole config.
+INT4 = {"num_bits": 4, "type": "int", "symmetric": True, "dynamic": False, "strategy": "group"}
+INT4 |= {"group_size": 128}
+INT4_GROUP = {"targets": ["Linear"], "weights": INT4, "format": "pack-quantized"}
+PACKED = COMPRESSED | {"format": "pack-quantized", "config_groups": {"group_0": INT4_GROUP}}
+GROUPS: tuple[dict[str, Any], ...] = (
+    *({"weights": INT4 | {"group_size": size}} for size in (32, 64)),
+    {"weights": INT4 | {"group_size": 32, "symmetric": False}},
+    {"weights": INT4 | {"group_size": 32}, "format": None},
+    {"weights": INT4 | {"group_size": 32}, "targets": ["re:.*mlp.*"]},
+)
+LMDEPLOY = (
+    # The bits of GPTQ's weights are read by TurboMind's compiled part alone.
+    *((config, dtype) for config, dtype in QUANTIZED if not config or config.get("bits", 4) == 4),
+    (AWQ | {"version": "gemv"}, "I32"),
+    (PACKED, "I32"),
+    *((PACKED | {"config_groups": {"group_0": INT4_GROUP | change}}, "I32") for change in GROUPS),
+    (PACKED | {"quantization_status": "frozen"}, "I32"),
+    ({"quant_method": "smooth_quant"}, "I8"),
+)
+
+
+@pytest.mark.parametrize(
+    "version", [version for name, version in engine_sites.VERSIONS if name == "lmdeploy"]
+)
+def test_lmdeploys_back_ends_read_the_same_quantised_checkpoints(version: str) -> None:
+    published = LLAMA | {"model_type": "llama", "hidden_act": "silu", "rms_norm_eps": 1e-5}
+    question = [published | ({"quantization_config": config} if config else {}) for config, _ in LMDEPLOY]
+    answers = engine_sites.run("lmdeploy", version, "lmdeploy_quantization_driver.py", question)
+    different = []
+    for (config, dtype), reads in zip(LMDEPLOY, answers, strict=True):
+        for name, accepted in reads.items():
+            problems = engines.get("lmdeploy", version).support_problems(
+                quantized(config, dtype), None, "chat", {"backend": name}
+            )
+            if accepted == bool(problems):
+                different.append((name, config, problems))
+    assert different == []
 
 
 def quantized(config: dict[str, Any] | None, dtype: str) -> Checkpoint:

@@ -314,6 +314,7 @@ PACKED = {
         (GPTQ | {"desc_act": True}, [], "gptq int4 (desc_act)"),
         (GPTQ | {"sym": False}, [], "gptq int4 (not symmetric)"),
         (GPTQ | {"bits": 8}, [], "gptq int8"),
+        (GPTQ | {"group_size": -1}, [], "gptq int4"),
         (AWQ, ["turbomind", "pytorch"], ""),
         (AWQ | {"version": "GEMM"}, ["pytorch"], "awq int4 (a version that is not gemm)"),
         (PACKED, ["turbomind", "pytorch"], ""),

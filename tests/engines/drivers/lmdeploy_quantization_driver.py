@@ -37,7 +37,7 @@ def reads(reader: Any, config: dict[str, Any]) -> bool:
     with model_folder({"config": config}) as folder:
         try:
             reader(folder)
-        except (AssertionError, NotImplementedError, TypeError, ValueError) as error:
+        except (AssertionError, KeyError, NotImplementedError, TypeError, ValueError) as error:
             print(reader.__name__, config.get("quantization_config"), type(error).__name__, error)
             return False
     return True

@@ -154,7 +154,9 @@ def _reads(methods: Sequence[str], name: str, checkpoint: Checkpoint) -> bool:
     if kind.method == "compressed-tensors" and (kind.format, kind.scheme) != ("pack-quantized", "int4"):
         return False
     groups = _GROUPS.get((name, kind.method))
-    return kind.method in methods and (groups is None or (kind.group_size or 128) in groups)
+    # Without a size GPTQ has a scale for a row; the other methods have their own default.
+    size = kind.group_size if kind.method == "gptq" else kind.group_size or 128
+    return kind.method in methods and (groups is None or size in groups)
 
 
 def _task(version: str, checkpoint: Checkpoint, task: Task) -> list[str]:
