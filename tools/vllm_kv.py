@@ -77,7 +77,7 @@ def row(model: str, gpu: str, tensor: int, arguments: dict[str, Any]) -> list[di
     """One record; none where vLLM refuses the layout or the argument."""
     try:
         config = engine_config(model, tensor, arguments)
-        specs = layers(config, tensor)
+        specs = layers(config)
     except (ArithmeticError, AssertionError, NotImplementedError, ValueError, RuntimeError) as error:
         print(gpu, tensor, arguments, type(error).__name__, str(error)[:300], file=sys.stderr)
         return []
@@ -99,7 +99,7 @@ def engine_config(model: str, tensor: int, arguments: dict[str, Any]) -> Any:
     ).create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
 
 
-def layers(config: Any, tensor: int) -> dict[str, Any]:
+def layers(config: Any) -> dict[str, Any]:
     """Each layer's cache on one rank, by the model's own classes; the layout and block size are set."""
     import torch
     from vllm.config import set_current_vllm_config
@@ -112,7 +112,7 @@ def layers(config: Any, tensor: int) -> dict[str, Any]:
     from vllm.v1.worker.gpu.attn_utils import get_kv_cache_spec
 
     with set_current_vllm_config(config):
-        ranks(tensor)
+        ranks(config.parallel_config)
         with torch.device(META), OnMeta(), set_default_torch_dtype(config.model_config.dtype):
             initialize_model(config)
             if draft := config.speculative_config:
@@ -131,19 +131,22 @@ def layers(config: Any, tensor: int) -> dict[str, Any]:
     return specs
 
 
-def ranks(tensor: int) -> None:
-    """The groups of rank 0 of `tensor` ranks."""
+def ranks(parallel: Any) -> None:
+    """The groups of rank 0 in a stage that has all layers."""
     import torch.distributed
+    from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import parallel_state
 
     if not torch.distributed.is_initialized():
         store = torch.distributed.HashStore()
         torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
-        parallel_state.init_distributed_environment(1, 0, "env://", 0, "gloo")
-        parallel_state.ensure_model_parallel_initialized(1, 1, backend="gloo")
-    for group in (parallel_state._TP, parallel_state._EP):
-        if group is not None:
-            group.world_size = tensor
+        with set_current_vllm_config(VllmConfig()):  # of no model, as a dense one has no group of experts
+            parallel_state.init_distributed_environment(1, 0, "env://", 0, "gloo")
+            parallel_state.ensure_model_parallel_initialized(1, 1, backend="gloo")
+    tensor, data = parallel.tensor_parallel_size, parallel.data_parallel_size
+    parallel_state.get_tp_group().world_size = tensor
+    parallel_state.get_dp_group().world_size = data
+    parallel_state.get_ep_group().world_size = tensor * data
 
 
 def planned(config: Any, specs: dict[str, Any]) -> dict[str, Any]:

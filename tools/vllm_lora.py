@@ -101,7 +101,7 @@ def allocated(model: str, tensor: int, arguments: dict[str, Any]) -> dict[str, A
     given = {"enable_lora": True, "max_lora_rank": RANK, **arguments}
     config = engine_config(model, tensor, given)
     with set_current_vllm_config(config):
-        ranks(tensor)
+        ranks(config.parallel_config)
         without_kernels()
         with torch.device(META), OnMeta(), set_default_torch_dtype(config.model_config.dtype):
             made = initialize_model(config)

@@ -41,7 +41,7 @@ COMPILED = (
 OPERATORS = ("_C", "_moe_C", "_C_cache_ops", "_C_custom_ar", "_qutlass_C", "_flashmla_C", "_flashkda_C")
 # Packages that are not installed, or that load CUDA's libraries: model files import them.
 PACKAGES = (
-    *("cutlass", "tilelang", "cuda", "quack", "flashinfer", "xgrammar", "pynvml"),
+    *("cutlass", "tilelang", "tvm_ffi", "cuda", "quack", "flashinfer", "xgrammar", "pynvml"),
     *("torchvision", "torchaudio", "torchcodec", "timm"),
 )
 

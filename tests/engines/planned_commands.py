@@ -76,11 +76,13 @@ def one_host(folder: Path) -> Cluster:
     return load([path])
 
 
-def cases(cluster: Cluster, engine: str, version: str, fleet: Fleet) -> Iterator[Case]:
+def cases(
+    cluster: Cluster, engine: str, version: str, fleet: Fleet, presets: Iterable[str | None] = PRESETS
+) -> Iterator[Case]:
     """The ranks of all plans with this fleet that exit with 0; equal commands for equal models once."""
     commands = set()
     for model in catalogue.ids():
-        for preset in PRESETS:
+        for preset in presets:
             for case in _ranks(cluster, engine, version, fleet, model, preset):
                 names = (case.service.weights.directory, case.service.served_model_name)
                 words = tuple(word for word in case.command if word not in names)
@@ -133,10 +135,9 @@ MODEL_TYPES = {
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
 }
-# What the engines require of these and the catalogue does not keep, as in the publishers' files.
-NOT_KEPT = {
-    "Qwen3VLForConditionalGeneration": {"text_config": {"bos_token_id": 151643, "eos_token_id": 151645}},
-}
+# Lists of modules whose names engines compare whole.
+UNQUANTIZED = {"modules_to_not_convert", "ignored_layers"}
+MOST_LAYERS = 128  # more than a model has: the names of the others match nothing
 # Models whose config.json in the catalogue is not enough for an engine, and a part of what it then raises.
 NOT_ENOUGH = {
     ("sglang", "meta-models/Muse-Glimmer-30B"): "KeyError: 'hidden_activation'",
@@ -166,18 +167,19 @@ def config(model: str) -> dict[str, Any]:
     kept = _without(catalogue.config(model), "auto_map")
     if kept.get("quantization_config", {}) is None:  # left out of what the entry is the same as
         del kept["quantization_config"]
-    for group in kept.get("quantization_config", {}).get("config_groups", {}).values():
+    quantization = kept.get("quantization_config", {})
+    for group in quantization.get("config_groups", {}).values():
         group.setdefault("targets", ["Linear"])
-    architecture = kept["architectures"][0]
-    return _filled(kept, {"model_type": MODEL_TYPES.get(architecture), **NOT_KEPT.get(architecture, {})})
+    for key in quantization.keys() & UNQUANTIZED:
+        quantization[key] = _of_each_layer(quantization[key])
+    return {"model_type": MODEL_TYPES.get(kept["architectures"][0]), **kept}
 
 
-def _filled(config: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
-    """`config` with what of `more` it does not have, at any depth."""
-    nested = {
-        name: _filled(config.get(name, {}), value) for name, value in more.items() if isinstance(value, dict)
-    }
-    return {**more, **config, **nested}
+def _of_each_layer(modules: list[str]) -> list[str]:
+    """The names with a number where the catalogue has a wildcard for all layers."""
+    layers = range(MOST_LAYERS)
+    numbers = [(name, layers if ".*." in name else layers[:1]) for name in modules]
+    return [name.replace(".*.", f".{number}.") for name, layers in numbers for number in layers]
 
 
 def _without(config: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -194,7 +196,7 @@ def _digest(config: Mapping[str, Any]) -> str:
 
 # A fixture with the tokens that parsers of the presets look for: no checkpoint's tokenizer is tested.
 TOKENS = ("<unk>", "<think>", "</think>", "[THINK]", "[/THINK]", "<mm:think>", "</mm:think>")
-TOKENS += ("[TOOL_CALLS]", "[ARGS]", "<assistant>")
+TOKENS += ("[TOOL_CALLS]", "[ARGS]", "<assistant>", "<image>")
 _TOKEN = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
 TOKENIZER = {
     "version": "1.0",
@@ -241,26 +243,26 @@ def _behind(before: list[str], command: list[str]) -> list[str]:
     return command[next(place for place in places if command[place - len(before) : place] == before) :]
 
 
-def refused(engine: str, answers: Iterable[tuple[Case, Mapping[str, Any]]]) -> list[str]:
-    """The commands that the engine refuses, each with its error."""
+def not_enough(engine: str) -> dict[str, str]:
+    """The rows of NOT_ENOUGH of the engine, by model."""
+    return {model: error for (name, model), error in NOT_ENOUGH.items() if name == engine}
+
+
+def refused(exceptions: Mapping[str, str], answers: Iterable[tuple[Case, Mapping[str, Any]]]) -> list[str]:
+    """The commands that the engine refuses, each with its error; `exceptions` has parts of it, by model."""
     return [
         f"{case.inventory}\n  {' '.join(case.command)}\n  {answer['error']}\n  {answer['at']}"
         for case, answer in answers
-        if "error" in answer
-        and NOT_ENOUGH.get((engine, case.model), answer["error"] + "?") not in answer["error"]
+        if "error" in answer and exceptions.get(case.model, answer["error"] + "?") not in answer["error"]
     ]
 
 
-def stale(engine: str, answers: Iterable[tuple[Case, Mapping[str, Any]]]) -> list[str]:
-    """The rows of NOT_ENOUGH whose error no command of their model raises."""
+def stale(exceptions: Mapping[str, str], answers: Iterable[tuple[Case, Mapping[str, Any]]]) -> list[str]:
+    """The exceptions that no command of their model raises."""
     errors: dict[str, str] = {}
     for case, answer in answers:
         errors[case.model] = errors.get(case.model, "") + answer.get("error", "")
-    return [
-        f"{model}: {error}"
-        for (name, model), error in NOT_ENOUGH.items()
-        if name == engine and error not in errors.get(model, "")
-    ]
+    return [f"{model}: {error}" for model, error in exceptions.items() if error not in errors.get(model, "")]
 
 
 def gpu(fleet: Fleet) -> dict[str, Any]:

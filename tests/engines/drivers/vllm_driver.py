@@ -74,23 +74,29 @@ def start(gpu: dict[str, Any]) -> None:
     # It looks for optional packages when it is imported: before they have stand-ins.
     import transformers.image_processing_utils  # noqa: F401
     from vllm.model_executor.models import registry
-    from vllm.transformers_utils import processor
 
     planned_gpu.stand_in(OPTIONAL)
     registry._run_in_subprocess = lambda function: function()
+    replace_image_processors()
+
+
+def replace_image_processors() -> None:
+    """Stand-ins for image processors that are code of the publisher, which is not there."""
+    from vllm.transformers_utils import processor
+
     processor.cached_get_image_processor = partial(_image_processor, processor.cached_get_image_processor)
 
 
 def _image_processor(original: Callable[..., Any], *words: Any, **options: Any) -> Any:
-    """A model's image processor; where it is code of the publisher, which is not there, a stand-in."""
+    """A model's image processor, or a stand-in."""
     try:
         return original(*words, **options)
     except OSError:
         return MagicMock(name="image processor")
 
 
-def configured(parser: Any, command: list[str]) -> dict[str, Any]:
-    """Settings of vLLM's whole configuration."""
+def configuration(parser: Any, command: list[str]) -> Any:
+    """vLLM's whole configuration, after all checks of the command."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.usage.usage_lib import UsageContext
 
@@ -98,9 +104,14 @@ def configured(parser: Any, command: list[str]) -> dict[str, Any]:
     arguments.model = arguments.model_tag  # as `vllm serve` does
     for check in ("validate_parsed_serve_args", "validate_api_server_args"):
         vllm_arguments.of_command_line(check)(arguments)
-    config = AsyncEngineArgs.from_cli_args(arguments).create_engine_config(
+    return AsyncEngineArgs.from_cli_args(arguments).create_engine_config(
         UsageContext.OPENAI_API_SERVER, headless=arguments.headless
     )
+
+
+def configured(parser: Any, command: list[str]) -> dict[str, Any]:
+    """Settings of vLLM's whole configuration."""
+    config = configuration(parser, command)
     return {
         "max_model_len": config.model_config.max_model_len,
         "max_num_seqs": config.scheduler_config.max_num_seqs,
