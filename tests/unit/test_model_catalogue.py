@@ -201,3 +201,9 @@ def test_quantised_parts_are_smaller_than_in_bf16(id: str) -> None:
     assert stored.keys() == plain.keys()
     assert all(sum(sizes.values()) <= plain[part] for part, sizes in stored.items())
     assert sum(sum(sizes.values()) for sizes in stored.values()) < 0.62 * sum(plain.values())
+
+
+def test_a_model_is_described_once() -> None:
+    """A plan that does not fit tries all of them, and their descriptions took most of its time."""
+    id = next(iter(MODELS))
+    assert catalogue.lookup(id) is catalogue.lookup(id)

@@ -52,6 +52,7 @@ def extend(entries: Mapping[str, dict[str, Any]]) -> None:
     """
     global _extension
     _extension = dict(entries)
+    lookup.cache_clear()
 
 
 def _entries() -> dict[str, dict[str, Any]]:
@@ -102,6 +103,7 @@ def released(id: str) -> str | None:
 _OF_ONE = ("remote_code", "chat_template")
 
 
+@cache  # a plan that does not fit tries the whole catalogue
 def lookup(id: str, *, revision: str | None = None, note: str | None = None) -> Checkpoint | None:
     """The catalogue's description of `id` (in any case of letters), or None where it has none."""
     known = {name.lower(): name for name in ids()}.get(id.lower())
