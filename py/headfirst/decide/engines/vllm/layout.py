@@ -24,8 +24,9 @@ from headfirst.decide.engines.vllm import support
 from headfirst.decide.model.checkpoint import Checkpoint
 
 _EXPERT_EXCHANGE = "allgather_reducescatter"  # the default of --all2all-backend
-# Their classes do not divide the part that reads images (models/*.py); presets.yml keeps Glm4v's whole.
-_ANY_RANKS = ("Gemma4", "Glm4v", "KimiK25", "MuseGlimmer")
+# Their classes keep whole what reads images, or what of it the ranks do not divide (models/*.py,
+# is_vit_use_data_parallel); presets.yml keeps Glm4v's whole.
+_ANY_RANKS = ("Gemma4", "Glm4v", "KimiK25", "KimiK3", "MuseGlimmer")
 
 
 def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
