@@ -136,7 +136,7 @@ RIGHT: list[tuple[Checkpoint, int, str, Mapping[str, Any]]] = [
 WRONG: list[tuple[Checkpoint, int, str, str]] = [
     (QWEN3_NEXT, 1, "gpus=8 | gpu=H100-80G | engine=lmdeploy", "it reads full_attention_interval"),
     (V4_FLASH, 1, "gpus=8 | gpu=H200 | engine=lmdeploy", "for CUDA 13 has tile_kernels: write engine_image="),
-    (known(R1, architecture="DeepseekV32ForCausalLM"), 4, "gpus=8 | gpu=A100-80G", "sparse attention needs"),
+    (known("deepseek-ai/DeepSeek-V3.2"), 4, "gpus=8 | gpu=A100-80G", "sparse attention needs"),
     (known(LLAMA_8B), 1, "gpus=1 | gpu=V100-32G", "compute capability 7.5"),
     (known(LLAMA_8B, architecture="JambaForCausalLM"), 1, "gpus=1 | gpu=H100-80G", "has no model class"),
     (known(LLAMA_8B, architecture="Qwen3Model"), 1, "gpus=1 | gpu=L4 | task=chat", "set task=embedding"),
