@@ -126,6 +126,7 @@ def without_float16() -> list[str]:
 def main() -> int:
     """Write support-<version>.json into the folder named on the command line."""
     from vllm.config.model import iter_architecture_defaults
+    from vllm.model_executor.layers.quantization import DEPRECATED_QUANTIZATION_METHODS
     from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS
 
     # Only now: the packages above look for optional ones when they are imported.
@@ -137,6 +138,7 @@ def main() -> int:
         "source": "model_executor/models/registry.py, layers/quantization, config/model.py, by "
         "tools/vllm_tables.py",
         "quantizations": quantizations(),
+        "deprecated_quantizations": sorted(DEPRECATED_QUANTIZATION_METHODS),
         "float32_quantizations": in_float32(),
         "without_float16": without_float16(),
         # Endings of architectures, in the order in which they are tried.

@@ -141,34 +141,45 @@ def test_sglangs_classes_divide_the_attention_of_the_same_architectures(version:
 
 
 @pytest.mark.parametrize("gpu", ["T4", "A100-80G", "H100-80G", "B200-180G"])
-@pytest.mark.parametrize("version", [version for name, version in engine_sites.VERSIONS if name == "sglang"])
-def test_sglang_loads_the_same_quantised_checkpoints(version: str, gpu: str) -> None:
-    engine, planned = engines.get("sglang", version), gpus.find(gpu)
-    methods = sglang.table(version).quantizations
+@pytest.mark.parametrize(("name", "version"), [pair for pair in engine_sites.VERSIONS if pair[0] in LOWEST])
+def test_the_engine_loads_the_same_quantised_checkpoints(name: str, version: str, gpu: str) -> None:
+    engine, planned, lowest = engines.get(name, version), gpus.find(gpu), lowest_capabilities(name, version)
     # What quark_mxfp4 can quantise once more is not in this check of SGLang's.
-    given = [None, *sorted(methods.keys() - {"quark_mxfp4"})]
+    given = [None, *sorted(lowest.keys() - {"quark_mxfp4"})]
     configs = [config for config, _ in QUANTIZED]
     question = {"capability": planned.compute_capability, "configs": configs, "given": given}
-    answers = engine_sites.run("sglang", version, "quantization_driver.py", question)
+    answers = engine_sites.run(name, version, "quantization_driver.py", question | {"engine": name})
     different = []
     for (config, dtype), results in zip(QUANTIZED, answers, strict=True):
         checkpoint = quantized(config, dtype)
         for method, result in zip(given, results, strict=True):
-            if config is None and method is not None and methods[method].checkpoint_only:
+            if config is None and method in checkpoint_only(name, version):
                 continue  # a later step refuses it: get_quant_config
             if checkpoint.dtype == "fp8" and method is None and planned.lacks((8, 0)):
                 continue  # the schemes of Quark and compressed-tensors need more than these methods
-            loads = result == "" or (
-                result in methods and planned.reaches(divmod(methods[result].min_capability, 10))
-            )
+            loads = result == "" or (result in lowest and planned.reaches(lowest[result]))
             values = {"quantization": method} if method else {}
             problems = engine.support_problems(checkpoint, planned, "chat", values)
             if checkpoint.dtype == "fp8" and method is None:  # else it is converted
-                lowest = engine.fp8_capability(checkpoint)
-                problems += [] if lowest and planned.reaches(lowest) else ["conversion"]
+                fp8 = engine.fp8_capability(checkpoint)
+                problems += [] if fp8 and planned.reaches(fp8) else ["conversion"]
             if loads == bool(problems):
                 different.append((config, method, result, problems))
     assert different == []
+
+
+def lowest_capabilities(name: str, version: str) -> dict[str, Capability]:
+    """Method of quantisation -> the lowest compute capability, by the engine's table."""
+    if name == "vllm":
+        return {key: divmod(lowest, 10) for key, lowest in vllm.tables(version)["quantizations"].items()}
+    methods = sglang.table(version).quantizations
+    return {key: divmod(method.min_capability, 10) for key, method in methods.items()}
+
+
+def checkpoint_only(name: str, version: str) -> set[str | None]:
+    """Methods of SGLang's that do not quantise while they load."""
+    methods = sglang.table(version).quantizations if name == "sglang" else {}
+    return {key for key, method in methods.items() if method.checkpoint_only}
 
 
 # Only Granite's SWA architectures, of other modules of vLLM's, have sinks in these.

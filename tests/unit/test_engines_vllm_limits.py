@@ -14,7 +14,7 @@ from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.engines.vllm import kv_cache, memory, support
 from headfirst.decide.engines.vllm.kv_cache import Blocks
 from headfirst.decide.hardware import gpus
-from headfirst.decide.model import catalogue
+from headfirst.decide.model import catalogue, quantization
 from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.sizing.fit import fit
@@ -400,3 +400,44 @@ def test_an_fp8_cache_on_ampere_needs_flashinfers_kernels(architecture: str, fla
     assert (
         any("--kv-cache-dtype bfloat16 keeps it in 16 bits" in problem for problem in problems) != flashinfer
     )
+
+
+GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128, "sym": True}
+MODELOPT = {"quant_method": "modelopt", "quant_algo": "FP8"}
+
+
+def quantized(dtype: str, config: dict[str, object]) -> Checkpoint:
+    return model(QWEN, dtype=dtype, quantization=quantization.read(config, "x"))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "config", "gpu", "arguments", "words"),
+    [
+        ("gptq", GPTQ, "A100-80G", "--quantization gptq_marlin", None),
+        ("gptq", GPTQ, "A100-80G", "--quantization moe_wna16", None),
+        ("gptq", GPTQ | {"desc_act": True}, "A100-80G", "--quantization moe_wna16", "not with moe_wna16"),
+        ("gptq", GPTQ, "A100-80G", "--quantization humming", None),
+        ("gptq", GPTQ, "A100-80G", "--quantization awq", "is quantised with gptq, not with awq"),
+        ("awq", {"quant_method": "awq", "bits": 4}, "A100-80G", "--quantization fp8", "not with fp8"),
+        ("fp8", {"quant_method": "compressed-tensors"}, "H100-80G", "--quantization fp8", "not with fp8"),
+        ("fp8", MODELOPT, "H100-80G", "--quantization fp8", None),
+        ("fp_quant", {"quant_method": "fp_quant"}, "B200-180G", "", "--allow-deprecated-quantization alone"),
+        ("fp_quant", {"quant_method": "fp_quant"}, "B200-180G", "--allow-deprecated-quantization", None),
+    ],
+)
+def test_a_quantised_checkpoint_is_loaded_by_its_own_method(
+    dtype: str, config: dict[str, object], gpu: str, arguments: str, words: str | None
+) -> None:
+    problems = refused(quantized(dtype, config), gpu, arguments)
+    assert (words in " ".join(problems)) if words else problems == []
+
+
+def test_fp8_of_other_methods_has_their_lowest_capability() -> None:
+    assert ENGINE.fp8_capability(quantized("fp8", MODELOPT)) == (8, 0)
+    assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "compressed-tensors"})) == (7, 5)
+    assert ENGINE.fp8_capability(quantized("fp8", {"quant_method": "fbgemm_fp8"})) is None
+
+
+def test_int8_without_a_description_is_refused() -> None:
+    (problem,) = refused(model(QWEN, dtype="int8"), "A100-80G")
+    assert "its config.json has no quantization_config" in problem

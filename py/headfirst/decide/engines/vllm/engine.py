@@ -17,7 +17,6 @@ from headfirst.decide.engines.base import (
     Task,
 )
 from headfirst.decide.engines.vllm import arguments, cpu_image, launch, layout, lora, memory, support
-from headfirst.decide.model.checkpoint import Checkpoint
 
 # The newest first; each has an arguments-VERSION.json (tools/vllm_arguments.py) and a support-VERSION.json.
 VERSIONS = ("0.33.0", "0.32.0")
@@ -111,10 +110,6 @@ def _publishes(values: Mapping[str, Any]) -> bool:
 
 
 def _engine(version: str) -> Engine:
-    def fp8_capability(_: Checkpoint) -> tuple[int, int] | None:
-        """Below Ada, FP8 weights are unpacked by Marlin's kernels."""
-        return support.capability(version, "fp8")
-
     return Engine(
         name="vllm",
         title="vLLM",
@@ -129,7 +124,7 @@ def _engine(version: str) -> Engine:
         diagnostics=_DIAGNOSTICS,
         parse=arguments.check,
         support_problems=partial(support.problems, version),
-        fp8_capability=fp8_capability,
+        fp8_capability=partial(support.fp8_capability, version),
         layout=layout.layout,
         layout_problems=partial(layout.problems, version),
         pipeline_layers=layout.pipeline_layers,

@@ -11,10 +11,17 @@ from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
-# Not quantised, or known by its tensors only.
-_PLAIN = frozenset({*FLOATS, "int8"})
 # Names in checkpoints -> the registry's (override_quantization_method, _normalize_quantization_config).
 _ALIASES = {"auto-round": "inc", "compressed_tensors": "compressed-tensors"}
+# Further names of what loads a checkpoint (override_quantization_method of the methods).
+_ALSO = {
+    "awq": {"auto_awq", "awq_marlin"},
+    "gptq": {"auto_gptq", "gptq_marlin"},
+    "fp8": {"deepseek_v4_fp8"},
+    "compressed_tensors": {"compressed-tensors"},
+}
+# Kept whatever --quantization is, unless that is Humming's.
+_KEPT = ("auto-round", "modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8")
 SPARSE_CAPABILITY = (9, 0)
 _TEXT_TASKS = frozenset({"chat", "completion", "vision"})
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
@@ -74,10 +81,7 @@ def problems(
     """Why the checkpoint cannot be served, a clause each."""
     return [
         *_architecture(version, checkpoint, task, values),
-        *(
-            _gpu(version, gpu)
-            or _quantization(version, values.get("quantization") or _method(checkpoint), gpu)
-        ),
+        *(_gpu(version, gpu) or _quantization(version, checkpoint, gpu, values)),
         *_dtype(version, checkpoint, gpu, values),
         *_sparse_attention(version, checkpoint, gpu),
         *_fp8_cache(version, checkpoint, gpu, values),
@@ -155,7 +159,7 @@ def _dtype(version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mappin
         needed = capability_text(BF16_CAPABILITY)
         yield f"--dtype sets BF16, which needs compute capability {needed}, unlike {gpu}"
     method = values.get("quantization") or _method(checkpoint)
-    if method in _PLAIN or _ALIASES.get(method, method) in tables(version)["float32_quantizations"]:
+    if method in FLOATS or _ALIASES.get(method, method) in tables(version)["float32_quantizations"]:
         return
     if (given or _supported(version, checkpoint, gpu)[0]) == "fp32":
         why = "--dtype sets" if given else f"{checkpoint.architecture} on {gpu} needs"
@@ -200,22 +204,63 @@ def _with_flashinfer(checkpoint: Checkpoint, gpu: Gpu, values: Mapping[str, Any]
 
 def _method(checkpoint: Checkpoint) -> str:
     """The registry's name of what the checkpoint has (layers/quantization/modelopt.py)."""
-    schemes = checkpoint.quantization.schemes if checkpoint.quantization else ()
-    if checkpoint.dtype != "modelopt" or not schemes:
+    quantization = checkpoint.quantization
+    if checkpoint.dtype in FLOATS or quantization is None:
         return checkpoint.dtype
+    schemes = quantization.schemes
+    if quantization.method != "modelopt" or not schemes:
+        return quantization.method
     names = {"nvfp4": "modelopt_fp4", "mxfp8": "modelopt_mxfp8"}
     return names.get(schemes[0], "modelopt") if len(schemes) == 1 else "modelopt_mixed"
 
 
-def _quantization(version: str, method: str, gpu: Gpu | None) -> Iterator[str]:
-    if method in _PLAIN:
+def _quantization(
+    version: str, checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]
+) -> Iterator[str]:
+    """What config/model.py, _verify_quantization, refuses, and a GPU that lacks the method's kernels."""
+    given, kept = values.get("quantization"), _method(checkpoint)
+    # An FP8 checkpoint that is not read on the GPU is converted before (plan/weights/precision.py).
+    if given is None and kept == "int8":
+        yield "its weights are INT8 and its config.json has no quantization_config, which vLLM needs"
+    if given is None and checkpoint.dtype in (*FLOATS, "fp8", "int8"):
         return
+    if given and kept not in (*FLOATS, "int8") and not _loads(checkpoint, kept, given):
+        yield f"the checkpoint is quantised with {kept}, not with {given}: leave --quantization out"
+        return
+    method = kept if given is None or (kept in _KEPT and given != "humming") else given
     lowest = capability(version, method)
     if lowest is None:
         yield f"vLLM {version} does not have the quantisation {method}"
+    elif _is_deprecated(version, method) and not values.get("allow_deprecated_quantization"):
+        yield f"vLLM {version} serves {method} with --allow-deprecated-quantization alone"
     elif gpu is not None and gpu.lacks(lowest):
         needed = capability_text(lowest)
         yield f"vLLM {version} serves {method} from compute capability {needed} on, unlike {gpu}"
+
+
+def _loads(checkpoint: Checkpoint, kept: str, given: str) -> bool:
+    """Whether a checkpoint that is quantised with `kept` is loaded with --quantization `given`."""
+    quantization = checkpoint.quantization
+    if kept in _KEPT:
+        return True
+    if given == "moe_wna16":
+        bits = quantization.bits if quantization else None
+        fits = bits in (None, 4) if kept == "awq" else kept == "gptq" and bits in (None, 4, 8)
+        return fits and not (quantization and "desc_act" in quantization.variants)
+    return given in (kept, "humming") or given in _ALSO.get(kept, ())
+
+
+def _is_deprecated(version: str, method: str) -> bool:
+    return method in tables(version)["deprecated_quantizations"]
+
+
+def fp8_capability(version: str, checkpoint: Checkpoint) -> tuple[int, int] | None:
+    """From where on FP8 weights are read, below Ada unpacked by Marlin's kernels; None: not at all."""
+    method = _method(checkpoint)
+    plain, lowest = capability(version, "fp8"), capability(version, method)
+    if plain is None or lowest is None or _is_deprecated(version, method):
+        return None
+    return max(plain, lowest)
 
 
 def length_problems(
