@@ -47,8 +47,7 @@ class Extra:
     """Layers of multi-token prediction: the key with their number, and the layers that they resemble.
 
     `like` are conditions on names of tensors: of each, the last layer that has one. `projections` are
-    matrices of width x width; `copies` how many of embedding and head are stored once more; `unstated` is
-    the number of layers of a config.json without the key.
+    matrices of width x width; `copies` how many of embedding and head are stored once more.
     """
 
     key: str
@@ -56,7 +55,6 @@ class Extra:
     projections: int = 2
     norms: int = 3
     copies: int = 0
-    unstated: int = 0
 
 
 FULL = (("self_attn", ""),)
@@ -67,7 +65,7 @@ EXTRA = {
     "glm4_moe": Extra("num_nextn_predict_layers", copies=2),
     "glm4_moe_lite": Extra("num_nextn_predict_layers", copies=2),
     "glm4v_moe_text": Extra("num_nextn_predict_layers", copies=2),
-    "qwen3_next": Extra("num_nextn_predict_layers", FULL, unstated=1),
+    "qwen3_next": Extra("num_nextn_predict_layers", FULL),
     "qwen3_5_text": Extra("mtp_num_hidden_layers", FULL),
     "qwen3_5_moe_text": Extra("mtp_num_hidden_layers", FULL),
     "deepseek_v4": Extra("num_nextn_predict_layers", (("layers.0.", ""),)),
@@ -111,8 +109,11 @@ def model_class(config: dict[str, Any]) -> Any:
     return getattr(transformers, CLASSES.get(name, name), None)
 
 
-def weights(config: dict[str, Any]) -> list[Weight]:
-    """All tensors of the model, those of multi-token prediction too."""
+def weights(config: dict[str, Any], unstated: int) -> list[Weight]:
+    """All tensors of the model, those of multi-token prediction too.
+
+    `unstated`: layers of multi-token prediction of a config.json without their number.
+    """
     settings = configuration(config)
     torch.set_default_dtype(torch.bfloat16)
     kind = model_class(config)
@@ -129,7 +130,7 @@ def weights(config: dict[str, Any]) -> list[Weight]:
     ]
     numbers = {**config, **config.get("text_config", {})}
     extra = EXTRA.get(text.model_type)
-    count = (numbers.get(extra.key, extra.unstated) or 0) if extra else 0
+    count = (numbers.get(extra.key, unstated) or 0) if extra else 0
     return [*counted, *(next_token(counted, extra, count, text) if extra and count else ())]
 
 
@@ -287,7 +288,8 @@ def sizes(id: str) -> dict[str, Any]:
     kept = {"float16": "F16", "float32": "F32"}.get(
         str(config.get("torch_dtype") or config.get("dtype")), "BF16"
     )
-    for item in cached_weights(json.dumps(config)):
+    unstated = int("multi-token prediction" in entry["weights"]["total_bytes_are"])  # Qwen3-Next
+    for item in cached_weights(json.dumps(config), unstated):
         elements = item.rows * item.columns * item.matrices
         by_dtype = stored.setdefault(item.part, Counter())
         plain[item.part] += elements * (4 if item.fp32 else 2)
@@ -307,9 +309,9 @@ def sizes(id: str) -> dict[str, Any]:
 
 
 @cache
-def cached_weights(config: str) -> list[Weight]:
+def cached_weights(config: str, unstated: int) -> list[Weight]:
     """weights(), once for each config."""
-    return weights(json.loads(config))
+    return weights(json.loads(config), unstated)
 
 
 def main() -> int:
