@@ -11,7 +11,8 @@ import pytest
 from headfirst.decide import engines
 from headfirst.decide.engines.base import Task
 from headfirst.decide.engines.layout import Layout, Machines
-from headfirst.decide.engines.vllm import kv_cache, memory, support
+from headfirst.decide.engines.vllm import kv_cache, lora, memory, support
+from headfirst.decide.engines.vllm import layout as vllm_layout
 from headfirst.decide.engines.vllm.kv_cache import Blocks
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue, quantization
@@ -151,6 +152,14 @@ def test_the_tables_have_what_everybody_uses(version: str) -> None:
     assert support.capability(version, "awq") == (7, 5)
     assert support.capability(version, "auto-round") == (6, 0)
     assert support.capability(version, "aqlm") is None
+
+
+@pytest.mark.parametrize("version", engines.versions("vllm"))
+def test_ranks_and_exchanges_are_those_of_the_options(version: str) -> None:
+    options = engines.get("vllm", version).specification.options
+    assert tuple(options["--max-lora-rank"]["choices"]) == lora._RANKS
+    assert options["--all2all-backend"]["default"] == vllm_layout._EXPERT_EXCHANGE
+    assert set(options["--all2all-backend"]["choices"]) >= memory._BATCHED_DATA
 
 
 @pytest.mark.parametrize("gpu", ["A100-80G", "H100-80G"])
