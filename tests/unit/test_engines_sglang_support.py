@@ -300,6 +300,13 @@ QWEN235 = model(
             "--ep-size 32 --moe-dense-tp-size 1",
             "the shared expert size of 2048 in 32 parts gives 64",
         ),
+        (
+            model("stepfun-ai/Step-3.5-Flash-FP8"),
+            Machines(1, 8),
+            (8, 1),
+            "--ep-size 8",
+            None,
+        ),  # theirs are BF16
         (model(R1), Machines(2, 8), (16, 1), "--attn-dp-size 3", "not divisible by --attn-dp-size 3"),
         (model(R1), Machines(2, 8), (16, 1), "--enable-dp-attention --dp-size 16", None),
         # Their classes divide the heads among all ranks, as most of SGLang's do.

@@ -162,29 +162,31 @@ def _widths(
     """The widths that are divided, against the number of parts and the blocks or groups of the weights."""
     return [
         reason
-        for name, width, parts in _divided(version, checkpoint, layout, values)
-        for reason in width_problems(name, width, parts, checkpoint, dtype)
+        for name, width, parts, kept in _divided(version, checkpoint, layout, dtype, values)
+        for reason in width_problems(name, width, parts, checkpoint, kept)
     ]
 
 
 def _divided(
-    version: str, checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]
-) -> list[tuple[str, int, int]]:
-    """(name, width, in how many parts) of the attention and of the feed-forward layers."""
+    version: str, checkpoint: Checkpoint, layout: Layout, dtype: str, values: Mapping[str, Any]
+) -> list[tuple[str, int, int, str]]:
+    """(name, width, in how many parts, type) of the attention and of the feed-forward layers."""
     mla, moe, ranks = checkpoint.mla, checkpoint.moe, layout.tensor // layout.attention_data
     heads = checkpoint.attention_heads * (mla.v_head_dim if mla else checkpoint.head_dim)
-    attention = ("width of the attention heads", heads, ranks)
+    attention = ("width of the attention heads", heads, ranks, dtype)
     if moe is None:
-        return [attention, ("intermediate size", checkpoint.intermediate_size, layout.tensor)]
+        return [attention, ("intermediate size", checkpoint.intermediate_size, layout.tensor, dtype)]
     parts = layout.tensor // layout.expert // values.get("moe_dp_size", 1)
-    widths = [attention, ("expert intermediate size", moe.intermediate_size, max(1, parts))]
+    widths = [attention, ("expert intermediate size", moe.intermediate_size, max(1, parts), dtype)]
     if moe.dense_layers:
         dense = values.get("moe_dense_tp_size", layout.tensor)
-        widths.insert(1, ("intermediate size", checkpoint.intermediate_size, dense))
+        widths.insert(1, ("intermediate size", checkpoint.intermediate_size, dense, dtype))
     # An all-to-all back end gives every rank the shared experts whole. Without expert parallelism the shared
     # expert of DeepSeek V3 is one more routed expert (shared_experts_fusion_disable_reason).
     fused = layout.expert == 1 and checkpoint.architecture == "DeepseekV3ForCausalLM"
     if moe.shared_experts and not fused and not _spanning(version, values):
         width = moe.shared_intermediate_size or moe.intermediate_size * moe.shared_experts
-        widths.append(("shared expert size", width, layout.tensor))
+        quantization = checkpoint.quantization
+        kept = "" if quantization and quantization.plain_shared_experts else dtype
+        widths.append(("shared expert size", width, layout.tensor, kept))
     return widths
