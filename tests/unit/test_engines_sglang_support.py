@@ -16,6 +16,7 @@ from headfirst.decide.model.checkpoint import Checkpoint, Moe
 
 ENGINE = engines.get("sglang")
 R1 = "deepseek-ai/DeepSeek-R1"
+INT8, NVFP4 = "meituan/DeepSeek-R1-Block-INT8", "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4"
 QWEN_VL = "Qwen/Qwen3-VL-235B-A22B-Instruct"
 LLAMA = "deepseek-ai/DeepSeek-R1-Distill-Llama-70B"
 
@@ -58,7 +59,8 @@ def test_the_table_of_each_version_has_what_everybody_uses(version: str) -> None
 def test_every_model_of_the_catalogue_that_sglang_has_is_served_on_h100_or_its_successor() -> None:
     classes = support.table(ENGINE.version).architectures
     for id in catalogue.ids():
-        problems = refused(model(id), "B200-180G" if model(id).dtype == "mxfp8" else "H100-80G")
+        needs_successor = model(id).dtype == "mxfp8" or ("DeepSeek-V4" in id and id.endswith("NVFP4"))
+        problems = refused(model(id), "B200-180G" if needs_successor else "H100-80G")
         if model(id).architecture in classes:
             assert problems == []
         else:
@@ -326,6 +328,21 @@ QWEN235 = model(
             "the attention of Mistral3ForConditionalGeneration",
         ),
         (model(LLAMA, architecture="Qwen3ForCausalLM"), Machines(1, 8), (8, 1), "--attn-dp-size 2", None),
+        (model("poolside/Laguna-S-2.1"), Machines(2, 8), (16, 1), "", "72 attention heads are not divisible"),
+        (
+            model(INT8),
+            Machines(4, 8),
+            (32, 1),
+            "--ep-size 32",
+            "gives 576, not divisible by the INT8 block of 128",
+        ),
+        (
+            model(NVFP4),
+            Machines(4, 8),
+            (32, 1),
+            "--attn-dp-size 32 --ep-size 32",
+            "116, not divisible by the NVFP4",
+        ),
         # The part that reads images is divided as the attention; GLM's and Kimi-K3's classes are not.
         (model("google/gemma-4-E4B-it"), Machines(1, 8), (8, 1), "", "12 attention heads of the part"),
         (model("google/gemma-4-E4B-it"), Machines(1, 8), (4, 1), "", None),
@@ -403,3 +420,16 @@ def test_the_type_that_it_computes_in(
     values = ENGINE.check_arguments(shlex.split(arguments)).require()
     computing = ENGINE.computing(model(LLAMA, **changes), gpus.find(gpu), values)
     assert (computing and computing.dtype) == dtype
+
+
+@pytest.mark.parametrize(
+    ("gpu", "arguments", "words"),
+    [
+        ("H200-141G", "", ["its NVFP4 experts need --moe-runner-backend marlin on H200-141G"]),
+        ("H200-141G", "--moe-runner-backend marlin", []),
+        ("B200-180G", "", []),
+    ],
+)
+def test_nvfp4_experts_of_deepseek_v4(gpu: str, arguments: str, words: list[str]) -> None:
+    found = refused(model("nvidia/DeepSeek-V4-Flash-NVFP4"), gpu, arguments)
+    assert [reason.partition(" (")[0] for reason in found] == words

@@ -27,6 +27,7 @@ RECORD: dict[str, Any] = json.loads(
     (Path(__file__).parent / "data/vllm-0.33.0-memory.json").read_text(encoding="utf-8")
 )
 QWEN_VL = "Qwen/Qwen3-VL-235B-A22B-Instruct"
+NEMOTRON, LAGUNA = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "poolside/Laguna-XS.2-FP8"
 R1, LLAMA = "deepseek-ai/DeepSeek-R1", "meta-llama/Llama-3.1-405B"
 QWEN, NEXT = "deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8"
 
@@ -91,6 +92,17 @@ def test_no_tensor_size_is_accepted_that_vllm_refuses(id: str) -> None:
             "3 data-parallel groups and 2 nodes",
         ),
         (QWEN, {}, 4, {"arguments": "-pcp 2"}, "prefill context parallelism multiplies the ranks"),
+        ("poolside/Laguna-S-2.1", {}, 16, {"nodes": 2}, "72 attention heads are not divisible by 16"),
+        ("openai/gpt-oss-120b", {}, 16, {"nodes": 2}, "8 KV heads are not divisible by 16"),
+        (NEMOTRON, {}, 16, {"nodes": 2}, "8 groups of Mamba-2 are not divisible by 16"),
+        (
+            "RedHatAI/Qwen3-32B-quantized.w4a16",
+            {},
+            32,
+            {"nodes": 4},
+            "gives 800, not divisible by the INT4 group",
+        ),
+        (LAGUNA, {}, 16, {"arguments": "--enable-expert-parallel --data-parallel-size 2"}, "512 in 16 parts"),
         (QWEN_VL, {}, 32, {"nodes": 4}, "16 attention heads of the part that reads images are not divisible"),
     ],
 )
@@ -126,7 +138,7 @@ def test_the_part_that_reads_images_can_be_whole_on_each_rank(id: str, tensor: i
         # Sequence parallelism leaves the shared experts whole.
         (NEXT, 8, {"nodes": 2, "arguments": "--data-parallel-size 2 --enable-expert-parallel"}),
         # The shared experts are BF16.
-        ("poolside/Laguna-S-2.1-FP8", 16, {"nodes": 2, "arguments": "--enable-expert-parallel"}),
+        ("poolside/Laguna-S-2.1-FP8", 8, {"arguments": "--enable-expert-parallel"}),
         ("stepfun-ai/Step-3.7-Flash-FP8", 8, {"arguments": "--enable-expert-parallel"}),
         # FP8 with one scale a tensor.
         ("tencent/Hy3-FP8", 8, {}),

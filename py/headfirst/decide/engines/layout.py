@@ -11,6 +11,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 # Input channels with one scale in 4-bit checkpoints; the published ones have groups of 128.
 _GROUP = 128
 _GROUPED = frozenset({"awq", "gptq"})
+_BLOCKS = {"fp8": "FP8", "blockwise_int8": "INT8"}
 
 
 @dataclass(frozen=True)
@@ -83,16 +84,32 @@ def stage_layers(counts: Sequence[int], stage: int) -> range:
     return range(first, first + counts[stage])
 
 
-def width_problems(name: str, width: int, ranks: int, checkpoint: Checkpoint, dtype: str) -> list[str]:
-    """Why `ranks` cannot share a `width` of linear layers: a part has whole blocks or groups of `dtype`."""
+def width_problems(
+    name: str, width: int, ranks: int, checkpoint: Checkpoint, dtype: str, *, experts: bool = False
+) -> list[str]:
+    """Why `ranks` cannot share a `width` of linear layers: a part has whole blocks or groups of `dtype`.
+
+    Of `experts` the engines have kernels that also read other parts of some types.
+    """
     if width % ranks:
         return [f"the {name} of {width} is not divisible by {ranks}"]
-    block = max(checkpoint.weight_block_size or (1,)) if dtype == "fp8" else 1
-    unit, what = (_GROUP, f"{dtype.upper()} group") if dtype in _GROUPED else (block, "FP8 block")
+    unit, what = _unit(checkpoint, dtype, experts=experts)
     part = width // ranks
     if ranks == 1 or part % unit == 0:
         return []
     return [f"the {name} of {width} in {ranks} parts gives {part}, not divisible by the {what} of {unit}"]
+
+
+def _unit(checkpoint: Checkpoint, dtype: str, *, experts: bool) -> tuple[int, str]:
+    """The input channels that stay together, and what they are."""
+    quantization = checkpoint.quantization
+    if dtype in _BLOCKS:
+        return max(checkpoint.weight_block_size or (1,)), f"{_BLOCKS[dtype]} block"
+    if dtype in _GROUPED:
+        return _GROUP, f"{dtype.upper()} group"
+    if quantization and dtype in ("compressed-tensors", "modelopt") and not experts:
+        return quantization.group_size or 1, f"{quantization.title} group"
+    return 1, ""
 
 
 def tower_problems(checkpoint: Checkpoint, ranks: int) -> list[str]:
@@ -105,10 +122,12 @@ def tower_problems(checkpoint: Checkpoint, ranks: int) -> list[str]:
 
 def head_problems(checkpoint: Checkpoint, ranks: int) -> list[str]:
     """Why `ranks` cannot share the attention of one request, a clause each; MLA has no KV heads to divide."""
-    heads, kv_heads = checkpoint.attention_heads, checkpoint.kv_heads
-    reasons = []
-    if heads % ranks:
-        reasons.append(f"{heads} attention heads are not divisible by {ranks}")
+    kv_heads = checkpoint.kv_heads
+    reasons = [
+        f"{heads} attention heads are not divisible by {ranks}"
+        for heads in (checkpoint.attention_heads, *checkpoint.other_heads)
+        if heads % ranks
+    ]
     if checkpoint.mla is None and kv_heads % ranks and ranks % kv_heads:
         reasons.append(
             f"{kv_heads} KV heads can neither be divided by {ranks} nor copied evenly to its ranks"

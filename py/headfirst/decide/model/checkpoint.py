@@ -101,6 +101,7 @@ class Checkpoint(_Frozen):
     vision_parameters: int = 0  # of the tower and its projector; 0 where their layout is not known
     vision_tower: tuple[int | None, int | None] | None = None  # its layers and width; None: not stated
     vision_heads: int | None = None  # its attention heads; None: not stated
+    other_heads: tuple[int, ...] = ()  # attention heads of layers that do not have `attention_heads`
     adapters: tuple[AdapterConfig | None, ...] = ()  # LoRA adapters beside it; None: one that was not read
     chat_template: bool | None = None  # None: not known, or the engine has the model's own form of a chat
     sentence_transformers: bool = False  # modules.json: the model gives one vector a text

@@ -98,6 +98,7 @@ def from_config(
         layers=layers,
         nextn_layers=_draft_layers(keys, sizes),
         attention_heads=heads,
+        other_heads=_other_heads(keys, layers, heads),
         kv_heads=kv_heads,
         head_dim=head_dim,
         attention_bias=bool(keys.values.get("attention_bias")),
@@ -144,6 +145,12 @@ def _vision_tower(keys: Keys) -> tuple[int | None, int | None] | None:
     )
     layers, hidden = (size or None for size in sizes)
     return layers, hidden
+
+
+def _other_heads(keys: Keys, layers: int, heads: int) -> tuple[int, ...]:
+    """Laguna's: numbers of heads of layers with another one than most keys are for."""
+    listed = keys.entries("num_attention_heads_per_layer", layers)
+    return tuple(sorted({number for number in listed if isinstance(number, int) and number > 0} - {heads}))
 
 
 def _vision_heads(keys: Keys) -> int | None:

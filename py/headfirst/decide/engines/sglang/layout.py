@@ -26,6 +26,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 
 # Its language model is the one of its config (models/llava.py); the published ones have Llama's attention.
 _UNDIVIDED_ATTENTION = "Mistral3ForConditionalGeneration"
+_EXPERTS = "expert intermediate size"
 # Their classes add heads to the part that reads images, or keep it whole (models/glm4v.py, kimi_k3_vl.py).
 _ANY_RANKS = ("Glm4v", "GlmOcr", "InternVL", "KimiK3", "MuseSpark")
 
@@ -163,7 +164,7 @@ def _widths(
     return [
         reason
         for name, width, parts, kept in _divided(version, checkpoint, layout, dtype, values)
-        for reason in width_problems(name, width, parts, checkpoint, kept)
+        for reason in width_problems(name, width, parts, checkpoint, kept, experts=name == _EXPERTS)
     ]
 
 
@@ -177,7 +178,7 @@ def _divided(
     if moe is None:
         return [attention, ("intermediate size", checkpoint.intermediate_size, layout.tensor, dtype)]
     parts = layout.tensor // layout.expert // values.get("moe_dp_size", 1)
-    widths = [attention, ("expert intermediate size", moe.intermediate_size, max(1, parts), dtype)]
+    widths = [attention, (_EXPERTS, moe.intermediate_size, max(1, parts), dtype)]
     if moe.dense_layers:
         dense = values.get("moe_dense_tp_size", layout.tensor)
         widths.insert(1, ("intermediate size", checkpoint.intermediate_size, dense, dtype))

@@ -87,6 +87,7 @@ def problems(
         *_task(has, checkpoint, task),
         *_arguments(checkpoint, values),
         *_all_to_all(checkpoint, gpu, values),
+        *_expert_kernels(checkpoint, gpu, values),
         *lora.problems(checkpoint, values),
     ]
 
@@ -241,6 +242,17 @@ def _all_to_all(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, An
         kind = quantization.title if quantization else checkpoint.architecture
         return [f"--moe-a2a-backend deepep has no kernels for experts of {kind} on these GPUs"]
     return []
+
+
+def _expert_kernels(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> list[str]:
+    """For NVFP4 experts of DeepSeek-V4 it chooses kernels of Blackwell (model_overrides/deepseek_v4.py)."""
+    schemes = checkpoint.quantization.schemes if checkpoint.quantization else ()
+    chosen = values.get("moe_runner_backend", "auto")
+    if not checkpoint.compress_ratios or "nvfp4" not in schemes or chosen == "marlin":
+        return []
+    if gpu is None or gpu.reaches((10, 0)):
+        return []
+    return [f"its NVFP4 experts need --moe-runner-backend marlin on {gpu}"]
 
 
 def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:

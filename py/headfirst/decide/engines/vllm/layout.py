@@ -27,6 +27,10 @@ _EXPERT_EXCHANGE = "allgather_reducescatter"  # the default of --all2all-backend
 # Their classes keep whole what reads images, or what of it the ranks do not divide (models/*.py,
 # is_vit_use_data_parallel); presets.yml keeps Glm4v's whole.
 _ANY_RANKS = ("Gemma4", "Glm4v", "KimiK25", "KimiK3", "MuseGlimmer")
+_WHOLE_SHARED_EXPERTS = (
+    *("AXK1", "Deepseek", "GlmMoeDsa", "Kimi", "Llama4", "MiMoV2", "MistralLarge3", "NemotronH"),
+    *("Qwen2Moe", "Qwen3"),
+)
 
 
 def layout(tensor: int, pipeline: int, values: Mapping[str, Any]) -> Layout:
@@ -99,6 +103,11 @@ def _attention(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterator[s
     if reasons := head_problems(checkpoint, tensor):
         yield reasons[0]
         return
+    state = checkpoint.recurrent
+    if state and state.kind == "mamba2" and state.groups > 1 and state.groups % tensor:
+        yield f"{state.groups} groups of Mamba-2 are not divisible by {tensor}"
+    if checkpoint.architecture.startswith("GptOss") and checkpoint.kv_heads % tensor:  # models/gpt_oss.py
+        yield f"{checkpoint.kv_heads} KV heads are not divisible by {tensor}"
     width = heads * (checkpoint.mla.v_head_dim if checkpoint.mla else checkpoint.head_dim)
     yield from width_problems("width of the attention heads", width, tensor, checkpoint, dtype)
 
@@ -113,12 +122,18 @@ def _feed_forward(checkpoint: Checkpoint, layout: Layout, dtype: str) -> Iterato
     if moe is not None and layout.expert == 1:
         ranks = expert_ranks(layout)
         width = moe.intermediate_size
-        yield from width_problems("expert intermediate size", width, ranks, checkpoint, dtype)
-    if moe is not None and not _sequence_parallel(layout):  # which leaves shared experts whole
+        name = "expert intermediate size"
+        yield from width_problems(name, width, ranks, checkpoint, dtype, experts=True)
+    if moe is not None and not (_sequence_parallel(layout) and _keeps_shared_experts(checkpoint)):
         quantization = checkpoint.quantization
         kept = "" if quantization and quantization.plain_shared_experts else dtype
         width = moe.shared_intermediate_size
         yield from width_problems("shared expert size", width, layout.tensor, checkpoint, kept)
+
+
+def _keeps_shared_experts(checkpoint: Checkpoint) -> bool:
+    """Whether the class keeps shared experts whole on ranks that divide the tokens (is_sequence_parallel)."""
+    return checkpoint.architecture.startswith(_WHOLE_SHARED_EXPERTS)
 
 
 def _sequence_parallel(layout: Layout) -> bool:
