@@ -28,10 +28,11 @@ NOT_ENOUGH = {
         # The catalogue has the names of transformers' class; SGLang reads those of the publisher's code.
         "baidu/ERNIE-4.5-VL-28B-A3B-PT": "no attribute 'in_chans'",
         "stepfun-ai/Step-3.5-Flash": "'tuple' object has no attribute 'split'",
+        "stepfun-ai/Step-3.5-Flash-FP8": "'tuple' object has no attribute 'split'",
         "stepfun-ai/Step-3.7-Flash": "'tuple' object has no attribute 'split'",
+        "stepfun-ai/Step-3.7-Flash-FP8": "'tuple' object has no attribute 'split'",
         "tencent/Hunyuan-A13B-Instruct": "no attribute 'use_mixed_mlp_moe'",
         # Mistral's own format, and ModelOpt's file, beside config.json.
-        "mistralai/Mistral-Small-4-119B-2603": "params.json",
         "nvidia/MiniMax-M3-NVFP4": "Cannot find the config file for modelopt_mixed",
         # Packages of CUDA and of its image have stand-ins, or are not there.
         "deepseek-ai/DeepSeek-OCR": "Please install timm",
@@ -46,7 +47,6 @@ NOT_ENOUGH = {
         "stepfun-ai/Step-3.7-Flash-FP8": "no attribute 'output_dim'",
         # Mistral's own format beside config.json.
         "mistralai/Leanstral-2603": "No model architectures are specified",
-        "mistralai/Mistral-Small-4-119B-2603": "No model architectures are specified",
     },
 }
 
