@@ -32,7 +32,7 @@ NOT_ENOUGH = {
         "stepfun-ai/Step-3.7-Flash": "'tuple' object has no attribute 'split'",
         "stepfun-ai/Step-3.7-Flash-FP8": "'tuple' object has no attribute 'split'",
         "tencent/Hunyuan-A13B-Instruct": "no attribute 'use_mixed_mlp_moe'",
-        # Mistral's own format, and ModelOpt's file, beside config.json.
+        # ModelOpt's file beside config.json.
         "nvidia/MiniMax-M3-NVFP4": "Cannot find the config file for modelopt_mixed",
         # Packages of CUDA and of its image have stand-ins, or are not there.
         "deepseek-ai/DeepSeek-OCR": "Please install timm",
