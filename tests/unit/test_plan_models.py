@@ -100,7 +100,7 @@ def test_a_newer_model_of_the_size_is_before_an_older_one() -> None:
 
 def test_the_publishers_own_copy_is_before_one_that_was_quantised_again() -> None:
     """NVFP4 takes more bits than the publisher's MXFP4 and INT4, from which it was made."""
-    offers = [offer.model for offer in surveyed("H200-141G", 1).offers]
+    offers = [offer.model for offer in surveyed("B200-180G", 1).offers]
     for name in ("DeepSeek-V4-Flash", "DeepSeek-V4-Pro"):
         assert offers.index(f"deepseek-ai/{name}") < offers.index(f"nvidia/{name}-NVFP4")
     assert offers.index("deepseek-ai/DeepSeek-V4-Pro-0813") < offers.index("deepseek-ai/DeepSeek-V4-Pro")
