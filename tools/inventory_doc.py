@@ -25,6 +25,8 @@ which their group lists them: its own hosts first, then those of its child group
 other.
 
 A group `[router]` names the hosts that run [routers](router.md).
+The groups `[prefill]` and `[decode]` choose hosts of a service that
+[divides prefill and decode](disaggregation.md).
 A group `[monitoring]` (at most one host) adds [Prometheus, Grafana and exporters](monitoring.md).
 
 The ranks use IPv4 addresses among themselves: `address`, or else `ansible_host`, or else the host's name. A
@@ -37,7 +39,7 @@ to it, and is checked against its argument specification first.
 Variables of your own are accepted where a template uses them, where their name starts with `my_` or `x_`,
 and where `own_variables` lists them (names or patterns: `own_variables="site_* rack"`). Another unknown
 name is refused where it resembles one of the names below or starts like one, with its line and the nearest
-name. A name of what is served (`prefill_replicas`, `max_model_len`) is refused too. Any other name gets a
+name. A name of what is served (`expert_copies`, `max_model_len`) is refused too. Any other name gets a
 note of `deploy plan`, which is in its `--json` as well.
 """
 

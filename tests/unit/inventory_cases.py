@@ -407,8 +407,13 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "a version by an engine's name": ("vllm_version=1", "unknown variable", "Did you mean engine_version?"),
     "a group": ("spares=n2", "unknown variable spares", "[spares] is a group"),
     "copies": ("copies=2", "unknown variable copies", "Did you mean replicas?"),
-    "prefill": ("prefill_replicas=2", "unknown variable prefill_replicas", "replicas=N"),
-    "decode": ("decode_nodes=2", "unknown variable decode_nodes", "replicas=N"),
+    "prefill": (
+        "prefill_replicas=2",
+        "prefill_replicas is set without decode_replicas",
+        "prefill_replicas=1 decode_replicas=1",
+    ),
+    "prefill workers": ("prefill_workers=2", "unknown variable prefill_workers", "decode_replicas"),
+    "decode": ("decode_nodes=2", "unknown variable decode_nodes", "decode_replicas"),
     "what is served": ("expert_copies=2", "unknown variable expert_copies", "lists all"),
     "a prefix that resembles nothing": ("weights_backup=/b", "unknown", "deploy variables weights_ lists"),
     # Sections.

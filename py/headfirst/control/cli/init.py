@@ -25,7 +25,10 @@ _EXAMPLE = (
 _WORD = re.compile(r"[A-Za-z0-9_./~:@,+-]+")
 _SERVICE = re.compile(r"[a-z][a-z0-9_]{0,30}")
 # Groups that have a meaning of their own.
-_RESERVED = ("all", "ungrouped", "head", "workers", "spares", "webui", "router", "monitoring")
+_RESERVED = (
+    *("all", "ungrouped", "head", "workers"),
+    *("prefill", "decode", "spares", "webui", "router", "monitoring"),
+)
 _T = TypeVar("_T")
 
 

@@ -47,7 +47,7 @@ from headfirst.control.inventory.ansible_errors import (
     vaulted,
 )
 
-GROUPS = ("head", "workers", "webui", "router", "spares", "monitoring")
+GROUPS = ("head", "workers", "prefill", "decode", "webui", "router", "spares", "monitoring")
 _NOT_OWN = ("all", "ungrouped", *GROUPS)
 # Set by Ansible on every host.
 _MAGIC = C.INTERNAL_STATIC_VARS | {"environment", "omit", "vars"}

@@ -9,7 +9,7 @@ from headfirst.common.errors import InputError
 from headfirst.control.inventory.reading import HostLine, read
 
 SPARES = "spares"
-_OTHER_GROUPS = ("webui", "router", "monitoring")
+_OTHER_GROUPS = ("prefill", "decode", "webui", "router", "monitoring")
 
 
 def with_spare(path: Path, old: str, new: str, extra_vars: Sequence[str] = (), *, keep: bool) -> str:

@@ -15,11 +15,12 @@ from headfirst.control.inventory.login import login_of
 from headfirst.control.inventory.names import refuse_unknown
 from headfirst.control.inventory.reading import Reading, read
 from headfirst.decide.cluster import ports
-from headfirst.decide.cluster.division import Members, divide, with_routers
+from headfirst.decide.cluster.division import ROLES, Members, divide, with_routers
 from headfirst.decide.cluster.settings import (
     CLUSTER_NAMES,
     DEMO_MODELS,
     HOST_NAMES,
+    OF_ROLE,
     SERVICE_NAMES,
     ClusterSettings,
     HostSettings,
@@ -76,6 +77,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
     )
     _refuse_unequal_links(cluster.nodes, reading, paths)
     _refuse_busy_spares(cluster, reading, paths)
+    _refuse_strangers(cluster, reading, paths)
     _refuse_same_names(cluster, paths)
     _refuse_ports(cluster, reading)
     _refuse_empty_limit(cluster, limit)
@@ -99,12 +101,14 @@ def _engine_names(reading: Reading) -> set[str]:
 
 def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...]) -> list[Members]:
     """The services as the inventory lists them."""
+    role_hosts = {role: frozenset(reading.groups[role]) for role in ROLES}
     if not reading.services:
         names = [*reading.groups["head"], *reading.groups["workers"]]
         places = reading.hosts[names[0]].where
         settings = _service_settings(_common(names, reading, SERVICE_NAMES), places, paths)
         ranks = tuple(hosts[name] for name in names)
-        return [Members(None, settings, ranks, places.get("replicas") or str(paths[0]), places)]
+        place = places.get("replicas") or places.get("prefill_replicas") or str(paths[0])
+        return [Members(None, settings, ranks, place, places, role_hosts)]
     members = []
     for name, group in reading.services.items():
         if not _SERVICE_NAME.fullmatch(name):
@@ -121,11 +125,27 @@ def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...
                 hint=f"Write it under [{name}:vars].",
             )
         settings = _service_settings(group.values, group.where, paths)
-        where = group.where.get("model")
-        members.append(
-            Members(name, settings, tuple(hosts[host] for host in group.hosts), where, group.where)
-        )
+        where, ranks = group.where.get("model"), tuple(hosts[host] for host in group.hosts)
+        members.append(Members(name, settings, ranks, where, group.where, role_hosts))
     return members
+
+
+def _refuse_strangers(cluster: Cluster, reading: Reading, paths: tuple[Path, ...]) -> None:
+    """[prefill] and [decode] choose among the hosts of services."""
+    for role in ROLES:
+        named = reading.groups[role]
+        if other := next((name for name in named if name not in {host.name for host in cluster.ranks}), None):
+            raise InputError(
+                f"{other} is in [{role}] and runs no rank",
+                where=_where_host(other, reading, paths),
+                hint="List it in [head], [workers] or the group of a service, too.",
+            )
+        if named and not any(service.settings.prefill_replicas for service in cluster.services):
+            raise InputError(
+                f"the group [{role}] has no meaning without prefill_replicas and decode_replicas",
+                where=_where_host(named[0], reading, paths),
+                hint="Set both, or remove the group.",
+            )
 
 
 def _refuse_groups(reading: Reading, paths: tuple[Path, ...]) -> None:
@@ -254,7 +274,28 @@ def _service_settings(
             where=where.get("engine_image_source"),
             hint="Give the file made by `docker save IMAGE -o FILE`.",
         )
+    _refuse_roles(settings, where)
     return settings
+
+
+def _refuse_roles(settings: ServiceSettings, where: Mapping[str, str | None]) -> None:
+    """Settings of prefill and decode replicas that contradict each other."""
+    both = {f"{role}_replicas" for role in ROLES}
+    given = settings.model_fields_set & {f"{role}_{name}" for role in ROLES for name in OF_ROLE}
+    if given and not both <= given:
+        name = min(given & both or given)
+        raise InputError(
+            f"{name} is set without {' and '.join(sorted(both - given))}",
+            where=where.get(name),
+            hint="Prefill and decode are divided where both numbers are set: prefill_replicas=1 "
+            "decode_replicas=1, for example.",
+        )
+    if given and settings.replicas:
+        raise InputError(
+            "replicas is set beside prefill_replicas and decode_replicas",
+            where=where.get("replicas"),
+            hint="Remove replicas: its replicas would compute prompts and answers.",
+        )
 
 
 def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:

@@ -66,7 +66,9 @@ _ELSEWHERE = {
 }
 # Groups whose names are taken for variables, and what a host in them does.
 _GROUPS = {
+    "decode": "runs a decode replica",
     "monitoring": "runs Prometheus and Grafana",
+    "prefill": "runs a prefill replica",
     "router": "runs a router",
     "spares": "is a spare",
     "webui": "runs the chat page",
@@ -84,7 +86,8 @@ _NOT_BUILT = {
     ),
     **dict.fromkeys(
         ("prefill", "decode", "disaggregated", "disaggregation"),
-        "Headfirst does not separate prefill and decode: replicas=N serves N copies that do both.",
+        "prefill_replicas and decode_replicas divide prefill and decode: `deploy variables prefill` lists "
+        "the settings of the first.",
     ),
 }
 

@@ -1,7 +1,8 @@
 """Divides the hosts and GPUs of a cluster among the replicas of its services, and gives these routers. Pure.
 
 Services take in the order of the inventory, each of them host after host. A replica is a part of one host, or
-whole hosts. Where a service has GPUs of its own choice (gpu_devices) it takes these only.
+whole hosts. Where a service has GPUs of its own choice (gpu_devices) it takes these only. Prefill replicas
+take before the decode replicas of their service.
 """
 
 from __future__ import annotations
@@ -10,22 +11,27 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.cluster.settings import Role, ServiceSettings
 from headfirst.decide.cluster.types import Host, Place, Replica, Router, Service
 
 # An engine may take ports after the rendezvous too, and the weights come over ports from 5010.
-_DIST_PORT_STEP = 100
+_PORT_STEP = 100
+ROLES: tuple[Role, ...] = ("prefill", "decode")
 
 
 @dataclass(frozen=True)
 class Members:
-    """A service as the inventory lists it: `name` is its group, None in the short form."""
+    """A service as the inventory lists it: `name` is its group, None in the short form.
+
+    `role_hosts` are the names of the hosts in the groups [prefill] and [decode].
+    """
 
     name: str | None
     settings: ServiceSettings
     hosts: tuple[Host, ...]
     where: str | None
     given: Mapping[str, str | None] = field(default_factory=dict)
+    role_hosts: Mapping[Role, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -35,11 +41,11 @@ class _Taken:
     devices: dict[str, set[str]] = field(default_factory=dict)
     ports: set[tuple[str, str, int]] = field(default_factory=set)
 
-    def port(self, kind: str, host: Host, first: int, step: int) -> int:
-        """The first port of the host from `first`, in steps, that no other replica has for this."""
-        while (kind, host.name, first) in self.ports:
+    def port(self, kind: str, hosts: Sequence[Host], first: int, step: int) -> int:
+        """The first port from `first`, in steps, that no other replica has for this on one of the hosts."""
+        while any((kind, host.name, first) in self.ports for host in hosts):
             first += step
-        self.ports.add((kind, host.name, first))
+        self.ports.update((kind, host.name, first) for host in hosts)
         return first
 
 
@@ -70,26 +76,89 @@ def _refuse_idle_hosts(groups: Sequence[Members], services: Sequence[Service]) -
 
 
 def _service(group: Members, times: Mapping[str, int], taken: _Taken) -> Service:
-    shared = [host.name for host in group.hosts if times[host.name] > 1]
-    cut = group.settings.gpus_per_replica or group.settings.gpu_devices
-    if group.settings.engine_device == "cpu":
-        placements = _whole_hosts(group) if _count(group) <= len(group.hosts) else _parts(group)
-    elif shared or cut or _count(group) > len(group.hosts):
-        placements = _gpus(group, taken)
-    else:
-        placements = _whole_hosts(group)
-    replicas = []
-    for index, places in enumerate(placements):
-        head = places[0].host
+    replicas: list[Replica] = []
+    for role, places in _placements(group, times, taken):
+        hosts = [place.host for place in places]
+        settings = group.settings
         replicas.append(
             Replica(
-                index,
+                len(replicas),
                 places,
-                engine_port=taken.port("engine", head, group.settings.engine_port, 1),
-                dist_port=taken.port("dist", head, group.settings.dist_port, _DIST_PORT_STEP),
+                engine_port=taken.port("engine", hosts[:1], settings.engine_port, 1),
+                dist_port=taken.port("dist", hosts[:1], settings.dist_port, _PORT_STEP),
+                role=role,
+                transfer_port=taken.port("transfer", hosts, settings.kv_transfer_port, _PORT_STEP)
+                if role
+                else None,
             )
         )
-    return Service(group.name, group.settings, tuple(replicas), given=group.given)
+    return Service(
+        group.name, group.settings, tuple(replicas), given=group.given, role_hosts=group.role_hosts
+    )
+
+
+def _placements(
+    group: Members, times: Mapping[str, int], taken: _Taken
+) -> list[tuple[Role | None, tuple[Place, ...]]]:
+    """What each replica does, and its hosts."""
+    prefill, decode = group.settings.prefill_replicas, group.settings.decode_replicas
+    if not prefill or not decode:
+        return [(None, places) for places in _divided(group, times, taken)]
+    counts = zip(ROLES, (prefill, decode), strict=True)
+    roles: list[Role | None] = [role for role, count in counts for _ in range(count)]
+    settings_of = {role: group.settings.of_role(role) for role in ROLES}
+    hosts_of = _hosts_of_roles(group)
+    if not hosts_of and not any(settings.gpus_per_replica for settings in settings_of.values()):
+        alike = replace(group, settings=group.settings.model_copy(update={"replicas": len(roles)}))
+        return list(zip(roles, _divided(alike, times, taken), strict=True))
+    # Where the inventory does not divide the hosts, the roles share all of them.
+    shared = [host.name for host in group.hosts if all(host in its for its in hosts_of.values())]
+    placements: list[tuple[Role | None, tuple[Place, ...]]] = []
+    for role, settings in settings_of.items():
+        hosts = hosts_of[role] if hosts_of else _with_free_gpus(group, taken)
+        its = replace(group, settings=settings, hosts=hosts)
+        used = {**times, **dict.fromkeys(shared, 2)}
+        placements += [(role, places) for places in _divided(its, used, taken)]
+    return placements
+
+
+def _hosts_of_roles(group: Members) -> dict[Role, tuple[Host, ...]]:
+    """The hosts of prefill and decode replicas; {} where neither group lists hosts of the service.
+
+    Where only one does, the hosts that it does not list are of the other role.
+    """
+    listed = {
+        role: tuple(host for host in group.hosts if host.name in group.role_hosts.get(role, ()))
+        for role in ROLES
+    }
+    if not any(listed.values()):
+        return {}
+    rest = tuple(host for host in group.hosts if not any(host in its for its in listed.values()))
+    hosts = {role: its or rest for role, its in listed.items()}
+    if empty := next((role for role, its in hosts.items() if not its), None):
+        raise InputError(
+            f"no host of {group.name or 'the service'} is left for the {empty} replicas",
+            where=group.where,
+            hint=f"List hosts of it in [{empty}].",
+        )
+    return hosts
+
+
+def _with_free_gpus(group: Members, taken: _Taken) -> tuple[Host, ...]:
+    """The hosts that have a GPU left; all where none has, for the message."""
+    free = [host for host in group.hosts if len(taken.devices.get(host.name, ())) < (host.gpus or 1)]
+    return tuple(free) or group.hosts
+
+
+def _divided(group: Members, times: Mapping[str, int], taken: _Taken) -> list[tuple[Place, ...]]:
+    """The hosts of each replica, all of which are alike."""
+    shared = any(times[host.name] > 1 for host in group.hosts)
+    cut = group.settings.gpus_per_replica or group.settings.gpu_devices
+    if group.settings.engine_device == "cpu":
+        return _whole_hosts(group) if _count(group) <= len(group.hosts) else _parts(group)
+    if shared or cut or _count(group) > len(group.hosts):
+        return _gpus(group, taken)
+    return _whole_hosts(group)
 
 
 def _count(group: Members) -> int:

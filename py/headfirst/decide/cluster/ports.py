@@ -23,6 +23,13 @@ def services(cluster: Cluster, host: Host, role_values: Mapping[str, int]) -> di
                 number = f" (replica {replica.index})" if replica.index else ""
                 ports[f"dist_port{of}{number}"] = _single(replica.dist_port)
                 ports[f"engine_port{of}{number}"] = _single(replica.engine_port)
+            for place in replica.places:
+                if host is place.host and replica.transfer_port:
+                    # One for each rank there, as vLLM's NixlConnector has them.
+                    last = replica.transfer_port + (place.gpus or 1)
+                    ports[f"kv_transfer_port{of} (replica {replica.index})"] = range(
+                        replica.transfer_port, last
+                    )
         for router in service.routers:
             if host is router.host:
                 ports[f"router_port{of}"] = _single(router.port)

@@ -78,6 +78,18 @@ DEMO_MODELS = ("headfirst-demo", "headfirst-demo-embedding")
 """Values of model_source, and of an adapter's source, that name a hub."""
 
 FetchMode = Literal["auto", "head", "all"]
+Role = Literal["prefill", "decode"]
+"""What a replica does where prefill and decode are divided: docs/disaggregation.md."""
+KvCarrier = Literal["nixl", "mooncake"]
+# Settings of a service that its prefill or its decode replicas have of their own, as prefill_NAME.
+OF_ROLE = (
+    "replicas",
+    "gpus_per_replica",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "engine_args",
+    "engine_env",
+)
 WeightsCarrier = Literal["tcp", "rdma"]
 RouterPolicy = Literal[
     "cache_aware",
@@ -291,6 +303,22 @@ class ServiceSettings(BaseModel):
     gpus_per_replica: int | None = Field(
         None, ge=1, le=1024, description="GPUs of each replica. Default: all GPUs of its hosts."
     )
+    prefill_replicas: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="Replicas that compute the prompts, beside decode_replicas, which compute the answers: "
+        "docs/disaggregation.md. Instead of `replicas`.",
+    )
+    decode_replicas: int | None = Field(
+        None, ge=1, le=1024, description="Replicas that compute the answers, beside prefill_replicas."
+    )
+    prefill_gpus_per_replica: int | None = Field(
+        None, ge=1, le=1024, description="gpus_per_replica of the prefill replicas."
+    )
+    decode_gpus_per_replica: int | None = Field(
+        None, ge=1, le=1024, description="gpus_per_replica of the decode replicas."
+    )
     gpu_devices: Words = Field(
         default_factory=list,
         description="GPUs of each host that this service uses, by index or UUID, such as `0 1 2 3`. Default: "
@@ -313,6 +341,23 @@ class ServiceSettings(BaseModel):
     engine_image_tarball: Text | None = Field(None, description="`docker save` file on this machine.")
     engine_args: Words = Field(default_factory=list, description="More engine flags, as on a command line.")
     engine_env: Pairs = Field(default_factory=dict, description="More environment for every rank: `A=1 B=2`.")
+    prefill_engine_args: Words = Field(
+        default_factory=list, description="Engine flags of the prefill replicas, after engine_args."
+    )
+    decode_engine_args: Words = Field(
+        default_factory=list, description="Engine flags of the decode replicas, after engine_args."
+    )
+    prefill_engine_env: Pairs = Field(
+        default_factory=dict, description="Environment of the prefill replicas, beside engine_env."
+    )
+    decode_engine_env: Pairs = Field(
+        default_factory=dict, description="Environment of the decode replicas, beside engine_env."
+    )
+    kv_transfer: KvCarrier | None = Field(
+        None,
+        description="What carries the KV cache from prefill to decode replicas. Default: the engine's own "
+        "choice, docs/disaggregation.md.",
+    )
     engine_volumes: Volumes = Field(
         default_factory=list,
         description=(
@@ -330,6 +375,11 @@ class ServiceSettings(BaseModel):
     dist_port: HighPort = Field(
         5000, description="Rendezvous port on the head; for further replicas there in steps of 100."
     )
+    kv_transfer_port: HighPort = Field(
+        7100,
+        description="Port at which a prefill or decode replica is asked for its KV cache, on each of its "
+        "hosts; for further replicas there in steps of 100.",
+    )
     router_port: HighPort = Field(
         8000,
         description="Port of the service's router on each host of [router], or on the cluster's head where "
@@ -345,6 +395,18 @@ class ServiceSettings(BaseModel):
     )
     tensor_parallel: int | None = Field(None, ge=1, description="Default: chosen by the plan.")
     pipeline_parallel: int | None = Field(None, ge=1, description="Default: chosen by the plan.")
+    prefill_tensor_parallel: int | None = Field(
+        None, ge=1, description="tensor_parallel of the prefill replicas. Default: tensor_parallel."
+    )
+    decode_tensor_parallel: int | None = Field(
+        None, ge=1, description="tensor_parallel of the decode replicas. Default: tensor_parallel."
+    )
+    prefill_pipeline_parallel: int | None = Field(
+        None, ge=1, description="pipeline_parallel of the prefill replicas. Default: pipeline_parallel."
+    )
+    decode_pipeline_parallel: int | None = Field(
+        None, ge=1, description="pipeline_parallel of the decode replicas. Default: pipeline_parallel."
+    )
     shm_size: Bytes = "32g"
     ready_timeout: int = Field(3600, ge=10, description="Seconds until the service must answer a request.")
     drain_timeout: int = Field(
@@ -359,6 +421,20 @@ class ServiceSettings(BaseModel):
         description="Seconds without a computed token or an answer after which all ranks of a replica are "
         "started again.",
     )
+
+    def of_role(self, role: Role) -> ServiceSettings:
+        """The settings of the prefill or of the decode replicas alone."""
+        changed: dict[str, Any] = {}
+        for name in OF_ROLE:
+            value, its = getattr(self, name), getattr(self, f"{role}_{name}")
+            changed[name] = (
+                value | its
+                if name == "engine_env"
+                else [*value, *its]
+                if name == "engine_args"
+                else its or value
+            )
+        return self.model_copy(update=changed)
 
 
 class HostSettings(BaseModel):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import InputError
-from headfirst.decide.cluster.settings import DEMO_MODELS, ClusterSettings, ServiceSettings
+from headfirst.decide.cluster.settings import DEMO_MODELS, OF_ROLE, ClusterSettings, Role, ServiceSettings
 from headfirst.decide.hardware.facts import CgroupObstacle, FolderFacts, NetworkFacts
 from headfirst.decide.model.adapter import AdapterConfig
 
@@ -91,12 +91,17 @@ class Place:
 
 @dataclass(frozen=True)
 class Replica:
-    """One copy of a service: its ranks, the head first, and the head's ports."""
+    """One copy of a service: its ranks, the head first, and the head's ports.
+
+    `role`: it computes prompts or answers only; `transfer_port` is for the KV cache between the two.
+    """
 
     index: int
     places: tuple[Place, ...]
     engine_port: int
     dist_port: int
+    role: Role | None = None
+    transfer_port: int | None = None
 
     @property
     def hosts(self) -> tuple[Host, ...]:
@@ -138,6 +143,8 @@ class Service:
     routers: tuple[Router, ...] = ()  # none: clients ask the only replica
     # Names of the variables that the inventory sets for it, with their places.
     given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
+    # Names of its hosts in the groups [prefill] and [decode].
+    role_hosts: Mapping[Role, frozenset[str]] = field(default_factory=dict, hash=False)
     # LoRA adapters by name, of those that were read.
     adapters: Mapping[str, AdapterConfig] = field(default_factory=dict, hash=False)
 
@@ -150,6 +157,25 @@ class Service:
     def hosts(self) -> tuple[Host, ...]:
         """Every host of the service once, in the order of the replicas."""
         return tuple({host.name: host for replica in self.replicas for host in replica.hosts}.values())
+
+    @property
+    def roles(self) -> tuple[Role | None, ...]:
+        """What its replicas do; (None,) where each one computes prompts and answers."""
+        return tuple(dict.fromkeys(replica.role for replica in self.replicas))
+
+    def of_role(self, role: Role | None) -> Service:
+        """The service as if it had the replicas of this role only, with their settings."""
+        if role is None:
+            return self
+        given = dict(self.given)
+        for name in OF_ROLE:
+            given[name] = given.get(f"{role}_{name}", given.get(name))
+        return replace(
+            self,
+            settings=self.settings.of_role(role),
+            replicas=tuple(replica for replica in self.replicas if replica.role == role),
+            given=given,
+        )
 
     @property
     def model_id(self) -> str:
