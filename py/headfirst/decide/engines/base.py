@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from headfirst.common.errors import InputError
 from headfirst.common.metrics import Metrics as Metrics
+from headfirst.decide.cluster.settings import KvCarrier, Role
 from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.arguments import Arguments, Specification
@@ -26,6 +27,19 @@ from headfirst.decide.model.task import Task as Task
 
 if TYPE_CHECKING:
     from headfirst.decide.diagnose.types import Live, Node, Tuning
+
+
+@dataclass(frozen=True)
+class KvTransfer:
+    """How a prefill or decode replica exchanges its KV cache with the others.
+
+    `rdma`: whether RDMA connects them; None: not known.
+    """
+
+    role: Role
+    carrier: KvCarrier
+    port: int
+    rdma: bool | None
 
 
 @dataclass(frozen=True)
@@ -54,6 +68,7 @@ class LaunchRequest:
     cache_dir: str | None = None  # for code that the engine compiles; kept between starts
     checkpoint: Checkpoint | None = None  # what is served, where the command depends on it
     runtime: str | None = None  # another launcher than the engine's own, such as ray
+    transfer: KvTransfer | None = None  # where prefill and decode are divided
     extra_args: tuple[str, ...] = ()
     extra_env: Mapping[str, str] = field(default_factory=dict)
     nic: str | None = None
@@ -290,6 +305,29 @@ Values = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
+class Side:
+    """The prefill or the decode replicas of a service, which are alike."""
+
+    layout: Layout
+    values: Values
+
+
+@dataclass(frozen=True)
+class Disaggregation:
+    """How an engine divides prefill and decode. `carriers` of the KV cache: the first is the default.
+
+    `problems` are why prefill replicas and decode replicas cannot exchange it, a clause each. `probe_body` is
+    what a request has that one replica alone answers. `worker` is what a router (smg) must be given of a
+    replica beside its address: fields of a worker in its API.
+    """
+
+    carriers: Sequence[KvCarrier]
+    problems: Callable[[Checkpoint, Side, Side], list[str]]
+    worker: Callable[[KvTransfer], Mapping[str, Any]]
+    probe_body: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Start:
     """What an engine starts with, beside the checkpoint. `cuda`: of the image; "" where it is not known."""
 
@@ -349,6 +387,8 @@ class Engine:
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and
     # the user's environment, a clause each. By default nothing: it accepts every length.
     length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems
+    # How it divides prefill and decode; None: not as these routers need it.
+    disaggregation: Disaggregation | None = None
     # Why what is in the image cannot serve the checkpoint on the GPU, a clause each. By default nothing.
     start_problems: Callable[[Checkpoint, Start], list[str]] = _always_starts
     publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics

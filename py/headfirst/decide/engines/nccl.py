@@ -41,3 +41,10 @@ def _rdma(request: LaunchRequest) -> dict[str, str]:
     if request.ib_gid_index is not None:
         env["NCCL_IB_GID_INDEX"] = str(request.ib_gid_index)
     return env
+
+
+def rdma_devices(spec: str) -> list[str]:
+    """Devices, without ports, that a value of NCCL_IB_HCA names; none where it names those to leave out."""
+    if spec.startswith("^"):
+        return []
+    return [word.partition(":")[0] for word in spec.lstrip("=").split(",") if word]

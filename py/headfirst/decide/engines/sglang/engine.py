@@ -17,7 +17,7 @@ from headfirst.decide.engines.base import (
     ScoreRequest,
     Task,
 )
-from headfirst.decide.engines.sglang import cpu_image, launch, layout, lora, memory, support
+from headfirst.decide.engines.sglang import cpu_image, disaggregation, launch, layout, lora, memory, support
 from headfirst.decide.engines.sglang.launch import METRICS_FLAG
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ _OWNED = {
     "device": "Set engine_device in the inventory.",
     "config": "The plan mounts its own file there, with the API key.",
     "api_key": "A key is made and passed in a file, so that no process list shows it; leave it out.",
+    "disaggregation_mode": "Set prefill_replicas and decode_replicas in the inventory.",
+    "disaggregation_transfer_backend": "Set kv_transfer in the inventory.",
+    "disaggregation_bootstrap_port": "Set kv_transfer_port in the inventory.",
+    "disaggregation_ib_device": "Set hca in the inventory.",
     "admin_api_key": "Everyone who lists processes could read it; leave it out.",
     "ssl_keyfile_password": "Everyone who lists processes could read it; use a key file without password.",
 }
@@ -149,6 +153,7 @@ def _engine(version: str) -> Engine:
         length_problems=support.length_problems,
         memory_use=partial(memory.memory_use, version),
         launch=launch.launch,
+        disaggregation=disaggregation.DISAGGREGATION,
         rendezvous_ports=_rendezvous_ports,
         request_dialect=_dialect,
     )

@@ -64,10 +64,25 @@ def _argv(request: LaunchRequest) -> list[str]:
     command += ["--port", str(request.port)]
     if request.config_file and request.rank == 0:
         command += ["--config", request.config_file]
+    command += _transfer(request)
     if request.device == "cpu":
         # Idle ranks otherwise poll without a pause, on the cores that the others compute with.
         command += ["--device", "cpu", "--sleep-on-idle", *_cpu_defaults(request.extra_args)]
     return [*command, *request.extra_args]
+
+
+def _transfer(request: LaunchRequest) -> list[str]:
+    """The side of a divided service, and what carries its KV cache (srt/arg_groups/fields/disagg.py)."""
+    transfer = request.transfer
+    if transfer is None:
+        return []
+    words = ["--disaggregation-mode", transfer.role]
+    tcp = transfer.carrier == "mooncake" and transfer.rdma is False
+    words += ["--disaggregation-transfer-backend", "mooncake_tcp" if tcp else transfer.carrier]
+    if transfer.role == "prefill":
+        words += ["--disaggregation-bootstrap-port", str(transfer.port)]
+    devices = nccl.rdma_devices(request.hca or "")
+    return [*words, "--disaggregation-ib-device", ",".join(devices)] if devices else words
 
 
 def _cpu_defaults(extra: tuple[str, ...]) -> list[str]:
@@ -78,7 +93,7 @@ def _cpu_defaults(extra: tuple[str, ...]) -> list[str]:
 
 def _environment(request: LaunchRequest) -> dict[str, str]:
     """Variables of the container, without secrets; the user's `extra_env` wins over all of them."""
-    env = {"SGLANG_HOST_IP": request.address} if request.nodes > 1 else {}
+    env = {"SGLANG_HOST_IP": request.address} if request.nodes > 1 or request.transfer else {}
     env |= nccl.environment(request, nvls="--enable-nccl-nvls" in request.extra_args)
     env |= _cpu(request) if request.device == "cpu" else {}
     return env | _caches(request.cache_dir) | dict(request.extra_env)

@@ -16,7 +16,16 @@ from headfirst.decide.engines.base import (
     ScoreRequest,
     Task,
 )
-from headfirst.decide.engines.vllm import arguments, cpu_image, launch, layout, lora, memory, support
+from headfirst.decide.engines.vllm import (
+    arguments,
+    cpu_image,
+    disaggregation,
+    launch,
+    layout,
+    lora,
+    memory,
+    support,
+)
 
 # The newest first; each has an arguments-VERSION.json (tools/vllm_arguments.py) and a support-VERSION.json.
 VERSIONS = ("0.33.0", "0.32.0")
@@ -134,6 +143,7 @@ def _engine(version: str) -> Engine:
         length_problems=support.length_problems,
         memory_use=partial(memory.memory_use, version),
         launch=launch.launch,
+        disaggregation=disaggregation.DISAGGREGATION,
         rendezvous_ports=launch.rendezvous_ports,
         publishes=_publishes,
         request_dialect=_dialect,

@@ -6,9 +6,11 @@ engine/arg_utils.py (create_engine_config) and entrypoints/cli/serve.py (run_hea
 
 from __future__ import annotations
 
+import json
+
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import nccl, ray
-from headfirst.decide.engines.base import Launch, LaunchRequest
+from headfirst.decide.engines.base import KvTransfer, Launch, LaunchRequest
 from headfirst.decide.engines.vllm.arguments import plain
 
 # Without a GPU: no compiling at start, and a context that fits into the small KV cache.
@@ -58,6 +60,8 @@ def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
     command += _defaults(_TASKS.get(request.task, {}), given)
     if request.device == "cpu":
         command += _defaults(_cpu_defaults(request.layout.pipeline), given)
+    if request.transfer:
+        command += ["--kv-transfer-config", _transfer_config(request, request.transfer)]
     if request.adapters:
         command += [] if "--enable-lora" in given else ["--enable-lora"]
         command += ["--lora-modules", *(f"{name}={folder}" for name, folder in request.adapters.items())]
@@ -129,8 +133,41 @@ def _caches(folder: str | None) -> dict[str, str]:
     }
 
 
+def _transfer_config(request: LaunchRequest, transfer: KvTransfer) -> str:
+    """vllm/config/kv_transfer.py, KVTransferConfig.
+
+    Where the KV cache of a prompt cannot be read, because its prefill replica ended, the decode replica
+    computes the prompt itself.
+    """
+    config = {
+        "kv_connector": "NixlConnector",
+        "kv_role": "kv_producer" if transfer.role == "prefill" else "kv_consumer",
+        "kv_load_failure_policy": "recompute",
+        **({"kv_buffer_device": "cpu"} if request.device == "cpu" else {}),
+    }
+    return json.dumps(config, separators=(",", ":"))
+
+
 def _transfer(request: LaunchRequest) -> dict[str, str]:
-    """NIXL: where the other side of a prefill and decode pair asks for the KV cache; by default localhost."""
+    """NIXL: where other replicas ask for the KV cache, by default at localhost, and UCX, which carries it."""
+    if request.transfer is None:
+        return _own_transfer(request)
+    env = {
+        "VLLM_NIXL_SIDE_CHANNEL_HOST": request.address,
+        "VLLM_NIXL_SIDE_CHANNEL_PORT": str(request.transfer.port),
+    }
+    if request.device == "cpu":
+        env["UCX_TLS"] = "tcp,self,sm"
+    if devices := nccl.rdma_devices(request.hca or ""):
+        env["UCX_NET_DEVICES"] = ",".join(f"{device}:1" for device in devices)
+        env |= {} if request.ib_gid_index is None else {"UCX_IB_GID_INDEX": str(request.ib_gid_index)}
+    elif request.transfer.rdma is False and request.nic:
+        env["UCX_NET_DEVICES"] = request.nic
+    return env
+
+
+def _own_transfer(request: LaunchRequest) -> dict[str, str]:
+    """Where the user's own arguments have NIXL."""
     rest = iter(plain(request.extra_args))
     config = next((next(rest, "") for word in rest if word == "--kv-transfer-config"), "")
     if "Nixl" not in config:

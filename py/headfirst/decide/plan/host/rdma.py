@@ -99,13 +99,6 @@ def exact(spec: str) -> str:
     return f"^={spec[1:]}" if spec.startswith("^") else f"={spec}"
 
 
-def devices(spec: str) -> list[str]:
-    """Devices, without ports, that a value of NCCL_IB_HCA names; none where it names those to leave out."""
-    if spec.startswith("^"):
-        return []
-    return [word.partition(":")[0] for word in spec.lstrip("=").split(",") if word]
-
-
 def roce_v2(port: Port) -> dict[int, str]:
     """Index → IPv4 of the port's GIDs that RoCE v2 can route; link-local addresses are none."""
     return {

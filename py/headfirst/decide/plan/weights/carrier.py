@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Host, Service
+from headfirst.decide.engines import nccl
 from headfirst.decide.hardware.facts import Port
 from headfirst.decide.plan.host import network, rdma
 from headfirst.decide.plan.types import Carrier
@@ -49,7 +50,7 @@ def is_asked(service: Service) -> bool:
 def _is_unknown(host: Host) -> bool:
     if "rdma" in host.lacks:  # the role rdma is still to make its devices work
         return True
-    named = bool(host.hca and rdma.devices(host.hca)) and host.ib_gid_index is not None
+    named = bool(host.hca and nccl.rdma_devices(host.hca)) and host.ib_gid_index is not None
     return host.network is None and host.hca != "none" and not named
 
 

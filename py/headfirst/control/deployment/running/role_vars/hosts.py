@@ -8,7 +8,7 @@ from headfirst.control.deployment.running.inventory import DEVICE_GROUPS, HOST_G
 from headfirst.control.deployment.running.role_vars import HostVars, merged
 from headfirst.control.deployment.running.role_vars.front import closed_ports
 from headfirst.decide.cluster.types import Cluster, Host
-from headfirst.decide.plan.host import rdma
+from headfirst.decide.engines import nccl
 from headfirst.decide.plan.host.requirements import (
     RankRequirements,
     ranks_on,
@@ -96,9 +96,8 @@ def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
 
 
 def _drivers(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
-    hcas = {
-        device: None for _, _, node in ranks_on(plan, host) for device in rdma.devices(node.network.hca or "")
-    }
+    used = [node.network.hca or "" for _, _, node in ranks_on(plan, host)]
+    hcas = {device: None for hca in used for device in nccl.rdma_devices(hca)}
     devices = _devices(plan, host)
     has = (devices.driver, devices.rdma) if devices else (False, False)
     return {

@@ -1,0 +1,54 @@
+"""Prefill and decode as two kinds of SGLang servers (0.5.23, srt/disaggregation)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headfirst.decide.engines.base import Disaggregation, KvTransfer, Side
+from headfirst.decide.model.checkpoint import Checkpoint
+
+# What both sides must have alike (common/conn.py, ensure_parallel_info).
+_ALIKE = {"page_size": "--page-size", "kv_cache_dtype": "--kv-cache-dtype"}
+# Neither its main cache nor its index can be divided in another way (the same place).
+_EQUAL_WIDTHS = frozenset({"MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGeneration"})
+
+
+def _problems(checkpoint: Checkpoint, prefill: Side, decode: Side) -> list[str]:
+    problems = [
+        f"{flag} is {prefill.values.get(name, 'left out')} for prefill and "
+        f"{decode.values.get(name, 'left out')} for decode"
+        for name, flag in _ALIKE.items()
+        if prefill.values.get(name) != decode.values.get(name)
+    ]
+    widths = [side.layout.tensor // side.layout.attention_data for side in (prefill, decode)]
+    if max(widths) % min(widths):
+        problems.append(
+            f"attention is divided among {widths[0]} ranks for prefill and among {widths[1]} for decode, and "
+            "neither is a multiple of the other"
+        )
+    if checkpoint.architecture in _EQUAL_WIDTHS and widths[0] != widths[1]:
+        problems.append(
+            f"attention of {checkpoint.architecture} must be divided among as many ranks on both sides"
+        )
+    # _resolve_rank_mapping.
+    if decode.layout.pipeline not in (1, prefill.layout.pipeline):
+        problems.append(
+            f"decode has {decode.layout.pipeline} pipeline stages and prefill {prefill.layout.pipeline}: "
+            "decode needs as many, or one"
+        )
+    return problems
+
+
+def _worker(transfer: KvTransfer) -> Mapping[str, Any]:
+    port = {"bootstrap_port": transfer.port} if transfer.role == "prefill" else {}
+    return {"worker_type": transfer.role, **port}
+
+
+DISAGGREGATION = Disaggregation(
+    carriers=("mooncake", "nixl"),
+    problems=_problems,
+    worker=_worker,
+    # The address at which SGLang asks nobody for a KV cache (disaggregation/utils.py, FAKE_BOOTSTRAP_HOST).
+    probe_body={"bootstrap_host": "2.2.2.2", "bootstrap_room": 0},
+)
