@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from headfirst.common import container_names as names
-from headfirst.decide.cluster.types import Place, Replica, Service
+from headfirst.decide.cluster.settings import KvCarrier
+from headfirst.decide.cluster.types import Host, Place, Replica, Service
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import Container, Runtime, docker_run, gpu_options
-from headfirst.decide.engines.base import Engine, Launch, LaunchRequest
+from headfirst.decide.engines.base import Engine, KvTransfer, Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
@@ -51,12 +52,18 @@ class Launching:
         adapters: Mapping[str, str],
         remote_code: bool,
         arguments: tuple[str, ...],
+        among: Sequence[Host] | None = None,
+        carrier: KvCarrier | None = None,
     ) -> None:
-        """`adapters` are folders by name; `arguments` are the user's and those of a preset."""
+        """`adapters` are folders by name; `arguments` are the user's and those of a preset.
+
+        `among`: the hosts that exchange the KV cache by `carrier`, where prefill and decode are divided.
+        """
         self._service, self._engine, self._checkpoint = service, engine, checkpoint
         self._runtime: Runtime = runtime
         self._layout, self._task, self._model_dir = layout, task, model_dir
         self._adapters, self._remote_code, self._arguments = adapters, remote_code, arguments
+        self._among, self._carrier = among, carrier
         self.image = engine_image(service, engine)
         # Ranks of this cluster on each host, for the cores that each computes on.
         self._ranks_on: dict[str, int] = {}
@@ -70,8 +77,12 @@ class Launching:
     def replica(self, replica: Replica) -> types.PlannedReplica:
         """One replica's nodes."""
         ranks = self._ranks[replica.index]
+        transfer, divided = ranks[0].request.transfer, self._engine.disaggregation
         return types.PlannedReplica(
             index=replica.index,
+            role=replica.role,
+            transfer_port=replica.transfer_port,
+            worker=dict(divided.worker(transfer)) if divided and transfer else {},
             engine_port=replica.engine_port,
             dist_port=replica.dist_port,
             rendezvous_ports=list(self._engine.rendezvous_ports(ranks[0].request)),
@@ -109,11 +120,21 @@ class Launching:
         )
 
     def _ranks_of(self, replica: Replica) -> list[_Rank]:
-        networks = network.choose(replica.hosts, gpus=self._service.settings.engine_device == "cuda")
-        return [
-            _Rank(self._request(replica, rank, place, chosen), place, chosen)
-            for rank, (place, chosen) in enumerate(zip(replica.places, networks, strict=True))
-        ]
+        gpus = self._service.settings.engine_device == "cuda"
+        meeting = {host.name: host for host in (*replica.hosts, *(self._among or ()))}
+        networks = dict(zip(meeting, network.choose(list(meeting.values()), gpus=gpus), strict=True))
+        ranks = []
+        for rank, place in enumerate(replica.places):
+            chosen = networks[place.host.name]
+            ranks.append(_Rank(self._request(replica, rank, place, chosen), place, chosen))
+        return ranks
+
+    def _transfer(self, replica: Replica) -> KvTransfer | None:
+        if replica.role is None or replica.transfer_port is None or self._carrier is None:
+            return None
+        gpus = self._service.settings.engine_device == "cuda"
+        rdma = network.rdma_between(self._among or replica.hosts, gpus=gpus) if gpus else False
+        return KvTransfer(replica.role, self._carrier, replica.transfer_port, rdma)
 
     def _request(self, replica: Replica, rank: int, place: Place, chosen: NodeNetwork) -> LaunchRequest:
         settings = self._service.settings
@@ -135,6 +156,7 @@ class Launching:
             trust_remote_code=self._remote_code,
             checkpoint=self._checkpoint,
             runtime=settings.engine_runtime,
+            transfer=self._transfer(replica),
             config_file=names.engine_config(self._service.container(replica)),
             nic=chosen.nic,
             hca=chosen.hca,

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
-from headfirst.decide.engines.base import AdapterNeeds, Computing, Engine, Start
-from headfirst.decide.model import families
+from headfirst.decide.engines.base import Computing, Engine
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import presets, standby, trust, types
+from headfirst.decide.plan import pool, standby, transfer, trust, types
 from headfirst.decide.plan.front import router
-from headfirst.decide.plan.host import hardware, network
-from headfirst.decide.plan.launching import Launching, engine_image
-from headfirst.decide.plan.sizing import parallel, request_limit
-from headfirst.decide.plan.sizing.fit import fit, memory_of
+from headfirst.decide.plan.launching import Launching
+from headfirst.decide.plan.pool import Pool
 from headfirst.decide.plan.weights import layers, precision
 from headfirst.decide.plan.weights.decide import adapters, decide
 
@@ -51,79 +47,50 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         settings.engine_version,
         where=service.given.get("engine_version" if settings.engine_version else "engine"),
     )
-    other_version = engines.without_tables(engine, settings.engine_image)
-    if other_version:
-        _refuse_presets(service, engine, other_version)
-    where_arguments = service.given.get("engine_args")
-    arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
-    gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
-    dtype = precision.choose(
-        checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
+    version = engines.without_tables(engine, settings.engine_image)
+    if version:
+        _refuse_presets(service, engine, version)
+    pools = [
+        pool.decide(service.of_role(role), checkpoint, engine, configs, where, version=version)
+        for role in service.roles
+    ]
+    *before, main = pools
+    moved = transfer.plan(service, engine, checkpoint, *pools) if before else None
+    trusted = trust.choose(settings, checkpoint, main.values, where=where)
+    weights = decide(
+        cluster,
+        service,
+        checkpoint,
+        max((its.sized.fit for its in pools), key=lambda fit: fit.weight_bytes_per_rank),
+        max(its.layout.world for its in pools),
+        layers.joined([layers.by_host(its.service, engine, checkpoint, its.layout) for its in pools]),
+        convert=main.precision.convert_to_bf16,
     )
-    memory_form = precision.loaded(checkpoint, dtype, gpu, engine, arguments)
-    loaded, loaded_as, computing = memory_form.checkpoint, memory_form.dtype, memory_form.computing
-    memories = memory_of(loaded, gpu, engine, dtype=loaded_as) if gpu is not None else None
-    rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
-    spread = parallel.Spread(
-        loaded, machines, engine, arguments, loaded_as, rdma, settings.preset, memory=memories
-    )
-    shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
-    sizes = shared.candidate.layout
-    task = _task(service, checkpoint, arguments)
-    image = engine_image(service, engine)
-    choice = presets.choose(
-        presets.Situation(
-            checkpoint=loaded,
+    launches = [
+        partial(
+            Launching,
+            runtime=cluster.settings.container_runtime,
             engine=engine,
-            task=task,
-            preset=settings.preset,
-            parsers=presets.wants_parsers(settings.parsers, settings.preset),
-            gpu=gpu,
-            machines=machines,
-            layout=sizes,
-            layout_arguments=shared.candidate.arguments,
-            dtype=loaded_as,
-            user_arguments=tuple(settings.engine_args),
-            version=other_version,
-            image=image,
+            checkpoint=checkpoint,
+            layout=its.layout,
+            task=its.task,
+            model_dir=weights.directory,
+            adapters={adapter.name: adapter.directory for adapter in lora},
+            remote_code=trusted.remote_code,
+            arguments=its.choice.arguments,
+            among=service.hosts if moved else None,
+            carrier=moved.carrier if moved else None,
         )
-    )
-    arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
-    sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
-    limit = request_limit.choose(engine, memories(sizes, arguments)) if memories else None
-    if limit is not None:
-        choice = choice.with_argument(limit)
-        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
-    needs = engine.adapter_needs(configs, arguments) if lora else AdapterNeeds()
-    if needs.problem:
-        raise InputError(
-            needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
-        )
-    for flag, value in needs.arguments.items():
-        added = types.ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
-        choice = choice.with_argument(added)
-        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
-    served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
-    start = Start(image, engine.cuda(image), gpu, machines.nodes, arguments)
-    _refuse_unsupported(engine, served, task, start, settings.engine_env, where)
-    trusted = trust.choose(settings, checkpoint, arguments, where=where)
-    spans = layers.by_host(service, engine, checkpoint, sizes)
-    fitted = fit(loaded, gpu, sizes, engine, dtype=loaded_as, arguments=arguments)
-    weights = decide(cluster, service, checkpoint, fitted, sizes.world, spans, convert=dtype.convert_to_bf16)
-    launch = partial(
-        Launching,
-        runtime=cluster.settings.container_runtime,
-        engine=engine,
-        checkpoint=checkpoint,
-        layout=sizes,
-        task=task,
-        model_dir=weights.directory,
-        adapters={adapter.name: adapter.directory for adapter in lora},
-        remote_code=trusted.remote_code,
-        arguments=choice.arguments,
-    )
-    launching = launch(service)
+        for its in pools
+    ]
+    launched = [
+        (launching, replica)
+        for launch, its in zip(launches, pools, strict=True)
+        for launching in [launch(its.service)]
+        for replica in its.service.replicas
+    ]
     return types.PlannedService(
+        **dict(main.sized),
         name=service.name,
         model=checkpoint.id,
         precision=precision.title(checkpoint),
@@ -133,51 +100,60 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         served_model_name=service.served_model_name,
         engine=engine.name,
         engine_version=engine.version,
-        engine_cuda=engine.cuda(image) if settings.engine_device == "cuda" else "",
+        engine_cuda=engine.cuda(main.image) if settings.engine_device == "cuda" else "",
         device=settings.engine_device,
-        task=task,
-        chosen_arguments=list(choice.chosen),
-        arguments_left_out=list(choice.left_out),
+        task=main.task,
+        prefill=before[0].sized if before else None,
+        transfer=moved,
         adapters=lora,
-        tensor_parallel=sizes.tensor,
-        pipeline_parallel=sizes.pipeline,
-        data_parallel=sizes.data,
-        attention_data_parallel=sizes.attention_data,
-        expert_parallel=sizes.expert,
-        world_size=sizes.world,
-        layout_reason=shared.reason,
-        layouts_rejected=list(shared.rejected),
-        convert_to_bf16=dtype.convert_to_bf16,
-        convert_reason=dtype.reason,
+        convert_to_bf16=main.precision.convert_to_bf16,
+        convert_reason=main.precision.reason,
         trust_remote_code=trusted.remote_code,
         trust_reason=trusted.reason,
-        fit=fitted,
         weights=weights,
         cache_dir=settings.engine_cache_dir,
-        readiness=_readiness(service, engine, task),
+        readiness=_readiness(service, engine, main.task),
         drain_seconds=settings.drain_timeout,
         config_file=blanks.parsed(engine.config_file(api_key=blanks.api_key(service.name))),
-        replicas=[launching.replica(replica) for replica in service.replicas],
-        scheduled=[launching.scheduled(replica) for replica in service.replicas],
-        standbys=standby.standbys(cluster, service, gpu, launch),
-        routers=router.routers(cluster, service),
-        notes=[
-            text
-            for text in (
-                note,
-                computing and _computing_note(engine, served, computing, loaded_as),
-                _NO_TEMPLATE if task == "completion" and settings.task is None else "",
-                gpu and gpu.host == "aarch64" and _ARM.format(gpu=gpu.name),
-                gpu
-                and gpu.name.startswith(("GB200", "GB300"))
-                and machines.nodes > 1
-                and _NVLINK_DOMAIN.format(gpu=gpu.name),
-                _unread(lora),
-                needs.note,
-            )
-            if text
+        replicas=[launching.replica(replica) for launching, replica in launched],
+        scheduled=[launching.scheduled(replica) for launching, replica in launched],
+        standbys=[
+            waiting
+            for launch, its in zip(launches, pools, strict=True)
+            for waiting in standby.standbys(cluster, its.service, its.gpu, launch)
         ],
+        routers=router.routers(cluster, service),
+        notes=list(
+            dict.fromkeys(
+                text
+                for text in (
+                    note,
+                    *(
+                        _computing_note(engine, its.served, its.loaded.computing, its.loaded.dtype)
+                        for its in pools
+                        if its.loaded.computing
+                    ),
+                    _NO_TEMPLATE if main.task == "completion" and settings.task is None else "",
+                    *(text for its in pools for text in _hardware_notes(its)),
+                    _unread(lora),
+                    main.needs.note,
+                )
+                if text
+            )
+        ),
     )
+
+
+def _hardware_notes(its: Pool) -> list[str]:
+    """What a person should check of the hosts."""
+    gpu = its.gpu
+    if gpu is None:
+        return []
+    nvlink = gpu.name.startswith(("GB200", "GB300")) and its.nodes > 1
+    return [
+        *([_ARM.format(gpu=gpu.name)] if gpu.host == "aarch64" else []),
+        *([_NVLINK_DOMAIN.format(gpu=gpu.name)] if nvlink else []),
+    ]
 
 
 def _unread(listed: Sequence[types.Adapter]) -> str:
@@ -225,50 +201,15 @@ _NO_TEMPLATE = (
 )
 
 
-def _task(service: Service, checkpoint: Checkpoint, arguments: Mapping[str, Any]) -> Task:
-    """What the service is for. InputError for a chat without a chat template."""
-    task = service.settings.task or families.task(checkpoint)
-    if arguments.get("chat_template"):
-        return "chat" if task == "completion" and service.settings.task is None else task
-    if task == "chat" and checkpoint.chat_template is False:
-        raise InputError(
-            f"task=chat, and {checkpoint.id} has no chat template: no engine answers its chats",
-            where=service.given.get("task"),
-            hint="Write task=completion, set engine_args=--chat-template, or serve its Instruct version.",
-        )
-    return task
-
-
 def _readiness(service: Service, engine: Engine, task: Task) -> types.Readiness:
     readiness = engine.readiness(task)
+    alone = engine.disaggregation.probe_body if engine.disaggregation and service.roles[0] else {}
     return types.Readiness(
         path=readiness.path,
         probe_path=readiness.probe_path,
-        probe_body={"model": service.served_model_name, **readiness.probe_body},
+        probe_body={"model": service.served_model_name, **readiness.probe_body, **alone},
         answer=list(readiness.answer),
         start_seconds=service.settings.ready_timeout,
         hang_seconds=service.settings.hang_timeout if readiness.generates else None,
         silence_seconds=service.settings.hang_timeout,
     )
-
-
-def _refuse_unsupported(
-    engine: Engine,
-    checkpoint: Checkpoint,
-    task: Task,
-    start: Start,
-    environment: Mapping[str, str],
-    where: str,
-) -> None:
-    problems = [
-        *engine.support_problems(checkpoint, start.gpu, task, start.values),
-        *engine.length_problems(checkpoint, start.values, environment),
-        *engine.start_problems(checkpoint, start),
-    ]
-    if problems:
-        raise InputError(
-            f"{engine.title} {engine.version} cannot serve {checkpoint.id}: {'; '.join(problems)}.",
-            where=where,
-            hint="Change what it names, choose another engine (engine=), or another model "
-            "(`deploy models` lists what these GPUs can serve).",
-        )

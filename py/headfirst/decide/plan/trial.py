@@ -33,8 +33,10 @@ class Trial:
     @classmethod
     def of(cls, cluster: Cluster, at: int) -> Trial:
         """A service of the cluster, on its hosts and beside the others."""
-        services = cluster.services
-        return cls(cluster, tuple(Members(s.name, s.settings, s.hosts, None, s.given) for s in services), at)
+        groups = tuple(
+            Members(s.name, s.settings, s.hosts, None, s.given, s.role_hosts) for s in cluster.services
+        )
+        return cls(cluster, groups, at)
 
     @classmethod
     def on_all_hosts(cls, cluster: Cluster) -> Trial:

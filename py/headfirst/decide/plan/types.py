@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headfirst.decide.cluster.settings import FetchMode, WeightsCarrier
+from headfirst.decide.cluster.settings import FetchMode, KvCarrier, Role, WeightsCarrier
 from headfirst.decide.containers.blanks import Text
 from headfirst.decide.containers.spec import Container, Runtime
 from headfirst.decide.model.task import Task
@@ -176,9 +176,13 @@ class Adapter(_Frozen):
 
 
 class PlannedReplica(_Frozen):
-    """One copy of a service."""
+    """One copy of a service; `role`: it computes prompts or answers only."""
 
     index: int
+    role: Role | None = Field(default=None, exclude_if=operator.not_)
+    transfer_port: int | None = Field(default=None, exclude_if=operator.not_)  # of the KV cache
+    # What routers need of it beside its address: fields of a worker in smg's API.
+    worker: dict[str, Any] = Field(default_factory=dict, exclude_if=operator.not_)
     engine_port: int
     dist_port: int
     rendezvous_ports: list[int]  # of the head; every rank connects to them, and a message may run code there
@@ -245,8 +249,46 @@ class PlannedRouter(_Frozen):
     fixed_replicas: list[str]
 
 
-class PlannedService(_Frozen):
-    """One model served under one name by one engine."""
+class Sized(_Frozen):
+    """Replicas that are alike: how each is divided among its ranks, its memory and its arguments."""
+
+    tensor_parallel: int
+    pipeline_parallel: int
+    data_parallel: int  # groups of these ranks that each serve requests of their own
+    attention_data_parallel: int  # groups of tensor ranks, each with a KV cache of its own
+    expert_parallel: int  # ranks among which whole experts are spread; 1: each expert is divided
+    world_size: int  # of each replica
+    layout_reason: str
+    layouts_rejected: list[str]  # a sentence each
+    fit: Fit
+    # The following lists are left out of JSON where there is nothing.
+    chosen_arguments: list[ChosenArgument] = Field(default_factory=list, exclude_if=operator.not_)
+    # What a preset would add and why it does not, a sentence each.
+    arguments_left_out: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+
+    @property
+    def layout(self) -> str:
+        """The parallel sizes, for people: TP 8 × PP 1, attention DP 8, EP 8."""
+        text = f"TP {self.tensor_parallel} × PP {self.pipeline_parallel}"
+        text += f" × DP {self.data_parallel}" if self.data_parallel > 1 else ""
+        text += f", attention DP {self.attention_data_parallel}" if self.attention_data_parallel > 1 else ""
+        return text + (f", EP {self.expert_parallel}" if self.expert_parallel > 1 else "")
+
+
+class PlannedTransfer(_Frozen):
+    """The KV cache on its way from prefill to decode replicas (see plan/transfer.py)."""
+
+    carrier: KvCarrier
+    bytes_per_token: int | None  # that the hosts of a decode replica receive; None: not known
+    reasons: list[str]  # a sentence each: when dividing pays, and what the links carry
+
+
+class PlannedService(Sized):
+    """One model served under one name by one engine.
+
+    Where prefill and decode are divided, the sizes are those of the decode replicas, and `prefill` has those
+    of the others.
+    """
 
     name: str | None  # the group in the inventory; None in the short form
     model: str
@@ -258,19 +300,12 @@ class PlannedService(_Frozen):
     engine_cuda: str  # the CUDA version inside the image, "" where it is not known or not used
     device: str  # cuda | cpu
     task: Task
-    tensor_parallel: int
-    pipeline_parallel: int
-    data_parallel: int  # groups of these ranks that each serve requests of their own
-    attention_data_parallel: int  # groups of tensor ranks, each with a KV cache of its own
-    expert_parallel: int  # ranks among which whole experts are spread; 1: each expert is divided
-    world_size: int  # of each replica
-    layout_reason: str
-    layouts_rejected: list[str]  # a sentence each
+    prefill: Sized | None = Field(default=None, exclude_if=operator.not_)
+    transfer: PlannedTransfer | None = Field(default=None, exclude_if=operator.not_)
     convert_to_bf16: bool
     convert_reason: str
     trust_remote_code: bool  # the engine runs Python code of the model's repository
     trust_reason: str
-    fit: Fit
     weights: Weights
     cache_dir: str | None  # for code that the engine compiles; on every host
     readiness: Readiness
@@ -282,22 +317,29 @@ class PlannedService(_Frozen):
     routers: list[PlannedRouter] = Field(default_factory=list, exclude_if=operator.not_)
     # The following lists are left out of JSON where there is nothing.
     standbys: list[Standby] = Field(default_factory=list, exclude_if=operator.not_)
-    chosen_arguments: list[ChosenArgument] = Field(default_factory=list, exclude_if=operator.not_)
-    # What a preset would add and why it does not, a sentence each.
-    arguments_left_out: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     adapters: list[Adapter] = Field(default_factory=list, exclude_if=operator.not_)
     # What would work where the model does not fit, a sentence each.
     alternatives: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     # What a person should check, a sentence each.
     notes: list[str] = Field(default_factory=list, exclude_if=operator.not_)
 
+    def sized(self, replica: PlannedReplica) -> Sized:
+        """The sizes of one of its replicas."""
+        return self.prefill if self.prefill and replica.role == "prefill" else self
+
     @property
-    def layout(self) -> str:
-        """The parallel sizes, for people: TP 8 × PP 1, attention DP 8, EP 8."""
-        text = f"TP {self.tensor_parallel} × PP {self.pipeline_parallel}"
-        text += f" × DP {self.data_parallel}" if self.data_parallel > 1 else ""
-        text += f", attention DP {self.attention_data_parallel}" if self.attention_data_parallel > 1 else ""
-        return text + (f", EP {self.expert_parallel}" if self.expert_parallel > 1 else "")
+    def pools(self) -> list[tuple[Sized, list[PlannedReplica]]]:
+        """Replicas that are alike, with their sizes: all, or those of prefill and those of decode."""
+        return [
+            (sized, [replica for replica in self.replicas if self.sized(replica) is sized])
+            for sized in (self.prefill, self)
+            if sized
+        ]
+
+    @property
+    def unfit(self) -> Fit | None:
+        """Where the model does not fit into the memory of the GPUs: why."""
+        return next((sized.fit for sized, _ in self.pools if sized.fit.fits is False), None)
 
     @property
     def urls(self) -> list[str]:

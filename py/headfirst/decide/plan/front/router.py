@@ -36,8 +36,11 @@ def routers(cluster: Cluster, service: Service) -> list[PlannedRouter]:
     return [_router(cluster, service, router) for router in service.routers]
 
 
-def command(address: str, port: int, metrics_port: int, policy: str) -> list[str]:
-    """Arguments of Python in the image. The keys are in the environment, as ROUTER_ARGUMENTS."""
+def command(address: str, port: int, metrics_port: int, policy: str, *, divided: bool = False) -> list[str]:
+    """Arguments of Python in the image. The keys are in the environment, as ROUTER_ARGUMENTS.
+
+    `divided`: each request goes to a prefill and to a decode replica.
+    """
     options = {
         "--host": address,
         "--port": port,
@@ -49,6 +52,7 @@ def command(address: str, port: int, metrics_port: int, policy: str) -> list[str
         "--history-backend": "none",  # else it keeps what people wrote in its memory
     }
     words = [str(word) for option in options.items() for word in option]
+    words += ["--pd-disaggregation"] if divided else []
     return ["-c", _START, *words, "--disable-tokenizer-autoload"]
 
 
@@ -66,7 +70,9 @@ def _router(cluster: Cluster, service: Service, router: cluster_types.Router) ->
         name=name,
         image=settings.router_image or image,
         entrypoint="python3",
-        command=command(address, router.port, router.metrics_port, policy),
+        command=command(
+            address, router.port, router.metrics_port, policy, divided=service.roles[0] is not None
+        ),
         env_file=names.router_env(name),
     )
     return PlannedRouter(

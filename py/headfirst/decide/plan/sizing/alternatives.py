@@ -150,7 +150,9 @@ class Attempt:
 
 
 def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> PlannedService:
-    """The plan of a service with what would work better."""
+    """The plan of a service with what would work better; as it is where prefill and decode are divided."""
+    if planned.transfer:  # advice is about replicas that are all alike
+        return planned
     service = trial.cluster.services[trial.at]
     gpu = hardware.gpu(service, "")
     if gpu is None:

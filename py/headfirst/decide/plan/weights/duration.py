@@ -42,12 +42,17 @@ def rates(hosts: Sequence[Host], download_rate: int | None, *, from_hub: bool, c
     """One rate of each kind that the weights meet on these hosts; of several hosts the slowest."""
     all_rates = [_slowest("disk", hosts, _disk), _processor(hosts, from_hub, convert)]
     if len(hosts) > 1:
-        all_rates.insert(0, _slowest("network", hosts, _network))
+        all_rates.insert(0, link(hosts))
     if from_hub:
         rate = download_rate or ASSUMED_DOWNLOAD
         known: Known = "given" if download_rate else "assumed"
         all_rates.insert(0, Rate(what="download", bytes_per_second=rate, text=_bits(rate), known=known))
     return all_rates
+
+
+def link(hosts: Sequence[Host]) -> Rate:
+    """The slowest link of these hosts."""
+    return _slowest("network", hosts, _network)
 
 
 def connections(all_rates: Sequence[Rate]) -> int:

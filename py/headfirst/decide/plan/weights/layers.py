@@ -6,7 +6,7 @@ parallel_state.py, initialize_model_parallel; sglang/srt/entrypoints/engine.py, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from headfirst.decide.cluster.types import Service
 from headfirst.decide.engines.base import Engine
@@ -21,15 +21,26 @@ def by_host(service: Service, engine: Engine, checkpoint: Checkpoint, layout: La
     Data-parallel groups and other launchers place ranks in their own way.
     """
     everything = range(checkpoint.layers)
-    spans: dict[str, range] = {}
-    for replica in service.replicas:
-        for node, host in enumerate(replica.hosts):
-            span = everything
-            if layout.data == 1 and service.settings.engine_runtime is None:
-                span = _of_node(engine, checkpoint.layers, layout, node, len(replica.hosts), service)
-            before = spans.get(host.name, span)
-            spans[host.name] = range(min(before.start, span.start), max(before.stop, span.stop))
-    return spans
+    whole = layout.data > 1 or service.settings.engine_runtime is not None
+    return joined(
+        {
+            host.name: everything
+            if whole
+            else _of_node(engine, checkpoint.layers, layout, node, len(replica.hosts), service)
+        }
+        for replica in service.replicas
+        for node, host in enumerate(replica.hosts)
+    )
+
+
+def joined(all_spans: Iterable[Mapping[str, range]]) -> dict[str, range]:
+    """The layers of each host, from the first to the last that one of several groups of ranks loads."""
+    hosts: dict[str, range] = {}
+    for spans in all_spans:
+        for host, span in spans.items():
+            before = hosts.get(host, span)
+            hosts[host] = range(min(before.start, span.start), max(before.stop, span.stop))
+    return hosts
 
 
 def _of_node(engine: Engine, layers: int, layout: Layout, node: int, nodes: int, service: Service) -> range:

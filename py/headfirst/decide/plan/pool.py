@@ -1,0 +1,173 @@
+"""Replicas that are alike, and what is decided for each of them: layout, arguments, memory. A pure function.
+
+A service is one pool, or two where prefill and decode are divided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.types import Service
+from headfirst.decide.engines.base import AdapterNeeds, Adapters, Engine, Start, Values
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.hardware.gpus import Gpu
+from headfirst.decide.model import families
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.task import Task
+from headfirst.decide.plan import presets, types
+from headfirst.decide.plan.host import hardware, network
+from headfirst.decide.plan.launching import engine_image
+from headfirst.decide.plan.presets import Choice
+from headfirst.decide.plan.sizing import parallel, request_limit
+from headfirst.decide.plan.sizing.fit import fit, memory_of
+from headfirst.decide.plan.weights import precision
+from headfirst.decide.plan.weights.precision import Loaded, Precision
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What is decided for replicas that are alike; `service` has these replicas and their settings only."""
+
+    service: Service
+    image: str
+    gpu: Gpu | None
+    nodes: int  # of each replica
+    precision: Precision
+    served: Checkpoint
+    loaded: Loaded
+    task: Task
+    layout: Layout
+    choice: Choice
+    values: Values  # of all arguments
+    needs: AdapterNeeds
+    sized: types.Sized
+
+
+def decide(
+    service: Service,
+    checkpoint: Checkpoint,
+    engine: Engine,
+    adapters: Adapters,
+    where: str,
+    *,
+    version: str | None,
+) -> Pool:
+    """InputError for what cannot work. `version`: the image's, where it has no tables here."""
+    settings = service.settings
+    where_arguments = service.given.get("engine_args")
+    arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
+    gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
+    dtype = precision.choose(
+        checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
+    )
+    loaded = precision.loaded(checkpoint, dtype, gpu, engine, arguments)
+    memories = memory_of(loaded.checkpoint, gpu, engine, dtype=loaded.dtype) if gpu is not None else None
+    rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
+    spread = parallel.Spread(
+        loaded.checkpoint, machines, engine, arguments, loaded.dtype, rdma, settings.preset, memory=memories
+    )
+    shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
+    sizes = shared.candidate.layout
+    task = _task(service, checkpoint, arguments)
+    image = engine_image(service, engine)
+    choice = presets.choose(
+        presets.Situation(
+            checkpoint=loaded.checkpoint,
+            engine=engine,
+            task=task,
+            preset=settings.preset,
+            parsers=presets.wants_parsers(settings.parsers, settings.preset),
+            gpu=gpu,
+            machines=machines,
+            layout=sizes,
+            layout_arguments=shared.candidate.arguments,
+            dtype=loaded.dtype,
+            user_arguments=tuple(settings.engine_args),
+            version=version,
+            image=image,
+        )
+    )
+    arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
+    limit = request_limit.choose(engine, memories(sizes, arguments)) if memories else None
+    if limit is not None:
+        choice = choice.with_argument(limit)
+        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    needs = engine.adapter_needs(adapters, arguments) if adapters else AdapterNeeds()
+    if needs.problem:
+        raise InputError(
+            needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
+        )
+    for flag, value in needs.arguments.items():
+        added = types.ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
+        choice = choice.with_argument(added)
+        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
+    start = Start(image, engine.cuda(image), gpu, machines.nodes, arguments)
+    _refuse_unsupported(engine, served, task, start, settings.engine_env, where)
+    sized = types.Sized(
+        tensor_parallel=sizes.tensor,
+        pipeline_parallel=sizes.pipeline,
+        data_parallel=sizes.data,
+        attention_data_parallel=sizes.attention_data,
+        expert_parallel=sizes.expert,
+        world_size=sizes.world,
+        layout_reason=shared.reason,
+        layouts_rejected=list(shared.rejected),
+        chosen_arguments=list(choice.chosen),
+        arguments_left_out=list(choice.left_out),
+        fit=fit(loaded.checkpoint, gpu, sizes, engine, dtype=loaded.dtype, arguments=arguments),
+    )
+    return Pool(
+        service=service,
+        image=image,
+        gpu=gpu,
+        nodes=machines.nodes,
+        precision=dtype,
+        served=served,
+        loaded=loaded,
+        task=task,
+        layout=sizes,
+        choice=choice,
+        values=arguments,
+        needs=needs,
+        sized=sized,
+    )
+
+
+def _task(service: Service, checkpoint: Checkpoint, arguments: Values) -> Task:
+    """What the service is for. InputError for a chat without a chat template."""
+    task = service.settings.task or families.task(checkpoint)
+    if arguments.get("chat_template"):
+        return "chat" if task == "completion" and service.settings.task is None else task
+    if task == "chat" and checkpoint.chat_template is False:
+        raise InputError(
+            f"task=chat, and {checkpoint.id} has no chat template: no engine answers its chats",
+            where=service.given.get("task"),
+            hint="Write task=completion, set engine_args=--chat-template, or serve its Instruct version.",
+        )
+    return task
+
+
+def _refuse_unsupported(
+    engine: Engine,
+    checkpoint: Checkpoint,
+    task: Task,
+    start: Start,
+    environment: Mapping[str, str],
+    where: str,
+) -> None:
+    problems = [
+        *engine.support_problems(checkpoint, start.gpu, task, start.values),
+        *engine.length_problems(checkpoint, start.values, environment),
+        *engine.start_problems(checkpoint, start),
+    ]
+    if problems:
+        raise InputError(
+            f"{engine.title} {engine.version} cannot serve {checkpoint.id}: {'; '.join(problems)}.",
+            where=where,
+            hint="Change what it names, choose another engine (engine=), or another model "
+            "(`deploy models` lists what these GPUs can serve).",
+        )

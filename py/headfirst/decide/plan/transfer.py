@@ -1,0 +1,130 @@
+"""The KV cache on its way from prefill to decode replicas: what carries it, what it weighs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.cluster.types import Host, Service
+from headfirst.decide.engines.base import Engine, Side
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.host import network, rdma
+from headfirst.decide.plan.pool import Pool
+from headfirst.decide.plan.types import NodeNetwork, PlannedTransfer, Sized
+from headfirst.decide.plan.weights.duration import link
+
+_GENERATES = ("chat", "completion", "vision")
+# Prompts whose transfer the plan prints, in tokens.
+_PROMPTS = (1_000, 8_000)
+_PAYS = (
+    "Dividing prefill and decode pays where prompts are long, requests arrive while others are answered, and "
+    "the time between two tokens matters: a prompt then interrupts no answer. Short prompts, or few requests "
+    "at a time, are answered as fast by undivided replicas on the same GPUs."
+)
+
+
+def plan(
+    service: Service, engine: Engine, checkpoint: Checkpoint, prefill: Pool, decode: Pool
+) -> PlannedTransfer:
+    """InputError where the two cannot exchange the KV cache."""
+    settings, where = service.settings, service.given.get("prefill_replicas")
+    divided = engine.disaggregation
+    if divided is None:
+        raise InputError(
+            f"{engine.title} {engine.version} does not divide prefill and decode behind the router",
+            where=where,
+            hint=f"Write {_dividing()}, or replicas instead of prefill_replicas and decode_replicas.",
+        )
+    if decode.task not in _GENERATES:
+        raise InputError(
+            f"a model for {decode.task} has no decode: it generates no tokens",
+            where=where,
+            hint="Write replicas instead of prefill_replicas and decode_replicas.",
+        )
+    carrier = settings.kv_transfer or divided.carriers[0]
+    if carrier not in divided.carriers:
+        raise InputError(
+            f"kv_transfer={carrier} is not supported with {engine.title}",
+            where=service.given.get("kv_transfer"),
+            hint=f"Write kv_transfer={' or '.join(divided.carriers)}, or leave it out.",
+        )
+    problems = _problems(prefill, decode)
+    problems += divided.problems(
+        checkpoint, Side(prefill.layout, prefill.values), Side(decode.layout, decode.values)
+    )
+    if problems:
+        raise InputError(
+            f"{engine.title} {engine.version} cannot divide prefill and decode so: {'; '.join(problems)}.",
+            where=where,
+            hint="Change what it names, or write replicas instead of prefill_replicas and decode_replicas.",
+        )
+    size = _bytes_per_token(decode.sized)
+    return PlannedTransfer(
+        carrier=carrier, bytes_per_token=size, reasons=[_traffic(service.hosts, size), _PAYS]
+    )
+
+
+def _dividing() -> str:
+    able = [name for name in engines.names() if engines.get(name).disaggregation]
+    return " or ".join(f"engine={name}" for name in able)
+
+
+def _problems(prefill: Pool, decode: Pool) -> list[str]:
+    """What no engine can do."""
+    problems = []
+    if prefill.precision.convert_to_bf16 != decode.precision.convert_to_bf16:
+        problems.append("the GPUs of one side serve the FP8 checkpoint, and those of the other one need BF16")
+    elif prefill.loaded.dtype != decode.loaded.dtype:
+        problems.append(
+            f"the prefill replicas compute in {prefill.loaded.dtype.upper()}, the decode replicas in "
+            f"{decode.loaded.dtype.upper()}"
+        )
+    return problems
+
+
+def _bytes_per_token(decode: Sized) -> int | None:
+    """What a decode replica receives: each rank of a request's attention group reads its part."""
+    ranks = decode.tensor_parallel // decode.attention_data_parallel * decode.pipeline_parallel
+    return decode.fit.kv_bytes_per_token * ranks if decode.fit.gpu_memory_bytes else None
+
+
+def _traffic(hosts: Sequence[Host], size: int | None) -> str:
+    """The bytes of a prompt, against the slowest link."""
+    if len({host.name for host in hosts}) == 1:
+        return "The KV cache of a prompt stays on its host."
+    rate, text = _link(hosts)
+    if size is None:
+        return f"The KV cache of each prompt passes {text}."
+    examples = [f"{tokens:,} tokens {_amount(size * tokens, rate)}" for tokens in _PROMPTS]
+    return (
+        f"The KV cache of each prompt passes {text}: {', '.join(examples)}, beside the time for the prompt."
+    )
+
+
+def _amount(size: int, rate: float) -> str:
+    seconds = size / rate
+    time = f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1000:.2g} ms"
+    return f"({size / 10**6:,.0f} MB) in {time}"
+
+
+def _link(hosts: Sequence[Host]) -> tuple[float, str]:
+    """The slowest host's link in bytes a second: its RDMA ports together, or its interface."""
+    rates = [_rdma_rate(host, chosen.hca) for host, chosen in _networks(hosts)]
+    known = [rate for rate in rates if rate]
+    if known and len(known) == len(rates):
+        slowest = min(known)
+        return slowest * 10**9 / 8, f"RDMA at {slowest:.3g} Gbit/s"
+    its = link(hosts)
+    return its.bytes_per_second, f"the network at {its.text}{' (assumed)' if its.known == 'assumed' else ''}"
+
+
+def _networks(hosts: Sequence[Host]) -> list[tuple[Host, NodeNetwork]]:
+    return list(zip(hosts, network.choose(hosts, gpus=True), strict=True))
+
+
+def _rdma_rate(host: Host, hca: str | None) -> float:
+    """Gbit/s of the ports that a host uses; 0 where it uses none, or they were not read."""
+    if not hca or host.network is None:
+        return 0.0
+    return sum(port.gbit for _, port in rdma.named(host.network, hca))
