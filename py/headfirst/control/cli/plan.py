@@ -87,7 +87,7 @@ def plan(
         print_plan(prepared.plan, hosts, commands=nodes is None)
         if prepared.bundle:
             print_sources(prepared.bundle)
-    unfit = [service for service in prepared.plan.services if service.fit.fits is False]
+    unfit = [service for service in prepared.plan.services if service.unfit]
     if unfit and (svg or output.as_json):
         raise typer.Exit(InputError.exit_code)
     if unfit:

@@ -102,14 +102,19 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
         reason=f"described by {service.model_described_by}",
     )
     yield Choice(what="engine", value=f"{service.engine} {service.engine_version}")
-    yield Choice(
-        what="layout",
-        value=f"{len(service.replicas)} × ({service.layout}) on {service.device}, {service.task}",
-        reason=" ".join([service.layout_reason, *service.layouts_rejected]),
-    )
-    fits = {True: "fits", False: "does not fit", None: "not known"}[service.fit.fits]
-    fits = "fits if the estimates hold" if service.fit.uncertain else fits
-    yield Choice(what="memory", value=fits, reason=service.fit.reason)
+    for sized, replicas in service.pools:
+        of = f"{replicas[0].role}: " if replicas[0].role else ""
+        yield Choice(
+            what=f"{of}layout",
+            value=f"{len(replicas)} × ({sized.layout}) on {service.device}, {service.task}",
+            reason=" ".join([sized.layout_reason, *sized.layouts_rejected]),
+        )
+        fits = {True: "fits", False: "does not fit", None: "not known"}[sized.fit.fits]
+        fits = "fits if the estimates hold" if sized.fit.uncertain else fits
+        yield Choice(what=f"{of}memory", value=fits, reason=sized.fit.reason)
+    if service.transfer:
+        reason = " ".join(service.transfer.reasons)
+        yield Choice(what="KV cache between them", value=service.transfer.carrier, reason=reason)
     yield _yes("conversion to BF16", service.convert_to_bf16, service.convert_reason)
     yield _yes("code of the model's repository", service.trust_remote_code, service.trust_reason)
     yield Choice(
@@ -121,9 +126,11 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
     yield Choice(
         what="time for the weights", value=duration(weights.time.seconds), reason=weights.time.reason
     )
-    for argument in service.chosen_arguments:
-        value = f"{argument.flag} {argument.value}".strip()
-        yield Choice(what="argument", value=value, reason=f"{argument.reason} ({argument.source})")
+    for sized, replicas in service.pools:
+        what = f"{replicas[0].role}: argument" if replicas[0].role else "argument"
+        for argument in sized.chosen_arguments:
+            value = f"{argument.flag} {argument.value}".strip()
+            yield Choice(what=what, value=value, reason=f"{argument.reason} ({argument.source})")
     for adapter in service.adapters:
         yield Choice(what="adapter", value=adapter.name, reason=adapter.id)
     reasons: dict[str, int] = {}
@@ -143,7 +150,7 @@ def _rank(service: PlannedService, replica: PlannedReplica, node: Node) -> RankR
     if service.device != "cuda":
         gpus = "–"
     elif node.gpu_devices is None:
-        gpus = f"all ({service.world_size // len(replica.nodes)})"
+        gpus = f"all ({service.sized(replica).world_size // len(replica.nodes)})"
     else:
         gpus = ", ".join(node.gpu_devices)
     return RankRow(

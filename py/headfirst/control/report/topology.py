@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.decide.plan.front.webui import chats
-from headfirst.decide.plan.types import Monitoring, Node, Plan, PlannedReplica, PlannedService
+from headfirst.decide.plan.types import Monitoring, Node, Plan, PlannedReplica, PlannedService, Sized
 
 # More ranks of a replica, or replicas of a service, than this are not distinguished on a screen.
 MOST_RANKS, RANKS_OF_MANY = 16, 8
@@ -167,12 +167,7 @@ def _router_id(service: PlannedService, host: str) -> str:
 
 
 def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
-    sizes = [
-        ("TP", service.tensor_parallel),
-        ("PP", service.pipeline_parallel),
-        ("DP", service.data_parallel),
-    ]
-    layout = " × ".join(f"{name} {size}" for name, size in sizes if size > 1 or name == "TP")
+    layout = ", ".join(f"{_role(replicas[0])}{_layout(sized)}" for sized, replicas in service.pools)
     drawn = _drawn_replicas(service)
     replicas = [_replica(service, replica, notes) for replica in drawn]
     if rest := service.replicas[len(drawn) :]:
@@ -189,6 +184,15 @@ def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
         ],
         replicas=replicas,
     )
+
+
+def _role(replica: PlannedReplica) -> str:
+    return f"{replica.role} " if replica.role else ""
+
+
+def _layout(sized: Sized) -> str:
+    sizes = [("TP", sized.tensor_parallel), ("PP", sized.pipeline_parallel), ("DP", sized.data_parallel)]
+    return " × ".join(f"{name} {size}" for name, size in sizes if size > 1 or name == "TP")
 
 
 def _replica(service: PlannedService, replica: PlannedReplica, notes: list[str]) -> ReplicaBoxes:
@@ -212,7 +216,8 @@ def _replica(service: PlannedService, replica: PlannedReplica, notes: list[str])
             f"{_title(service)}/{replica.index}: {len(rest)} of {len(replica.nodes)} ranks share one box; "
             "`deploy plan` lists each."
         )
-    return ReplicaBoxes(title=f"replica {replica.index}", boxes=boxes, network=_network(service, replica))
+    title = f"{_role(replica)}replica {replica.index}"
+    return ReplicaBoxes(title=title, boxes=boxes, network=_network(service, replica))
 
 
 def _rest_id(service: PlannedService, replica: PlannedReplica) -> str:
@@ -246,7 +251,7 @@ def _gpus(service: PlannedService, replica: PlannedReplica, node: Node) -> list[
         return []
     if node.gpu_devices is not None:
         return list(node.gpu_devices)
-    return [str(number) for number in range(service.world_size // len(replica.nodes))]
+    return [str(number) for number in range(service.sized(replica).world_size // len(replica.nodes))]
 
 
 def _gpu_count(service: PlannedService, replica: PlannedReplica, nodes: Sequence[Node]) -> list[str]:

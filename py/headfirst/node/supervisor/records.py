@@ -19,10 +19,12 @@ from urllib.parse import urlsplit
 from headfirst.common import container_names as names
 from headfirst.common.metrics import Metrics, Series
 from headfirst.common.state_files import replace_file
-from headfirst.common.untrusted import UntrustedError, json_document, json_object
+from headfirst.common.untrusted import UntrustedError, json_document, json_object, shown
 
 CONFIG = Path("/etc/headfirst")
 _SERIES = tuple(field.name for field in fields(Metrics) if field.type == "Series")
+# Fields of `Record.worker`, and their types.
+_WORKER: dict[str, type] = {"worker_type": str, "bootstrap_port": int, "kv_connector": str, "kv_role": str}
 _T = TypeVar("_T")
 _reported: dict[Path, str] = {}  # what is wrong with a record, so that the journal has it once
 
@@ -37,7 +39,10 @@ class RouterAddress:
 
 @dataclass(frozen=True)
 class Record:
-    """One generation of a replica, as the supervisor needs it. `ranks` are addresses by rank."""
+    """One generation of a replica, as the supervisor needs it. `ranks` are addresses by rank.
+
+    `worker`: what routers need of it beside its address and key, as fields of a worker in smg's API.
+    """
 
     name: str
     generation: str
@@ -51,6 +56,7 @@ class Record:
     routers: tuple[RouterAddress, ...]
     hang_s: float
     start_s: float  # the longest start
+    worker: dict[str, str | int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -157,6 +163,7 @@ def _record(name: str, generation: str, document: dict[str, Any]) -> Record | No
         routers=_routers(supervision.get("routers") or []),
         hang_s=_seconds(supervision, "hang_seconds"),
         start_s=_seconds(supervision, "start_seconds"),
+        worker=_worker(supervision.get("worker") or {}),
     )
 
 
@@ -209,6 +216,14 @@ def _url(fields: dict[str, Any], key: str) -> str:
     if not complete:
         raise UntrustedError(f"{key} is not an address with a port")
     return text
+
+
+def _worker(document: Any) -> dict[str, str | int]:
+    fields = json_object(document, what="worker")
+    for key, value in fields.items():
+        if key not in _WORKER or not isinstance(value, _WORKER[key]) or isinstance(value, bool):
+            raise UntrustedError(f"worker has a field {shown(key)} that no router takes")
+    return fields
 
 
 def _routers(documents: Any) -> tuple[RouterAddress, ...]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, cast, get_args
 
 import requests
@@ -63,9 +64,14 @@ class Router:
         """The replica at this address; None where it is not in the list."""
         return next((worker for worker in self.workers() if worker.url == url), None)
 
-    def register(self, url: str, api_key: str) -> None:
-        """Send requests to the replica at `url`, which must answer now; nothing where that is so."""
-        body = {"url": url, "api_key": api_key, "health": {"drain_settle_secs": _DRAIN_S}}
+    def register(
+        self, url: str, api_key: str, fields: Mapping[str, str | int] = MappingProxyType({})
+    ) -> None:
+        """Send requests to the replica at `url`, which must answer now; nothing where that is so.
+
+        `fields` are more of a worker in the router's API, such as its role in prefill and decode.
+        """
+        body = {"url": url, "api_key": api_key, "health": {"drain_settle_secs": _DRAIN_S}, **fields}
         worker = self.worker(url)
         if worker is None:
             self._ask("POST", "/workers", body, expected=(202, 409))  # 409: another supervisor was first
@@ -168,7 +174,7 @@ class Registration:
         for router in self._routers:
             try:
                 if serves:
-                    router.register(self._record.url, self._record.api_key)
+                    router.register(self._record.url, self._record.api_key, self._record.worker)
                 else:
                     router.remove(self._record.url)
                 self.problems.pop(router.url, None)

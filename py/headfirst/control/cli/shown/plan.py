@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from rich.markup import escape
 from rich.table import Table
 
 from headfirst.control.terminal import Terminal
+from headfirst.decide.cluster.settings import Role
 from headfirst.decide.plan.sizing.fit import memory_text
-from headfirst.decide.plan.types import Carrier, Fit, Plan, PlannedReplica, PlannedService, WeightsTime
+from headfirst.decide.plan.types import (
+    Carrier,
+    Fit,
+    Plan,
+    PlannedReplica,
+    PlannedService,
+    Sized,
+    WeightsTime,
+)
 
 GB, GIB = 10**9, 2**30
 
@@ -65,7 +74,7 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bo
     console.print(table)
     _print_reasons(console, [(node.host, node.network.reasons) for _, _, node in nodes])
     _print_reasons(console, [(ports.host, [ports.reason]) for ports in plan.rank_ports if shows(ports.host)])
-    if not commands or any(service.fit.fits is False for service in plan.services):
+    if not commands or any(service.unfit for service in plan.services):
         return
     for _, _, node in nodes:
         of = f" of {names[id(node)]}" if names[id(node)] else ""
@@ -83,7 +92,8 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bo
 
 
 def _replica(service: PlannedService, replica: PlannedReplica) -> str:
-    return f"{service.name or service.served_model_name}/{replica.index}"
+    role = f" {replica.role}" if replica.role else ""
+    return f"{service.name or service.served_model_name}/{replica.index}{role}"
 
 
 def _print_service(console: Terminal, service: PlannedService) -> None:
@@ -92,15 +102,12 @@ def _print_service(console: Terminal, service: PlannedService) -> None:
         f"{name}[bold]{escape(service.model)}[/] as {escape(service.served_model_name)}, "
         f"{service.engine} {service.engine_version}"
     )
-    count, nodes = len(service.replicas), len(service.replicas[0].nodes)
-    console.print(
-        (f"{count} replicas, each " if count > 1 else "")
-        + f"{service.layout}: {counted(service.world_size, 'rank')} of "
-        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {counted(nodes, 'node')}"
-    )
-    console.paragraph(f"  {service.layout_reason}")
-    for line in service.layouts_rejected:
-        console.paragraph(f"  {line}")
+    for sized, replicas in service.pools:
+        _print_layout(console, service, sized, replicas)
+    if service.transfer:
+        console.paragraph(f"KV cache between prefill and decode replicas: {service.transfer.carrier}")
+        for reason in service.transfer.reasons:
+            console.paragraph(f"  {reason}")
     console.paragraph(f"Described by {service.model_described_by}")
     weights = service.weights
     console.paragraph(
@@ -122,9 +129,25 @@ def _print_service(console: Terminal, service: PlannedService) -> None:
     _print_choices(console, service)
     _print_carrier(console, weights.carrier)
     _print_time(console, weights.time)
-    _print_fit(console, service.fit, service.alternatives)
+    for sized, replicas in service.pools:
+        _print_fit(console, sized.fit, service.alternatives, replicas[0].role)
     for note in service.notes:
         console.paragraph(f"Note: {note}", "yellow")
+
+
+def _print_layout(
+    console: Terminal, service: PlannedService, sized: Sized, replicas: Sequence[PlannedReplica]
+) -> None:
+    count, nodes, role = len(replicas), len(replicas[0].nodes), replicas[0].role
+    kind = counted(count, f"{role} replica" if role else "replica")
+    console.print(
+        (f"{kind}, each " if count > 1 else f"{kind}: " if role else "")
+        + f"{sized.layout}: {counted(sized.world_size, 'rank')} of "
+        f"{'a GPU' if service.device == 'cuda' else 'CPU cores'} on {counted(nodes, 'node')}"
+    )
+    console.paragraph(f"  {sized.layout_reason}")
+    for line in sized.layouts_rejected:
+        console.paragraph(f"  {line}")
 
 
 def counted(number: int, noun: str) -> str:
@@ -136,23 +159,30 @@ def _print_choices(console: Terminal, service: PlannedService) -> None:
     """The task where it is not chat, the arguments of presets with their reasons, and the adapters."""
     if service.task != "chat":
         console.print(f"Task: {service.task}")
-    if service.chosen_arguments:
-        console.print("Chosen engine arguments (engine_args in the inventory overrides each):")
-    told = ""
-    for argument in service.chosen_arguments:
-        console.print(escape(f"  {argument.flag} {argument.value}".rstrip()), soft_wrap=True)
-        if argument.reason != told:
-            console.paragraph(f"    {argument.reason} ({argument.source})")
-        told = argument.reason
-    if service.arguments_left_out:
-        console.print("Engine arguments that are not chosen:")
-    for line in service.arguments_left_out:
-        console.paragraph(f"  {line}", "yellow")
+    for sized, replicas in service.pools:
+        _print_arguments(console, sized, replicas[0].role)
     for adapter in service.adapters:
         rank = f", rank {adapter.rank}" if adapter.rank else ""
         console.paragraph(
             f"Adapter {adapter.name}: {adapter.id} ({adapter.source}{rank}), to {adapter.directory}"
         )
+
+
+def _print_arguments(console: Terminal, sized: Sized, role: Role | None) -> None:
+    of = f" of the {role} replicas" if role else ""
+    if sized.chosen_arguments:
+        setting = f"{role}_engine_args" if role else "engine_args"
+        console.print(f"Chosen engine arguments{of} ({setting} in the inventory overrides each):")
+    told = ""
+    for argument in sized.chosen_arguments:
+        console.print(escape(f"  {argument.flag} {argument.value}".rstrip()), soft_wrap=True)
+        if argument.reason != told:
+            console.paragraph(f"    {argument.reason} ({argument.source})")
+        told = argument.reason
+    if sized.arguments_left_out:
+        console.print(f"Engine arguments{of} that are not chosen:")
+    for line in sized.arguments_left_out:
+        console.paragraph(f"  {line}", "yellow")
 
 
 def _print_reasons(console: Terminal, chosen: list[tuple[str, list[str]]]) -> None:
@@ -199,9 +229,10 @@ def about(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def _print_fit(console: Terminal, fit: Fit, alternatives: list[str]) -> None:
+def _print_fit(console: Terminal, fit: Fit, alternatives: list[str], role: Role | None) -> None:
     colour = "yellow" if fit.uncertain else {True: "green", False: "red", None: "yellow"}[fit.fits]
-    console.paragraph(f"Memory: {fit.reason}", colour)
+    of = f" of the {role} replicas" if role else ""
+    console.paragraph(f"Memory{of}: {fit.reason}", colour)
     for line in alternatives:
         console.paragraph(f"  Instead: {line}")
     table = Table("per GPU", "GiB", box=None)

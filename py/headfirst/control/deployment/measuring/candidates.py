@@ -101,7 +101,7 @@ def refusal(prepared: Prepared, service: Service, candidate: Candidate) -> str |
         planned = _planned(prepared.replanned(engine_args=engine_args), service)
     except HeadfirstError as error:
         return error.what
-    return planned.fit.reason if planned.fit.fits is False else None
+    return planned.unfit.reason if planned.unfit else None
 
 
 def _planned(whole: plan.Plan, service: Service) -> plan.PlannedService:

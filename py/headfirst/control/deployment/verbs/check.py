@@ -209,7 +209,8 @@ def _chosen(cluster: Cluster, plan: Plan, options: RunOptions) -> tuple[PlannedS
         (service, replica)
         for service in plan.services
         for replica in service.replicas
-        if cluster.matches(options.service, service.name, replica.index) and service.world_size > 1
+        if cluster.matches(options.service, service.name, replica.index)
+        and service.sized(replica).world_size > 1
     ]
     if not candidates:
         raise InputError(
@@ -232,7 +233,7 @@ def _node(
     rate = host.network_rate or host.link_rate or 0
     return {
         "comm_check_rank": node.rank,
-        "comm_check_ranks_per_node": service.world_size // len(replica.nodes),
+        "comm_check_ranks_per_node": service.sized(replica).world_size // len(replica.nodes),
         "comm_check_address": node.address,
         "comm_check_rendezvous_port": replica.dist_port,
         "comm_check_backends": backends,

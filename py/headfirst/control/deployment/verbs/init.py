@@ -148,8 +148,8 @@ def _refused(candidate: Path, path: Path) -> str | None:
         error.where = error.where.replace(str(candidate), str(path)) if error.where else None
         raise
     for service in plan.services:
-        if service.fit.fits is False:
-            raise InputError(service.fit.reason, hint=unfit_hint(service.alternatives))
+        if service.unfit:
+            raise InputError(service.unfit.reason, hint=unfit_hint(service.alternatives))
     return None
 
 

@@ -99,9 +99,9 @@ def _is_our_file(path: Path) -> bool:
 
 def _refuse(plan: Plan, target: Target) -> None:
     for service in plan.services:
-        if service.fit.fits is False:
+        if service.unfit:
             raise InputError(
-                f"{service.served_model_name} does not fit: {service.fit.reason}",
+                f"{service.served_model_name} does not fit: {service.unfit.reason}",
                 hint="`deploy plan` shows the memory term by term, and the alternatives.",
             )
     if target in _ON_HOSTS and plan.proxy:

@@ -164,9 +164,9 @@ def _prepared(options: RunOptions) -> Prepared:
 
 def refuse_unfit(plan: Plan) -> None:
     for service in plan.services:
-        if service.fit.fits is False:
+        if service.unfit:
             raise InputError(
-                service.fit.reason,
+                service.unfit.reason,
                 where=service.name,
                 hint=unfit_hint(service.alternatives),
             )

@@ -36,6 +36,8 @@ def replica_vars(
             "engine_supervisor": SUPERVISOR,
             "engine_supervision": supervised,
             "engine_replicas": len(service.replicas),
+            "engine_role": replica.role or "",
+            "engine_role_replicas": sum(other.role == replica.role for other in service.replicas),
             "engine_version": version,
             "engine_drain_timeout": service.drain_seconds,
             # What waits beside the ranks must outlive their change.
@@ -119,6 +121,7 @@ def supervision(service: PlannedService, replica: PlannedReplica, secrets: Secre
         "routers": [{"url": router.url, "key": secrets.router_key} for router in service.routers],
         "hang_seconds": service.readiness.silence_seconds,
         "start_seconds": service.readiness.start_seconds,
+        **({"worker": replica.worker} if replica.worker else {}),
     }
 
 
