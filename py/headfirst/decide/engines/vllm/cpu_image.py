@@ -23,7 +23,8 @@ RECIPE = ImageRecipe(
         "PATH": f"{PREFIX}/commands:{PATH}",
         "TORCHDYNAMO_DISABLE": "1",  # otherwise the first request compiles, and needs a g++
     },
-    left_out=("vllm/benchmarks/*", "*/tests/*"),
+    # NIXL's kernels for experts need a GPU.
+    left_out=("vllm/benchmarks/*", "*/tests/*", "nixl_ep*/*", "nixl_cu12.scripts/*"),
     # What a server imports, as measured, and no more.
     uncompiled=(
         r"/(tests?|networkx|pygments/lexers|sympy/(physics|stats|combinatorics)"
