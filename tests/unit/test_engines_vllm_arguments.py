@@ -78,7 +78,7 @@ def test_values_are_typed_by_destination() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("--api-key secret", "--api-key is set by the plan. A key is made and passed in a file"),
+        ("--api-key secret", "--api-key is set by the plan. The plan makes a key and passes it in a file"),
         ("-tp 4", "-tp is set by the plan. Set tensor_parallel"),
         (
             "--task embed",

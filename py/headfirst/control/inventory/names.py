@@ -217,6 +217,8 @@ def _written(engine: Engine, flag: str) -> str | None:
         return None
     if owned := engine.specification.owned.get(options[known]["dest"]):
         return owned
+    if refused := engine.specification.refused.get(options[known]["dest"]):
+        return refused.why
     value = "" if options[known]["type"] == "flag" else " …"
     return f"Arguments of the engine are in one setting: engine_args='{known}{value}'."
 

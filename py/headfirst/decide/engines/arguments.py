@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import difflib
 import json
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -67,6 +68,17 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """An option with which the engine starts and the service does not answer as clients and checks need it.
+
+    `why` is one sentence or two, with what to write instead. `harmless` is whether a value changes nothing.
+    """
+
+    why: str
+    harmless: Callable[[Any], bool] = operator.not_
+
+
+@dataclass(frozen=True)
 class Arguments:
     """The user's engine arguments, understood: destination name -> typed value, and what is wrong."""
 
@@ -79,7 +91,7 @@ class Arguments:
             raise InputError(
                 " ".join(problem.what for problem in self.problems),
                 where=where,
-                hint=" ".join(problem.hint for problem in self.problems if problem.hint) or None,
+                hint=" ".join(dict.fromkeys(each.hint for each in self.problems if each.hint)) or None,
             )
         return self.values
 
@@ -89,16 +101,23 @@ class Specification:
     """The options of one engine version.
 
     `removed` maps a flag of an older version to what to write instead; `owned` maps a destination to the
-    sentence that states where the plan takes it from.
+    sentence that states where the plan takes it from, `refused` to why its value is refused.
     """
 
     engine: str
     options: Mapping[str, Mapping[str, Any]]  # by flag
     removed: Mapping[str, str]
     owned: Mapping[str, str]
+    refused: Mapping[str, Refused] = field(default_factory=dict)
 
 
-def load(package: str, title: str, version: str, owned: Mapping[str, str]) -> Specification:
+def load(
+    package: str,
+    title: str,
+    version: str,
+    owned: Mapping[str, str],
+    refused: Mapping[str, Refused] | None = None,
+) -> Specification:
     """The specification of `version` of the engine in `package`; `title` is its name in messages."""
     options = read(package, f"arguments-{version}.json")["options"]
     removed = read(package, "removed.json")["flags"]
@@ -107,6 +126,7 @@ def load(package: str, title: str, version: str, owned: Mapping[str, str]) -> Sp
         options={flag: option for option in options for flag in option["flags"]},
         removed={flag: _advice(entry) for flag, entry in removed.items()},
         owned=owned,
+        refused=refused or {},
     )
 
 
@@ -148,7 +168,7 @@ def check(spec: Specification, arguments: Sequence[str]) -> Arguments:
         option = spec.options.get(flag)
         problem = _flag_problem(spec, flag, values) if option is None else _owned(spec, option, flag, values)
         if problem is None and option is not None:
-            problem = _store(option, flag, given, values)
+            problem = _store(option, flag, given, values) or _refused(spec, option, flag, values)
         if problem is not None:
             problems.append(problem)
     return Arguments(values=values, problems=tuple(problems))
@@ -219,6 +239,15 @@ def _owned(
     if option["dest"] in values and not option.get("repeat"):
         return Problem(flag, f"{flag} is given twice.", "Keep one of them.")
     return None
+
+
+def _refused(
+    spec: Specification, option: Mapping[str, Any], flag: str, values: Mapping[str, Any]
+) -> Problem | None:
+    refused = spec.refused.get(option["dest"])
+    if refused is None or refused.harmless(values[option["dest"]]):
+        return None
+    return Problem(flag, f"{flag} cannot be used here.", refused.why)
 
 
 def _store(

@@ -18,7 +18,7 @@ from headfirst.common.metrics import Metrics as Metrics
 from headfirst.decide.cluster.settings import KvCarrier, Role
 from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines import arguments
-from headfirst.decide.engines.arguments import Arguments, Specification
+from headfirst.decide.engines.arguments import Arguments, Refused, Specification
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.adapter import AdapterConfig
@@ -200,6 +200,22 @@ def cuda_overhead(layout: Layout) -> int:
     return _ONE_GPU if layout.world == 1 else _SEVERAL_GPUS
 
 
+# Of options that all engines have: where a person finds the key, and how TLS and texts come about.
+OWN_KEY = (
+    "The plan makes a key and passes it in a file, so that no process list shows it: leave it out. `deploy "
+    "credentials` prints the key; with proxy=true `deploy keys add` makes one for each user."
+)
+TLS = Refused(
+    "The checks, the router and the chat page use HTTP: set tls=files or tls=local-ca in the inventory, "
+    "which puts a proxy with TLS in front."
+)
+TEXTS = Refused("Clients, the chat page and the checks send texts, which need the tokenizer: leave it out.")
+# With 0 the service refuses, or leaves waiting, each request.
+SOME = Refused(
+    "No request would be answered: write 1 or more.", harmless=lambda number: number is None or number > 0
+)
+WAITING = "The service answers nobody until another program sends it"
+
 # Stands for the pattern in `RequestDialect.regex` and `grammar`.
 PATTERN = "{pattern}"
 
@@ -223,7 +239,9 @@ class RequestDialect:
     """What clients must write differently for this engine, as it was started; None: it has no such request.
 
     `regex` and `grammar` (EBNF as in GBNF) are additions to the body of a chat request, with PATTERN where
-    the pattern goes. `ignored` maps a parameter of OpenAI's API that has no effect here to the reason.
+    the pattern goes. `ignored` maps a parameter of OpenAI's API that has no effect here to the reason,
+    `left_out` a case of `deploy test` that the arguments rule out. `at_once`: the requests that are accepted
+    at a time; None: no limit is set.
     """
 
     tool_parser: str | None
@@ -235,6 +253,17 @@ class RequestDialect:
     classify: str | None = None  # path of a request with `input`, whose `data` are labels and probabilities
     adapter: str = "{adapter}"  # an adapter's name in `model`; {model} is the name of the base model
     ignored: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    at_once: int | None = None
+
+
+def without_images(values: Mapping[str, Any], flag: str, limits: object) -> dict[str, str]:
+    """`RequestDialect.left_out` of a service that takes no images; `limits` are those of `flag`."""
+    if values.get("language_model_only"):
+        return {"vision.image": "--language-model-only takes no images"}
+    if isinstance(limits, Mapping) and limits.get("image") == 0:
+        return {"vision.image": f"{flag} takes no images"}
+    return {}
 
 
 @dataclass(frozen=True)
@@ -392,6 +421,8 @@ class Engine:
     # Why what is in the image cannot serve the checkpoint on the GPU, a clause each. By default nothing.
     start_problems: Callable[[Checkpoint, Start], list[str]] = _always_starts
     publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics
+    # Options with which the service would not answer clients, checks or monitoring, by destination.
+    refused: Mapping[str, Refused] = field(default_factory=dict)
     parse: Callable[[Specification, Sequence[str]], Arguments] = arguments.check
     key_name: str = "api-key"  # of the API key in the file named by LaunchRequest.config_file
     diagnostics: Diagnostics = Diagnostics()
@@ -407,7 +438,7 @@ class Engine:
     @cached_property
     def specification(self) -> Specification:
         """The options of this version."""
-        return arguments.load(self.package, self.title, self.version, self.owned)
+        return arguments.load(self.package, self.title, self.version, self.owned, self.refused)
 
     def default_image(self, device: str) -> str:
         """The image, with its tag, that serves this version on `device`; InputError where it has none."""

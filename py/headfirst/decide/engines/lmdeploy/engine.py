@@ -7,8 +7,13 @@ from functools import partial
 from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
+from headfirst.decide.engines.arguments import Refused
 from headfirst.decide.engines.base import (
+    OWN_KEY,
     PATTERN,
+    SOME,
+    TLS,
+    WAITING,
     Diagnostics,
     Engine,
     LaunchRequest,
@@ -16,6 +21,7 @@ from headfirst.decide.engines.base import (
     RequestDialect,
     ScoreRequest,
     Task,
+    without_images,
 )
 from headfirst.decide.engines.lmdeploy import backend, launch, layout, lora, memory
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
@@ -35,8 +41,13 @@ _OWNED = {
     "server_port": "Set engine_port in the inventory.",
     "proxy_url": "With --dp the plan starts LMDeploy's proxy on the head, at engine_port.",
     "device": "Set engine_device in the inventory.",
-    "api_keys": "A key is made and passed in a file, so that no process list shows it; leave it out.",
-    "ssl": "The chat page and the probes use HTTP; put a TLS proxy before the head.",
+    "api_keys": OWN_KEY,
+}
+_REFUSED = {
+    "max_concurrent_requests": SOME,
+    "ssl": TLS,
+    # serve/core/async_engine.py: it begins asleep and answers no request.
+    "empty_init": Refused(f"{WAITING} the weights: leave it out."),
 }
 # metrics/loggers.py; serve/utils/server_utils.py lets only the health paths pass without the key.
 _GENERATED = Series("lmdeploy:generation_tokens_total")
@@ -82,6 +93,7 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
         regex={"response_format": {"type": "regex_schema", "regex_schema": PATTERN}},
         reward=ScoreRequest("/pooling", texts="input", rows=("data",), score=("data",)),
         ignored={"presence_penalty": penalty, "frequency_penalty": penalty},
+        left_out=without_images(values, "", None),
     )
 
 
@@ -112,6 +124,7 @@ def _engine(version: str) -> Engine:
         image_cuda={"/lmdeploy:latest": "12.8"},
         no_device=launch.NO_CPU,
         owned=_OWNED,
+        refused=_REFUSED,
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,

@@ -7,8 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headfirst.common.metrics import Metrics, Series
+from headfirst.decide.engines.arguments import Refused
 from headfirst.decide.engines.base import (
+    OWN_KEY,
     PATTERN,
+    SOME,
+    TEXTS,
+    TLS,
+    WAITING,
     Diagnostics,
     Engine,
     LaunchRequest,
@@ -16,6 +22,7 @@ from headfirst.decide.engines.base import (
     RequestDialect,
     ScoreRequest,
     Task,
+    without_images,
 )
 from headfirst.decide.engines.sglang import cpu_image, disaggregation, launch, layout, lora, memory, support
 from headfirst.decide.engines.sglang.launch import METRICS_FLAG
@@ -38,13 +45,49 @@ _OWNED = {
     "lora_paths": "Set adapters in the inventory: their folders are then copied and mounted too.",
     "device": "Set engine_device in the inventory.",
     "config": "The plan mounts its own file there, with the API key.",
-    "api_key": "A key is made and passed in a file, so that no process list shows it; leave it out.",
     "disaggregation_mode": "Set prefill_replicas and decode_replicas in the inventory.",
     "disaggregation_transfer_backend": "Set kv_transfer in the inventory.",
     "disaggregation_bootstrap_port": "Set kv_transfer_port in the inventory.",
     "disaggregation_ib_device": "Set hca in the inventory.",
+    "api_key": OWN_KEY,
     "admin_api_key": "Everyone who lists processes could read it; leave it out.",
-    "ssl_keyfile_password": "Everyone who lists processes could read it; use a key file without password.",
+}
+_GRPC = "Clients, the checks and the router use HTTP: leave it out."
+_ONE_TOKENIZER = Refused(
+    "SGLang accepts no API key with several tokenizer processes, and the plan gives it one: leave it out.",
+    harmless=lambda number: number == 1,
+)
+# entrypoints/http_server.py, launch_server.py, arg_groups/serving_hook.py, utils/auth.py.
+_REFUSED = {
+    "max_queued_requests": SOME,
+    **dict.fromkeys(
+        ("ssl_keyfile", "ssl_certfile", "ssl_ca_certs", "ssl_keyfile_password", "enable_ssl_refresh"), TLS
+    ),
+    "skip_tokenizer_init": TEXTS,
+    # With it /health and /metrics answer 401 without a key.
+    "fastapi_root_path": Refused(
+        "The router and Prometheus ask for paths without it, which SGLang then guards with the key: let the "
+        "proxy before the cluster remove the prefix, and leave it out."
+    ),
+    **dict.fromkeys(("smg_grpc_mode", "grpc_mode"), Refused(_GRPC)),
+    "grpc_port": Refused(
+        "SGLang serves gRPC beside HTTP only without an API key, and the plan gives it one: leave it out.",
+        harmless=lambda port: port is None,
+    ),
+    "sidecar": Refused("It needs --grpc-port, which SGLang has only without an API key: leave it out."),
+    "tokenizer_worker_num": _ONE_TOKENIZER,
+    "enable_http_worker_reuseport": Refused(_ONE_TOKENIZER.why),
+    "use_ray": Refused("SGLang's ranks connect without Ray, and the plan starts none: leave it out."),
+    "encoder_only": Refused(
+        "The service would encode images for another server and answer no request: leave it out."
+    ),
+    "gated_launch_port": Refused(f"{WAITING} POST /gate/activate: leave it out."),
+    "checkpoint_engine_wait_weights_before_ready": Refused(f"{WAITING} the weights: leave it out."),
+    "decoupled_spec_role": Refused(
+        "One service has both the draft and the verification: set --speculative-algorithm alone.",
+        harmless=lambda role: role == "null",
+    ),
+    "ep_join_mode": Refused("A rank that joins answers through another server: leave it out."),
 }
 # observability/metrics_collector.py. realtime_tokens_total rises with every step of the scheduler,
 # generation_tokens_total only when a request ends. The first token of a request belongs to its prefill. Only
@@ -111,6 +154,8 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
     # sampling_batch_info.py: sampling_seed is None otherwise.
     if not values.get("enable_deterministic_inference"):
         ignored["seed"] = "SGLang uses it with --enable-deterministic-inference only"
+    images = without_images(values, "--limit-mm-data-per-request", values.get("limit_mm_data_per_request"))
+    cut = {"limits.too-long": "--allow-auto-truncate cuts it"} if values.get("allow_auto_truncate") else {}
     return RequestDialect(
         tool_parser=values.get("tool_call_parser"),
         reasoning_parser=values.get("reasoning_parser"),
@@ -121,6 +166,8 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
         classify="/v1/classify",
         adapter="{model}:{adapter}",
         ignored=ignored,
+        left_out={**images, **cut},
+        at_once=values.get("max_queued_requests"),
     )
 
 
@@ -139,6 +186,7 @@ def _engine(version: str) -> Engine:
         image_cuda={f"lmsysorg/sglang:v{version}": "13.0"},  # without -cu129 or -cu130, since 0.5.11
         recipes=(cpu_image.RECIPE,),
         owned=_OWNED,
+        refused=_REFUSED,
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,

@@ -84,7 +84,7 @@ def problems(
     return [
         *_architecture(version, has, checkpoint, values),
         *(_gpu(checkpoint, gpu) or _quantization(version, has, checkpoint, gpu, values)),
-        *_task(has, checkpoint, task),
+        *(_task(has, checkpoint, task) or _vectors(has, checkpoint, task, values)),
         *_arguments(checkpoint, values),
         *_all_to_all(checkpoint, gpu, values),
         *_expert_kernels(checkpoint, gpu, values),
@@ -229,6 +229,17 @@ def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     if task == "rerank" and name in has.pooling_only - has.rerank - has.reward:
         return [f"{name} does not rerank"]
     return []
+
+
+def _vectors(has: SupportTable, checkpoint: Checkpoint, task: Task, values: Mapping[str, Any]) -> list[str]:
+    """--is-embedding where it takes the text from a model that gives both (is_generation_model)."""
+    if not values.get("is_embedding") or task in ("embedding", "reward"):
+        return []
+    if checkpoint.architecture in has.pooling_only:
+        return []
+    if task == "rerank":  # entrypoints/openai/serving_rerank.py
+        return [f"{checkpoint.architecture} reranks with text that it generates: leave --is-embedding out"]
+    return [f"--is-embedding gives no text, and the task is {task}: set task=embedding, or leave it out"]
 
 
 def _all_to_all(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> list[str]:

@@ -26,6 +26,7 @@ _NEEDS = (
     ("numa_bind_nodes", "numa_bind", "--numa-bind"),
     ("numa_bind_cpus", "numa_bind", "--numa-bind"),
 )
+_SERVERS = ("--api-server-count", "-asc")
 # A parser by name, and the option whose file may bring more of them.
 _REGISTERED = (
     ("--tool-call-parser", "tool_parser_plugin"),
@@ -36,7 +37,8 @@ _REGISTERED = (
 def check(spec: Specification, words: Sequence[str]) -> Arguments:
     """Read the arguments, in any of vLLM's spellings."""
     checked = arguments.check(spec, plain(words))
-    more = [*_missing(checked.values), *_unregistered(spec, checked.values)]
+    values = checked.values
+    more = [*_missing(values), *_unregistered(spec, values), *_without_server(values)]
     return Arguments(checked.values, (*checked.problems, *more))
 
 
@@ -45,6 +47,20 @@ def _missing(values: Mapping[str, Any]) -> Iterator[Problem]:
         if values.get(given) and not values.get(needed):
             name = f"--{given.replace('_', '-')}"
             yield Problem(name, f"{name} does not work without {flag}.", f"Add {flag}.")
+
+
+def _without_server(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Below 1 the head is a headless rank (entrypoints/cli/serve.py)."""
+    if (number := values.get("api_server_count")) is not None and number < 1:
+        what = f"--api-server-count {number} starts no server: nobody could ask the service."
+        yield Problem(_SERVERS[0], what, "Leave it out, or write 1 or more.")
+
+
+def without_servers(words: Sequence[str]) -> list[str]:
+    """The arguments of a headless rank, which refuses a number of servers."""
+    options = arguments.each(words)
+    kept = [option for option in options if plain(option)[0].partition("=")[0] not in _SERVERS]
+    return [word for option in kept for word in option]
 
 
 def _unregistered(spec: Specification, values: Mapping[str, Any]) -> Iterator[Problem]:

@@ -7,14 +7,20 @@ from functools import partial
 from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
+from headfirst.decide.engines.arguments import Refused
 from headfirst.decide.engines.base import (
+    OWN_KEY,
     PATTERN,
+    SOME,
+    TEXTS,
+    TLS,
     Diagnostics,
     Engine,
     ReadinessProbe,
     RequestDialect,
     ScoreRequest,
     Task,
+    without_images,
 )
 from headfirst.decide.engines.vllm import (
     arguments,
@@ -55,10 +61,25 @@ _OWNED = {
     "data_parallel_multi_port_external_lb": _BALANCE,
     "host": "The plan chooses the address that the engine listens on.",
     "port": "Set engine_port in the inventory.",
-    "uds": "Clients come from other hosts; leave it out.",
-    "grpc": "Clients and the checks use HTTP; leave it out.",
     "config": "The plan mounts its own file there, with the API key.",
-    "api_key": "A key is made and passed in a file, so that no process list shows it; leave it out.",
+    "api_key": OWN_KEY,
+}
+# entrypoints/launchers/launcher.py, entrypoints/common/cli_args.py, entrypoints/scale_out/factories.py,
+# config/vllm.py. --root-path changes no answer: FastAPI finds its routes with the prefix and without.
+_REFUSED = {
+    "max_num_queued_reqs": SOME,
+    **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"), TLS),
+    **dict.fromkeys(("enable_ssl_refresh", "ssl_cert_reqs", "ssl_ciphers"), TLS),
+    **dict.fromkeys(("skip_tokenizer_init", "tokens_only"), TEXTS),
+    "uds": Refused("Clients come from other hosts: leave it out."),
+    "grpc": Refused("Clients and the checks use HTTP: leave it out."),
+    "grpc_port": Refused(
+        "vLLM has it in its Rust front end alone, which the plan does not start: leave it out.",
+        harmless=lambda port: port is None,
+    ),
+    "mm_encoder_only": Refused(
+        "The service would encode images for another server and answer no request: leave it out."
+    ),
 }
 
 # v1/metrics/loggers.py.
@@ -93,7 +114,10 @@ _DIAGNOSTICS = Diagnostics(
     head_flag="--master-addr",
     # Only rank 0 listens for clients and has the key.
     own_flags=frozenset(
-        {"--node-rank", "--headless", "--host", "--port", "--config", "--data-parallel-start-rank"}
+        {
+            *("--node-rank", "--headless", "--host", "--port", "--config"),
+            *("--data-parallel-start-rank", "--api-server-count"),
+        }
     ),
     secret_flags=frozenset({"--api-key", "--hf-token"}),
 )
@@ -102,6 +126,9 @@ _DIAGNOSTICS = Diagnostics(
 def _dialect(values: Mapping[str, Any]) -> RequestDialect:
     """The requests of a server with these arguments (entrypoints/openai, entrypoints/pooling)."""
     parser = values.get("reasoning_parser")
+    images = without_images(values, "--limit-mm-per-prompt", values.get("limit_mm_per_prompt"))
+    most = values.get("max_logprobs", 20)
+    few = {"sampling.logprobs": f"--max-logprobs {most} allows fewer than two"} if most in (0, 1) else {}
     return RequestDialect(
         tool_parser=values.get("tool_call_parser") if values.get("enable_auto_tool_choice") else None,
         reasoning_parser=None if not parser or parser.lower() == "none" else parser,
@@ -110,6 +137,8 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
         rerank=ScoreRequest("/v1/rerank", texts="documents", rows=("results",), score=("relevance_score",)),
         reward=ScoreRequest("/pooling", texts="input", rows=("data",), score=("data",)),
         classify="/classify",
+        left_out={**images, **few},
+        at_once=values.get("max_num_queued_reqs"),
     )
 
 
@@ -128,6 +157,7 @@ def _engine(version: str) -> Engine:
         image_cuda={f"vllm/vllm-openai:v{version}": "13.0"},
         recipes=(cpu_image.RECIPE,),
         owned=_OWNED,
+        refused=_REFUSED,
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,

@@ -11,7 +11,7 @@ import json
 from headfirst.common.errors import InputError
 from headfirst.decide.engines import nccl, ray
 from headfirst.decide.engines.base import KvTransfer, Launch, LaunchRequest
-from headfirst.decide.engines.vllm.arguments import plain
+from headfirst.decide.engines.vllm.arguments import plain, without_servers
 
 # Without a GPU: no compiling at start, and a context that fits into the small KV cache.
 _CPU_DEFAULTS = {"--enforce-eager": None, "--max-model-len": "2048", "--distributed-timeout-seconds": "120"}
@@ -65,7 +65,8 @@ def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
     if request.adapters:
         command += [] if "--enable-lora" in given else ["--enable-lora"]
         command += ["--lora-modules", *(f"{name}={folder}" for name, folder in request.adapters.items())]
-    return [*command, *request.extra_args]
+    extra = request.extra_args if request.rank == 0 else without_servers(request.extra_args)
+    return [*command, *extra]
 
 
 def _cpu_defaults(stages: int) -> dict[str, str | None]:

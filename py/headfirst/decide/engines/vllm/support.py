@@ -23,6 +23,8 @@ _ALSO = {
 # Kept whatever --quantization is, unless that is Humming's.
 _KEPT = ("auto-round", "modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_mxfp8")
 SPARSE_CAPABILITY = (9, 0)
+# Values of --convert, and what serves them.
+_CONVERTED = {"embed": "task=embedding", "classify": "task=rerank"}
 _TEXT_TASKS = frozenset({"chat", "completion", "vision"})
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
 # compiler for Volta.
@@ -81,6 +83,7 @@ def problems(
     """Why the checkpoint cannot be served, a clause each."""
     return [
         *_architecture(version, checkpoint, task, values),
+        *_runner(task, values),
         *(_gpu(version, gpu) or _quantization(version, checkpoint, gpu, values)),
         *_dtype(version, checkpoint, gpu, values),
         *_sparse_attention(version, checkpoint, gpu),
@@ -102,6 +105,20 @@ def _architecture(
         yield f"vLLM {version} gives {name} no images"
     if lora.are_served(checkpoint, values) and "lora" not in can:
         yield f"vLLM {version} has no LoRA for {name}"
+
+
+def _runner(task: Task, values: Mapping[str, Any]) -> Iterator[str]:
+    """A --runner or --convert that serves another task (config/model.py, _get_runner_type)."""
+    runner, convert = values.get("runner", "auto"), values.get("convert", "auto")
+    pools = task not in _TEXT_TASKS
+    if not pools and (runner == "pooling" or convert in _CONVERTED):
+        fitting = _CONVERTED.get(convert, "task=embedding, rerank or reward")
+        flag = "--runner pooling" if runner == "pooling" else f"--convert {convert}"
+        yield f"{flag} gives no text, and the task is {task}: set {fitting}, or leave it out"
+    elif runner == "draft" or (pools and runner == "generate"):
+        yield f"--runner {runner} does not serve the task {task}: leave it out"
+    elif task == "embedding" and convert == "classify":
+        yield "--convert classify gives no embeddings: set task=rerank, or leave it out"
 
 
 def _unknown(version: str, name: str, table: Mapping[str, Any]) -> Iterator[str]:
