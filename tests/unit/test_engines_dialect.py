@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from headfirst.control.smoke.runner import CASES
 from headfirst.decide import engines
 from headfirst.decide.engines.base import RequestDialect
 
@@ -34,6 +35,33 @@ def test_vllm() -> None:
     assert (found.tool_parser, found.reasoning_parser) == ("hermes", "deepseek_r1")
     assert found.regex == {"structured_outputs": {"regex": "{pattern}"}}
     assert not found.ignored
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "left_out"),
+    [
+        ("sglang", "--stream-interval 64", ()),
+        ("sglang", "--allow-auto-truncate", ("limits.too-long",)),
+        ("sglang", '--limit-mm-data-per-request {"image":0}', ("vision.image",)),
+        ("sglang", '--limit-mm-data-per-request {"image":2}', ()),
+        ("sglang", "--language-model-only", ("vision.image",)),
+        ("vllm", "--max-logprobs 1", ("sampling.logprobs",)),
+        ("vllm", "--max-logprobs -1", ()),
+        ("vllm", '--limit-mm-per-prompt {"image":0}', ("vision.image",)),
+        ("vllm", "--language-model-only", ("vision.image",)),
+        ("lmdeploy", "--language-model-only", ("vision.image",)),
+    ],
+)
+def test_cases_that_the_arguments_rule_out(name: str, words: str, left_out: tuple[str, ...]) -> None:
+    assert tuple(dialect(name, *words.split()).left_out) == left_out
+    assert set(left_out) <= set(CASES)
+
+
+def test_a_limit_of_requests() -> None:
+    assert dialect("sglang", "--max-queued-requests", "8").at_once == 8
+    assert dialect("vllm", "--max-num-queued-reqs", "8").at_once == 8
+    # LMDeploy's others wait (serve/openai/api_server.py, ConcurrencyLimitMiddleware).
+    assert dialect("lmdeploy", "--max-concurrent-requests", "8").at_once is None
 
 
 def test_vllm_uses_the_parser_with_automatic_calls_only() -> None:

@@ -206,6 +206,16 @@ def test_a_parameter_that_the_engine_ignores(name: str, parameter: str) -> None:
     assert (found.verdict, found.why) == ("not supported", "it has none")
 
 
+def test_a_case_that_the_arguments_rule_out_is_not_run() -> None:
+    dialect = RequestDialect(None, None, left_out={"vision.image": "it takes no images"})
+    found = judged("vision.image", dialect=dialect, task="vision", faults=frozenset({"blind"}))
+    assert (found.verdict, found.why) == ("not supported", "it takes no images")
+
+
+def test_as_many_requests_at_once_as_the_service_accepts() -> None:
+    assert judged("limits.at-once", dialect=RequestDialect(None, None, at_once=3)).why == "3 answers"
+
+
 # Rule 3: another task.
 @pytest.mark.parametrize("name", [name for name, case in CASES.items() if "chat" not in case.tasks])
 def test_a_case_of_another_task_is_refused_by_a_chat_service(name: str) -> None:

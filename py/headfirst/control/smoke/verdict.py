@@ -2,7 +2,7 @@
 
 Rules for "not supported", which is a decision and never a failure that is passed over:
 1. the engine has no such request, or ignores the parameter (`RequestDialect`);
-2. the service was started without what the request needs: a parser, an adapter;
+2. the service was started without what the request needs: a parser, an adapter, images (`RequestDialect`);
 3. the service has another task than the case is for, and the server refuses the request (a status of
    `REFUSALS`);
 4. what a case names itself: a refusal (`REFUSALS`) whose message has the words of `Case.refusal`.
@@ -110,6 +110,8 @@ class Case:
 
     def judge(self, api: Api) -> tuple[Verdict, str]:
         """Run the case."""
+        if reason := api.target.dialect.left_out.get(self.name):
+            return "not supported", reason
         try:
             return "passed", self.check(api)
         except NotSupportedCase as error:
