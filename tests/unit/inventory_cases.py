@@ -334,6 +334,11 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "memory in words": ("shm_size=lots", "such as 32g", ""),
     "no rank a stage": ("tensor_parallel=0", "greater than or equal to 1", "tensor_parallel"),
     "no stage": ("pipeline_parallel=0", "greater than or equal to 1", "pipeline_parallel"),
+    "GPUs by the engine's environment": (
+        'engine_env="NCCL_DEBUG=INFO CUDA_VISIBLE_DEVICES=5,6,7,8"',
+        'gpu_devices="5 6 7 8" for CUDA_VISIBLE_DEVICES',
+        "engine_env",
+    ),
     "a relative source": ("engine_volumes=data:/data", "SOURCE:TARGET with absolute paths", "engine_volumes"),
     "a relative target": ("engine_volumes=/data:data", "SOURCE:TARGET with absolute paths", ""),
     "a mode that no volume has": ("engine_volumes=/data:/data:rx", "SOURCE:TARGET with absolute paths", ""),

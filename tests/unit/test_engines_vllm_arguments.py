@@ -125,8 +125,8 @@ _SEEDS_ACCEPTED = """
 --ssl-certfile --ssl-ca-certs --enable-ssl-refresh --ssl-cert-reqs --root-path --middleware
 --return-tokens-as-token-ids --enable-request-id-headers --enable-auto-tool-choice --tool-call-parser
 --tool-parser-plugin --log-config-file --max-log-len --disable-fastapi-docs --enable-prompt-tokens-details
---enable-force-include-usage --enable-server-load-tracking --tokenizer --revision --code-revision
---tokenizer-revision --tokenizer-mode --trust-remote-code --download-dir --load-format --dtype
+--enable-force-include-usage --enable-server-load-tracking --tokenizer --code-revision
+--tokenizer-revision --tokenizer-mode --trust-remote-code --load-format --dtype
 --kv-cache-dtype --max-model-len --max-parallel-loading-workers --ray-workers-use-nsight --block-size
 --enable-prefix-caching --seed --gpu-memory-utilization --num-gpu-blocks-override --max-num-batched-tokens
 --max-num-seqs --disable-log-stats --quantization --enforce-eager --max-logprobs --disable-custom-all-reduce
@@ -134,7 +134,8 @@ _SEEDS_ACCEPTED = """
 --enable-chunked-prefill --model-loader-extra-config
 """
 _SEEDS_REFUSED = {
-    "set by the plan": "--host --port --api-key --model --pipeline-parallel-size -tp -pp",
+    "set by the plan": "--host --port --api-key --model --pipeline-parallel-size -tp -pp --revision "
+    "--download-dir",
     "without a successor": "--prompt-adapters --disable-frontend-multiprocessing --quantization-param-path "
     "--num-lookahead-slots --max-paddings --tokenizer-pool-size --tokenizer-pool-type "
     "--tokenizer-pool-extra-config --lora-extra-vocab-size --enable-prompt-adapter --max-prompt-adapters "
@@ -151,7 +152,7 @@ _SEEDS_REFUSED = {
 def test_the_seeds_flags_that_vllm_has(version: str) -> None:
     spec = engines.get("vllm", version).specification
     flags = _SEEDS_ACCEPTED.split()
-    assert len(flags) == 61
+    assert len(flags) == 59
     assert [flag for flag in flags if flag not in spec.options] == []
     assert [flag for flag in flags if spec.options[flag]["dest"] in spec.owned] == []
 

@@ -64,6 +64,7 @@ def _rate(value: Any) -> Any:
 
 Words = Annotated[list[str], BeforeValidator(_words)]
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
+EngineEnvironment = Annotated[Pairs, AfterValidator(values.engine_environment)]
 Text = Annotated[str, BeforeValidator(_text)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 # Ports of a container that may run as any user.
@@ -340,17 +341,19 @@ class ServiceSettings(BaseModel):
     )
     engine_image_tarball: Text | None = Field(None, description="`docker save` file on this machine.")
     engine_args: Words = Field(default_factory=list, description="More engine flags, as on a command line.")
-    engine_env: Pairs = Field(default_factory=dict, description="More environment for every rank: `A=1 B=2`.")
+    engine_env: EngineEnvironment = Field(
+        default_factory=dict, description="More environment for every rank: `A=1 B=2`."
+    )
     prefill_engine_args: Words = Field(
         default_factory=list, description="Engine flags of the prefill replicas, after engine_args."
     )
     decode_engine_args: Words = Field(
         default_factory=list, description="Engine flags of the decode replicas, after engine_args."
     )
-    prefill_engine_env: Pairs = Field(
+    prefill_engine_env: EngineEnvironment = Field(
         default_factory=dict, description="Environment of the prefill replicas, beside engine_env."
     )
-    decode_engine_env: Pairs = Field(
+    decode_engine_env: EngineEnvironment = Field(
         default_factory=dict, description="Environment of the decode replicas, beside engine_env."
     )
     kv_transfer: KvCarrier | None = Field(

@@ -27,6 +27,7 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]
 _HOST_NAME = re.compile(
     r"(?:\*\.)?[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*"
 )
+_GPU_VARIABLES = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 _HCA = re.compile(r"[A-Za-z0-9_.-]+(?::\d+)?")
 
 
@@ -89,6 +90,14 @@ def volume(text: str) -> str:
     if not text.isprintable() or ".." in (*PurePosixPath(source).parts, *PurePosixPath(target).parts):
         raise ValueError("it must be paths without `..` and control characters")
     return text
+
+
+def engine_environment(variables: dict[str, str]) -> dict[str, str]:
+    """Environment of the ranks; the variables that number the GPUs of a container again are refused."""
+    for name in _GPU_VARIABLES & variables.keys():
+        devices = " ".join(re.split(r"[\s,]+", variables[name].strip()))
+        raise ValueError(f'the plan gives each container its GPUs; write gpu_devices="{devices}" for {name}')
+    return variables
 
 
 def hcas(text: str) -> str:

@@ -54,6 +54,9 @@ _COUNTERPARTS = (
     ("--tp-size", "--tensor-parallel-size", "--tp"),
 )
 
+# Flags of programs that start an engine, and what an inventory has instead.
+_OF_LAUNCHERS = {"--backend": "Set engine in the inventory."}
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -210,6 +213,8 @@ def _flag_problem(spec: Specification, flag: str, values: Mapping[str, Any]) -> 
     if (other := counterpart(spec, flag)) and not other.startswith(flag):  # else it is cut short
         advice = spec.owned.get(spec.options[other]["dest"], f"Its counterpart is {other}.")
         return Problem(flag, f"{spec.engine} has no {flag}.", advice)
+    if flag in _OF_LAUNCHERS:
+        return Problem(flag, f"{spec.engine} has no {flag}.", _OF_LAUNCHERS[flag])
     if meant := _with_two_dashes(spec, flag):
         instead = spec.owned.get(spec.options[meant]["dest"])
         hint = f"{meant} is set by the plan. {instead}" if instead else f"Write {meant}."

@@ -151,6 +151,15 @@ def _task(service: Service, checkpoint: Checkpoint, arguments: Values) -> Task:
     return task
 
 
+_OTHER_FILES = ("gguf", "npcache", "pt")
+
+
+def _of_other_files(values: Values) -> list[str]:
+    """Why weights are not loaded: files that are no safetensors are neither fetched nor checked."""
+    given = values.get("load_format")
+    return [f"--load-format {given} reads other files than safetensors"] if given in _OTHER_FILES else []
+
+
 def _refuse_unsupported(
     engine: Engine,
     checkpoint: Checkpoint,
@@ -160,6 +169,7 @@ def _refuse_unsupported(
     where: str,
 ) -> None:
     problems = [
+        *_of_other_files(start.values),
         *engine.support_problems(checkpoint, start.gpu, task, start.values),
         *engine.length_problems(checkpoint, start.values, environment),
         *engine.start_problems(checkpoint, start),

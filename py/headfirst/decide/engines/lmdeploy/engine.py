@@ -33,6 +33,8 @@ VERSIONS = ("0.18.0", "0.17.0")
 _TURBOMIND_FP8 = (7, 0)
 _OWNED = {
     "model_name": "Set served_model_name in the inventory.",
+    "revision": "Set model_revision in the inventory.",
+    "download_dir": "Set weights_dir in the inventory.",
     "tp": "Set tensor_parallel in the inventory.",
     "nnodes": "It follows from the hosts in [head] and [workers].",
     "node_rank": "The head is rank 0, then the workers in the order of the inventory.",

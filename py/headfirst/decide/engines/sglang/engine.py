@@ -35,6 +35,11 @@ VERSIONS = ("0.5.23", "0.5.22")
 _OWNED = {
     "model_path": "Set model in the inventory.",
     "served_model_name": "Set served_model_name in the inventory.",
+    "revision": "Set model_revision in the inventory.",
+    "download_dir": "Set weights_dir in the inventory.",
+    "delete_ckpt_after_loading": "The next start needs it, and it is mounted read-only; leave it out.",
+    "base_gpu_id": "Set gpu_devices in the inventory.",
+    "gpu_id_step": "Set gpu_devices in the inventory.",
     "tp_size": "Set tensor_parallel in the inventory.",
     "pp_size": "Set pipeline_parallel in the inventory.",
     "nnodes": "It follows from the hosts in [head] and [workers].",
@@ -44,7 +49,8 @@ _OWNED = {
     "port": "Set engine_port in the inventory.",
     "lora_paths": "Set adapters in the inventory: their folders are then copied and mounted too.",
     "device": "Set engine_device in the inventory.",
-    "config": "The plan mounts its own file there, with the API key.",
+    "config": "The plan mounts its own file there, with the API key: write its lines as flags in "
+    "engine_args.",
     "disaggregation_mode": "Set prefill_replicas and decode_replicas in the inventory.",
     "disaggregation_transfer_backend": "Set kv_transfer in the inventory.",
     "disaggregation_bootstrap_port": "Set kv_transfer_port in the inventory.",

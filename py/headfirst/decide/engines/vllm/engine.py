@@ -41,6 +41,8 @@ _BALANCE = "The head answers for all data-parallel ranks; for separate servers s
 _OWNED = {
     "model": "Set model in the inventory.",
     "served_model_name": "Set served_model_name in the inventory.",
+    "revision": "Set model_revision in the inventory.",
+    "download_dir": "Set weights_dir in the inventory.",
     "tensor_parallel_size": "Set tensor_parallel in the inventory.",
     "pipeline_parallel_size": "Set pipeline_parallel in the inventory.",
     "nnodes": _RANKS,
@@ -61,7 +63,8 @@ _OWNED = {
     "data_parallel_multi_port_external_lb": _BALANCE,
     "host": "The plan chooses the address that the engine listens on.",
     "port": "Set engine_port in the inventory.",
-    "config": "The plan mounts its own file there, with the API key.",
+    "config": "The plan mounts its own file there, with the API key: write its lines as flags in "
+    "engine_args.",
     "api_key": OWN_KEY,
 }
 # entrypoints/launchers/launcher.py, entrypoints/common/cli_args.py, entrypoints/scale_out/factories.py,
