@@ -34,7 +34,7 @@ def call(monkeypatch: pytest.MonkeyPatch, *words: str, **server: Any) -> Any:
     """Run the verb on a stand-in; an error of Headfirst's is raised."""
 
     @contextmanager
-    def direct(*_: object) -> Iterator[tuple[str, str]]:
+    def direct(*_: object, **__: object) -> Iterator[tuple[str, str]]:
         yield url, KEY
 
     with serving(**server) as (url, _):

@@ -76,6 +76,40 @@ def test_who_has_no_key_is_refused_before_a_body_is_awaited(parts: dict[str, lis
     assert max(refusals) < waits[0]
 
 
+REWARD = {
+    **API,
+    "paths": ["/classify", "/pooling"],
+    "engines": ["192.0.2.7:30000", "192.0.2.8:30000"],
+}
+
+
+def test_paths_outside_v1_need_a_key_and_go_to_the_engines() -> None:
+    parts = sections(rendered(proxy_services=[REWARD], proxy_service_api_keys={"api": "sk-engine"}))
+    people, beside = parts["frontend people"], parts["backend paths_api"]
+    named = people.index("http-request set-var(txn.service) str(api) if beside_api")
+    assert people[named - 1] == "acl beside_api path /classify /pooling"
+    assert named < people.index("acl api var(txn.service) -m found")
+    assert people[-2:] == ["use_backend paths_api if beside_api", "default_backend page"]
+    assert [line for line in beside if line.startswith("server ")] == [
+        "server s0 192.0.2.7:30000 check",
+        "server s1 192.0.2.8:30000 check",
+    ]
+    assert "http-request set-header Authorization 'Bearer sk-engine'" in beside
+    assert not any("replace-path" in line for line in beside)
+
+
+def test_paths_outside_v1_are_below_a_services_own_path() -> None:
+    service = {**REWARD, "path": "/services/api/v1"}
+    parts = sections(rendered(proxy_services=[service]))
+    assert "acl beside_api path /services/api/classify /services/api/pooling" in parts["frontend people"]
+    assert "http-request replace-path ^/services/api(/.*)?$ \\1" in parts["backend paths_api"]
+
+
+def test_a_service_without_such_paths_has_no_backend_for_them(parts: dict[str, list[str]]) -> None:
+    assert not any("beside_" in line or "paths_" in line for lines in parts.values() for line in lines)
+    assert "backend paths_api" not in parts
+
+
 def test_long_timeouts_are_those_of_answers_and_websockets(parts: dict[str, list[str]]) -> None:
     timeouts = [
         (name, line) for name, lines in parts.items() for line in lines if line.startswith("timeout ")

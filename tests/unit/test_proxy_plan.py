@@ -124,6 +124,40 @@ def test_several_services_have_paths_and_their_routers(tmp_path: Path) -> None:
     assert set(plan.proxy.closed_ports) == {"n1", "n2", "n3"}
 
 
+REWARD = """\
+[reward]
+n1 ansible_host=192.0.2.7 cpu_cores=0-3
+n2 ansible_host=192.0.2.8 cpu_cores=0-3
+[reward:vars]
+model=headfirst-demo
+task=reward
+replicas=2
+engine=vllm
+[all:vars]
+engine_device=cpu
+model_source=demo
+"""
+
+
+def test_requests_of_a_reward_model_outside_v1_go_to_the_replicas(tmp_path: Path) -> None:
+    _, plan = made(tmp_path, REWARD + "proxy=true")
+    assert plan.proxy
+    [service] = plan.proxy.services
+    assert service.servers == ["192.0.2.7:8000"]  # the router's, which has no such paths
+    assert service.paths == plan.services[0].paths_outside_v1 == ["/classify", "/pooling"]
+    assert service.engines == ["192.0.2.7:30000", "192.0.2.8:30000"]
+
+
+def test_a_router_without_a_proxy_is_noted_where_a_task_has_paths_outside_v1(tmp_path: Path) -> None:
+    _, plan = made(tmp_path, REWARD)
+    assert ["/classify and /pooling are asked at" in note for note in plan.services[0].notes] == [True]
+    _, plan = made(tmp_path, REWARD.replace("replicas=2", "replicas=1"))
+    assert plan.services[0].notes == []
+    _, plan = made(tmp_path, REWARD.replace("task=reward", "task=embedding") + "proxy=true")
+    assert plan.proxy
+    assert "paths" not in plan.proxy.services[0].model_dump()
+
+
 @pytest.mark.parametrize("names", ["LLM.example.org", "*.example.org", "-a", "a/b", "a..b"])
 def test_a_name_that_no_certificate_can_have_is_refused(tmp_path: Path, names: str) -> None:
     with pytest.raises(InputError):

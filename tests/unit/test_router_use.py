@@ -104,7 +104,14 @@ def test_a_router_is_ready_when_it_has_every_replica(
     assert [(one.state, one.requests) for one in found[0].replicas] == [("ready", 0), state]
 
 
-def api(cluster: Cluster, chosen: str | None, monkeypatch: pytest.MonkeyPatch, alive: dict[str, str]) -> str:
+def api(
+    cluster: Cluster,
+    chosen: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    alive: dict[str, str],
+    *,
+    routed: bool = True,
+) -> str:
     """The address that a verb uses; `alive` has those behind the tunnels."""
     secrets = Secrets().with_keys(["chat"])
     monkeypatch.setattr(running, "current_credentials", lambda _: secrets)
@@ -116,7 +123,7 @@ def api(cluster: Cluster, chosen: str | None, monkeypatch: pytest.MonkeyPatch, a
         yield alive[url]
 
     monkeypatch.setattr(running, "tunnel", tunnel)
-    with running.open_api(cluster, chosen) as (url, key):
+    with running.open_api(cluster, chosen, routed=routed) as (url, key):
         assert key == secrets.api_key("chat")
         return url
 
@@ -128,6 +135,13 @@ def test_the_first_router_that_answers_is_asked(cluster: Cluster, monkeypatch: p
         assert api(cluster, None, monkeypatch, {first: "http://127.0.0.1:1", second: url}) == url
         with pytest.raises(NotReadyError, match="no router of chat answers"):
             api(cluster, None, monkeypatch, {})
+
+
+def test_paths_that_no_router_passes_on_are_asked_at_a_replica(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive = {cluster.services[0].replicas[0].url: "http://127.0.0.1:9"}
+    assert api(cluster, "chat", monkeypatch, alive, routed=False) == "http://127.0.0.1:9"
 
 
 def test_a_replica_that_is_named_is_asked_itself(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -265,6 +265,11 @@ def without_images(values: Mapping[str, Any], flag: str, limits: object) -> dict
         return {"vision.image": f"{flag} takes no images"}
     return {}
 
+    def paths_outside_v1(self, task: Task) -> list[str]:
+        """Paths of the task's requests that are not below /v1/, where routers and proxies expect them."""
+        paths = {self.classify, self.reward.path if self.reward else None} if task == "reward" else set()
+        return sorted(path for path in paths if path and not path.startswith("/v1/"))
+
 
 @dataclass(frozen=True)
 class ReadinessProbe:

@@ -89,6 +89,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         for launching in [launch(its.service)]
         for replica in its.service.replicas
     ]
+    outside_v1 = engine.request_dialect(main.values).paths_outside_v1(main.task)
+    routers = router.routers(cluster, service)
     return types.PlannedService(
         **dict(main.sized),
         name=service.name,
@@ -122,7 +124,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
             for launch, its in zip(launches, pools, strict=True)
             for waiting in standby.standbys(cluster, its.service, its.gpu, launch)
         ],
-        routers=router.routers(cluster, service),
+        paths_outside_v1=outside_v1,
+        routers=routers,
         notes=list(
             dict.fromkeys(
                 text
@@ -137,6 +140,9 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     *(text for its in pools for text in _hardware_notes(its)),
                     _unread(lora),
                     main.needs.note,
+                    _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
+                    if outside_v1 and routers and not cluster.has_proxy
+                    else "",
                 )
                 if text
             )
@@ -195,6 +201,10 @@ def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
     )
 
 
+_BESIDE_ROUTERS = (
+    "Routers pass on /v1/… alone: {paths} are asked at each replica's own port, or with proxy=true at the "
+    "proxy, which spreads them over the replicas."
+)
 _NO_TEMPLATE = (
     "The checkpoint has no chat template: task=completion, with /v1/completions and without the chat page. "
     "engine_args=--chat-template with a file makes it a chat."

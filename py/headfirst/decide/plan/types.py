@@ -316,6 +316,8 @@ class PlannedService(Sized):
     # Left out of JSON where clients ask the only replica.
     routers: list[PlannedRouter] = Field(default_factory=list, exclude_if=operator.not_)
     # The following lists are left out of JSON where there is nothing.
+    # Of requests outside /v1, which routers do not pass on: /classify, /pooling.
+    paths_outside_v1: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     standbys: list[Standby] = Field(default_factory=list, exclude_if=operator.not_)
     adapters: list[Adapter] = Field(default_factory=list, exclude_if=operator.not_)
     # What would work where the model does not fit, a sentence each.
@@ -384,6 +386,9 @@ class ProxiedService(_Frozen):
     name: str  # the group in the inventory; `api` in the short form
     path: str
     servers: list[str]
+    # Paths of the engine outside /v1, and where they are asked: at the engines, as ADDRESS:PORT.
+    paths: list[str] = Field(default_factory=list, exclude_if=operator.not_)
+    engines: list[str] = Field(default_factory=list, exclude_if=operator.not_)
 
 
 class Proxy(_Frozen):

@@ -165,11 +165,13 @@ def open_chat(cluster: Cluster, system: str | None, chosen: str | None = None) -
 
 
 @contextmanager
-def open_api(cluster: Cluster, chosen: str | None, *, timed: bool = False) -> Iterator[tuple[str, str]]:
+def open_api(
+    cluster: Cluster, chosen: str | None, *, timed: bool = False, routed: bool = True
+) -> Iterator[tuple[str, str]]:
     """The address of a service on this machine, through an SSH tunnel, and the key of its API.
 
-    It is that of the first router that answers; that of the head where there is none, or where `chosen` names
-    a replica. `timed`: the times of its answers are measured.
+    It is that of the first router that answers; that of the head where there is none, where `chosen` names
+    a replica, or without `routed`. `timed`: the times of its answers are measured.
     """
     service, replica = cluster.chosen(chosen)[0]
     key = known_key(current_credentials(cluster), service)
@@ -180,7 +182,7 @@ def open_api(cluster: Cluster, chosen: str | None, *, timed: bool = False) -> It
             hint=f"Bring it up: deploy up {cluster.inventories[0]}",
         )
     access = host_access(cluster)
-    if not is_routed(service, chosen):
+    if not (routed and is_routed(service, chosen)):
         with tunnel(access[replica.head.name], replica.url, timed=timed) as url:
             yield url, key
         return

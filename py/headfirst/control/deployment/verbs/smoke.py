@@ -33,8 +33,9 @@ def run(options: RunOptions, cases: Sequence[Case], watcher: Watcher, *, timeout
     service, _ = prepared.cluster.chosen(options.service)[0]
     planned = next(planned for planned in prepared.plan.services if planned.name == service.name)
     target, readiness = api_target(service, planned)
+    passed_on = not planned.paths_outside_v1
     with (
-        open_api(prepared.cluster, options.service) as (url, key),
+        open_api(prepared.cluster, options.service, routed=passed_on) as (url, key),
         Api(url, key, target, timeout_s) as api,
     ):
         api.require_ready(readiness)

@@ -52,6 +52,10 @@ def _service(cluster: Cluster, service: PlannedService) -> ProxiedService:
         name=service_name(service.name),
         path=cluster.api_path(cluster.service(service.name)),
         servers=[url.removeprefix("http://") for url in service.urls],
+        paths=service.paths_outside_v1,
+        engines=[replica.engine_url.removeprefix("http://") for replica in service.replicas]
+        if service.paths_outside_v1
+        else [],
     )
 
 
