@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
-from headfirst.control.cli.shown.top import RANK_COLUMNS, REPLICA_COLUMNS, Top
+from headfirst.control.cli.shown.top import GPU_COLUMNS, RANK_COLUMNS, REPLICA_COLUMNS, Top
+from headfirst.control.live.gpus import parsed
 from headfirst.control.live.load import Load
 from headfirst.control.live.watch import RankRow, ReplicaRow, Snapshot
 from textual.pilot import Pilot
@@ -47,7 +49,8 @@ NOW = Snapshot(
 class Source:
     """Counts the looks, and waits for `gate` in each."""
 
-    def __init__(self) -> None:
+    def __init__(self, snapshot: Snapshot = NOW) -> None:
+        self.snapshot = snapshot
         self.looks = 0
         self.gate = threading.Event()
         self.gate.set()
@@ -55,7 +58,7 @@ class Source:
     def __call__(self) -> Snapshot:
         self.gate.wait(10)
         self.looks += 1
-        return NOW
+        return self.snapshot
 
 
 def drive(
@@ -84,7 +87,7 @@ def table(top: Top, name: str) -> DataTable[object]:
 
 
 def column(top: Top, name: str, title: str) -> list[str]:
-    names = REPLICA_COLUMNS if name == "replicas" else RANK_COLUMNS
+    names = REPLICA_COLUMNS if name == "replicas" else RANK_COLUMNS + GPU_COLUMNS
     found = table(top, name)
     return [str(found.get_row_at(row)[names.index(title)]) for row in range(found.row_count)]
 
@@ -105,6 +108,31 @@ def test_what_it_shows() -> None:
         assert "lab: all services, 2 of 3 ranks run, 12 running, 2 queued, 57.5 tokens/s" in summary(top)
 
     drive(act)
+
+
+def test_gpus_have_columns_where_there_are_some() -> None:
+    used = parsed("0, GPU-0, 70000, 81559, 90, 61, 512.3\n1, GPU-1, 50000, 81559, [N/A], 65, 400\n")
+    first, *others = NOW.ranks
+    gpus = Source(Snapshot(NOW.replicas, (replace(first, gpus=used), *others)))
+
+    async def shown(pilot: Pilot[None], source: Source) -> None:
+        top = pilot.app
+        assert isinstance(top, Top)
+        assert column(top, "ranks", "GPU memory") == ["117 of 159 GiB", "", ""]
+        assert column(top, "ranks", "GPU use") == ["90%", "", ""]
+        assert column(top, "ranks", "GPU temperature") == ["65 °C", "", ""]
+        assert column(top, "ranks", "GPU power") == ["912 W", "", ""]
+        for _ in range(len(REPLICA_COLUMNS) + len(RANK_COLUMNS)):
+            await pilot.press("s")
+        assert "sorted by GPU memory" in summary(top)
+
+    drive(shown, source=gpus)
+
+    async def absent(pilot: Pilot[None], source: Source) -> None:
+        assert isinstance(pilot.app, Top)
+        assert len(table(pilot.app, "ranks").columns) == len(RANK_COLUMNS)
+
+    drive(absent)
 
 
 def test_hosts_do_not_control_the_terminal() -> None:

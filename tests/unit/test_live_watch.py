@@ -13,6 +13,7 @@ import pytest
 from described_container import described
 from headfirst.common.errors import NotReadyError
 from headfirst.control.live import watch
+from headfirst.control.live.gpus import GpuUse, parsed
 from headfirst.control.live.load import Load, Meter
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.status import ReplicaTarget
@@ -81,6 +82,8 @@ class Host:
         self.used = {"cpu_stats": {"cpu_usage": {"total_usage": 0}}, "memory_stats": {"usage": 3 << 20}}
         monkeypatch.setattr(watch, "ssh", self.ssh)
         monkeypatch.setattr(watch, "docker_client", self.client)
+        self.smi: list[GpuUse] | Exception = []
+        monkeypatch.setattr(watch, "gpus", self.gpus)
         self.kept: dict[str, Supervision] = {}
         monkeypatch.setattr(watch, "supervision", lambda _connection: self.kept)
 
@@ -94,6 +97,11 @@ class Host:
     @contextmanager
     def client(self, access: HostAccess, connection: object) -> Iterator[Host]:
         yield self
+
+    def gpus(self, connection: object) -> list[GpuUse]:
+        if isinstance(self.smi, Exception):
+            raise self.smi
+        return self.smi
 
     @property
     def containers(self) -> Host:
@@ -130,6 +138,16 @@ def test_a_rank_and_what_it_uses(monkeypatch: pytest.MonkeyPatch) -> None:
     assert host.opened == 1
     host.state = None
     assert rank.look().state == "missing"
+
+
+def test_the_gpus_of_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch)
+    host.smi = parsed("".join(f"{index}, GPU-{index}, 10, 80, 50, 60, 400.0\n" for index in range(4)))
+    rank = watch._Rank(replace(TARGET, devices=[["2", "3"]]), 0, TARGET.ranks[0])
+    assert [gpu.index for gpu in rank.look().gpus] == [2, 3]
+    host.smi = NotReadyError("nvidia-smi fails")
+    row = rank.look()
+    assert (row.state, row.problem, row.gpus) == ("running", "nvidia-smi fails", ())
 
 
 def test_restarts_are_those_of_the_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:

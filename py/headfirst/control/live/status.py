@@ -17,6 +17,7 @@ from headfirst.common.container_state import container_state
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.metrics import Metrics
 from headfirst.common.untrusted import UntrustedError, json_document, line
+from headfirst.control.live.gpus import gpus, of_rank
 from headfirst.control.live.load import Load, Meter
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
@@ -57,6 +58,11 @@ class ReplicaTarget:
     api_key: str | None = None
     container: str = names.ENGINE
     metrics: Metrics | None = None  # None: its load is not asked for
+    devices: Sequence[Sequence[str] | None] = ()  # GPUs of each rank, by index or UUID; None, or none: all
+
+    def devices_of(self, rank: int) -> Sequence[str] | None:
+        """The GPUs of a rank on its host; None: all."""
+        return self.devices[rank] if self.devices else None
 
 
 def cluster_status(replicas: Sequence[ReplicaTarget], webui: WebuiTarget | None = None) -> ClusterStatus:
@@ -65,10 +71,7 @@ def cluster_status(replicas: Sequence[ReplicaTarget], webui: WebuiTarget | None 
     with ThreadPoolExecutor(max_workers=min(count, AT_ONCE)) as pool:
         futures = [
             (
-                [
-                    pool.submit(_rank, rank, access, replica.container)
-                    for rank, access in enumerate(replica.ranks)
-                ],
+                [pool.submit(_rank, rank, access, replica) for rank, access in enumerate(replica.ranks)],
                 pool.submit(_engine, replica),
                 pool.submit(_supervision, replica),
             )
@@ -108,10 +111,15 @@ def _supervision(target: ReplicaTarget) -> Supervision | None:
         return Supervision(phase="unknown", text=error.what, for_s=0, restarts=0)
 
 
-def _rank(rank: int, access: HostAccess, container: str) -> RankStatus:
+def _rank(rank: int, access: HostAccess, target: ReplicaTarget) -> RankStatus:
     try:
         with ssh(access) as connection, docker_client(access, connection) as client:
-            return RankStatus(rank=rank, **container_fields(client, access.host, container))
+            fields = container_fields(client, access.host, target.container)
+            try:
+                used = of_rank(gpus(connection), target.devices_of(rank))
+            except (NotReadyError, UntrustedError) as error:
+                return RankStatus(rank=rank, **{**fields, "problem": fields["problem"] or error.what})
+            return RankStatus(rank=rank, gpus=used, **fields)
     except (NotReadyError, UntrustedError) as error:
         return RankStatus(rank=rank, host=access.host, state="unreachable", problem=error.what)
 

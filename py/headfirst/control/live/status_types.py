@@ -6,6 +6,7 @@ import operator
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headfirst.control.live.gpus import GpuUse
 from headfirst.control.live.load import Load
 
 
@@ -36,6 +37,8 @@ class RankStatus(ContainerStatus):
     """The container of one rank."""
 
     rank: int
+    # Of the rank; left out of JSON on hosts without GPUs.
+    gpus: list[GpuUse] = Field(default_factory=list, exclude_if=operator.not_)
 
 
 class EngineStatus(_Frozen):

@@ -17,6 +17,7 @@ import paramiko
 from headfirst.common.container_state import container_state
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, integer, json_object
+from headfirst.control.live.gpus import GpuUse, gpus, of_rank
 from headfirst.control.live.load import Load, Meter
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
@@ -57,6 +58,7 @@ class RankRow:
     cpus: float | None = None
     memory_bytes: int | None = None
     problem: str | None = None
+    gpus: Sequence[GpuUse] = ()  # of the rank
 
 
 @dataclass(frozen=True)
@@ -172,7 +174,7 @@ class _Rank:
             if self._rank == 0:
                 report = supervision(connection).get(self._target.container)
                 self.kept = report.restarts if report else None
-            return self._row(**self._container(client))
+            return self._row(**{**self._gpus(connection), **self._container(client)})
         except HeadfirstError as error:
             self.close()
             return self._row(state="unreachable", problem=error.what)
@@ -181,6 +183,12 @@ class _Rank:
             return self._row(
                 state="unreachable", problem="the connection to the Docker Engine was interrupted"
             )
+
+    def _gpus(self, connection: paramiko.SSHClient) -> dict[str, Any]:
+        try:
+            return {"gpus": of_rank(gpus(connection), self._target.devices_of(self._rank))}
+        except (NotReadyError, UntrustedError) as error:
+            return {"problem": error.what}
 
     def _row(self, **more: Any) -> RankRow:
         target = self._target

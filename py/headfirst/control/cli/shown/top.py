@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from statistics import mean
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
@@ -13,6 +14,7 @@ from textual.widgets import DataTable, Footer, Static
 from textual.worker import get_current_worker
 
 from headfirst.common.untrusted import for_terminal
+from headfirst.control.live.gpus import GpuUse
 from headfirst.control.live.load import Load
 from headfirst.control.live.watch import RankRow, ReplicaRow, Snapshot
 
@@ -34,6 +36,8 @@ REPLICA_COLUMNS = (
 RANK_COLUMNS = (
     "service", "replica", "rank", "host", "container", "restarts", "since", "CPUs", "memory",
 )  # fmt: skip
+# Of all GPUs of a rank; shown where a rank has one.
+GPU_COLUMNS = ("GPU memory", "GPU use", "GPU temperature", "GPU power")
 
 
 class Top(App[None]):
@@ -62,6 +66,7 @@ class Top(App[None]):
         self._sorted = 0
         self._reversed = False
         self._looking = False
+        self._rank_columns: tuple[str, ...] = RANK_COLUMNS
 
     def compose(self) -> ComposeResult:
         """A line of what is shown, the two tables, the keys."""
@@ -99,7 +104,7 @@ class Top(App[None]):
 
     def action_sort(self) -> None:
         """By the next column of either table."""
-        self._sorted = (self._sorted + 1) % len(REPLICA_COLUMNS + RANK_COLUMNS)
+        self._sorted = (self._sorted + 1) % len(REPLICA_COLUMNS + self._rank_columns)
         self._draw()
 
     def action_reverse(self) -> None:
@@ -117,16 +122,21 @@ class Top(App[None]):
     def _draw(self) -> None:
         replicas = [row for row in self._shown.replicas if self._service in (None, row.service)]
         ranks = [row for row in self._shown.ranks if self._service in (None, row.service)]
+        if self._rank_columns == RANK_COLUMNS and any(row.gpus for row in self._shown.ranks):
+            self._rank_columns = RANK_COLUMNS + GPU_COLUMNS
+            for column in GPU_COLUMNS:
+                self.query_one("#ranks", DataTable).add_column(column, key=column)
         self.query_one("#summary", Static).update(self._summary(replicas, ranks))
-        by = (*REPLICA_COLUMNS, *RANK_COLUMNS)[self._sorted]
+        by = (*REPLICA_COLUMNS, *self._rank_columns)[self._sorted]
         in_ranks = self._sorted >= len(REPLICA_COLUMNS)
         self._fill("replicas", REPLICA_COLUMNS, [_replica(row) for row in replicas], None if in_ranks else by)
-        self._fill("ranks", RANK_COLUMNS, [_rank(row) for row in ranks], by if in_ranks else None)
+        shown = [_rank(row)[: len(self._rank_columns)] for row in ranks]
+        self._fill("ranks", self._rank_columns, shown, by if in_ranks else None)
 
     def _summary(self, replicas: Sequence[ReplicaRow], ranks: Sequence[RankRow]) -> str:
         loads = [row.load for row in replicas if row.load]
         running = sum(row.state == "running" for row in ranks)
-        order = (*REPLICA_COLUMNS, *RANK_COLUMNS)[self._sorted]
+        order = (*REPLICA_COLUMNS, *self._rank_columns)[self._sorted]
         return for_terminal(
             f"{self._cluster}: {self._service or 'all services'}, {running} of {len(ranks)} ranks run, "
             f"{sum(load.running for load in loads)} running, {sum(load.queued for load in loads)} queued, "
@@ -193,4 +203,20 @@ def _rank(row: RankRow) -> list[Cell]:
         Cell(row.started_at[:19], row.started_at or None),
         _number(row.cpus, "{:.1f}"),
         _number(row.memory_bytes and row.memory_bytes / GIB, "{:.1f} GiB"),
+        *_gpus(row.gpus),
+    ]
+
+
+def _gpus(listed: Sequence[GpuUse]) -> list[Cell]:
+    """Memory and power of all of them, their mean use, and the temperature of the hottest."""
+    used = sum(gpu.memory_used_bytes or 0 for gpu in listed) / GIB
+    total = sum(gpu.memory_total_bytes or 0 for gpu in listed) / GIB
+    use = [gpu.use for gpu in listed if gpu.use is not None]
+    celsius = [gpu.celsius for gpu in listed if gpu.celsius is not None]
+    watts = [gpu.watts for gpu in listed if gpu.watts is not None]
+    return [
+        Cell(f"{used:.0f} of {total:.0f} GiB", used) if total else Cell("", None),
+        _number(mean(use) if use else None, "{:.0f}%"),
+        _number(max(celsius, default=None), "{} °C"),
+        _number(sum(watts) if watts else None, "{:.0f} W"),
     ]

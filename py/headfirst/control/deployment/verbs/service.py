@@ -98,6 +98,7 @@ def _targets(cluster: Cluster, chosen: str | None) -> list[ReplicaTarget]:
             known_key(secrets, service),
             service.container(replica),
             metrics_of(service),
+            [place.devices for place in replica.places],
         )
         for service, replica in cluster.chosen(chosen)
     ]
