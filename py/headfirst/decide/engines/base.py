@@ -256,6 +256,11 @@ class RequestDialect:
     left_out: Mapping[str, str] = field(default_factory=dict)
     at_once: int | None = None
 
+    def paths_outside_v1(self, task: Task) -> list[str]:
+        """Paths of the task's requests that are not below /v1/, where routers and proxies expect them."""
+        paths = {self.classify, self.reward.path if self.reward else None} if task == "reward" else set()
+        return sorted(path for path in paths if path and not path.startswith("/v1/"))
+
 
 def without_images(values: Mapping[str, Any], flag: str, limits: object) -> dict[str, str]:
     """`RequestDialect.left_out` of a service that takes no images; `limits` are those of `flag`."""
@@ -264,11 +269,6 @@ def without_images(values: Mapping[str, Any], flag: str, limits: object) -> dict
     if isinstance(limits, Mapping) and limits.get("image") == 0:
         return {"vision.image": f"{flag} takes no images"}
     return {}
-
-    def paths_outside_v1(self, task: Task) -> list[str]:
-        """Paths of the task's requests that are not below /v1/, where routers and proxies expect them."""
-        paths = {self.classify, self.reward.path if self.reward else None} if task == "reward" else set()
-        return sorted(path for path in paths if path and not path.startswith("/v1/"))
 
 
 @dataclass(frozen=True)
