@@ -36,6 +36,7 @@ SUPERVISION = {
     "metrics": METRICS,
     "routers": [{"url": "http://router:8000", "key": "one"}],
     "standby": WAITS,
+    "worker": {"worker_type": "prefill", "bootstrap_port": 7100},
 }
 RECORD = {
     "url": "http://a:30000",
@@ -118,8 +119,10 @@ def test_a_record_with_any_other_field_ends_nothing(
         changed(("supervision", "hang_seconds"), None),
         changed(("supervision", "standby", "after_seconds"), None),
         changed(("supervision", "metrics"), {"new": 1}),
+        changed(("supervision", "worker"), {"api_key": "sk"}),
+        changed(("supervision", "worker", "bootstrap_port"), "7100"),
     ],
-    ids=range(11),
+    ids=range(13),
 )
 def test_a_damaged_record_counts_as_none_and_is_reported_once(
     tmp_path: Path, text: str | bytes, capsys: pytest.CaptureFixture[str]

@@ -191,6 +191,31 @@ def test_a_drained_replica_ends_its_stream_and_gets_no_new_request(lan: Lan) -> 
     assert {lan.served_by(lan.chat().result()) for _ in range(6)} == {0, 1}
 
 
+def test_prefill_and_decode_replicas_keep_their_roles(lan: Lan) -> None:
+    lan.kill_router()
+    lan.start("--pd-disaggregation")
+    roles: list[dict[str, str | int]] = [
+        {"worker_type": "prefill", "bootstrap_port": 7100},
+        {"worker_type": "decode"},
+    ]
+
+    def register() -> None:
+        for url, fields in zip(lan.urls, roles, strict=True):
+            lan.router.register(url, KEY, fields)
+        until(lambda: Counter(one.status for one in lan.router.workers())["ready"] == len(lan.urls))
+
+    lan.router.register(lan.urls[0], KEY, roles[0])
+    until(lambda: [one.status for one in lan.router.workers()] == ["ready"])
+    assert lan.chat().result()[0] == 503  # nobody decodes
+    register()
+    assert lan.served_by(lan.chat().result()) == 1
+    for url in lan.urls:
+        lan.router.drain(url)
+        assert lan.chat().result()[0] == 503
+        register()  # smg takes a drained replica back with the fields that it gets now
+        assert lan.served_by(lan.chat().result()) == 1
+
+
 def test_a_replica_that_is_removed_ends_its_stream(lan: Lan) -> None:
     lan.register()
     streams = [lan.chat(10, 0.2, stream=True) for _ in range(2)]
