@@ -21,7 +21,7 @@ import httpx
 import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.decide.plan.front.router import command, fixed_replicas
+from headfirst.decide.plan.front.router import command, with_replicas
 from headfirst.node.supervisor.registration import Router, Status, Worker, without
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
@@ -49,10 +49,11 @@ class Lan:
         self.router = Router(self.url, ADMIN_KEY)
         self.clients = ThreadPoolExecutor(16)
 
-    def start(self, *more: str) -> None:
+    def start(self, *, divided: bool = False, workers: dict[str, dict[str, str | int]] | None = None) -> None:
+        run = command("127.0.0.1", self.port, self.metrics_port, "round_robin", divided=divided)
         words = ["--api-key", KEY, "--control-plane-api-keys", f"headfirst:headfirst:admin:{ADMIN_KEY}"]
         self.process = subprocess.Popen(
-            [sys.executable, *command("127.0.0.1", self.port, self.metrics_port, "round_robin"), *more],
+            [sys.executable, *(with_replicas(run, workers) if workers else run)],
             env=os.environ | {"ROUTER_ARGUMENTS": " ".join(words)},
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -133,13 +134,13 @@ def test_a_router_without_supervisors_has_the_replicas_of_its_command_line(lan: 
     gone = lan.workers.pop()
     gone.kill()
     gone.wait()
-    lan.start(*fixed_replicas(lan.urls))
+    lan.start(workers={url: {} for url in lan.urls})
     # The one that answers is used, whether or not the other is there.
     until(lambda: [one.url for one in lan.router.workers() if one.status == "ready"] == lan.urls[:1])
     assert lan.served_by(lan.chat().result()) == 0
     # It is found again after the router's restart, which nobody notices.
     lan.kill_router()
-    lan.start(*fixed_replicas(lan.urls))
+    lan.start(workers={url: {} for url in lan.urls})
     until(lambda: [one.url for one in lan.router.workers() if one.status == "ready"] == lan.urls[:1])
 
 
@@ -191,20 +192,29 @@ def test_a_drained_replica_ends_its_stream_and_gets_no_new_request(lan: Lan) -> 
     assert {lan.served_by(lan.chat().result()) for _ in range(6)} == {0, 1}
 
 
+ROLES: list[dict[str, str | int]] = [
+    {"worker_type": "prefill", "bootstrap_port": 7100},
+    {"worker_type": "decode"},
+]
+
+
+def test_prefill_and_decode_replicas_may_be_on_the_command_line(lan: Lan) -> None:
+    lan.kill_router()
+    lan.start(divided=True, workers=dict(zip(lan.urls, ROLES, strict=True)))
+    until(lambda: Counter(one.status for one in lan.router.workers())["ready"] == len(lan.urls))
+    assert lan.served_by(lan.chat().result()) == 1
+
+
 def test_prefill_and_decode_replicas_keep_their_roles(lan: Lan) -> None:
     lan.kill_router()
-    lan.start("--pd-disaggregation")
-    roles: list[dict[str, str | int]] = [
-        {"worker_type": "prefill", "bootstrap_port": 7100},
-        {"worker_type": "decode"},
-    ]
+    lan.start(divided=True)
 
     def register() -> None:
-        for url, fields in zip(lan.urls, roles, strict=True):
+        for url, fields in zip(lan.urls, ROLES, strict=True):
             lan.router.register(url, KEY, fields)
         until(lambda: Counter(one.status for one in lan.router.workers())["ready"] == len(lan.urls))
 
-    lan.router.register(lan.urls[0], KEY, roles[0])
+    lan.router.register(lan.urls[0], KEY, ROLES[0])
     until(lambda: [one.status for one in lan.router.workers()] == ["ready"])
     assert lan.chat().result()[0] == 503  # nobody decodes
     register()

@@ -90,7 +90,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         for replica in its.service.replicas
     ]
     outside_v1 = engine.request_dialect(main.values).paths_outside_v1(main.task)
-    routers = router.routers(cluster, service)
+    replicas = [launching.replica(replica) for launching, replica in launched]
+    routers = router.routers(cluster, service, replicas)
     return types.PlannedService(
         **dict(main.sized),
         name=service.name,
@@ -117,7 +118,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         readiness=_readiness(service, engine, main.task),
         drain_seconds=settings.drain_timeout,
         config_file=blanks.parsed(engine.config_file(api_key=blanks.api_key(service.name))),
-        replicas=[launching.replica(replica) for launching, replica in launched],
+        replicas=replicas,
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
         standbys=[
             waiting

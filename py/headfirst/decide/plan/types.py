@@ -245,8 +245,7 @@ class PlannedRouter(_Frozen):
     container: Container
     docker_run: list[str]
     env_file: dict[str, Text]  # what container.env_file holds
-    # More arguments where no supervisor registers the replicas.
-    fixed_replicas: list[str]
+    fixed_command: list[str]  # of the container where no supervisor registers the replicas
 
 
 class Sized(_Frozen):

@@ -104,6 +104,11 @@ def _refuse(plan: Plan, target: Target) -> None:
                 f"{service.served_model_name} does not fit: {service.unfit.reason}",
                 hint="`deploy plan` shows the memory term by term, and the alternatives.",
             )
+    if target not in _ON_HOSTS and any(service.transfer for service in plan.services):
+        raise InputError(
+            f"--to {target} has no router, which sends each request to a prefill and to a decode replica",
+            hint="Render it with replicas instead of prefill_replicas and decode_replicas; or --to compose.",
+        )
     if target in _ON_HOSTS and plan.proxy:
         raise InputError(
             f"--to {target} has no proxy, and this plan's chat page and keys are behind one",

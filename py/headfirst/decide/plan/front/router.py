@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_containers
 
@@ -11,7 +13,7 @@ from headfirst.decide.cluster import types as cluster_types
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers.blanks import Text, api_key, mark, parsed, secret
 from headfirst.decide.containers.spec import Container, docker_run
-from headfirst.decide.plan.types import PlannedRouter
+from headfirst.decide.plan.types import PlannedReplica, PlannedRouter
 
 VERSION = "1.13.0"
 OFFICIAL_IMAGE = f"lightseekorg/smg:{VERSION}"
@@ -22,6 +24,9 @@ _START = (
     "import os, sys; sys.argv += os.environ.pop('ROUTER_ARGUMENTS').split(); "
     "from smg.launch_router import main; main()"
 )
+# The list of replicas is an argument here, and a file for smg.
+_LIST = "/tmp/replicas.json"  # noqa: S108 - in the container
+_START_WITH_LIST = f"import sys; open('{_LIST}', 'w').write(sys.argv.pop(1)); {_START}"
 SHUTDOWN_S = 55  # and the 5 s in which smg still takes requests
 # A replica that dies gets no new request at once; these probes take it out and find it again.
 _HEALTH = {
@@ -31,9 +36,9 @@ _HEALTH = {
 }
 
 
-def routers(cluster: Cluster, service: Service) -> list[PlannedRouter]:
+def routers(cluster: Cluster, service: Service, replicas: Sequence[PlannedReplica]) -> list[PlannedRouter]:
     """The routers of a service; their keys come from an env file that the role writes."""
-    return [_router(cluster, service, router) for router in service.routers]
+    return [_router(cluster, service, router, replicas) for router in service.routers]
 
 
 def command(address: str, port: int, metrics_port: int, policy: str, *, divided: bool = False) -> list[str]:
@@ -56,23 +61,34 @@ def command(address: str, port: int, metrics_port: int, policy: str, *, divided:
     return ["-c", _START, *words, "--disable-tokenizer-autoload"]
 
 
-def fixed_replicas(urls: Sequence[str]) -> list[str]:
-    """More arguments: replicas that need not be registered. One that does not answer yet is asked again."""
-    return ["--worker-urls", *urls]
+def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The command for replicas that need not be registered: fields of a worker by address.
+
+    One that does not answer yet is asked again. smg takes more than an address from a file only.
+    """
+    if not any(workers.values()):
+        return [*command, "--worker-urls", *workers]
+    listed = {"version": 1, "workers": [{"url": url, **fields} for url, fields in workers.items()]}
+    flag, _, *words = command
+    return [
+        *[flag, _START_WITH_LIST, json.dumps(listed, separators=(",", ":")), *words],
+        *["--discovery-provider", "file", "--discovery-file", _LIST],
+    ]
 
 
-def _router(cluster: Cluster, service: Service, router: cluster_types.Router) -> PlannedRouter:
+def _router(
+    cluster: Cluster, service: Service, router: cluster_types.Router, replicas: Sequence[PlannedReplica]
+) -> PlannedRouter:
     settings, policy = cluster.settings, service.settings.router_policy
     image = BUILT_IMAGE if settings.router_image_source == "build" else OFFICIAL_IMAGE
     name, address = names.router(service.name), router.host.address
+    run = command(address, router.port, router.metrics_port, policy, divided=service.roles[0] is not None)
     container = Container(
         **service_containers.BASES["router"],
         name=name,
         image=settings.router_image or image,
         entrypoint="python3",
-        command=command(
-            address, router.port, router.metrics_port, policy, divided=service.roles[0] is not None
-        ),
+        command=run,
         env_file=names.router_env(name),
     )
     return PlannedRouter(
@@ -85,7 +101,7 @@ def _router(cluster: Cluster, service: Service, router: cluster_types.Router) ->
         container=container,
         docker_run=docker_run(container, settings.container_runtime),
         env_file=_env_file(service.name),
-        fixed_replicas=fixed_replicas([replica.url for replica in service.replicas]),
+        fixed_command=with_replicas(run, {replica.engine_url: replica.worker for replica in replicas}),
     )
 
 
