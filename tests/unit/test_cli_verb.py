@@ -12,7 +12,7 @@ from headfirst.control.cli.verb import _AFTER, _BEFORE, Output, verb
 from headfirst.control.deployment.running.options import BundleRequest, RunOptions
 from typer.testing import CliRunner
 
-ALL = [*_BEFORE, *_AFTER]
+ALL = [name for name in (*_BEFORE, *_AFTER) if name != "whole_service"]
 
 
 def call(*words: str, shared: list[str] = ALL, **kind: Any) -> dict[str, Any]:
@@ -54,6 +54,11 @@ def test_every_shared_option_arrives() -> None:
     )
     assert given["output"] == Output(as_json=True, plain=True)
     assert (given["name"], given["quick"]) == ("node1", True)
+
+
+def test_a_verb_of_whole_services_has_the_same_option() -> None:
+    assert call("a.ini", "--service", "chat", shared=["whole_service"])["run"].service == "chat"
+    assert call("a.ini", shared=["whole_service"])["run"].service is None
 
 
 def test_without_options_a_run_is_that_of_its_defaults() -> None:

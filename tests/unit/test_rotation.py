@@ -58,15 +58,16 @@ class Site:
         self.runs: list[tuple[tuple[str, ...], secrets.Secrets]] = []
         self.before_it_ends: Callable[[], None] = lambda: None
         weights = SimpleNamespace(source="demo")
-        service = SimpleNamespace(fit=SimpleNamespace(fits=True), weights=weights, adapters=[])
+        service = SimpleNamespace(name=None, fit=SimpleNamespace(fits=True), weights=weights, adapters=[])
         plan = SimpleNamespace(services=[service])
+        plan.model_copy = lambda **_: plan
         prepared: Any = SimpleNamespace(cluster=self.cluster, plan=plan, bundle=None)
         monkeypatch.setattr(verb, "prepare", lambda *_, **__: prepared)
         monkeypatch.setattr(verb, "_prepare_here", lambda *_, **__: ({}, []))
         monkeypatch.setattr(verb, "recorded", lambda *given: nullcontext(given[3]))
         monkeypatch.setattr(verb.artifacts, "collect", lambda *_: None)
         monkeypatch.setattr(verb.devices, "comes_first", lambda *_: False)
-        monkeypatch.setattr(verb, "of_up", lambda cluster, plan, secrets, files: secrets)
+        monkeypatch.setattr(verb, "of_up", lambda cluster, plan, secrets, files, service: secrets)
         monkeypatch.setattr(verb, "run_phases", self.run_phases)
 
     def run_phases(
@@ -140,6 +141,7 @@ def test_up_ends_a_rotation_only_with_the_chat_page(site: Site) -> None:
         site.rotate()
     site.before_it_ends = lambda: None
     assert site.up(tags=("serve",)).is_rotating
+    assert site.up(service="headfirst-demo").is_rotating
     assert not site.up().is_rotating
 
 

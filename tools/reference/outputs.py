@@ -80,7 +80,8 @@ EVENTS = {
     "deploy bundle": "`bundle`: `path`, `id`, `since`, `bytes`, `files`, `images`, `systems`, `kinds`, "
     "`kept`, `signed`, `notes`",
     "deploy check": "`checked`: `ready`, `warnings`",
-    "deploy down": "`down`: `changed`, `data_removed`",
+    "deploy down": "`down`: `changed`, `data_removed`; with `--service` also `service`, and `kept`: what "
+    "still refers to it (`chat_page`, `proxy`, `monitoring`)",
     "deploy rollback": "`rollback`: `versions` (by service; null: unchanged, it has none)",
     "deploy replace": "the summary of `deploy up`, after `inventory_changes`: `host`, `diff`",
     "deploy remove": "the summary of `deploy up`, after `inventory_changes`: `host`, `diff`",

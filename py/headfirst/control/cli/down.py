@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headfirst.control.run.result import RunResult
 
 
-@verb("deploy down cluster.ini", "limit", "check", "wait", "json", "plain", "verbose")
+@verb("deploy down cluster.ini", *("limit", "whole_service", "check", "wait", "json", "plain", "verbose"))
 def down(
     run: RunOptions,
     output: Output,
@@ -28,9 +28,17 @@ def down(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --data: do not prompt.")] = False,
 ) -> None:
-    """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay."""
+    """Stop the chat page and the ranks, and remove what Headfirst made; Docker and the images stay.
+
+    With --service only the routers and ranks of a service: hosts, weights and the chat page stay.
+    """
     from headfirst.control.deployment.verbs.down import down, target
 
+    if data and run.service:
+        raise InputError(
+            "--data removes the weights and chats of all services, and --service names one",
+            hint="Leave one of them out.",
+        )
     cluster_target = target(run)
     for host, owner in cluster_target.left.items():
         Terminal(stderr=True, highlight=False, soft_wrap=True).print(
@@ -40,7 +48,7 @@ def down(
         _confirm(cluster_target, yes=yes)
     with output.reporter() as reporter:
         result = down(cluster_target, reporter, data=data)
-    print_down(result, data=data, as_json=output.as_json)
+    print_down(result, cluster_target, data=data, as_json=output.as_json)
 
 
 @verb("deploy release cluster.ini", "limit", "wait", "json")
@@ -94,14 +102,35 @@ def _confirm(target: Target, *, yes: bool) -> None:
         )
 
 
-def print_down(result: RunResult, *, data: bool, as_json: bool) -> None:
+_PLACES = {
+    "chat_page": "its entry in the chat page",
+    "proxy": "its path in the proxy",
+    "monitoring": "its alerts in Prometheus",
+}
+
+
+def print_down(result: RunResult, target: Target, *, data: bool, as_json: bool) -> None:
     """What was stopped and what stays."""
+    from headfirst.control.deployment.verbs.down import remaining
+
+    changed, service, kept = result.changed_total, target.service, remaining(target)
     if as_json:
-        print(json.dumps({"event": "down", "changed": result.changed_total, "data_removed": data}))
+        summary = {"event": "down", "changed": changed, "data_removed": data}
+        print(json.dumps(summary | ({"service": str(service), "kept": kept} if service else {})))
         return
     console = Terminal(highlight=False, soft_wrap=True)
-    console.print("Stopped." if result.changed_total else "Nothing was running.")
-    if not data:
+    if target.options.check:
+        console.print(f"Check mode: {changed} tasks would change something.")
+        return
+    console.print("Stopped." if changed else "Nothing was running.")
+    if service:
+        console.print("Its weights stay, and its hosts belong to the cluster.")
+        if kept:
+            listed = ", ".join(_PLACES[place] for place in kept)
+            console.print(f"Until it is up again these fail: {listed}.")
+        scope = f"--service {escape(str(service))}"
+        console.print(f"  Start it     deploy up {target.cluster.inventories[0]} {scope}")
+    elif not data:
         console.print(
             "Weights and chats stay in /var/lib/headfirst (and in weights_dir); --data removes the folder."
         )

@@ -28,7 +28,7 @@ _ShowOnly = Annotated[bool, typer.Option("--check", help="Show the change of the
 
 @verb(
     "deploy up cluster.ini",
-    *("limit", "tags", "check", "diff", "wait", "bundle", "json", "plain", "verbose"),
+    *("limit", "tags", "whole_service", "check", "diff", "wait", "bundle", "json", "plain", "verbose"),
 )
 def up(run: RunOptions, output: Output) -> None:
     """Start the cluster: check, Docker, image, weights, ranks, chat page. Run it again after a stop."""
@@ -150,7 +150,8 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
         console.print(f"[bold green]Done[/], {made}. These stages do not start or check the service.")
         return
     made = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
-    console.print(f"[bold green]The service is up.[/] {made}")
+    subject = f"Service {escape(str(outcome.service))}" if outcome.service else "The service"
+    console.print(f"[bold green]{subject} is up.[/] {made}")
     if page:
         console.print(f"  Chat page    {page}")
     if plan.monitoring:
@@ -164,8 +165,9 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     if outcome.ca:
         console.print(f"  Trust        {outcome.ca}")
     console.print(f"  Credentials  {outcome.credentials}")
-    console.print(f"  Ask it       deploy chat {outcome.inventory} 'Hello'")
-    console.print(f"  Stop it      deploy down {outcome.inventory}")
+    scope = f" --service {escape(str(outcome.service))}" if outcome.service else ""
+    console.print(f"  Ask it       deploy chat {outcome.inventory}{scope} 'Hello'")
+    console.print(f"  Stop it      deploy down {outcome.inventory}{scope}")
 
 
 def print_rollback(outcome: Rollback, inventory: Path, *, as_json: bool) -> None:

@@ -94,6 +94,9 @@ _BEFORE: dict[str, Any] = {
         str | None,
         typer.Option("--service", metavar="NAME[/REPLICA]", help="Only this service, or this replica of it."),
     ],
+    "whole_service": Annotated[
+        str | None, typer.Option("--service", metavar="NAME", help="Only this service.")
+    ],
 }
 _AFTER: dict[str, Any] = {
     "check": Annotated[bool, typer.Option("--check", help="Change nothing; report what would change.")],
@@ -245,7 +248,7 @@ def _run_options(given: dict[str, Any], *, required: bool) -> RunOptions:
         check=given.pop("check", False),
         diff=given.pop("diff", False),
         verbosity=given.pop("verbose", 0),
-        service=given.pop("service", None),
+        service=given.pop("service", given.pop("whole_service", None)),
         wait_s=given.pop("wait", 0.0),
         bundle=bundle_request(paths, signers, unsigned=bool(unsigned), older=bool(older)),
     )

@@ -59,6 +59,7 @@ def prepare(
     rates: bool = False,
     ports: bool = False,
     limit: str | None = None,
+    service: str | None = None,
     bundle: BundleRequest | None = None,
     online: bool = False,
 ) -> Prepared:
@@ -66,11 +67,14 @@ def prepare(
 
     `rates`: ask also where only the estimate of the weights' time would gain; `ports`: also for how the ports
     of ranks can be closed, which containers that are started depend on. A `limit` that leaves no host
-    is refused here, before any work. `bundle`, or else the inventory's, has the models' descriptions and
+    is refused here, before any work. `service`: the run acts on the hosts of this service, and of what all
+    services share. `bundle`, or else the inventory's, has the models' descriptions and
     other sources; `online` ignores the inventory's.
     """
     user_catalogue.load()
     cluster = with_lab_facts(load(inventories, extra_vars, limit))
+    if chosen := cluster.whole_service(service):
+        cluster = cluster.of_service(chosen, *cluster.shared_hosts)
     sources = None
     if bundle or (cluster.settings.bundle and not online):
         from headfirst.control.deployment.bundled import looked_at

@@ -114,8 +114,8 @@ def is_planned_already(history: History, containers: str) -> bool:
 
 
 def _is_part(run: RunRecord) -> bool:
-    """Whether -t or -l left out stages or hosts."""
-    return run.kind.verb == "up" and bool(run.kind.asked)
+    """Whether -t, -l or --service left out stages, hosts or services."""
+    return run.kind.verb in ("up", *_STOPPING) and bool(run.kind.asked)
 
 
 def was_brought(history: History, weights: str) -> bool:

@@ -235,6 +235,11 @@ class Cluster:
         return tuple({host.name: host for host in (*self.nodes, *more)}.values())
 
     @property
+    def shared_hosts(self) -> tuple[Host, ...]:
+        """Hosts of what belongs to all services: credentials, chat page, proxy, monitoring."""
+        return (self.head, self.webui, *([self.monitoring] if self.monitoring else []))
+
+    @property
     def limited_hosts(self) -> tuple[Host, ...]:
         """The hosts that a run acts on, in the order of `hosts`."""
         return tuple(host for host in self.hosts if self.limit is None or host.name in self.limit)
@@ -306,6 +311,30 @@ class Cluster:
             if name in (service.name, service.served_model_name):
                 return service
         raise InputError(f"no service is called {name}", hint=f"Services: {listed}.")
+
+    def whole_service(self, chosen: str | None) -> Service | None:
+        """The service that `--service` names; None without it. InputError where it names a replica."""
+        if chosen is None:
+            return None
+        name, replica, _ = chosen.partition("/")
+        if replica:
+            raise InputError(
+                f"--service {chosen} names a replica, and this verb acts on whole services",
+                hint=f"Write --service {name or 'NAME'}.",
+            )
+        return self.service(name)
+
+    def of_service(self, service: Service, *shared: Host) -> Cluster:
+        """The same cluster for a run on the hosts of one service, of its routers, the spares and `shared`.
+
+        InputError where its limit leaves none of them.
+        """
+        routers = (router.host for router in service.routers)
+        names = {host.name for host in (*service.hosts, *routers, *self.spares, *shared)}
+        names &= {host.name for host in self.limited_hosts}
+        if not names:
+            raise InputError(f"--limit leaves no host of {service}", hint="Leave --limit or --service out.")
+        return self.limited(names)
 
     def matches(self, chosen: str | None, service: str | None, replica: int) -> bool:
         """Whether a replica is one of those that `--service` names: NAME, NAME/REPLICA, or /REPLICA."""

@@ -44,8 +44,8 @@ from headfirst.control.deployment.running.role_vars.weights import (
 from headfirst.control.deployment.running.stages import ALONE, STAGES, Scope
 from headfirst.control.inventory.names import setting_of
 from headfirst.decide.cluster.settings import SETTING_NAMES
-from headfirst.decide.cluster.types import Cluster
-from headfirst.decide.plan.types import Plan
+from headfirst.decide.cluster.types import Cluster, Host, Service
+from headfirst.decide.plan.types import Plan, PlannedService
 
 _ALONE = (*ALONE, "stop_monitoring.yml")
 
@@ -67,13 +67,15 @@ class _Up:
     plan: Plan
     secrets: Secrets
     files: Artifacts
+    services: Sequence[PlannedService]  # those that the run brings
+    peers: Sequence[Host] | None = None  # hosts that must answer; None: all
 
 
 # From the run and what it is for; no variables where the stage is not needed.
 _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
-    ("cluster", "check.yml"): lambda up: hardware_vars(up.cluster, up.plan),
+    ("cluster", "check.yml"): lambda up: hardware_vars(up.cluster, up.plan, up.peers),
     ("cluster", "machine.yml"): lambda up: merged(
-        hardware_vars(up.cluster, up.plan),
+        hardware_vars(up.cluster, up.plan, up.peers),
         tools_vars(up.cluster, up.plan, up.files),
         supervisor_vars(up.cluster, up.secrets),
     ),
@@ -93,22 +95,31 @@ _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
         version_vars(up.cluster.service(service.name)) if len(service.replicas) > 1 else {}
     ),
     ("service", "deregister.yml"): lambda up, service: deregister_vars(service, up.secrets),
-    ("cluster", "webui.yml"): lambda up: webui_vars(up.plan, up.secrets, up.files),
+    ("cluster", "webui.yml"): lambda up: webui_vars(up.plan, up.services, up.secrets, up.files),
     ("cluster", "proxy.yml"): lambda up: proxy_vars(up.cluster, up.plan, up.secrets, up.files),
     ("cluster", "monitoring.yml"): lambda up: monitoring_vars(up.cluster, up.plan, up.secrets, up.files),
 }
 
 
-def of_up(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> list[Phase]:
-    """`deploy up` after the plan is made."""
-    phases = [phase for phase in _stages(_Up(cluster, plan, secrets, files)) if phase.variables]
+def of_up(
+    cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts, service: Service | None = None
+) -> list[Phase]:
+    """`deploy up` after the plan is made; with `service` it brings no other one.
+
+    What all services share follows the whole plan: the chat page, the proxy, monitoring.
+    """
+    services = [planned for planned in plan.services if service is None or planned.name == service.name]
+    # A host of another service may be away.
+    peers = cluster.limited_hosts if service else None
+    stages = _stages(_Up(cluster, plan, secrets, files, services, peers))
+    phases = [phase for phase in stages if phase.variables]
     single_run = _is_single_run(cluster) and not plan.services[0].adapters
     return _joined("up.yml", phases) if single_run else phases
 
 
 def up_variables(cluster: Cluster, plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
     """The variables of all stages per host; where a host has several ranks, those of the last one."""
-    return merged(*(phase.variables for phase in _stages(_Up(cluster, plan, secrets, files))))
+    return merged(*(phase.variables for phase in _stages(_Up(cluster, plan, secrets, files, plan.services))))
 
 
 def refuse_decided(cluster: Cluster, plan: Plan) -> None:
@@ -133,14 +144,13 @@ def _stages(up: _Up) -> Iterator[Phase]:
     playbooks = dict.fromkeys((stage.scope, stage.playbook) for stage in STAGES)
     for scope, row in itertools.groupby(playbooks, key=lambda pair: pair[0]):
         names = [playbook for _, playbook in row]
-        for title, subject in _subjects(scope, up.plan):
+        for title, subject in _subjects(scope, up.services):
             for name in names:
                 yield Phase(name, _VARIABLES[scope, name](up, *subject), title)
 
 
-def _subjects(scope: Scope, plan: Plan) -> list[tuple[str, tuple[object, ...]]]:
+def _subjects(scope: Scope, services: Sequence[PlannedService]) -> list[tuple[str, tuple[object, ...]]]:
     """What a stage runs for, each with its title."""
-    services = plan.services
     match scope:
         case "cluster":
             return [("", ())]
@@ -160,17 +170,27 @@ def _subjects(scope: Scope, plan: Plan) -> list[tuple[str, tuple[object, ...]]]:
             ]
 
 
-def of_down(cluster: Cluster) -> list[Phase]:
-    """`deploy down`: the proxy, the chat page, the routers, every replica, then files."""
+def of_down(cluster: Cluster, service: Service | None = None) -> list[Phase]:
+    """`deploy down`: the proxy, the chat page, the routers, every replica, then files.
+
+    With `service`: its routers and replicas alone.
+    """
+    services = cluster.services if service is None else (service,)
     stops = [
-        Phase("stop.yml", stop_vars(service, number, cluster.spares), f"{service}, replica {number.index}")
-        for service in cluster.services
-        for number in service.replicas
+        *(Phase("stop_router.yml", router_stop_vars(stopped), str(stopped)) for stopped in services),
+        *(
+            Phase(
+                "stop.yml", stop_vars(stopped, number, cluster.spares), f"{stopped}, replica {number.index}"
+            )
+            for stopped in services
+            for number in stopped.replicas
+        ),
     ]
+    if service is not None:
+        return [phase for phase in stops if phase.variables]
     phases = [
         Phase("stop_monitoring.yml", monitoring_stop_vars(cluster)),
         Phase("stop_page.yml", merged(webui_stop_vars(cluster), proxy_stop_vars(cluster))),
-        *(Phase("stop_router.yml", router_stop_vars(service), str(service)) for service in cluster.services),
         *stops,
         Phase("clean.yml", {host.name: {} for host in cluster.hosts}),
     ]

@@ -114,7 +114,7 @@ def run_phases(
         )
     if not results:
         raise InputError(
-            "no stage of -t acts on a host of --limit",
+            "no stage of -t acts on a host of --limit and --service",
             where=str(cluster.inventories[0]),
             hint="`deploy plan` shows which host runs what.",
         )

@@ -16,7 +16,8 @@ from headfirst.control.ownership.lease import look
 from headfirst.control.ownership.records import Owner
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult
-from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.model import families
 
 
 @dataclass(frozen=True)
@@ -26,11 +27,14 @@ class Target:
     cluster: Cluster
     options: RunOptions
     left: dict[str, Owner] = field(default_factory=dict)
+    service: Service | None = None  # the only one that is stopped; None: all, with what they share
 
 
 def target(options: RunOptions) -> Target:
     """What a command line names. Raises as target_of does."""
-    return target_of(load(options.inventories, options.extra_vars, options.limit), options)
+    cluster = load(options.inventories, options.extra_vars, options.limit)
+    service = cluster.whole_service(options.service)
+    return target_of(cluster.of_service(service) if service else cluster, options)
 
 
 def target_of(cluster: Cluster, options: RunOptions) -> Target:
@@ -42,7 +46,7 @@ def target_of(cluster: Cluster, options: RunOptions) -> Target:
         refuse_foreign(cluster, states)
     if left:
         cluster = cluster.limited(host for host in states if host not in left)
-    return Target(cluster, options, left)
+    return Target(cluster, options, left, cluster.whole_service(options.service))
 
 
 def data_bytes(target: Target) -> dict[str, int]:
@@ -53,10 +57,27 @@ def data_bytes(target: Target) -> dict[str, int]:
     return {host: int(answer["bytes"]) for host, answer in answers.items()}
 
 
+def remaining(target: Target) -> list[str]:
+    """What still refers to the service that was stopped alone."""
+    service, cluster = target.service, target.cluster
+    if service is None:
+        return []
+    task = service.settings.task or families.task_of_id(service.model_id)
+    places = {
+        "chat_page": task in ("chat", "vision"),
+        "proxy": cluster.has_proxy,
+        "monitoring": cluster.monitoring is not None,
+    }
+    return [place for place, stays in places.items() if stays]
+
+
 def down(target: Target, reporter: Reporter, *, data: bool) -> RunResult:
-    """Stop Open WebUI and the ranks and remove our files; with `data`, weights and chats too."""
+    """Stop Open WebUI and the ranks and remove our files; with `data`, weights and chats too.
+
+    Of a target with a service: its routers and ranks, and what is theirs.
+    """
     extra = ["headfirst_down_data=true"] if data else []
-    phases = of_down(target.cluster)
+    phases = of_down(target.cluster, target.service)
     if target.options.check:
         return run_phases(phases, target.options, target.cluster, reporter, extra=extra)
     with (

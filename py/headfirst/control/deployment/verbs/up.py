@@ -32,7 +32,7 @@ from headfirst.control.run.environment import require_all
 from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, StageTime
-from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.host import devices
 from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.types import Plan
@@ -49,6 +49,7 @@ class Outcome:
     credentials: Path
     inventory: Path
     check: bool
+    service: Service | None = None  # the only one that the run brought; None: all
     ca: Path | None = None  # what people trust, where an authority of the cluster signs the certificate
 
 
@@ -62,7 +63,8 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outc
     prepared = _prepared(options)
     _require_forks(prepared.cluster)
     verb = "credentials --rotate" if rotate else "up"
-    with recorded(prepared.cluster, options, verb, reporter, prepared.plan) as shown:
+    brought = _brought(prepared.plan, prepared.cluster.whole_service(options.service))
+    with recorded(prepared.cluster, options, verb, reporter, brought) as shown:
         outcome = _up(prepared, options, shown, rotate=rotate)
         keep_plan(shown, outcome.plan)
     return outcome
@@ -72,7 +74,7 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
     bundle = proven(prepared.bundle, reporter) if prepared.bundle else None
     here = None
     if lab_of(prepared.cluster):
-        refuse_unfit(prepared.plan)
+        refuse_unfit(_brought(prepared.plan, prepared.cluster.whole_service(options.service)))
         # Nodes must exist before they are locked.
         here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
     closed = Closed.of(bundle, prepared.cluster, prepared.plan) if bundle else None
@@ -108,7 +110,8 @@ def _complete(cluster: Cluster, secrets: Secrets, reporter: Reporter, *, rotates
 
 
 def _webui_ran(cluster: Cluster, options: RunOptions, claim: Claim) -> bool:
-    reached = cluster.webui.name in claim.held.states
+    # With --service other services have the keys from before.
+    reached = cluster.webui.name in claim.held.states and options.service is None
     return reached and (not options.tags or "webui" in options.tags)
 
 
@@ -128,22 +131,30 @@ def _carry_out(
     if closed:
         brought = run_stages("bundle.yml", options, prepared.cluster, sources, reporter)
         before = [closed.bundle.proving, *brought.stages]
+    peers = prepared.cluster.limited_hosts if options.service else None
     if devices.comes_first(prepared.cluster):  # only drivers report GPUs and RDMA devices
-        variables = with_sources(hardware_vars(prepared.cluster, prepared.plan), sources)
+        variables = with_sources(hardware_vars(prepared.cluster, prepared.plan, peers), sources)
         before += run_stages("hardware.yml", options, prepared.cluster, variables, reporter).stages
         prepared = _prepared(options)
     cluster = prepared.cluster
-    refuse_unfit(prepared.plan)
+    service = cluster.whole_service(options.service)
+    planned = _brought(prepared.plan, service)
+    refuse_unfit(planned)
     built, local = here or _prepare_here(cluster, options, reporter, builds=closed is None)
-    files = closed.bundle.artifacts(prepared.plan) if closed else artifacts.collect(cluster, built)
+    files = (
+        closed.bundle.artifacts(prepared.plan)
+        if closed
+        else artifacts.collect(_built_for(cluster, service), built)
+    )
     hidden = [*secrets.values(), *hub_tokens(prepared.plan)]
-    phases = of_up(cluster, prepared.plan, secrets, files)
+    phases = of_up(cluster, prepared.plan, secrets, files, service)
     result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, held=held)
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))
     result = replace(result, stages=[*before, *local, *result.stages], seconds=seconds)
     return Outcome(
-        plan=prepared.plan,
+        plan=planned,
         result=result,
+        service=service,
         credentials=credentials_file(cluster),
         ca=None if options.check else keep_ca(cluster, secrets),
         inventory=Path(options.inventories[0]),
@@ -158,8 +169,23 @@ def _prepared(options: RunOptions) -> Prepared:
         probe=True,
         ports=True,
         limit=options.limit,
+        service=options.service,
         bundle=options.bundle,
     )
+
+
+def _brought(plan: Plan, service: Service | None) -> Plan:
+    """The plan with the only service that a run brings; None: all."""
+    if service is None:
+        return plan
+    return plan.model_copy(
+        update={"services": [planned for planned in plan.services if planned.name == service.name]}
+    )
+
+
+def _built_for(cluster: Cluster, service: Service | None) -> Cluster:
+    """The cluster whose images are made on this machine."""
+    return cluster if service is None else replace(cluster, services=(service,))
 
 
 def refuse_unfit(plan: Plan) -> None:
@@ -181,20 +207,22 @@ def _prepare_here(
     cluster: Cluster, options: RunOptions, reporter: Reporter, *, builds: bool = True
 ) -> LocalWork:
     """Packages that are missing, then lab nodes and images side by side. Check mode starts no nodes."""
-    jobs = dict(artifacts.jobs(cluster)) if builds else {}
+    service = cluster.whole_service(options.service)
+    built_for = _built_for(cluster, service)
+    jobs = dict(artifacts.jobs(built_for)) if builds else {}
     lab = lab_of(cluster)
     if lab and options.check:
         lab_access(lab)  # reports what to do when the nodes are not up
     elif lab:
-        for service in cluster.services:
-            if service.settings.model_source == "demo":
-                share_demo_checkpoint(service.model_id)
+        for shared in built_for.services:
+            if shared.settings.model_source == "demo":
+                share_demo_checkpoint(shared.model_id)
         jobs["lab"] = lambda advance: lab_up(lab, advance, advance.warn)
     if not jobs:
         return {}, []
     ask_for_root(reporter)
     times = []
-    if builds and (missing := packages.missing(artifacts.packages(cluster))):
+    if builds and (missing := packages.missing(artifacts.packages(built_for))):
         title, install = f"Install {', '.join(missing)} on this machine", partial(packages.install, missing)
         times.append(run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")[1])
     built, seconds = run_jobs(reporter, "prepare", "Nodes and images on this machine", jobs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from headfirst.common import container_names as names
@@ -59,9 +60,15 @@ def _planned(cluster: Cluster) -> dict[str, list[str]]:
     return containers
 
 
-def webui_vars(plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
-    """Variables for `playbooks/webui.yml`; none where no service answers chats."""
-    if plan.webui is None:
+def webui_vars(
+    plan: Plan, services: Sequence[PlannedService], secrets: Secrets, files: Artifacts
+) -> HostVars:
+    """Variables for `playbooks/webui.yml`; none where no service answers chats.
+
+    The page offers every service, and is proven with one of `services`, which the run brings.
+    """
+    brought = chats(services)
+    if plan.webui is None or not brought:
         return {}
     answering = chats(plan.services)
     keys = [secrets.api_key(service.name) for service in answering for _ in service.urls]
@@ -73,7 +80,7 @@ def webui_vars(plan: Plan, secrets: Secrets, files: Artifacts) -> HostVars:
             "open_webui_url": plan.webui.url,
             # Open WebUI takes a key for each address of its list.
             "open_webui_engine_api_key": ";".join(keys),
-            "open_webui_model_name": answering[0].served_model_name,
+            "open_webui_model_name": brought[0].served_model_name,
             "open_webui_admin_email": secrets.webui_admin_email,
             "open_webui_admin_password": secrets.webui_admin_password,
             "open_webui_admin_password_before": secrets.webui_admin_password_before or "",

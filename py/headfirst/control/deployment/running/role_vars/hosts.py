@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from headfirst.control.deployment.running.inventory import DEVICE_GROUPS, HOST_GROUPS
@@ -23,21 +24,22 @@ GB = 10**9
 GPU_ROLES = ("nvidia_driver", "rdma", "nvidia_container_toolkit")
 
 
-def check_vars(cluster: Cluster, plan: Plan) -> HostVars:
-    """Variables per host for `playbooks/check.yml` alone."""
-    return {host.name: _check(cluster, plan, host) for host in cluster.hosts}
+def check_vars(cluster: Cluster, plan: Plan, peers: Sequence[Host] | None = None) -> HostVars:
+    """Variables per host for `playbooks/check.yml` alone. `peers`: those that must answer; None: all."""
+    answering = cluster.hosts if peers is None else peers
+    return {host.name: _check(cluster, plan, host, answering) for host in cluster.hosts}
 
 
-def hardware_vars(cluster: Cluster, plan: Plan) -> HostVars:
-    """Variables per host for `playbooks/hardware.yml` alone."""
+def hardware_vars(cluster: Cluster, plan: Plan, peers: Sequence[Host] | None = None) -> HostVars:
+    """Variables per host for `playbooks/hardware.yml` alone; `peers` as in check_vars."""
     hosts = {
         host.name: _host_tuning(cluster, plan, host) | _drivers(cluster, plan, host)
         for host in (*cluster.nodes, *cluster.router_hosts, *([cluster.webui] if cluster.has_proxy else []))
     }
-    return merged(check_vars(cluster, plan), hosts)
+    return merged(check_vars(cluster, plan, peers), hosts)
 
 
-def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
+def _check(cluster: Cluster, plan: Plan, host: Host, peers: Sequence[Host]) -> dict[str, Any]:
     required = requirements(cluster, plan, host)
     return {
         "check_is_rank": required.ranks is not None,
@@ -48,7 +50,7 @@ def _check(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
         "check_disk_path": required.disk_path,
         "check_min_disk_gb": round(required.disk_bytes / GB, 1),
         "check_address": host.address,
-        "check_peers": [peer.address for peer in cluster.hosts if peer.name != host.name],
+        "check_peers": [peer.address for peer in peers if peer.name != host.name],
     }
 
 
