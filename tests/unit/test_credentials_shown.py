@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
+from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.cli.access import credentials
 from headfirst.control.cli.verb import Output
 from headfirst.control.credentials import secrets
@@ -47,3 +49,30 @@ def test_a_key_that_nothing_accepts_is_not_shown(
         key for key in (kept.engine_api_key, kept.service_api_keys["chat"]) if key in first
     ]
     assert as_json or f"API key    none yet, until: deploy up {path}" in first
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_of_one_service_only_its_key_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    HostRecords(tmp_path / "hosts", monkeypatch)
+    path = tmp_path / "mine.ini"
+    path.write_text(TEXT)
+    kept = secrets.Secrets().with_keys(["chat"])
+    secrets.save(load([path]), kept)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    credentials(RunOptions([path], service="chat"), Output(as_json))
+    text = capsys.readouterr().out
+    assert [value for value in kept.values() if value in text] == [kept.service_api_keys["chat"]]
+    assert "http://192.0.2.7:30000/v1" in text
+    if as_json:
+        assert json.loads(text).keys() == {"service", "api_key", "api"}
+    for service, error, words in (
+        ("embedding", NotReadyError, "no API key of embedding"),
+        ("chat/0", InputError, "names a replica"),
+    ):
+        with pytest.raises(error, match=words):
+            credentials(RunOptions([path], service=service), Output(as_json))
+    with pytest.raises(InputError, match="replaces all credentials"):
+        credentials(RunOptions([path], service="chat"), Output(as_json), rotate=True)

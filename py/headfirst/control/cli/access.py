@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Table
@@ -14,12 +14,15 @@ from headfirst.control.cli.verb import Output, app, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
+if TYPE_CHECKING:
+    from headfirst.decide.cluster.types import Service
+
 keys = typer.Typer(no_args_is_help=True, help="API keys with names, for people and programs.")
 app.add_typer(keys, name="keys")
 _Name = Annotated[str, typer.Argument(help="Name of the key, such as that of its user.")]
 
 
-@verb("deploy credentials cluster.ini", "wait", "json", "plain")
+@verb("deploy credentials cluster.ini", "whole_service", "wait", "json", "plain")
 def credentials(
     run: RunOptions,
     output: Output,
@@ -27,12 +30,20 @@ def credentials(
         bool, typer.Option("--rotate", help="Create new ones and apply them: the service restarts once.")
     ] = False,
 ) -> None:
-    """Show the API key and the administrator's password, as every controller of the cluster has them."""
+    """Show the API key and the administrator's password, as every controller of the cluster has them.
+
+    With --service only the key and the address of a service.
+    """
     from headfirst.control.deployment.certificate import keep_ca
     from headfirst.control.deployment.verbs.credentials import rotate as rotate_credentials
     from headfirst.control.deployment.verbs.credentials import show
-    from headfirst.control.deployment.verbs.service import known_key
+    from headfirst.control.deployment.verbs.service import known_key, require_key
 
+    if rotate and run.service:
+        raise InputError(
+            "--rotate replaces all credentials, and --service names one service",
+            hint="Leave one of them out.",
+        )
     if rotate:
         from headfirst.control.cli.up import print_summary
 
@@ -46,19 +57,25 @@ def credentials(
             hint="For a program: deploy credentials INVENTORY --json",
         )
     cluster, secrets = show(run)
+    chosen = cluster.whole_service(run.service)
+    if chosen and output.as_json:
+        key, urls = require_key(secrets, chosen, cluster), [f"{url}/v1" for url in chosen.urls]
+        typer.echo(json.dumps({"service": str(chosen), "api_key": key, "api": urls}))
+        return
     if output.as_json:
         typer.echo(secrets.applied().model_dump_json(exclude_none=True, exclude={"named_keys", "local_ca"}))
         return
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
+    if chosen:
+        _print_key(console, chosen, require_key(secrets, chosen, cluster))
+        return
     if cluster.has_proxy:
         console.print(
             "The proxy accepts the keys of `deploy keys`; the following ones are between the hosts."
         )
     for service in cluster.services:
-        key = known_key(secrets, service)
-        console.print(f"API key    {key or f'none yet, until: deploy up {cluster.inventories[0]}'}")
-        urls = ", ".join(f"{url}/v1" for url in service.urls)
-        console.print(f"API        {urls}   model {service.served_model_name}")
+        key = known_key(secrets, service) or f"none yet, until: deploy up {cluster.inventories[0]}"
+        _print_key(console, service, key)
     if ca := keep_ca(cluster, secrets):
         console.print(f"Trust      {ca}")
     console.print(f"Chat page  {cluster.proxy_url if cluster.has_proxy else cluster.webui_url}")
@@ -68,6 +85,12 @@ def credentials(
         console.print(f"Grafana    http://{cluster.monitoring.address}:{cluster.settings.grafana_port}")
         console.print("  sign in  admin")
         console.print(f"  password {secrets.grafana_admin_password}")
+
+
+def _print_key(console: Terminal, service: Service, key: str) -> None:
+    console.print(f"API key    {key}")
+    urls = ", ".join(f"{url}/v1" for url in service.urls)
+    console.print(f"API        {urls}   model {service.served_model_name}")
 
 
 @verb("deploy keys add cluster.ini alice --rate 60/min", "wait", "json", of=keys, inventory="required")

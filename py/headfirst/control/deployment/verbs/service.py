@@ -57,6 +57,18 @@ def known_key(secrets: Secrets | None, service: Service) -> str | None:
     return secrets.api_key(service.name) if secrets and known else None
 
 
+def require_key(secrets: Secrets | None, service: Service, cluster: Cluster) -> str:
+    """The key of the service's API. NotReadyError where it has none."""
+    key = known_key(secrets, service)
+    if key is None:
+        raise NotReadyError(
+            f"cluster {cluster.name} has no API key of {service}, neither here nor on its head",
+            where=cluster.head.name,
+            hint=f"Bring it up: deploy up {cluster.inventories[0]}",
+        )
+    return key
+
+
 def status(cluster: Cluster, chosen: str | None = None) -> ClusterStatus:
     """Every rank's container, the engines and the chat page, asked in parallel."""
     page = WebuiTarget(host_access(cluster)[cluster.webui.name], cluster.webui_url)
@@ -175,13 +187,7 @@ def open_api(
     a replica, or without `routed`. `timed`: the times of its answers are measured.
     """
     service, replica = cluster.chosen(chosen)[0]
-    key = known_key(current_credentials(cluster), service)
-    if key is None:
-        raise NotReadyError(
-            f"cluster {cluster.name} has no API key of {service}, neither here nor on its head",
-            where=cluster.head.name,
-            hint=f"Bring it up: deploy up {cluster.inventories[0]}",
-        )
+    key = require_key(current_credentials(cluster), service, cluster)
     access = host_access(cluster)
     if not (routed and is_routed(service, chosen)):
         with tunnel(access[replica.head.name], replica.url, timed=timed) as url:
