@@ -242,7 +242,7 @@ def test_the_kind_of_a_run_follows_from_the_plan_and_the_last_run(prepared: Prep
     assert first.left_seconds is None
     assert run_up(prepared, 0, plan).left_seconds is None  # the first run that changes nothing
     assert run_up(prepared, 0, plan).left_seconds is not None
-    changed = prepared.replanned(served_model_name="other")
+    changed = prepared.replanned(prepared.cluster.services[0], served_model_name="other")
     assert run_up(prepared, 1, changed).left_seconds is None
     run_up(prepared, 3, verb="down")
     assert run_up(prepared, 3, plan).left_seconds is None

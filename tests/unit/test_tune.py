@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,9 +25,10 @@ from headfirst.control.cli.shown.tune import watcher
 from headfirst.control.deployment.measuring import restored as restoring
 from headfirst.control.deployment.measuring import tune as tuning
 from headfirst.control.deployment.measuring.bench import Workload
-from headfirst.control.deployment.measuring.candidates import Candidate, merged, of_advice
+from headfirst.control.deployment.measuring.candidates import Candidate, changed, merged, of_advice
 from headfirst.control.deployment.measuring.tune import Wishes, intended
 from headfirst.control.deployment.measuring.written import write_arguments
+from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.run import history
 from headfirst.control.run.reporters.reporter import QuietReporter
@@ -108,9 +110,36 @@ def test_what_is_in_use_is_no_candidate() -> None:
     assert "--chunked-prefill-size 4096" not in {str(one) for one in intended(options, wishes()).candidates}
 
 
-def test_a_cluster_of_several_services_is_refused() -> None:
-    with pytest.raises(InputError, match="several"):
-        intended(RunOptions([LAB.with_name("h100x2-services.ini")]), wishes())
+SERVICES = LAB.with_name("h100x2-services.ini")
+
+
+def test_of_several_services_one_must_be_named() -> None:
+    with pytest.raises(InputError, match="several") as raised:
+        intended(RunOptions([SERVICES]), wishes())
+    assert "--service NAME (chat, embedding)" in (raised.value.hint or "")
+    with pytest.raises(InputError, match="names a replica"):
+        intended(RunOptions([SERVICES], service="chat/1"), wishes())
+
+
+def test_a_candidate_is_for_the_service_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(tuning, "last_start", lambda *_: None)
+    extra = json.dumps({"model_source": "huggingface", "weights_dir": "/w"})
+    options = RunOptions([SERVICES], [extra], service="chat")
+    known = partial(prepare, probe=False)
+    monkeypatch.setattr(tuning, "prepare", lambda inventories, more, probe: known(inventories, more))
+    plan = intended(options, wishes())
+    candidate = Candidate(arguments={"--schedule-policy": "fcfs"}, why="", source="")
+    changed_options = changed(options, plan.service, candidate)
+    assert changed_options.engine_args == {"chat": ["--schedule-policy", "fcfs"]}
+    assert changed_options.extra_vars == [extra]
+    other = known([SERVICES], [extra], engine_args=changed_options.engine_args)
+    commands = {
+        service.name: service.replicas[0].nodes[0].container.command for service in other.plan.services
+    }
+    assert "fcfs" in commands["chat"]
+    assert "fcfs" not in commands["embedding"]
+    assert all(candidate.source for candidate in plan.candidates)
 
 
 def test_advice_adds_values_that_are_not_known_yet() -> None:
@@ -141,8 +170,7 @@ class Cluster:
         return SimpleNamespace(advice=self.advice)
 
     def up(self, options: RunOptions, _: object) -> None:
-        words = [json.loads(one)["engine_args"] for one in options.extra_vars]
-        name = words[0][-1] if words else "own"
+        name = options.engine_args[None][-1] if options.engine_args else "own"
         self.log.append(f"up {name}")
         if isinstance(fault := self.speeds.get(f"up {name}"), BaseException):
             raise fault
@@ -273,3 +301,34 @@ def test_the_best_is_written_into_an_ini_file(tmp_path: Path) -> None:
         write_arguments([file], ["--new"])
     assert "engine_args=--new" in (caught.value.hint or "")
     assert file.read_text() == "all: {vars: {engine_args: --old}}\n"
+
+
+CHAT_SECTION = "[chat]\na engine_env=x\n[chat:vars]\nmodel=m\n[other:vars]\nmodel=n\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[all:vars]\nengine_args=--old\n", "[all:vars]\nengine_args=--old\n"),
+        ("", ""),
+    ],
+)
+def test_the_best_of_a_service_is_written_for_its_group(tmp_path: Path, before: str, after: str) -> None:
+    file = tmp_path / "cluster.ini"
+    file.write_text(CHAT_SECTION + before)
+    write_arguments([file], ["--new"], "chat")
+    written = CHAT_SECTION.replace("model=m", "engine_args=--new\nmodel=m") + after
+    assert file.read_text() == written
+    write_arguments([file], ["--newer"], "chat")
+    assert file.read_text() == written.replace("--new", "--newer")
+
+
+def test_a_line_that_wins_over_the_group_is_not_written_around(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.ini"
+    file.write_text(CHAT_SECTION)
+    (tmp_path / "group_vars").mkdir()
+    (tmp_path / "group_vars" / "chat.yml").write_text("engine_args: --old\n")
+    with pytest.raises(InputError, match="cannot be written") as raised:
+        write_arguments([file], ["--new"], "chat")
+    assert raised.value.hint == "Write: engine_args=--new for the group chat"
+    assert file.read_text() == CHAT_SECTION

@@ -136,7 +136,7 @@ def bench(
         raise typer.Exit(HeadfirstError.exit_code)
 
 
-@verb("deploy tune cluster.ini --shape chat --concurrency 16 --yes", "json")
+@verb("deploy tune cluster.ini --shape chat --concurrency 16 --yes", "whole_service", "json")
 def tune(
     run: RunOptions,
     output: Output,
@@ -202,7 +202,7 @@ def tune(
             console.print(f"  In the inventory: {escape(line_of(best))}")
         console.print(f"  Result   {escape(str(folder))}")
     if write and best is not None:
-        file = write_arguments(run.inventories, best)
+        file = write_arguments(run.inventories, best, plan.service.name)
         console.print(f"Written to {escape(str(file))}; `deploy up` applies it.")
 
 

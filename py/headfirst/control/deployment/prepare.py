@@ -39,13 +39,9 @@ class Prepared:
     checkpoints: Mapping[str | None, Checkpoint]  # by name of the service
     bundle: Bundled | None = None  # signature verified, files not yet proven
 
-    def replanned(self, **settings: Any) -> Plan:
-        """The plan with other settings of the services. InputError where it refuses them."""
-        services = tuple(
-            replace(service, settings=service.settings.model_copy(update=settings))
-            for service in self.cluster.services
-        )
-        cluster = replace(self.cluster, services=services)
+    def replanned(self, service: Service, **settings: Any) -> Plan:
+        """The plan with other settings of a service. InputError where it refuses them."""
+        cluster = _with(self.cluster, service, **settings)
         plan = build(cluster, self.checkpoints)
         refuse_decided(cluster, plan)
         return plan
@@ -60,6 +56,7 @@ def prepare(
     ports: bool = False,
     limit: str | None = None,
     service: str | None = None,
+    engine_args: Mapping[str | None, Sequence[str]] | None = None,
     bundle: BundleRequest | None = None,
     online: bool = False,
 ) -> Prepared:
@@ -68,13 +65,15 @@ def prepare(
     `rates`: ask also where only the estimate of the weights' time would gain; `ports`: also for how the ports
     of ranks can be closed, which containers that are started depend on. A `limit` that leaves no host
     is refused here, before any work. `service`: the run acts on the hosts of this service, and of what all
-    services share. `bundle`, or else the inventory's, has the models' descriptions and
-    other sources; `online` ignores the inventory's.
+    services share. `engine_args`, by the service's name, take the place of the inventory's. `bundle`, or else
+    the inventory's, has the models' descriptions and other sources; `online` ignores the inventory's.
     """
     user_catalogue.load()
     cluster = with_lab_facts(load(inventories, extra_vars, limit))
     if chosen := cluster.whole_service(service):
         cluster = cluster.of_service(chosen, *cluster.shared_hosts)
+    for name, arguments in (engine_args or {}).items():
+        cluster = _with(cluster, cluster.service(name), engine_args=list(arguments))
     sources = None
     if bundle or (cluster.settings.bundle and not online):
         from headfirst.control.deployment.bundled import looked_at
@@ -97,6 +96,13 @@ def prepare(
     plan = build(cluster, checkpoints)
     refuse_decided(cluster, plan)
     return Prepared(cluster, plan, checkpoints, sources)
+
+
+def _with(cluster: Cluster, service: Service, **settings: Any) -> Cluster:
+    """The cluster with other settings of a service."""
+    changed = replace(service, settings=service.settings.model_copy(update=settings))
+    services = (changed if other.name == service.name else other for other in cluster.services)
+    return replace(cluster, services=tuple(services))
 
 
 def _with_adapters(cluster: Cluster, service: Service, *, probe: bool) -> Service:

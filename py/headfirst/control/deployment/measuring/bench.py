@@ -153,7 +153,7 @@ def result_of(service: Opened, workload: Workload, points: Sequence[Point], begu
 def opened(options: RunOptions, workload: Workload, watcher: Watcher) -> Iterator[Opened]:
     """The service through a tunnel, and the load tool beside it."""
     dataset = _dataset(workload.dataset)
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, engine_args=options.engine_args)
     cluster = prepared.cluster
     service, replica = cluster.chosen(options.service)[0]
     planned = next(planned for planned in prepared.plan.services if planned.name == service.name)

@@ -62,7 +62,7 @@ def bench_engines(
     for change in changes:  # what cannot be planned is refused before anything is restarted
         prepare(options.inventories, [*options.extra_vars, *change], probe=False)
     results: list[Result] = []
-    with restored(options, reporter):
+    with restored(replace(options, service=None), reporter):
         for choice, change in zip(named, changes, strict=True):
             changed = replace(options, extra_vars=[*options.extra_vars, *change])
             up(replace(changed, service=None), reporter)

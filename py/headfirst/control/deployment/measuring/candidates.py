@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import get_args
@@ -38,7 +37,7 @@ def of_presets(prepared: Prepared, service: Service) -> list[Candidate]:
     candidates: dict[str, Candidate] = {}
     for preset in get_args(Preset):
         try:
-            other = _planned(prepared.replanned(preset=preset), service)
+            other = _planned(prepared.replanned(service, preset=preset), service)
         except InputError:  # a preset that is not for this service
             continue
         rules: dict[tuple[str, str], dict[str, str]] = {}
@@ -66,13 +65,8 @@ def of_advice(advice: Sequence[Advice], known: Sequence[Candidate]) -> list[Cand
 
 def changed(options: RunOptions, service: Service, candidate: Candidate) -> RunOptions:
     """The run with the candidate's arguments in place of the inventory's of the same names."""
-    return replace(
-        options,
-        extra_vars=[
-            *options.extra_vars,
-            json.dumps({"engine_args": merged(service.settings.engine_args, candidate.arguments)}),
-        ],
-    )
+    arguments = merged(service.settings.engine_args, candidate.arguments)
+    return replace(options, engine_args={service.name: arguments})
 
 
 def merged(given: Sequence[str], arguments: Mapping[str, str]) -> list[str]:
@@ -98,7 +92,7 @@ def refusal(prepared: Prepared, service: Service, candidate: Candidate) -> str |
     """Why the plan refuses the candidate; None: it can be tried."""
     engine_args = merged(service.settings.engine_args, candidate.arguments)
     try:
-        planned = _planned(prepared.replanned(engine_args=engine_args), service)
+        planned = _planned(prepared.replanned(service, engine_args=engine_args), service)
     except HeadfirstError as error:
         return error.what
     return planned.unfit.reason if planned.unfit else None

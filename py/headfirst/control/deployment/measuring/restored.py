@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.control.deployment.running.options import RunOptions
@@ -16,7 +15,7 @@ from headfirst.decide.cluster.types import Cluster, Service
 
 @contextmanager
 def restored(options: RunOptions, reporter: Reporter) -> Iterator[None]:
-    """Bring the service up as the inventory has it in the end, also after a failure, Ctrl-C and SIGTERM.
+    """Bring the service up as `options` have it in the end, also after a failure, Ctrl-C and SIGTERM.
 
     HeadfirstError where that fails: then the service is not as before.
     """
@@ -25,7 +24,7 @@ def restored(options: RunOptions, reporter: Reporter) -> Iterator[None]:
             yield
     finally:
         try:
-            up(replace(options, service=None), reporter)
+            up(options, reporter)
         except HeadfirstError as error:
             raise HeadfirstError(
                 f"the service is not as the inventory has it: {error.what}",

@@ -26,7 +26,7 @@ from headfirst.control.deployment.measuring.candidates import (
     of_presets,
     refusal,
 )
-from headfirst.control.deployment.measuring.restored import only_service, restored
+from headfirst.control.deployment.measuring.restored import restored
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import note_left, timed
@@ -115,7 +115,7 @@ class Tuned(BaseModel):
 def intended(options: RunOptions, wishes: Wishes) -> Intended:
     """What would be tried; nothing is sent to the service."""
     prepared = prepare(options.inventories, options.extra_vars, probe=True)
-    service = only_service(prepared.cluster, "deploy tune")
+    service = prepared.cluster.whole_service(options.service) or prepared.cluster.service(None)
     candidates, left_out = _accepted(prepared, service, of_presets(prepared, service))
     last = last_start(prepared.cluster, service)
     return Intended(prepared, service, candidates[: wishes.most], last, left_out)
@@ -227,7 +227,7 @@ def _measure(options: RunOptions, wishes: Wishes, watcher: bench.Watcher) -> tup
 def _advice(plan: Intended, watcher: Watcher) -> list[Advice]:
     """That of `diagnose --tuning` now, under load. An engine without figures gives none."""
     try:
-        return tuning(plan.prepared.cluster, None).advice or []
+        return tuning(plan.prepared.cluster, plan.service.name).advice or []
     except HeadfirstError as error:
         watcher.note(f"No advice from the figures under load: {error.what}.")
         return []

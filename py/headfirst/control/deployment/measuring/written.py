@@ -12,7 +12,7 @@ from headfirst.common.errors import InputError
 _NAME = "engine_args"
 _MENTION = re.compile(rf"(?:^|[\s{{{{,])[\"']?{_NAME}[\"']?\s*[=:]")
 _ASSIGNMENT = re.compile(rf"\s*{_NAME}\s*=")
-_SECTION = re.compile(r"\s*\[all:vars\]\s*(?:#.*)?$")
+_HEADER = re.compile(r"\s*\[([^\]]+)\]\s*(?:[#;].*)?$")
 
 
 def line_of(arguments: Sequence[str]) -> str:
@@ -20,37 +20,66 @@ def line_of(arguments: Sequence[str]) -> str:
     return f"{_NAME}={shlex.join(arguments)}"
 
 
-def write_arguments(inventories: Sequence[Path], arguments: Sequence[str]) -> Path:
+def write_arguments(
+    inventories: Sequence[Path], arguments: Sequence[str], service: str | None = None
+) -> Path:
     """Replace the line where engine_args is set, or add one below [all:vars]; returns the file.
 
-    InputError, with the line to write, where this is no INI file with such a place.
+    For a service with a name both are in [SERVICE:vars]. InputError, with the line to write, where this is no
+    INI file with such a place.
     """
-    file, number = _first_mention(inventories) or (inventories[0], None)
-    lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
+    section = f"{service or 'all'}:vars"
+    mentions = [mention for mention in _mentions(inventories) if _counts(mention, service)]
     new = line_of(arguments) + "\n"
-    if number is not None and _ASSIGNMENT.match(lines[number]) and not lines[number].rstrip().endswith("\\"):
-        lines[number] = new
-    elif number is None and (sections := [n for n, line in enumerate(lines) if _SECTION.match(line)]):
-        lines.insert(sections[0] + 1, new)
+    if mentions:
+        file, number, of = mentions[0]
+        lines = file.read_text().splitlines(keepends=True)
+        single = _ASSIGNMENT.match(lines[number]) and not lines[number].rstrip().endswith("\\")
+        if single and (service is None or of == section):
+            lines[number] = new
+            return _written(file, lines)
     else:
-        raise InputError(
-            f"{_NAME} cannot be written into this file", where=str(file), hint=f"Write: {new.strip()}"
-        )
+        file = inventories[0]
+        lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
+        headers = [number for number, line in enumerate(lines) if _section(line) == section]
+        if headers:
+            lines.insert(headers[0] + 1, new)
+            return _written(file, lines)
+    raise InputError(
+        f"{_NAME} cannot be written into this file",
+        where=str(file),
+        hint=f"Write: {new.strip()}" + (f" for the group {service}" if service else ""),
+    )
+
+
+def _written(file: Path, lines: Sequence[str]) -> Path:
     file.write_text("".join(lines))
     return file
 
 
-def _first_mention(inventories: Sequence[Path]) -> tuple[Path, int] | None:
-    """File and index of the line that sets engine_args first; None where no file does."""
+def _counts(mention: tuple[Path, int, str | None], service: str | None) -> bool:
+    """Whether a line decides what the service has: that of another section of an INI file does not."""
+    _, _, section = mention
+    return service is None or section is None or section == f"{service}:vars" or ":" not in section
+
+
+def _mentions(inventories: Sequence[Path]) -> Iterator[tuple[Path, int, str | None]]:
+    """File and index of each line that sets engine_args, and the section of an INI file that it is in."""
     for file in (file for inventory in inventories for file in _files_of(inventory)):
         try:
             lines = file.read_text().splitlines()
         except UnicodeDecodeError:  # an executable or vaulted inventory
             continue
+        section = None
         for number, line in enumerate(lines):
+            section = _section(line) or section
             if _MENTION.search(line) and not line.lstrip().startswith(("#", ";")):
-                return file, number
-    return None
+                yield file, number, section
+
+
+def _section(line: str) -> str | None:
+    header = _HEADER.match(line)
+    return header[1].strip() if header else None
 
 
 def _files_of(inventory: Path) -> Iterator[Path]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -36,5 +36,7 @@ class RunOptions:
     diff: bool = False
     verbosity: int = 0
     service: str | None = None  # NAME or NAME/REPLICA
+    # By the service's name: in place of those that the inventory sets.
+    engine_args: Mapping[str | None, Sequence[str]] = field(default_factory=dict)
     wait_s: float = 0.0  # for a lock that another run holds
     bundle: BundleRequest | None = None  # takes the place of every other source

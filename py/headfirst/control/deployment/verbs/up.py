@@ -170,6 +170,7 @@ def _prepared(options: RunOptions) -> Prepared:
         ports=True,
         limit=options.limit,
         service=options.service,
+        engine_args=options.engine_args,
         bundle=options.bundle,
     )
 
