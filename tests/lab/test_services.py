@@ -85,8 +85,8 @@ def summary(inventory: Path) -> dict[str, Any]:
     return found | {"keys": keys}
 
 
-def up(inventory: Path) -> dict[str, Any]:
-    done = deploy("up", inventory=inventory, options=["--json"])
+def up(inventory: Path, *options: str) -> dict[str, Any]:
+    done = deploy("up", inventory=inventory, options=["--json", *options])
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -236,12 +236,34 @@ def test_a_rolling_change_costs_no_request(summary: dict[str, Any], inventory: P
     assert "--max-running-requests 8" in on_node("node2", f"{command}-1")
 
 
+def started() -> str:
+    """When the replica started that shares its host with the embedding model."""
+    return on_node("node2", "docker inspect --format '{{.State.StartedAt}}' headfirst-engine-chat-1")
+
+
+def test_one_service_stops_and_starts_while_the_other_serves(
+    summary: dict[str, Any], inventory: Path
+) -> None:
+    before = started()
+    done = deploy("down", inventory=inventory, options=["--service", "embedding", "--json"])
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    stopped = json.loads(done.stdout.splitlines()[-1])
+    assert (stopped["service"], stopped["kept"]) == ("embedding", [])
+    assert containers("node2") == ["headfirst-engine-chat-1"]
+    assert on_node("node2", "ls /etc/headfirst/*.yaml").split() == ["/etc/headfirst/engine-chat-1.yaml"]
+    assert ask(summary, "Are you there?") == 200
+    [embedding] = up(inventory, "--service", "embedding", "--tags", "serve")["services"]
+    key = summary["keys"]["embedding"]
+    vector = post(f"{embedding['api'][0]}/embeddings", key, model=embedding["model"], input="Hello!")
+    assert len(vector.json()["data"][0]["embedding"]) > 1
+    assert started() == before
+
+
 def test_a_service_that_leaves_the_inventory_leaves_its_hosts(
     summary: dict[str, Any], inventory: Path
 ) -> None:
-    before = on_node("node2", "docker inspect --format '{{.State.StartedAt}}' headfirst-engine-chat-1")
+    before = started()
     inventory.write_text(ROLLED + ALL)
-    assert up(inventory)["changed"] > 0
+    assert up(inventory, "--tags", "serve")["changed"] > 0
     assert containers("node2") == ["headfirst-engine-chat-1"]
-    after = on_node("node2", "docker inspect --format '{{.State.StartedAt}}' headfirst-engine-chat-1")
-    assert after == before
+    assert started() == before
