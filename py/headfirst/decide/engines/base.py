@@ -434,6 +434,7 @@ class Engine:
     recipes: Sequence[ImageRecipe] = ()  # of images that are built here instead of pulled
     image_cuda: Mapping[str, str] = field(default_factory=dict)  # end of an image -> its CUDA version
     no_device: str = ""  # what to do where `images` lacks a device
+    older: str = ""  # what else to do where an image of an older version lacks a flag for several nodes
 
     @property
     def package(self) -> str:
@@ -471,6 +472,20 @@ class Engine:
         """Read the user's extra arguments as this version's own parser would."""
         return self.parse(self.specification, words)
 
+    def first_versions(self) -> Mapping[str, str]:
+        """The first version that has a flag of `launch`, where that is not older than all images in use."""
+        name = "first-versions.json"
+        known = files(self.package).joinpath(name).is_file()
+        return arguments.read(self.package, name)["flags"] if known else {}
+
+    def lacking(self, version: str, command: Sequence[str]) -> list[str]:
+        """The flags of a command that `version` does not have, as far as `first_versions` lists them."""
+        return [
+            flag
+            for flag, first in self.first_versions().items()
+            if flag in command and version_numbers(version) < version_numbers(first)
+        ]
+
     def sets(self, words: Sequence[str], values: Values) -> bool:
         """Whether the arguments set one of the values."""
         return not self.check_arguments(words).values.keys().isdisjoint(values)
@@ -486,6 +501,11 @@ class Engine:
     def log(self) -> Mapping[str, Any]:
         """The data of the engine's log.yml: what its log reports. Keys: plugin_utils/engine_log_rules.py."""
         return _log(self.package)
+
+
+def version_numbers(version: str) -> tuple[int, ...]:
+    """A version's numbers, for the order; a candidate counts as its release."""
+    return tuple(map(int, re.findall(r"\d+", version.partition("rc")[0])))
 
 
 @cache

@@ -9,7 +9,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
-from headfirst.decide.engines.base import Computing, Engine
+from headfirst.decide.engines.base import Computing, Engine, version_numbers
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import pool, standby, transfer, trust, types
@@ -91,6 +91,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     ]
     outside_v1 = engine.request_dialect(main.values).paths_outside_v1(main.task)
     replicas = [launching.replica(replica) for launching, replica in launched]
+    if version:
+        _refuse_lacking(service, engine, version, replicas)
     routers = router.routers(cluster, service, replicas)
     return types.PlannedService(
         **dict(main.sized),
@@ -199,6 +201,24 @@ def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
         f"engine_image={service.settings.engine_image} is of {version}.",
         where=service.given.get(name),
         hint=f"Remove {name} and set engine_args, or take an image of a supported version.",
+    )
+
+
+def _refuse_lacking(
+    service: Service, engine: Engine, version: str, replicas: Sequence[types.PlannedReplica]
+) -> None:
+    """Raise for flags of the plan that the image's version does not have."""
+    nodes = [node for replica in replicas for node in replica.nodes]
+    flags = engine.lacking(version, [word for node in nodes for word in node.container.command])
+    if not flags:
+        return
+    first = max(map(engine.first_versions().__getitem__, flags), key=version_numbers)
+    spanning = engine.older if len(replicas[0].nodes) > 1 and not service.settings.engine_runtime else ""
+    raise InputError(
+        f"engine_image={service.settings.engine_image} is of {engine.title} {version}, which has no "
+        f"{', '.join(flags)}",
+        where=service.given.get("engine_image"),
+        hint=f"Take an image of {first} or newer. {spanning}".rstrip(),
     )
 
 
