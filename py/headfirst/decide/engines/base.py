@@ -432,6 +432,8 @@ class Engine:
     key_name: str = "api-key"  # of the API key in the file named by LaunchRequest.config_file
     diagnostics: Diagnostics = Diagnostics()
     recipes: Sequence[ImageRecipe] = ()  # of images that are built here instead of pulled
+    # Variables of the environment that name packages with model classes of the user.
+    package_variables: frozenset[str] = frozenset()
     image_cuda: Mapping[str, str] = field(default_factory=dict)  # end of an image -> its CUDA version
     no_device: str = ""  # what to do where `images` lacks a device
     older: str = ""  # what else to do where an image of an older version lacks a flag for several nodes

@@ -105,6 +105,7 @@ class Checkpoint(_Frozen):
     adapters: tuple[AdapterConfig | None, ...] = ()  # LoRA adapters beside it; None: one that was not read
     chat_template: bool | None = None  # None: not known, or the engine has the model's own form of a chat
     sentence_transformers: bool = False  # modules.json: the model gives one vector a text
+    external_class: bool = False  # a package of the user may have its model class
     remote_code: bool  # config.json's auto_map: the model brings Python files of its own
     total_bytes: int  # weight files on disk
     bytes_by_dtype: dict[str, int]  # safetensors dtype name -> bytes of tensors of that dtype

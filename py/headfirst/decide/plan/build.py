@@ -21,7 +21,11 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
     Raises InputError for what cannot work.
     """
     services = [
-        advised(service.plan(cluster, its, checkpoint), checkpoint, Trial.of(cluster, at))
+        advised(
+            service.plan(cluster, its, checkpoint),
+            service.with_packages(its, checkpoint),
+            Trial.of(cluster, at),
+        )
         for at, its in enumerate(cluster.services)
         for checkpoint in [checkpoints[its.name]]
     ]

@@ -29,6 +29,20 @@ _NVLINK_DOMAIN = (
 )
 
 
+def with_packages(service: Service, checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint, marked where the image, or a mounted folder, may have its model class."""
+    return checkpoint.model_copy(update={"external_class": bool(_packages(service))})
+
+
+def _packages(service: Service) -> str:
+    """The variable of the environment, with its value, that names the user's model classes; else ""."""
+    settings = service.settings
+    variables = engines.get(settings.engine, where=service.given.get("engine")).package_variables
+    named = (f"{name}={value}" for name, value in settings.engine_env.items() if name in variables and value)
+    installed = settings.engine_image is not None or "PYTHONPATH" in settings.engine_env
+    return next(named, "") if installed else ""
+
+
 def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.PlannedService:
     """What is decided for the service, without advice. InputError for what cannot work."""
     settings = service.settings
@@ -40,7 +54,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         known=service.adapters,
     )
     configs = {adapter.name: service.adapters.get(adapter.name) for adapter in lora}
-    checkpoint = checkpoint.model_copy(update={"adapters": tuple(configs.values())})
+    checkpoint = with_packages(service, checkpoint).model_copy(update={"adapters": tuple(configs.values())})
     engine, note = engines.of_image(
         settings.engine,
         settings.engine_image,
@@ -56,6 +70,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     ]
     *before, main = pools
     moved = transfer.plan(service, engine, checkpoint, *pools) if before else None
+    classless = main.served.model_copy(update={"external_class": False})
+    external = engine.support_problems(classless, main.gpu, main.task, main.values)
     trusted = trust.choose(settings, checkpoint, main.values, where=where)
     weights = decide(
         cluster,
@@ -143,6 +159,9 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     *(text for its in pools for text in _hardware_notes(its)),
                     _unread(lora),
                     main.needs.note,
+                    _EXTERNAL.format(packages=_packages(service), engine=engine, checkpoint=checkpoint)
+                    if external
+                    else "",
                     _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
                     if outside_v1 and routers and not cluster.has_proxy
                     else "",
@@ -222,6 +241,11 @@ def _refuse_lacking(
     )
 
 
+_EXTERNAL = (
+    "engine_env={packages}: {engine.title} {engine.version} itself has no model class "
+    "{checkpoint.architecture}, and whether the package has it is not checked, nor what its class refuses. "
+    "Memory and layout are those of a model with such a config.json."
+)
 _BESIDE_ROUTERS = (
     "Routers pass on /v1/… alone: {paths} are asked at each replica's own port, or with proxy=true at the "
     "proxy, which spreads them over the replicas."

@@ -191,6 +191,8 @@ def _engine(version: str) -> Engine:
         images={"cuda": f"lmsysorg/sglang:v{version}", "cpu": f"headfirst/sglang-cpu:{version}"},
         image_cuda={f"lmsysorg/sglang:v{version}": "13.0"},  # without -cu129 or -cu130, since 0.5.11
         recipes=(cpu_image.RECIPE,),
+        # models/registry.py, and plugins/__init__.py, whose general plugins may register models.
+        package_variables=frozenset({"SGLANG_EXTERNAL_MODEL_PACKAGE", "SGLANG_PLUGINS"}),
         owned=_OWNED,
         refused=_REFUSED,
         metrics=_METRICS,

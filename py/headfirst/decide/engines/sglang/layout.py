@@ -117,7 +117,7 @@ def _pipeline(version: str, checkpoint: Checkpoint, layout: Layout, values: Mapp
     reasons = []
     if layout.pipeline > checkpoint.layers:
         reasons.append(f"the model has only {checkpoint.layers} layers")
-    if checkpoint.architecture not in support.table(version).pipeline:
+    if not checkpoint.external_class and checkpoint.architecture not in support.table(version).pipeline:
         reasons.append(f"{checkpoint.architecture} cannot be divided into pipeline stages")
     if values.get("speculative_algorithm") and values.get("disaggregation_mode") != "prefill":
         reasons.append("speculative decoding excludes pipeline parallelism")

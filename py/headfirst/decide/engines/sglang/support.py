@@ -95,7 +95,8 @@ def problems(
 def _architecture(
     version: str, has: SupportTable, checkpoint: Checkpoint, values: Mapping[str, Any]
 ) -> list[str]:
-    if checkpoint.architecture in has.architectures or values.get("model_impl") == "transformers":
+    known = checkpoint.architecture in has.architectures
+    if known or checkpoint.external_class or values.get("model_impl") == "transformers":
         return []
     return [
         f"SGLang {version} has no model class {checkpoint.architecture} (--model-impl transformers in "
@@ -216,6 +217,8 @@ def fp8_capability(version: str, checkpoint: Checkpoint) -> tuple[int, int] | No
 
 def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     name = checkpoint.architecture
+    if checkpoint.external_class and name not in has.architectures:
+        return []
     if task in ("chat", "completion", "vision") and name in has.pooling_only:
         fitting = "rerank" if name in has.rerank else "reward" if name in has.reward else "embedding"
         return [f"{name} does not generate text: set task={fitting}"]

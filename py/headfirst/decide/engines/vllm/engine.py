@@ -159,6 +159,7 @@ def _engine(version: str) -> Engine:
         # Without -cu129 or -cu130 (METADATA: nvidia-cutlass-dsl[cu13]).
         image_cuda={f"vllm/vllm-openai:v{version}": "13.0"},
         recipes=(cpu_image.RECIPE,),
+        package_variables=frozenset({"VLLM_PLUGINS"}),  # plugins/__init__.py
         older="With engine_runtime=ray an image that has Ray needs none of them.",
         owned=_OWNED,
         refused=_REFUSED,

@@ -97,7 +97,7 @@ def _architecture(
     name = checkpoint.architecture
     can, table = abilities(version, name), tables(version)
     if can is None:
-        yield from _unknown(version, name, table)
+        yield from () if checkpoint.external_class else _unknown(version, name, table)
         return
     if task in _TEXT_TASKS and "generate" not in can:
         yield f"{name} gives embeddings or scores and does not generate text"

@@ -1,0 +1,71 @@
+"""Architectures whose class a package of the user brings are planned, with a note."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from headfirst.common.errors import InputError
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.model import catalogue
+from headfirst.decide.plan.build import build
+from headfirst.decide.plan.types import PlannedService
+
+OWN = "registry.example.org/own:v1"
+PACKAGE = "SGLANG_EXTERNAL_MODEL_PACKAGE=acme_models"
+MOUNTED = 'engine_volumes=/data/plugins:/plugins:ro\nengine_env="{} PYTHONPATH=/plugins"'
+
+
+def plan(folder: Path, architecture: str, lines: str) -> PlannedService:
+    path = folder / "cluster.ini"
+    path.write_text(
+        f"[head]\nn0 ansible_host=192.0.2.1 gpus=4 gpu=A100-80G\n[all:vars]\nmodel=acme/foo-8b\n{lines}\n"
+    )
+    known = catalogue.lookup("meta-llama/Llama-3.1-8B-Instruct")
+    assert known is not None
+    checkpoint = known.model_copy(update={"id": "acme/foo-8b", "architecture": architecture})
+    return build(load([path]), {None: checkpoint}).services[0]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"engine_image={OWN}\nengine_env={PACKAGE}",
+        MOUNTED.format(PACKAGE),
+        f"engine=vllm\nengine_image={OWN}\nengine_env=VLLM_PLUGINS=register_acme",
+        "engine=vllm\n" + MOUNTED.format("VLLM_PLUGINS=register_acme"),
+        f"engine_image={OWN}\nengine_env=SGLANG_PLUGINS=acme",
+    ],
+)
+def test_an_unknown_architecture_is_planned_with_a_note(tmp_path: Path, lines: str) -> None:
+    service = plan(tmp_path, "AcmeForCausalLM", lines)
+    assert service.fit.fits
+    [note] = [note for note in service.notes if "AcmeForCausalLM" in note]
+    assert "is not checked" in note
+    assert lines.partition("engine_env=")[2].strip('"').partition(" ")[0].partition("=")[0] in note
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"engine_env={PACKAGE}",  # the engine's own image has no such package
+        f"engine_image={OWN}",
+        f"engine_image={OWN}\nengine_env=VLLM_PLUGINS=register_acme",  # of another engine
+        f"engine=vllm\nengine_image={OWN}\nengine_env=VLLM_PLUGINS=",  # no plugin at all
+        f"engine=lmdeploy\nengine_image={OWN}\nengine_env={PACKAGE}",
+    ],
+)
+def test_without_a_package_it_is_refused(tmp_path: Path, lines: str) -> None:
+    with pytest.raises(InputError, match="AcmeForCausalLM"):
+        plan(tmp_path, "AcmeForCausalLM", lines)
+
+
+def test_a_known_architecture_has_no_note(tmp_path: Path) -> None:
+    service = plan(tmp_path, "LlamaForCausalLM", f"engine_image={OWN}\nengine_env={PACKAGE}")
+    assert not any("is not checked" in note and "LlamaForCausalLM" in note for note in service.notes)
+
+
+def test_what_does_not_depend_on_the_class_is_refused_all_the_same(tmp_path: Path) -> None:
+    lines = f'engine_image={OWN}\nengine_env={PACKAGE}\nengine_args="--quantization awq"'
+    with pytest.raises(InputError, match="needs a checkpoint that is quantised"):
+        plan(tmp_path, "AcmeForCausalLM", lines)
