@@ -23,6 +23,12 @@ import sglang_attention
 
 # What the code asks about the platform: these are CUDA's answers. Every other platform is absent.
 CUDA = {"is_cuda", "_is_cuda"}
+# Methods by which a model gives a draft the states of its layers (configure_aux_hidden_state_capture).
+_CAPTURES = (
+    "set_eagle3_layers_to_capture",
+    "set_dflash_layers_to_capture",
+    "set_dspark_layers_to_capture",
+)
 
 
 def main() -> int:
@@ -53,6 +59,9 @@ def main() -> int:
         "pooling_only": sorted(pooling),
         "multimodal": sorted(_list(config, "multimodal_model_archs")),
         "pipeline": sorted(_with(models, "pp_proxy_tensors")),
+        # What can be the target of a draft of EAGLE3, and of one of DFlash or DSpark.
+        "eagle3": sorted(_with(models, _CAPTURES[0])),
+        "dflash": sorted(_with(models, _CAPTURES[1]) | _with(models, _CAPTURES[2])),
         # How the memory is divided: a pool of their own for layers with a window; recurrent states that the
         # prefix cache tracks; images that are read only when asked; prefill graphs although there are images.
         "window_pool": sorted(_assigned(config, "hybrid_swa_archs")),
@@ -75,13 +84,14 @@ def main() -> int:
 
 
 def _models(folder: Path) -> Iterator[tuple[str, set[str]]]:
-    """(architecture, the arguments of its forward) of every EntryClass."""
+    """(architecture, the arguments of its forward, and which of _CAPTURES it has) of every EntryClass."""
     trees = [ast.parse(path.read_text()) for path in sorted(folder.glob("*.py"))]
     classes = {node.name: node for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)}
     for tree in trees:
         for name in sglang_attention.entry_classes(tree):
             forward = _method(name, "forward", classes)
-            yield name, {argument.arg for argument in forward.args.args} if forward else set()
+            arguments = {argument.arg for argument in forward.args.args} if forward else set()
+            yield name, arguments | {method for method in _CAPTURES if _method(name, method, classes)}
 
 
 def _with(models: dict[str, set[str]], argument: str) -> set[str]:

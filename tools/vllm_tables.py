@@ -48,7 +48,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def architectures() -> tuple[dict[str, list[str]], list[str]]:
     """Architecture -> what its class can do; and the architectures whose class cannot be loaded here."""
     from vllm.model_executor.models import registry
-    from vllm.model_executor.models.interfaces import supports_lora
+    from vllm.model_executor.models.interfaces import supports_eagle3, supports_lora
 
     abilities, failed = {}, []
     for name, model in registry.ModelRegistry.models.items():
@@ -73,6 +73,7 @@ def architectures() -> tuple[dict[str, list[str]], list[str]]:
             ),  # one matrix for gate and up
             "hybrid": info.is_hybrid,
             "attention_free": info.is_attention_free,
+            "eagle3": supports_eagle3(model_class),  # gives a draft the states of its layers
         }
         abilities[name] = [word for word, holds in can.items() if holds]
     return abilities, failed
@@ -127,7 +128,7 @@ def main() -> int:
     """Write support-<version>.json into the folder named on the command line."""
     from vllm.config.model import iter_architecture_defaults
     from vllm.model_executor.layers.quantization import DEPRECATED_QUANTIZATION_METHODS
-    from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS
+    from vllm.model_executor.models.registry import _PREVIOUSLY_SUPPORTED_MODELS, _SPECULATIVE_DECODING_MODELS
 
     # Only now: the packages above look for optional ones when they are imported.
     sys.meta_path.append(StandIns())
@@ -145,6 +146,7 @@ def main() -> int:
         "suffixes": [suffix for suffix, _ in iter_architecture_defaults()],
         "removed_architectures": dict(sorted(_PREVIOUSLY_SUPPORTED_MODELS.items())),
         "unknown_abilities": sorted(failed),
+        "drafts": sorted(_SPECULATIVE_DECODING_MODELS),
         "transformers": of_transformers({*abilities, *failed}),
     }
     lines = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in tables.items()]

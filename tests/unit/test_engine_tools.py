@@ -33,7 +33,9 @@ FILES = {
     ),
     "srt/models/a.py": (
         "class Base:\n    def forward(self, x, get_embedding=False, pp_proxy_tensors=None): ...\n"
-        "class AForCausalLM(Base): ...\nclass BForCausalLM:\n    def forward(self, x): ...\n"
+        "class AForCausalLM(Base):\n    def set_eagle3_layers_to_capture(self, layers): ...\n"
+        "class BForCausalLM:\n    def forward(self, x): ...\n"
+        "    def set_dspark_layers_to_capture(self, layers): ...\n"
         "EntryClass = [AForCausalLM, BForCausalLM]\n"
     ),
     "srt/arg_groups/model_overrides/b.py": (
@@ -82,6 +84,8 @@ def test_the_table_is_read_from_the_source(tmp_path: Path) -> None:
         "pooling_only": ["AModel", "ARanker", "ARewardModel"],
         "multimodal": ["VModel", "WModel"],
         "pipeline": ["AForCausalLM"],
+        "eagle3": ["AForCausalLM"],
+        "dflash": ["BForCausalLM"],
         "window_pool": ["AForCausalLM", "WModel"],
         "tracked_states": ["BForCausalLM"],
         "images_when_asked": ["VModel"],

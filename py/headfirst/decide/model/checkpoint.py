@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.caches import KvHeads, RecurrentState, SparseIndex
+from headfirst.decide.model.drafting import Drafting
 from headfirst.decide.model.layer_types import LayerType
 from headfirst.decide.model.quantization import Quantization
 from headfirst.decide.model.task import Task
@@ -103,6 +104,8 @@ class Checkpoint(_Frozen):
     vision_heads: int | None = None  # its attention heads; None: not stated
     other_heads: tuple[int, ...] = ()  # attention heads of layers that do not have `attention_heads`
     adapters: tuple[AdapterConfig | None, ...] = ()  # LoRA adapters beside it; None: one that was not read
+    drafting: Drafting | None = None  # it drafts tokens for another model; None: a model of its own
+    draft: Checkpoint | None = None  # another checkpoint that drafts tokens for it
     chat_template: bool | None = None  # None: not known, or the engine has the model's own form of a chat
     sentence_transformers: bool = False  # modules.json: the model gives one vector a text
     external_class: bool = False  # a package of the user may have its model class
@@ -114,6 +117,11 @@ class Checkpoint(_Frozen):
     shards: tuple[Shard, ...]
     source: str  # folder | hub | catalogue
     note: str | None = None  # shown to the user, e.g. why the catalogue was used
+
+    @property
+    def described_by(self) -> str:
+        """Where the description comes from, and why not from a better place."""
+        return f"{self.source}: {self.note}" if self.note else self.source
 
     @property
     def bf16_bytes(self) -> int:

@@ -14,7 +14,7 @@ from headfirst.common.convertible import quantization_of
 from headfirst.common.errors import InputError
 from headfirst.common.safetensors_file import SMALL_FLOATS, StoredTensor
 from headfirst.common.untrusted import device_name
-from headfirst.decide.model import caches, quantization, vision
+from headfirst.decide.model import caches, drafting, quantization, vision
 from headfirst.decide.model.caches import KvHeads
 from headfirst.decide.model.checkpoint import Checkpoint, Mla, Moe, Shard
 from headfirst.decide.model.config_keys import Keys, language_model
@@ -63,6 +63,7 @@ def from_config(
     architectures = config.get("architectures")
     if not isinstance(architectures, list) or not architectures:
         raise InputError("config.json names no architecture.", where=where)
+    config = drafting.flat(config)
     keys = Keys(language_model(config), where)
     layers = keys.number("num_hidden_layers")
     quantized = quantization.read(
@@ -123,6 +124,7 @@ def from_config(
         vision_heads=_vision_heads(keys.of(config)),
         sentence_transformers=sentence_transformers,
         chat_template=chat_template,
+        drafting=drafting.read(config, keys, (tensor for shard in weights.tensors for tensor in shard)),
         remote_code="auto_map" in config,
         total_bytes=weights.total_bytes,
         bytes_by_dtype=sizes.by_dtype,

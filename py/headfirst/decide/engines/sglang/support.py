@@ -58,6 +58,8 @@ class SupportTable:
     multimodal: frozenset[str]
     pooling_only: frozenset[str]  # cannot generate text
     pipeline: frozenset[str]  # can be divided into pipeline stages
+    eagle3: frozenset[str]  # give a draft of EAGLE3 the states of their layers
+    dflash: frozenset[str]  # give a draft of DFlash or DSpark these
     window_pool: frozenset[str]  # layers with a window have a pool of their own
     tracked_states: frozenset[str]  # the prefix cache keeps copies of recurrent states
     images_when_asked: frozenset[str]  # multimodal only with --enable-multimodal
@@ -288,17 +290,21 @@ def _arguments(checkpoint: Checkpoint, values: Mapping[str, Any]) -> list[str]:
 def length_problems(
     checkpoint: Checkpoint, values: Mapping[str, Any], environment: Mapping[str, str]
 ) -> list[str]:
-    """A context that is longer than the model's (configs/model_config.py, _derive_context_length)."""
-    context = values.get("context_length") or 0
+    """A context that is longer than the model's, or the draft's, which runs at the same positions
+    (configs/model_config.py, _derive_context_length)."""
     # A rope_scaling that is given by hand lengthens the context (utils/hf_transformers, get_context_length).
-    if context <= checkpoint.max_context or "json_model_override_args" in values:
+    if "json_model_override_args" in values or environment.get(_LONGER, "").lower() in _TRUE:
         return []
-    if environment.get(_LONGER, "").lower() in _TRUE:
-        return []
-    return [
-        f"--context-length {context} is more than the model's {checkpoint.max_context} (engine_env="
-        f"{_LONGER}=1 turns SGLang's check off)"
-    ]
+    off = f"(engine_env={_LONGER}=1 turns SGLang's check off)"
+    context, draft = values.get("context_length") or checkpoint.max_context, checkpoint.draft
+    if context > checkpoint.max_context:
+        return [f"--context-length {context} is more than the model's {checkpoint.max_context} {off}"]
+    if draft is not None and context > draft.max_context:
+        return [
+            f"the draft model is made for {draft.max_context} tokens and the service for {context}: set "
+            f"engine_args=--context-length {draft.max_context} {off}"
+        ]
+    return []
 
 
 def computing(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any]) -> Computing | None:

@@ -71,6 +71,11 @@ def abilities(version: str, architecture: str) -> frozenset[str] | None:
     return None
 
 
+def drafts(version: str) -> frozenset[str]:
+    """Architectures of models that draft tokens for another one."""
+    return frozenset(tables(version)["drafts"])
+
+
 def capability(version: str, method: str) -> tuple[int, int] | None:
     """The lowest compute capability for a method of quantisation; None: the version does not have it."""
     lowest = tables(version)["quantizations"].get(_ALIASES.get(method, method))

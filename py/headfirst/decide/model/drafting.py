@@ -1,0 +1,135 @@
+"""What a checkpoint states of itself that drafts tokens for another model: EAGLE, MTP, DFlash, DSpark.
+
+Which kind it is: by the name of its architecture as the engines know it, by the format of the project
+speculators (vLLM's transformers_utils/configs/speculators), else by the matrix that joins a draft's inputs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from headfirst.common.safetensors_file import StoredTensor
+from headfirst.decide.model.config_keys import Keys
+
+Kind = Literal["eagle", "eagle3", "mtp", "dflash", "dspark"]
+
+# In this order: Eagle2_5_VL is a model that reads images.
+_NAMES: tuple[tuple[Kind, str], ...] = (
+    ("dspark", r"DSpark"),
+    ("dflash", r"DFlash|XPress|MuseGlimmerAssistant"),
+    ("eagle3", r"^(Eagle3|P[Ee]agle)|Eagle3(Speculator)?$|^Eagle3Draft"),
+    ("eagle", r"^Eagle(?!2)|Eagle$"),
+    ("mtp", r"NextN$|MTP|Assistant"),
+)
+_SPECULATORS: Mapping[str, Kind] = {
+    "eagle": "eagle",
+    "eagle3": "eagle3",
+    "peagle": "eagle3",
+    "dflash": "dflash",
+    "dflash2": "dflash",
+    "dspark": "dspark",
+}
+# The kinds that names of repositories have in them, as vLLM reads them (config/speculative.py).
+_IDS: tuple[tuple[Kind, str], ...] = (
+    ("eagle3", r"eagle-?3"),
+    ("eagle", r"eagle"),
+    ("dflash", r"dflash"),
+    ("dspark", r"dspark"),
+    ("mtp", r"mtp|nextn|assistant"),
+)
+# The matrix that joins embeddings and states of the target; each rank has it whole (models/llama_eagle3.py of
+# SGLang and of vLLM).
+_JOINING = re.compile(r"^(?:model\.)?fc\.")
+_TYPE = re.compile(r"[a-z0-9_.-]{1,64}")
+_STATES = 3  # of three layers of the target, where the config lists none
+
+
+class Drafting(BaseModel):
+    """What is special about a checkpoint that drafts; widths are elements.
+
+    `speculators`: the type of its layers where it has the format of that project, such as llama, else "".
+    `tokens`: that it proposes at a time, where the config states it; `vocabulary`: the tokens that it
+    proposes, None for all of its vocab_size; `target_hidden`: the width of the target's states that it
+    reads; `whole_bytes`: of tensors that each rank has whole.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Kind
+    speculators: str = ""
+    tokens: int | None = None
+    vocabulary: int | None = None
+    target_hidden: int
+    whole_bytes: int = 0
+
+
+def kind_of_id(id: str) -> Kind | None:
+    """The kind that the name of a repository or folder suggests; None where it has none in it."""
+    name = id.rstrip("/").rpartition("/")[2].lower()
+    return next((kind for kind, pattern in _IDS if re.search(pattern, name)), None)
+
+
+def flat(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """config.json with the sizes of its layers at the top; speculators has them in an object of their own."""
+    layers = config.get("transformer_layer_config")
+    if "speculators_model_type" not in config or not isinstance(layers, dict):
+        return config
+    return {**layers, **config}
+
+
+def read(config: Mapping[str, Any], keys: Keys, tensors: Iterable[StoredTensor]) -> Drafting | None:
+    """What `config` (of `flat`) and the headers state; None for a model of its own."""
+    joining = [tensor for tensor in tensors if _JOINING.search(tensor.name)]
+    kind = _kind(config, has_joining=bool(joining))
+    if kind is None:
+        return None
+    hidden = keys.number("target_hidden_size", keys.number("hidden_size"))
+    whole = sum(tensor.end - tensor.start for tensor in joining)
+    if not whole and kind in ("eagle", "eagle3"):
+        inputs = _STATES * hidden if kind == "eagle3" else 2 * hidden
+        whole = inputs * keys.number("hidden_size") * 2
+    return Drafting(
+        kind=kind,
+        speculators=_layers_type(config) if "speculators_model_type" in config else "",
+        tokens=_tokens(keys, kind),
+        vocabulary=keys.number("draft_vocab_size", 0) or None,
+        target_hidden=hidden,
+        whole_bytes=whole,
+    )
+
+
+def _kind(config: Mapping[str, Any], *, has_joining: bool) -> Kind | None:
+    speculators = config.get("speculators_model_type")
+    if isinstance(speculators, str):
+        return _SPECULATORS.get(speculators)
+    name = str(config["architectures"][0])
+    if kind := next((kind for kind, pattern in _NAMES if re.search(pattern, name)), None):
+        return kind
+    if config.get("draft_vocab_size"):
+        return "eagle3"
+    # EAGLE's first drafts have the architecture of their target (yuhuili/EAGLE-LLaMA3-Instruct-8B).
+    return "eagle" if has_joining else None
+
+
+def _layers_type(config: Mapping[str, Any]) -> str:
+    """vLLM takes llama where the config does not state it (speculators/algos.py)."""
+    layers = config.get("transformer_layer_config")
+    kind = layers.get("model_type") if isinstance(layers, dict) else None
+    return kind if isinstance(kind, str) and _TYPE.fullmatch(kind) else "llama"
+
+
+def _tokens(keys: Keys, kind: Kind) -> int | None:
+    """speculators' first proposal; the block of DFlash and DSpark, which propose one at a time."""
+    proposals = (keys.part("speculators_config") or keys.of({})).entries("proposal_methods", 1)
+    if proposals and isinstance(proposals[0], dict):
+        return keys.of(proposals[0]).number("speculative_tokens", 0) or None
+    if kind not in ("dflash", "dspark"):
+        return None
+    nested = keys.part("dflash_config") or keys.of({})
+    block = keys.number("block_size", 0) or nested.number("block_size", 0)
+    # Of a block of DFlash the first token is the target's (vllm, max_num_new_slots_for_drafting's table).
+    return (block - (kind == "dflash")) or None
