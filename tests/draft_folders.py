@@ -1,4 +1,4 @@
-"""Folders of models that draft: a config.json and the header of one shard, whose tensors are a hole in the file."""
+"""Folders of models that draft: a config.json, and a shard whose tensors are a hole in the file."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from headfirst.control.cli.app import app
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.prepare import prepare
-from headfirst.control.deployment.running.role_vars.weights import adapter_vars, hub_tokens
+from headfirst.control.deployment.running.role_vars.weights import companion_vars, hub_tokens
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live.ssh_access.ssh import Answer
 from headfirst.decide.cluster.settings import ServiceSettings
@@ -99,7 +99,7 @@ def test_whoever_fetches_an_adapter_has_the_token_of_its_hub(
     assert checkpoint is not None
     plan = planned(cluster, checkpoint)
     (service,) = plan.services
-    found = adapter_vars(cluster, service, service.adapters[0], Secrets())
+    found = companion_vars(cluster, service, service.adapters[0], Secrets())
     assert {host: own["weights_hub_token"] for host, own in found.items()} == dict.fromkeys(
         ("n1", "n2", "n3"), "t0ken"
     )

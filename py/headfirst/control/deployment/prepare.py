@@ -24,7 +24,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Adapter, Plan
-from headfirst.decide.plan.weights.decide import adapters
+from headfirst.decide.plan.weights.decide import adapters, draft_model
 
 if TYPE_CHECKING:
     from headfirst.control.deployment.bundled import Bundled
@@ -86,7 +86,7 @@ def prepare(
         unknown = ports and any(host.cgroup_obstacle is None for host in cluster.nodes)
         if rates or unknown or lacks_facts(cluster):
             cluster = probe_hosts(cluster, extra_vars)
-    services = tuple(_with_adapters(cluster, service, probe=probe) for service in cluster.services)
+    services = tuple(_with_companions(cluster, service, probe=probe) for service in cluster.services)
     cluster = replace(cluster, services=services)
     checkpoints = {
         service.name: (sources.checkpoint(service) if sources else None)
@@ -105,23 +105,48 @@ def _with(cluster: Cluster, service: Service, **settings: Any) -> Cluster:
     return replace(cluster, services=tuple(services))
 
 
-def _with_adapters(cluster: Cluster, service: Service, *, probe: bool) -> Service:
-    """The service with its LoRA adapters, where they can be read; with `probe` on the head too."""
+def _with_companions(cluster: Cluster, service: Service, *, probe: bool) -> Service:
+    """The service with its adapters and its draft, where they can be read; with `probe` on the head too."""
     known = {}
     for adapter in adapters(service.settings, served_name=service.served_model_name, where=None):
         config = _adapter(cluster, service, adapter, probe=probe)
         if config is not None:
             known[adapter.name] = config
-    return replace(service, adapters=known)
+    return replace(service, adapters=known, draft=_draft(cluster, service, probe=probe))
+
+
+def _draft(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint | None:
+    """The checkpoint of draft_model; None where there is none, or neither hub nor catalogue answers."""
+    draft = draft_model(service.settings, None)
+    if draft is None:
+        return None
+    if draft.source != "path":
+        try:
+            return describe(draft.id, draft.source, revision=draft.revision)
+        except NotReadyError:
+            return None
+    folder = _here(cluster, Path(draft.id))
+    if folder is not None:
+        return describe(draft.id, "path", folder=folder)
+    if not probe:
+        return None
+    from headfirst.control.deployment.hosts.head_folder import describe_on_head
+
+    return describe_on_head(host_access(cluster)[service.hosts[0].name], draft.id)
+
+
+def _here(cluster: Cluster, folder: Path) -> Path | None:
+    """A folder of the head as this machine has it; None where it does not."""
+    if lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
+        return share_dir() / folder.relative_to(NODE_SHARE)
+    return folder if folder.is_dir() else None
 
 
 def _adapter(cluster: Cluster, service: Service, adapter: Adapter, *, probe: bool) -> AdapterConfig | None:
     if adapter.source != "path":
         return adapter_files.read_hub(adapter.id, adapter.source)
-    folder = Path(adapter.id)
-    if lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
-        folder = share_dir() / folder.relative_to(NODE_SHARE)
-    if folder.is_dir():
+    folder = _here(cluster, Path(adapter.id))
+    if folder is not None:
         return adapter_files.read_folder(folder)
     if not probe:
         return None
@@ -143,10 +168,9 @@ def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:
 
 def _describe_path(cluster: Cluster, service: Service, folder: Path, *, probe: bool) -> Checkpoint:
     """A folder on the head: read here where it is shared, asked over SSH, or known by its name."""
-    if lab_of(cluster) and folder.is_relative_to(NODE_SHARE):
-        return describe(str(folder), "path", folder=share_dir() / folder.relative_to(NODE_SHARE))
-    if folder.is_dir():
-        return describe(str(folder), "path")
+    here = _here(cluster, folder)
+    if here is not None:
+        return describe(str(folder), "path", folder=here)
     if probe:
         from headfirst.control.deployment.hosts.head_folder import describe_on_head
 

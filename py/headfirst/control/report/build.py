@@ -133,6 +133,10 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
             yield Choice(what=what, value=value, reason=f"{argument.reason} ({argument.source})")
     for adapter in service.adapters:
         yield Choice(what="adapter", value=adapter.name, reason=adapter.id)
+    if draft := service.draft_model:
+        yield Choice(
+            what="draft model", value=draft.id, reason=f"described by {draft.described_by or 'nothing'}"
+        )
     reasons: dict[str, int] = {}
     for replica in service.replicas:
         for node in replica.nodes:

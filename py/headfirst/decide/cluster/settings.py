@@ -105,6 +105,7 @@ Folder = Annotated[str, AfterValidator(values.data_folder)]
 Image = Annotated[str, BeforeValidator(_text), AfterValidator(values.image)]
 Volumes = Annotated[list[Annotated[str, AfterValidator(values.volume)]], BeforeValidator(_words)]
 Adapters = Annotated[Pairs, AfterValidator(values.adapters)]
+DraftModel = Annotated[Text, AfterValidator(values.draft_model)]
 Hcas = Annotated[str, BeforeValidator(_text), AfterValidator(values.hcas)]
 
 
@@ -265,6 +266,14 @@ class ServiceSettings(BaseModel):
     adapters: Adapters = Field(
         default_factory=dict,
         description="LoRA adapters: `name=org/repository` or `name=/folder/on/the/head`, more after spaces.",
+    )
+    draft_model: DraftModel | None = Field(
+        None,
+        description="A model that drafts tokens for this one (EAGLE, MTP, a smaller model): "
+        "`org/repository` or `/folder/on/the/head`. See docs/presets.md.",
+    )
+    draft_model_revision: Text | None = Field(
+        None, description="Branch, tag or commit of draft_model on the hub. Default: the branch."
     )
     weights_dir: Folder = Field(
         "/var/lib/headfirst/models",

@@ -11,6 +11,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import DEMO_MODELS, OF_ROLE, ClusterSettings, Role, ServiceSettings
 from headfirst.decide.hardware.facts import CgroupObstacle, FolderFacts, NetworkFacts
 from headfirst.decide.model.adapter import AdapterConfig
+from headfirst.decide.model.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True)
@@ -147,6 +148,7 @@ class Service:
     role_hosts: Mapping[Role, frozenset[str]] = field(default_factory=dict, hash=False)
     # LoRA adapters by name, of those that were read.
     adapters: Mapping[str, AdapterConfig] = field(default_factory=dict, hash=False)
+    draft: Checkpoint | None = field(default=None, hash=False)  # draft_model, where it was read
 
     @property
     def urls(self) -> tuple[str, ...]:

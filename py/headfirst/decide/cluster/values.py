@@ -117,13 +117,21 @@ def adapters(given: dict[str, str]) -> dict[str, str]:
                 f"{name!r} cannot be an adapter's name: write at most 64 letters, digits, dots, dashes and "
                 "underscores, such as support-v2"
             )
-        if source.startswith("/"):
-            data_folder(source)
-        elif not _HUB_ID.fullmatch(source):
-            raise ValueError(
-                f"{source!r} is neither a hub id (org/repository) nor an absolute folder of adapter {name}"
-            )
+        _source(source, f"of adapter {name}")
     return given
+
+
+def draft_model(source: str) -> str:
+    """A model that drafts: a hub id, or an absolute folder."""
+    _source(source, "of a draft model")
+    return source
+
+
+def _source(source: str, whose: str) -> None:
+    if source.startswith("/"):
+        data_folder(source)
+    elif not _HUB_ID.fullmatch(source):
+        raise ValueError(f"{source!r} is neither a hub id (org/repository) nor an absolute folder {whose}")
 
 
 def host_names(names: list[str]) -> list[str]:

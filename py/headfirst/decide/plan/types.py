@@ -29,6 +29,7 @@ class Fit(_Frozen):
     gpu_memory_bytes: int | None
     weight_bytes_total: int
     weight_bytes_per_rank: int
+    draft_bytes_per_rank: int = Field(default=0, exclude_if=operator.not_)  # of these, of a draft model
     reserved_bytes: int
     static_fraction: float | None
     kv_bytes_per_token: int
@@ -165,14 +166,47 @@ class ChosenArgument(_Frozen):
     source: str  # the page that recommends it
 
 
-class Adapter(_Frozen):
-    """A LoRA adapter: its name in the API, where it comes from, and its folder on every node."""
+class Companion(_Frozen):
+    """What a service fetches beside its model: where it comes from, and its folder on every node."""
 
     name: str
     source: str  # modelscope | huggingface | path
     id: str  # hub id, or a folder on the head
     directory: str
+    revision: str | None = Field(default=None, exclude_if=operator.not_)
+
+    @property
+    def seconds(self) -> float | None:
+        """Until every node has proven its copy; None: not estimated."""
+        return None
+
+    @property
+    def disk_bytes(self) -> int:
+        """Of each node; 0 where it is not known, or small."""
+        return 0
+
+
+class Adapter(Companion):
+    """A LoRA adapter; `name` is its name in the API."""
+
     rank: int | None = None  # the largest of its matrices; null where it was not readable
+
+
+class DraftModel(Companion):
+    """A model that drafts tokens for the service's; `name` is the last part of its id."""
+
+    kind: str  # eagle | eagle3 | mtp | dflash | dspark | standalone; "" where it was not read
+    described_by: str  # as PlannedService.model_described_by; "" where it was not read
+    source_bytes: int | None = None
+    time: WeightsTime | None = None  # after the model's
+
+    @property
+    def seconds(self) -> float | None:
+        return self.time.seconds if self.time else None
+
+    @property
+    def disk_bytes(self) -> int:
+        return self.source_bytes or 0
 
 
 class PlannedReplica(_Frozen):
@@ -319,6 +353,7 @@ class PlannedService(Sized):
     paths_outside_v1: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     standbys: list[Standby] = Field(default_factory=list, exclude_if=operator.not_)
     adapters: list[Adapter] = Field(default_factory=list, exclude_if=operator.not_)
+    draft_model: DraftModel | None = Field(default=None, exclude_if=operator.not_)
     # What would work where the model does not fit, a sentence each.
     alternatives: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     # What a person should check, a sentence each.
@@ -341,6 +376,11 @@ class PlannedService(Sized):
     def unfit(self) -> Fit | None:
         """Where the model does not fit into the memory of the GPUs: why."""
         return next((sized.fit for sized, _ in self.pools if sized.fit.fits is False), None)
+
+    @property
+    def companions(self) -> list[Companion]:
+        """What is fetched beside the model, in this order."""
+        return [*self.adapters, *([self.draft_model] if self.draft_model else [])]
 
     @property
     def urls(self) -> list[str]:

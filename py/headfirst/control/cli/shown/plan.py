@@ -156,7 +156,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def _print_choices(console: Terminal, service: PlannedService) -> None:
-    """The task where it is not chat, the arguments of presets with their reasons, and the adapters."""
+    """The task where it is not chat, the arguments of presets with their reasons, adapters and the draft."""
     if service.task != "chat":
         console.print(f"Task: {service.task}")
     for sized, replicas in service.pools:
@@ -166,6 +166,13 @@ def _print_choices(console: Terminal, service: PlannedService) -> None:
         console.paragraph(
             f"Adapter {adapter.name}: {adapter.id} ({adapter.source}{rank}), to {adapter.directory}"
         )
+    if draft := service.draft_model:
+        parts = [draft.source, draft.kind, f"{draft.source_bytes / GB:,.1f} GB" if draft.source_bytes else ""]
+        at = f", at revision {draft.revision}" if draft.revision else ""
+        console.paragraph(
+            f"Draft model: {draft.id} ({', '.join(filter(None, parts))}), to {draft.directory}{at}"
+        )
+        console.paragraph(f"  Described by {draft.described_by}" if draft.described_by else "  Not read")
 
 
 def _print_arguments(console: Terminal, sized: Sized, role: Role | None) -> None:
@@ -237,7 +244,11 @@ def _print_fit(console: Terminal, fit: Fit, alternatives: list[str], role: Role 
         console.paragraph(f"  Instead: {line}")
     table = Table("per GPU", "GiB", box=None)
     table.columns[1].justify = "right"
-    rows = {"memory": fit.gpu_memory_bytes, "− weights": fit.weight_bytes_per_rank}
+    rows = {
+        "memory": fit.gpu_memory_bytes,
+        "− weights": fit.weight_bytes_per_rank - fit.draft_bytes_per_rank,
+    }
+    rows |= {"− weights of the draft model": fit.draft_bytes_per_rank} if fit.draft_bytes_per_rank else {}
     rows |= {f"− {fit.title(term)}": value for term, value in fit.terms.items()}
     for name, value in (rows | {"= KV cache": fit.kv_pool_bytes}).items():
         table.add_row(name, "" if value is None else f"{value / GIB:,.2f}")

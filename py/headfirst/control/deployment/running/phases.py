@@ -37,7 +37,7 @@ from headfirst.control.deployment.running.role_vars.monitoring import (
     monitoring_vars,
 )
 from headfirst.control.deployment.running.role_vars.weights import (
-    adapter_vars,
+    companion_vars,
     service_vars,
     tools_vars,
 )
@@ -81,8 +81,8 @@ _VARIABLES: Mapping[tuple[Scope, str], Callable[..., HostVars]] = {
     ),
     ("service", "image.yml"): lambda up, service: service_vars(up.cluster, service, up.secrets, up.files),
     ("service", "weights.yml"): lambda up, service: service_vars(up.cluster, service, up.secrets, up.files),
-    ("adapter", "weights.yml"): lambda up, service, adapter: adapter_vars(
-        up.cluster, service, adapter, up.secrets
+    ("companion", "weights.yml"): lambda up, service, companion: companion_vars(
+        up.cluster, service, companion, up.secrets
     ),
     ("service", "router.yml"): lambda up, service: router_vars(up.cluster, service, up.secrets, up.files),
     ("replica", "serve.yml"): lambda up, service, replica: replica_vars(
@@ -113,7 +113,7 @@ def of_up(
     peers = cluster.limited_hosts if service else None
     stages = _stages(_Up(cluster, plan, secrets, files, services, peers))
     phases = [phase for phase in stages if phase.variables]
-    single_run = _is_single_run(cluster) and not plan.services[0].adapters
+    single_run = _is_single_run(cluster) and not plan.services[0].companions
     return _joined("up.yml", phases) if single_run else phases
 
 
@@ -156,11 +156,11 @@ def _subjects(scope: Scope, services: Sequence[PlannedService]) -> list[tuple[st
             return [("", ())]
         case "service":
             return [(service.served_model_name, (service,)) for service in services]
-        case "adapter":
+        case "companion":
             return [
-                (f"{service.served_model_name}, {adapter.name}", (service, adapter))
+                (f"{service.served_model_name}, {companion.name}", (service, companion))
                 for service in services
-                for adapter in service.adapters
+                for companion in service.companions
             ]
         case "replica":
             return [

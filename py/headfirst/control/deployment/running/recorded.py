@@ -91,8 +91,8 @@ def weights_digest(plan: Plan) -> str:
         weights = service.weights
         hosts = [node.host for replica in service.replicas for node in replica.nodes]
         shown = weights.model_dump(include={"model", "source", "revision", "directory", "served_bytes"})
-        adapters = [adapter.id for adapter in service.adapters]
-        parts.append([shown, adapters, sorted({*hosts, *plan.spares})])
+        companions = [[companion.id, companion.revision] for companion in service.companions]
+        parts.append([shown, companions, sorted({*hosts, *plan.spares})])
     return _digest(parts)
 
 
@@ -115,10 +115,10 @@ def _time_left(cluster: Cluster, options: RunOptions, verb: str, plan: Plan | No
 
 
 def _weights_seconds(plan: Plan | None) -> list[float | None]:
-    """The plan's time of each stage `weights`: the services, then the adapters, for which there is none."""
+    """The plan's time of each stage `weights`: the services, then what each fetches beside its model."""
     services = plan.services if plan else []
-    adapters = [None for service in services for _ in service.adapters]
-    return [*(service.weights.time.seconds for service in services), *adapters]
+    companions = [companion.seconds for service in services for companion in service.companions]
+    return [*(service.weights.time.seconds for service in services), *companions]
 
 
 def _scope(cluster: Cluster, options: RunOptions) -> str:

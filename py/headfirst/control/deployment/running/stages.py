@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from headfirst.common.errors import InputError
 
-Scope = Literal["cluster", "service", "adapter", "replica"]
+Scope = Literal["cluster", "service", "companion", "replica"]
 
 # Groups whose stages act on all ranks together, and take no --limit.
 ALL_RANKS = ("weights", "serve")
@@ -40,7 +40,7 @@ STAGES = (
     Stage("supervisor", "host", "machine.yml", "cluster"),
     Stage("image", "host", "image.yml", "service"),
     Stage("weights", "weights", "weights.yml", "service"),
-    Stage("weights", "weights", "weights.yml", "adapter"),
+    Stage("weights", "weights", "weights.yml", "companion"),
     Stage("router", "router", "router.yml", "service"),
     Stage("engine", "serve", "serve.yml", "replica"),
     Stage("standby", "serve", "standby.yml", "replica"),

@@ -48,6 +48,7 @@ def requirements(cluster: Cluster, plan: Plan, host: Host) -> Requirements:
     ranks = _of_spare(plan) if host in cluster.spares else ranks_on(plan, host)
     # Replicas of one service on a host share its weights.
     weights = {service.weights.directory: service.weights.disk_bytes for service, _, _ in ranks}
+    weights |= {each.directory: each.disk_bytes for service, _, _ in ranks for each in service.companions}
     settings = [cluster.service(service.name).settings for service, _, _ in ranks]
     folder, required = next(
         (

@@ -1,4 +1,4 @@
-"""Decides about the weights of a service and of its adapters: where they are, what carries them, the time."""
+"""Decides about the weights of a service, of its adapters and its draft: place, carrier, time."""
 
 from __future__ import annotations
 
@@ -10,8 +10,18 @@ from headfirst.decide.cluster.settings import HUBS, FetchMode, ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.drafting import kind_of_id
 from headfirst.decide.plan import trust
-from headfirst.decide.plan.types import Adapter, Carrier, Fit, Weights, WeightsMember, WeightsShare
+from headfirst.decide.plan.types import (
+    Adapter,
+    Carrier,
+    DraftModel,
+    Fit,
+    Weights,
+    WeightsMember,
+    WeightsShare,
+    WeightsTime,
+)
 from headfirst.decide.plan.weights import carrier, layers, placement
 from headfirst.decide.plan.weights.duration import Job, connections, estimate, rates
 from headfirst.decide.plan.weights.placement import Placement
@@ -170,15 +180,59 @@ def adapters(
             where=where,
             hint="Requests name the model or an adapter: choose another name in adapters=.",
         )
-    hub = settings.model_source if settings.model_source == "huggingface" else "modelscope"
     folder = f"{settings.weights_dir.rstrip('/')}/adapters"
     return [
         Adapter(
             name=name,
-            source="path" if id.startswith("/") else hub,
+            source=_companion_source(settings, id),
             id=id,
             directory=f"{folder}/{name}",
             rank=known[name].largest_rank if name in known else None,
         )
         for name, id in settings.adapters.items()
     ]
+
+
+def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftModel | None:
+    """The model that drafts for the service's; `known`: its checkpoint, where it was read.
+
+    Its source is chosen as that of an adapter. The folder has the owner's name too: repositories of several
+    owners have one name.
+    """
+    id = settings.draft_model
+    if id is None:
+        return None
+    source = _companion_source(settings, id)
+    owner, _, name = id.rstrip("/").rpartition("/")
+    folder = f"{settings.weights_dir.rstrip('/')}/drafts"
+    drafting = known.drafting if known else None
+    kind = (drafting.kind if drafting else "standalone") if known else kind_of_id(id) or ""
+    return DraftModel(
+        name=name,
+        source=source,
+        id=id,
+        directory=f"{folder}/{name}" if source == "path" else f"{folder}/{owner}/{name}",
+        revision=settings.draft_model_revision if source != "path" else None,
+        kind=kind,
+        described_by=known.described_by if known else "",
+        source_bytes=known.total_bytes if known else None,
+    )
+
+
+def draft_time(cluster: Cluster, service: Service, draft: DraftModel, checkpoint: Checkpoint) -> WeightsTime:
+    """Until every node has proven its copy of the draft, which is brought after the model."""
+    from_hub, hosts = draft.source in HUBS, service.hosts
+    job = Job(
+        source_bytes=checkpoint.total_bytes,
+        served_bytes=checkpoint.total_bytes,
+        largest_shard_bytes=checkpoint.largest_shard_bytes,
+        nodes=1 if _has_one_folder(service) else len(hosts),
+        convert=False,
+        from_hub=from_hub,
+    )
+    return estimate(job, rates(hosts, cluster.settings.download_rate, from_hub=from_hub, convert=False))
+
+
+def _companion_source(settings: ServiceSettings, id: str) -> str:
+    hub = settings.model_source if settings.model_source == "huggingface" else "modelscope"
+    return "path" if id.startswith("/") else hub

@@ -12,7 +12,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts, image_sour
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Host
-from headfirst.decide.plan.types import Adapter, Plan, PlannedService, WeightsMember
+from headfirst.decide.plan.types import Companion, Plan, PlannedService, WeightsMember
 
 
 def tools_vars(cluster: Cluster, plan: Plan, files: Artifacts) -> HostVars:
@@ -31,23 +31,27 @@ def service_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, fi
     }
 
 
-def adapter_vars(cluster: Cluster, service: PlannedService, adapter: Adapter, secrets: Secrets) -> HostVars:
-    """Variables per host for the stage `weights` of a LoRA adapter of a service."""
-    folder, _, name = adapter.directory.rpartition("/")
+def companion_vars(
+    cluster: Cluster, service: PlannedService, companion: Companion, secrets: Secrets
+) -> HostVars:
+    """Variables per host for the stage `weights` of what a service fetches beside its model."""
+    folder, _, name = companion.directory.rpartition("/")
     overrides = {
-        "weights_model": adapter.id,
-        "weights_source": adapter.source,
-        "weights_revision": "",
+        "weights_model": companion.id,
+        "weights_source": companion.source,
+        "weights_revision": companion.revision or "",
         "weights_dir": folder,
         "weights_shared": "stage",
         "weights_name": name,
         "weights_convert_to_bf16": False,
         "weights_keep_fp8": False,
+        "weights_hidden_layers": 0,  # every host needs all of it
+        "weights_layers": {},
     }
     return {
         member.host: _weights(cluster, service, member, secrets)
         | overrides
-        | {"weights_hub_token": hub_token(adapter.source) if member.fetches else ""}
+        | {"weights_hub_token": hub_token(companion.source) if member.fetches else ""}
         for member in service.weights.members
     }
 
@@ -62,7 +66,7 @@ def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
     hubs = {
         source: None
         for service, member in members
-        for source in (service.weights.source, *(adapter.source for adapter in service.adapters))
+        for source in _sources(service)
         if source in HUBS and member.fetches
     }
     rdma = any(member.rdma_ports for _, member in members)
@@ -70,6 +74,10 @@ def _node_tools(plan: Plan, host: Host, files: Artifacts) -> dict[str, Any]:
         "node_tools_wheel": str(files.node_wheel),
         "node_tools_extras": [*hubs, *(["rdma"] if rdma else [])],
     }
+
+
+def _sources(service: PlannedService) -> list[str]:
+    return [service.weights.source, *(companion.source for companion in service.companions)]
 
 
 def _address(member: WeightsMember) -> str:
@@ -114,11 +122,7 @@ def hub_token(source: str, environment: Mapping[str, str] = os.environ) -> str:
 
 def hub_tokens(plan: Plan) -> list[str]:
     """The user's tokens for every hub that the plan fetches from."""
-    sources = {
-        source: None
-        for service in plan.services
-        for source in (service.weights.source, *(adapter.source for adapter in service.adapters))
-    }
+    sources = {source: None for service in plan.services for source in _sources(service)}
     return [token for source in sources if (token := hub_token(source))]
 
 
