@@ -418,7 +418,7 @@ def test_a_rule_for_another_gpu_is_no_news_where_one_is_for_this() -> None:
         (
             "moonshotai/Kimi-K2.5",
             "vllm",
-            "it needs a draft model, which Headfirst does not fetch; the recipes name one (for K2.5",
+            "it needs a draft model (draft_model); the recipes name one (for K2.5",
         ),
         ("deepseek-ai/DeepSeek-R1", "lmdeploy", "a kernel (FlashMLA) that its image has for Hopper alone"),
     ],

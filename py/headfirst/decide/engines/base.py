@@ -102,8 +102,8 @@ class Computing:
 
 
 @dataclass(frozen=True)
-class AdapterNeeds:
-    """What LoRA adapters need of the engine's arguments: flags with values, and why.
+class Needs:
+    """What LoRA adapters or a draft model need of the engine's arguments: flags with values, and why.
 
     `note`: what is not known; `problem`: why the engine refuses them, a clause.
     """
@@ -113,6 +113,20 @@ class AdapterNeeds:
     source: str = ""
     note: str = ""
     problem: str = ""
+
+
+@dataclass(frozen=True)
+class DraftRequest:
+    """A draft model: its folder on every node, and its kind.
+
+    `target.draft` is its checkpoint, None where it was not read. `kind` is drafting.Kind or `standalone`; ""
+    where it is not known. `values` are those of the user's arguments.
+    """
+
+    target: Checkpoint
+    kind: str
+    folder: str
+    values: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -170,7 +184,7 @@ class MemoryUse:
     static_fraction: float
     kv_bytes_per_token: int
     attention_tensor: int  # ranks that share one request's attention
-    draft_layers: int  # multi-token-prediction layers that are loaded
+    draft_layers: int  # multi-token-prediction layers of the checkpoint that are loaded
     room: Callable[[int], CacheRoom]
     state_bytes_per_request: int = 0
     max_context: int | None = None
@@ -180,6 +194,7 @@ class MemoryUse:
     requests_given: bool = False
     requests_flag: str | None = None
     estimates: frozenset[str] = frozenset()
+    draft_tensor: int = 1  # ranks that divide a draft model
     embedding_tensor: int | None = None  # ranks that divide the embedding; None: those of attention
     head_tensor: int | None = None  # ranks that divide the head; None: all of them
     expert_growth: float = 1.0  # bytes of routed experts in memory for each byte in the checkpoint
@@ -317,8 +332,16 @@ def _as_stored(checkpoint: Checkpoint, gpu: Gpu | None, values: Mapping[str, Any
     return None
 
 
-def _no_needs(adapters: Adapters, values: Mapping[str, Any]) -> AdapterNeeds:
-    return AdapterNeeds()
+def _no_needs(adapters: Adapters, values: Mapping[str, Any]) -> Needs:
+    return Needs()
+
+
+def _no_draft(request: DraftRequest) -> Needs:
+    return Needs(problem="the engine takes no draft model")
+
+
+def _names_none(values: Mapping[str, Any]) -> tuple[str, str]:
+    return "", ""
 
 
 def _no_problems(
@@ -415,7 +438,11 @@ class Engine:
     # The type in which it computes; None, and by default: that of the checkpoint.
     computing: Callable[[Checkpoint, Gpu | None, Values], Computing | None] = _as_stored
     # What the adapters need, or why one is refused; by default nothing.
-    adapter_needs: Callable[[Adapters, Values], AdapterNeeds] = _no_needs
+    adapter_needs: Callable[[Adapters, Values], Needs] = _no_needs
+    # What a draft model needs, or why it is refused.
+    draft_needs: Callable[[DraftRequest], Needs] = _no_draft
+    # The draft that arguments name, and the flag that names it; two empty texts where they name none.
+    named_draft: Callable[[Values], tuple[str, str]] = _names_none
     # The buffers of adapters; None: it has no such argument.
     adapter_slots: AdapterSlots | None = None
     # Why the longest request that the arguments set is refused, of the checkpoint, the arguments' values and

@@ -50,12 +50,14 @@ class Launching:
         task: Task,
         model_dir: str,
         adapters: Mapping[str, str],
+        draft_dir: str | None,
         remote_code: bool,
         arguments: tuple[str, ...],
         among: Sequence[Host] | None = None,
         carrier: KvCarrier | None = None,
     ) -> None:
-        """`adapters` are folders by name; `arguments` are the user's and those of a preset.
+        """`adapters` are folders by name, `draft_dir` that of a draft; `arguments` are the user's and those
+        chosen for them.
 
         `among`: the hosts that exchange the KV cache by `carrier`, where prefill and decode are divided.
         """
@@ -64,6 +66,7 @@ class Launching:
         self._layout, self._task, self._model_dir = layout, task, model_dir
         self._adapters, self._remote_code, self._arguments = adapters, remote_code, arguments
         self._among, self._carrier = among, carrier
+        self._folders = [model_dir, *adapters.values(), *([draft_dir] if draft_dir else [])]
         self.image = engine_image(service, engine)
         # Ranks of this cluster on each host, for the cores that each computes on.
         self._ranks_on: dict[str, int] = {}
@@ -190,8 +193,7 @@ class Launching:
         settings = self._service.settings
         cuda = settings.engine_device == "cuda"
         launch = self._engine.launch(request)
-        folders = [request.model_dir, *request.adapters.values()]
-        volumes = [f"{folder}:{folder}:ro" for folder in folders]
+        volumes = [f"{folder}:{folder}:ro" for folder in self._folders]
         # The role `engine` writes the file on the ranks that read it.
         if request.config_file in launch.command:
             volumes.append(f"{request.config_file}:{request.config_file}:ro")

@@ -6,17 +6,19 @@ A service is one pool, or two where prefill and decode are divided.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Service
-from headfirst.decide.engines.base import AdapterNeeds, Adapters, Engine, Start, Values
+from headfirst.decide.engines.base import Adapters, Engine, Needs, Start, Values
+from headfirst.decide.engines.drafts import as_computed
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import presets, types
+from headfirst.decide.plan import drafting, presets, types
+from headfirst.decide.plan.drafting import Drafts
 from headfirst.decide.plan.host import hardware, network
 from headfirst.decide.plan.launching import engine_image
 from headfirst.decide.plan.presets import Choice
@@ -41,7 +43,8 @@ class Pool:
     layout: Layout
     choice: Choice
     values: Values  # of all arguments
-    needs: AdapterNeeds
+    needs: Needs
+    drafts: Drafts
     sized: types.Sized
 
 
@@ -58,11 +61,14 @@ def decide(
     settings = service.settings
     where_arguments = service.given.get("engine_args")
     arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
+    drafts = drafting.choose(service, checkpoint, engine, arguments)
+    arguments = engine.check_arguments([*drafts.words, *settings.engine_args]).require(where=where_arguments)
     gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
     )
     loaded = precision.loaded(checkpoint, dtype, gpu, engine, arguments)
+    loaded = replace(loaded, checkpoint=as_computed(loaded.checkpoint))
     memories = memory_of(loaded.checkpoint, gpu, engine, dtype=loaded.dtype) if gpu is not None else None
     rdma = network.rdma_between(service.replicas[0].hosts, gpus=settings.engine_device == "cuda")
     spread = parallel.Spread(
@@ -83,6 +89,7 @@ def decide(
             machines=machines,
             layout=sizes,
             layout_arguments=shared.candidate.arguments,
+            draft_arguments=tuple(drafts.chosen),
             dtype=loaded.dtype,
             user_arguments=tuple(settings.engine_args),
             version=version,
@@ -95,7 +102,7 @@ def decide(
     if limit is not None:
         choice = choice.with_argument(limit)
         arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
-    needs = engine.adapter_needs(adapters, arguments) if adapters else AdapterNeeds()
+    needs = engine.adapter_needs(adapters, arguments) if adapters else Needs()
     if needs.problem:
         raise InputError(
             needs.problem, where=service.given.get("adapters"), hint="Leave it out, or change what it names."
@@ -133,6 +140,7 @@ def decide(
         choice=choice,
         values=arguments,
         needs=needs,
+        drafts=drafts,
         sized=sized,
     )
 

@@ -43,6 +43,7 @@ class Situation:
     dtype: str
     user_arguments: tuple[str, ...]
     layout_arguments: tuple[ChosenArgument, ...] = ()  # what the layout needs
+    draft_arguments: tuple[ChosenArgument, ...] = ()  # what draft_model needs
     version: str | None = None  # of the image, where no tables of it are here
     image: str = ""  # "": not known
 
@@ -94,15 +95,16 @@ class _Selection:
     """What the rules came to so far; each is applied once, in their order."""
 
     def __init__(self, situation: Situation) -> None:
-        self.chosen: list[ChosenArgument] = list(situation.layout_arguments)
-        self.words = presets.words({argument.flag: argument.value for argument in self.chosen})
+        needed = (*situation.layout_arguments, *situation.draft_arguments)
+        self.chosen: list[ChosenArgument] = list(needed)
+        self.words = presets.words({argument.flag: argument.value for argument in needed})
         self.left_out: list[str] = []
         self._situation = situation
         self._users = situation.engine.check_arguments(situation.user_arguments).values
         self._taken = dict(situation.engine.check_arguments(self.words).values)
         self._unmet: list[tuple[Rule, str]] = []  # a rule, and the need that the situation lacks
         # Purposes and presets of which a rule has a line or an argument.
-        self._settled: set[str] = {situation.preset} if self.words and situation.preset else set()
+        self._settled: set[str] = {situation.preset or ""} if situation.layout_arguments else set()
 
     def apply(self, rule: Rule) -> None:
         """Choose the rule's arguments, offer them, or state why neither."""

@@ -12,7 +12,7 @@ from headfirst.decide.containers import blanks
 from headfirst.decide.engines.base import Computing, Engine, version_numbers
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import pool, standby, transfer, trust, types
+from headfirst.decide.plan import drafting, pool, standby, transfer, trust, types
 from headfirst.decide.plan.front import router
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.pool import Pool
@@ -54,7 +54,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         known=service.adapters,
     )
     configs = {adapter.name: service.adapters.get(adapter.name) for adapter in lora}
-    checkpoint = with_packages(service, checkpoint).model_copy(update={"adapters": tuple(configs.values())})
+    known = {"adapters": tuple(configs.values()), "draft": service.draft}
+    checkpoint = with_packages(service, checkpoint).model_copy(update=known)
     engine, note = engines.of_image(
         settings.engine,
         settings.engine_image,
@@ -82,6 +83,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         layers.joined([layers.by_host(its.service, engine, checkpoint, its.layout) for its in pools]),
         convert=main.precision.convert_to_bf16,
     )
+    draft = drafting.timed(cluster, service, main.drafts.model)
     launches = [
         partial(
             Launching,
@@ -92,6 +94,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
             task=its.task,
             model_dir=weights.directory,
             adapters={adapter.name: adapter.directory for adapter in lora},
+            draft_dir=draft.directory if draft else None,
             remote_code=trusted.remote_code,
             arguments=its.choice.arguments,
             among=service.hosts if moved else None,
@@ -115,9 +118,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         name=service.name,
         model=checkpoint.id,
         precision=precision.title(checkpoint),
-        model_described_by=f"{checkpoint.source}: {checkpoint.note}"
-        if checkpoint.note
-        else checkpoint.source,
+        model_described_by=checkpoint.described_by,
         served_model_name=service.served_model_name,
         engine=engine.name,
         engine_version=engine.version,
@@ -127,6 +128,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         prefill=before[0].sized if before else None,
         transfer=moved,
         adapters=lora,
+        draft_model=draft,
         convert_to_bf16=main.precision.convert_to_bf16,
         convert_reason=main.precision.reason,
         trust_remote_code=trusted.remote_code,
@@ -159,6 +161,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     *(text for its in pools for text in _hardware_notes(its)),
                     _unread(lora),
                     main.needs.note,
+                    *main.drafts.notes,
                     _EXTERNAL.format(packages=_packages(service), engine=engine, checkpoint=checkpoint)
                     if external
                     else "",

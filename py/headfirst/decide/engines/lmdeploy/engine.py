@@ -23,7 +23,7 @@ from headfirst.decide.engines.base import (
     Task,
     without_images,
 )
-from headfirst.decide.engines.lmdeploy import backend, launch, layout, lora, memory
+from headfirst.decide.engines.lmdeploy import backend, draft, launch, layout, lora, memory
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -136,6 +136,8 @@ def _engine(version: str) -> Engine:
         layout=layout.layout,
         layout_problems=partial(layout.problems, version),
         adapter_needs=lora.needs,
+        draft_needs=partial(draft.needs, version),
+        named_draft=draft.named,
         memory_use=memory.memory_use,
         launch=partial(launch.launch, version),
         rendezvous_ports=_rendezvous_ports,

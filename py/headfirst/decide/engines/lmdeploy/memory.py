@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headfirst.decide.engines.base import MemoryUse, cuda_overhead, room_by_token
+from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.engines.lmdeploy import lora
+from headfirst.decide.engines.lmdeploy import draft, lora
 from headfirst.decide.engines.lmdeploy.layout import attention_tensor
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -23,6 +24,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 _BATCH = {"a100": 384, "a800": 384, "h100": 1024, "h800": 1024, "l20y": 1024, "h200": 1024}
 _OTHER_BATCH = 128
 _BLOCK_TOKENS = 64
+_DRAFT_ELEMENT = 2  # bytes of the KV cache of a draft model, at most
 # Bits of one element of the KV cache, key and value, by --quant-policy.
 _BITS = {"4": (4, 4), "8": (8, 8), "16": (8, 8), "17": (8, 8), "42": (4, 2)}
 _NAMES = {"int4": "4", "int8": "8", "fp8": "16", "fp8_e4m3": "16", "fp8_e5m2": "17", "turbo_quant": "42"}
@@ -42,6 +44,8 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
     attention = attention_tensor(layout, values)
     outside, blocks = cuda_overhead(layout), values.get("num_gpu_blocks")
     per_token = _kv_bytes(checkpoint, attention, values) // int(values.get("cp", 1))
+    if checkpoint.draft:
+        per_token += token_bytes(checkpoint.draft, draft.ranks(checkpoint, attention), _DRAFT_ELEMENT)
     return MemoryUse(
         terms=terms,
         static_fraction=1 - sum(terms.values()) / (gpu.memory_bytes - outside),
@@ -50,12 +54,17 @@ def memory_use(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping
         pool_fraction=float(values.get("cache_max_entry_count", 0.8)),
         kv_bytes_per_token=per_token,
         attention_tensor=attention,
-        draft_layers=checkpoint.nextn_layers if values.get("speculative_algorithm") == "deepseek_mtp" else 0,
+        draft_layers=checkpoint.nextn_layers if _predicts(checkpoint, values) else 0,
+        draft_tensor=draft.ranks(checkpoint, layout.tensor),
         estimates=frozenset(() if lora.is_known(checkpoint) else {"adapters"} & terms.keys()),
         room=room_by_token(
             per_token, blocks * values.get("cache_block_seq_len", _BLOCK_TOKENS) if blocks else None
         ),
     )
+
+
+def _predicts(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:
+    return values.get("speculative_algorithm") == "deepseek_mtp" and checkpoint.draft is None
 
 
 def _batch(gpu: Gpu) -> int:

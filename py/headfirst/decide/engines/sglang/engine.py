@@ -24,7 +24,16 @@ from headfirst.decide.engines.base import (
     Task,
     without_images,
 )
-from headfirst.decide.engines.sglang import cpu_image, disaggregation, launch, layout, lora, memory, support
+from headfirst.decide.engines.sglang import (
+    cpu_image,
+    disaggregation,
+    draft,
+    launch,
+    layout,
+    lora,
+    memory,
+    support,
+)
 from headfirst.decide.engines.sglang.launch import METRICS_FLAG
 
 if TYPE_CHECKING:
@@ -206,6 +215,8 @@ def _engine(version: str) -> Engine:
         computing=support.computing,
         adapter_needs=lora.needs,
         adapter_slots=lora.SLOTS,
+        draft_needs=partial(draft.needs, version),
+        named_draft=draft.named,
         length_problems=support.length_problems,
         memory_use=partial(memory.memory_use, version),
         launch=launch.launch,

@@ -13,6 +13,7 @@ from math import ceil
 from typing import Any
 
 from headfirst.decide.engines.base import CacheRoom
+from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.sglang.layout import pipeline_layers
 from headfirst.decide.engines.sglang.support import SupportTable
@@ -40,6 +41,9 @@ _V4_LARGE_ROW = 2 * 512 * 4  # float32, of a layer that compresses 128 tokens
 _DRAFTS_BESIDE = "Qwen3_5"
 _SPECULATIVE_REQUESTS = 48
 _DRAFT_TOKENS = 4
+# Kinds of draft models whose cache is counted by their own heads; layers of others count as the target's
+# (model_executor/pool_configurator.py).
+_COUNTED_BY_DRAFT = ("dflash", "dspark")
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,8 @@ def kv_cache(
     *,
     drafts: int,
 ) -> KvCache:
-    """The cache of the fullest stage. `drafts` are the layers of multi-token prediction that are loaded."""
+    """The cache of the fullest stage. `drafts` are the checkpoint's layers of multi-token prediction that are
+    loaded."""
     stages = layout.pipeline
     each = (pipeline_layers(stage, stages, checkpoint.layers, {}) for stage in range(stages))
     caches = (_stage(has, checkpoint, gpu, layout, values, stage, drafts) for stage in each)
@@ -130,6 +135,11 @@ def _stage(
         layers += window_layers
     size = layers * token + windows
     if checkpoint.architecture.startswith(_DRAFTS_BESIDE):
+        drafts = 0
+    if draft := checkpoint.draft:
+        drafts = draft.nextn_layers or draft.layers
+    if draft and draft.drafting and draft.drafting.kind in _COUNTED_BY_DRAFT:
+        size += token_bytes(draft, attention, element)
         drafts = 0
     size += int(size * drafts / max(1, layers)) + _index_bytes(checkpoint, stage, drafts)
     linear = types.count("linear")

@@ -68,7 +68,7 @@ def memory_use(
         cache_mib = _image_cache_mib(checkpoint, gpu, layout, values)
         terms["image_cache"] = cache_mib
         fraction -= cache_mib / total_mib
-    drafts = checkpoint.nextn_layers if values.get("speculative_algorithm") is not None else 0
+    drafts = checkpoint.nextn_layers if values.get("speculative_algorithm") and not checkpoint.draft else 0
     cache = kv_cache.kv_cache(has, checkpoint, gpu, layout, values, drafts=drafts)
     if cache.fixed:
         terms["compression_states"] = cache.fixed / MIB
@@ -85,6 +85,7 @@ def memory_use(
         state_bytes_per_request=cache.bytes_per_request,
         attention_tensor=max(1, layout.tensor // layout.attention_data),
         draft_layers=drafts,
+        draft_tensor=max(1, layout.tensor // layout.attention_data),
         room=lambda size: cache.room(size, values.get("max_total_tokens")),
         max_context=values.get("context_length"),
         outside=cuda_overhead(layout),

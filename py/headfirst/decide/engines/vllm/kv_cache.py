@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headfirst.decide.engines.base import CacheRoom
+from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm.layout import pipeline_layers
 from headfirst.decide.hardware.gpus import Gpu
@@ -134,6 +135,9 @@ def _stage(
         sliding += drafts
     else:
         full += drafts
+    beside = _draft_bytes(checkpoint, gpu, layout, values)
+    if sliding or "linear" in types:  # in layers of the model's size, which share its blocks
+        full, beside = full - (-beside // whole), 0
     if sliding and _keeps_all(checkpoint, values):
         full, sliding = full + sliding, 0
     least = int(values.get("block_size") or _BLOCK)
@@ -145,7 +149,7 @@ def _stage(
     window = _token_bytes(checkpoint, gpu, layout, values, "sliding")
     index = _index_bytes(checkpoint, stage, drafts)
     if not sliding:
-        return Blocks((whole * full + index) * least, least, (_full(1, least * shared),))
+        return Blocks((whole * full + index + beside) * least, least, (_full(1, least * shared),))
     length = (checkpoint.sliding_window or 1) - 1 + in_flight
     if not full:
         return Blocks(window * sliding * least, least, (_sliding(1, least, length, grows=True),))
@@ -156,6 +160,17 @@ def _stage(
     tokens, kept = (least * (largest // each if largest % each == 0 else 1) for each in (whole, window))
     groups = (_full(-(-full // size), tokens), kind(-(-sliding // size), kept, length))
     return Blocks(largest * least * size, tokens, groups)
+
+
+def _draft_bytes(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mapping[str, Any]) -> int:
+    """Bytes of one token in the layers of a draft model, which is on the last stage."""
+    draft = checkpoint.draft
+    if draft is None:
+        return 0
+    config = values.get("speculative_config") or {}
+    dtype = config.get("kv_cache_dtype") or _dtype(checkpoint, gpu, values)
+    ranks = config.get("draft_tensor_parallel_size") or layout.tensor
+    return token_bytes(draft, ranks, _element(dtype, draft))
 
 
 def _keeps_all(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:

@@ -104,6 +104,8 @@ def memory_use(
         state_bytes_per_request=cache.bytes_per_request(longest),
         attention_tensor=layout.tensor,
         draft_layers=draft,
+        draft_tensor=(values.get("speculative_config") or {}).get("draft_tensor_parallel_size")
+        or layout.tensor,
         room=lambda size: cache.room(size, longest, cap),
         outside=outside,
         estimates=(_ESTIMATES if lora.is_known(checkpoint) else _ESTIMATES | {"adapters"}) & terms.keys(),

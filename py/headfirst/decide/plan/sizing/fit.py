@@ -30,12 +30,14 @@ Problem = Literal["", "weights", "length", "requests"]
 
 @dataclass(frozen=True)
 class Memory:
-    """What one rank has of its GPU: `weights` and the KV cache share `static` bytes."""
+    """What one rank has of its GPU: `weights`, of which a draft has `draft`, and the KV cache share `static`
+    bytes."""
 
     checkpoint: Checkpoint
     use: MemoryUse
     weights: int
     static: int
+    draft: int = 0
 
     @cached_property
     def pool(self) -> int:
@@ -95,8 +97,9 @@ def memory(
     """
     use = engine.memory_use(checkpoint, gpu, layout, arguments)
     weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
+    draft = draft_bytes_per_rank(checkpoint.draft, use.draft_tensor) if checkpoint.draft else 0
     static = int(use.static_fraction * (gpu.memory_bytes - use.outside))
-    return Memory(checkpoint, use, weights, static)
+    return Memory(checkpoint, use, weights + draft, static, draft)
 
 
 MemoryOf = Callable[[Layout, Mapping[str, Any]], Memory]
@@ -138,6 +141,7 @@ def fit(
         gpu_memory_bytes=gpu.memory_bytes,
         weight_bytes_total=total,
         weight_bytes_per_rank=its.weights,
+        draft_bytes_per_rank=its.draft,
         reserved_bytes=sum(use.terms.values()),
         static_fraction=use.static_fraction,
         kv_bytes_per_token=use.kv_bytes_per_token,
@@ -184,6 +188,15 @@ def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str,
         ends = max(first, head + (embedding if checkpoint.tied_embeddings else 0.0))
     draft = shares.get(Part.NEXTN, 0.0) if use.draft_layers else 0.0
     return int(stage + ends + draft)
+
+
+def draft_bytes_per_rank(draft: Checkpoint, ranks: int) -> int:
+    """Bytes of a draft model's weights on one of `ranks` ranks; an embedding or a head that its files have is
+    counted, also where the engine then takes the model's."""
+    use = MemoryUse({}, 1.0, 0, ranks, draft.nextn_layers or 1, room_by_token(0))
+    divided = weight_bytes_per_rank(draft, Layout(ranks), dtype=draft.dtype, use=use)
+    whole = draft.drafting.whole_bytes if draft.drafting else 0
+    return divided + whole - whole // ranks
 
 
 def _served_bytes(checkpoint: Checkpoint, dtype: str) -> dict[Part, float]:

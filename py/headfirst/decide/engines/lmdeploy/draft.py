@@ -1,0 +1,72 @@
+"""Draft models in LMDeploy 0.17.0 and 0.18.0 (PyTorch engine): the arguments that they need, what is refused.
+
+Source: lmdeploy/cli/utils.py (add_spec_group), pytorch/configurations/llama.py and kimi_k2.py,
+pytorch/models/module_map.py, pytorch/engine/config_builder.py (build_specdecode_config).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headfirst.decide.engines import arguments, drafts
+from headfirst.decide.engines.base import DraftRequest, Needs
+from headfirst.decide.model.checkpoint import Checkpoint
+
+_METHODS = {"eagle": "eagle", "eagle3": "eagle3", "dflash": "dflash"}
+# Methods of multi-token prediction by the target's architecture; others have deepseek_mtp.
+_PREDICTING = (("Qwen3_5", "qwen3_5_mtp"), ("HYV3", "hy3_mtp"))
+# Targets whose states a draft of EAGLE3 gets: Kimi-K2 has the architecture of DeepSeek-V3.
+_EAGLE3 = ("LlamaForCausalLM", "Kimi", "DeepseekV3")
+# Its draft is divided as its target; EAGLE's others are whole on each rank.
+_DIVIDED = "Eagle3DeepseekV2ForCausalLM"
+_ALGORITHM, _MODEL = "--speculative-algorithm", "--speculative-draft-model"
+_SOURCE = "https://github.com/InternLM/lmdeploy/blob/main/docs/en/advance/spec_decoding.md"
+
+
+def needs(version: str, request: DraftRequest) -> Needs:
+    """The folder, and the method where the user sets none; LMDeploy drafts one token by default."""
+    given = request.values.get("speculative_algorithm")
+    method = str(given or _method(request))
+    if not method:
+        kind = request.kind or "of this kind, which is not known"
+        return Needs(problem=f"it has no method for a draft model {kind}: set engine_args={_ALGORITHM}")
+    if problem := next(_refusals(version, request, method), ""):
+        return Needs(problem=problem)
+    return Needs(({} if given else {_ALGORITHM: method}) | {_MODEL: request.folder}, drafts.REASON, _SOURCE)
+
+
+def named(values: Mapping[str, Any]) -> tuple[str, str]:
+    """The draft that the user's arguments name, and the flag."""
+    return str(values.get("speculative_draft_model") or ""), _MODEL
+
+
+def ranks(checkpoint: Checkpoint, tensor: int) -> int:
+    """Among how many ranks the draft is divided."""
+    draft = checkpoint.draft
+    kind = draft.drafting.kind if draft and draft.drafting else ""
+    whole = kind in ("eagle", "eagle3") and draft is not None and draft.architecture != _DIVIDED
+    return 1 if whole else tensor
+
+
+def _method(request: DraftRequest) -> str:
+    if request.kind != "mtp":
+        return _METHODS.get(request.kind, "")
+    name = request.target.architecture
+    return next((method for start, method in _PREDICTING if name.startswith(start)), "deepseek_mtp")
+
+
+def _refusals(version: str, request: DraftRequest, method: str) -> Iterator[str]:
+    target, draft = request.target, request.target.draft
+    known = arguments.read(__package__, f"models-{version}.json")["pytorch"]["architectures"]
+    if draft is not None:
+        if draft.drafting and draft.drafting.speculators:
+            yield "LMDeploy does not read the format of speculators"
+        name = draft.architecture
+        if name == "LlamaForCausalLM" and method in ("eagle", "eagle3"):
+            name = method.capitalize() + name
+        if method in ("eagle", "eagle3", "dflash") and name not in known:
+            yield f"LMDeploy {version} does not have its architecture {name}"
+        yield from drafts.misfits(request)
+    if method == "eagle3" and not target.architecture.startswith(_EAGLE3):
+        yield f"LMDeploy {version} gives no draft of EAGLE3 the states of {target.architecture}"

@@ -1,0 +1,66 @@
+"""Draft models in SGLang 0.5.22 and 0.5.23: the arguments that they need, and what is refused.
+
+Source: sglang/srt/arg_groups/speculative_hook.py, speculative/*_worker_v2.py, model_executor/
+model_runner_components/attention_backend_setup.py (configure_aux_hidden_state_capture).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headfirst.decide.engines import drafts
+from headfirst.decide.engines.base import DraftRequest, Needs
+from headfirst.decide.engines.sglang import support
+
+# NEXTN and EAGLE are one algorithm; a draft of Gemma-4 makes it another one itself.
+_ALGORITHMS = {
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE3",
+    "mtp": "EAGLE",
+    "dflash": "DFLASH",
+    "dspark": "DSPARK",
+    drafts.STANDALONE: "STANDALONE",
+}
+_ALGORITHM, _PATH = "--speculative-algorithm", "--speculative-draft-model-path"
+_SOURCE = "https://docs.sglang.io/docs/advanced_features/speculative_decoding"
+
+
+def needs(version: str, request: DraftRequest) -> Needs:
+    """The folder, and the algorithm where the user sets none; SGLang chooses steps and tokens itself."""
+    given = request.values.get("speculative_algorithm")
+    algorithm = str(given or _ALGORITHMS.get(request.kind, "")).upper()
+    if not algorithm:
+        return Needs(
+            problem=f"its kind is not known: set engine_args={_ALGORITHM} (EAGLE3, EAGLE, STANDALONE)"
+        )
+    if problem := next(_refusals(version, request, algorithm), ""):
+        return Needs(problem=problem)
+    arguments = {} if given else {_ALGORITHM: algorithm}
+    return Needs(arguments | {_PATH: request.folder}, drafts.REASON, _SOURCE)
+
+
+def named(values: Mapping[str, Any]) -> tuple[str, str]:
+    """The draft that the user's arguments name, and the flag."""
+    return str(values.get("speculative_draft_model_path") or ""), _PATH
+
+
+def _refusals(version: str, request: DraftRequest, algorithm: str) -> Iterator[str]:
+    table, target, draft = support.table(version), request.target, request.target.draft
+    if algorithm == "NGRAM":
+        yield f"{_ALGORITHM} NGRAM takes no draft model"
+    if draft is not None:
+        if draft.drafting and draft.drafting.speculators:
+            yield "SGLang does not read the format of speculators"
+        elif algorithm == "EAGLE3" and "Eagle3" not in draft.architecture:
+            yield (
+                f"its config.json names the architecture {draft.architecture}, which SGLang loads as a model "
+                "of its own: a draft of EAGLE3 names LlamaForCausalLMEagle3"
+            )
+        elif draft.architecture not in table.architectures:
+            yield f"SGLang {version} does not have its architecture {draft.architecture}"
+        yield from drafts.misfits(request)
+    if algorithm == "EAGLE3" and target.architecture not in table.eagle3:
+        yield f"SGLang {version} gives no draft of EAGLE3 the states of {target.architecture}"
+    if algorithm in ("DFLASH", "DSPARK") and target.architecture not in table.dflash:
+        yield f"SGLang {version} gives no draft of {algorithm} the states of {target.architecture}"

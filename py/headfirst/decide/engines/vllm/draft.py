@@ -1,0 +1,97 @@
+"""Draft models in vLLM 0.32.0 and 0.33.0: the arguments that they need, and what is refused.
+
+Source: config/speculative.py (SpeculativeConfig), engine/arg_utils.py (create_speculative_config),
+transformers_utils/configs/eagle.py and speculators/algos.py (architectures), models/registry.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headfirst.decide.engines import drafts
+from headfirst.decide.engines.base import DraftRequest, Needs
+from headfirst.decide.engines.drafts import Default
+from headfirst.decide.engines.vllm import support
+from headfirst.decide.model.checkpoint import Checkpoint
+
+_METHODS = {kind: kind for kind in ("eagle", "eagle3", "mtp", "dflash", "dspark")}
+_METHODS[drafts.STANDALONE] = "draft_model"
+_RECIPES = "https://github.com/vllm-project/recipes/blob/main/models"
+_DOCS = "https://docs.vllm.ai/en/stable/features/speculative_decoding"
+# Where the draft's config states no number.
+_DEFAULTS = {
+    "eagle": Default(3, f"{_RECIPES}/mistralai/Mistral-Small-4-119B-2603.yaml"),
+    "eagle3": Default(3, f"{_RECIPES}/moonshotai/Kimi-K2.5.yaml"),
+    "mtp": Default(1, "vLLM's config/speculative.py (n_predict)"),
+    "draft_model": Default(5, f"{_DOCS}/draft_model"),
+}
+# Types of layers that it reads of the format speculators, by kind; None: all of them.
+_SPECULATORS: dict[str, tuple[str, ...] | None] = {
+    "eagle3": ("llama", "qwen3"),
+    "dflash": None,
+    "dspark": None,
+}
+_STATED = "The draft's config.json states how many tokens it proposes."
+
+
+def needs(version: str, request: DraftRequest) -> Needs:
+    """The folder, and method and number of tokens where the user sets none."""
+    config = request.values.get("speculative_config") or {}
+    given = request.values.get("spec_method") or config.get("method")
+    method = given or _METHODS.get(request.kind, "")
+    if not method:
+        return Needs(
+            problem="its kind is not known: set engine_args=--spec-method (eagle3, eagle, draft_model)"
+        )
+    if problem := next(_refusals(version, request, method), ""):
+        return Needs(problem=problem)
+    arguments = {"--spec-model": request.folder} | ({} if given else {"--spec-method": method})
+    if request.values.get("spec_tokens") or config.get("num_speculative_tokens"):
+        return Needs(arguments, drafts.REASON, _DOCS)
+    draft = request.target.draft
+    if draft is not None and draft.drafting is not None and draft.drafting.tokens:
+        tokens = str(draft.drafting.tokens)
+        return Needs(arguments | {"--spec-tokens": tokens}, f"{drafts.REASON} {_STATED}", _DOCS)
+    default = _DEFAULTS.get(method)
+    if default is None:
+        problem = f"how many tokens it proposes is not known: set engine_args=--spec-tokens ({method})"
+        return Needs(problem=problem)
+    reason = f"{drafts.REASON} {default.tokens} tokens: those of vLLM's example of {method}."
+    return Needs(arguments | {"--spec-tokens": str(default.tokens)}, reason, default.source)
+
+
+def named(values: Mapping[str, Any]) -> tuple[str, str]:
+    """The draft that the user's arguments name, and the flag."""
+    if model := values.get("spec_model"):
+        return str(model), "--spec-model"
+    return str((values.get("speculative_config") or {}).get("model") or ""), "--speculative-config"
+
+
+def _refusals(version: str, request: DraftRequest, method: str) -> Iterator[str]:
+    target, draft = request.target, request.target.draft
+    if draft is not None:
+        if what := _unknown(version, draft, method):
+            yield f"vLLM {version} does not have {what}"
+        yield from drafts.misfits(request)
+    can = support.abilities(version, target.architecture)
+    if method in ("eagle3", "dflash", "dspark") and can is not None and "eagle3" not in can:
+        yield f"vLLM {version} gives no draft of {method} the states of {target.architecture}"
+
+
+def _unknown(version: str, draft: Checkpoint, method: str) -> str:
+    """What of the draft is in no registry; "" where it is, or where it is MTP, whose names are rewritten."""
+    drafting, name = draft.drafting, draft.architecture
+    if drafting and drafting.speculators:
+        read = _SPECULATORS.get(drafting.kind, ())
+        return (
+            ""
+            if read is None or drafting.speculators in read
+            else (f"the format of speculators for {drafting.kind} of {drafting.speculators} layers")
+        )
+    if method == "draft_model":
+        return "" if support.abilities(version, name) else f"its architecture {name}"
+    beginning = {"eagle": "Eagle", "eagle3": "Eagle3", "dflash": "DFlash"}.get(method, "")
+    if not (name.startswith(beginning) or (method != "eagle" and name.endswith(beginning))):
+        name = beginning + name
+    return "" if method == "mtp" or name in support.drafts(version) else f"its architecture {name}"

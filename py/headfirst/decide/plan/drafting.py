@@ -1,0 +1,98 @@
+"""The model that drafts tokens for the service's: its arguments, its place, and what it takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.engines import drafts, presets
+from headfirst.decide.engines.base import DraftRequest, Engine
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan.types import ChosenArgument, DraftModel
+from headfirst.decide.plan.weights.decide import draft_model, draft_time
+
+
+@dataclass(frozen=True)
+class Drafts:
+    """`model` is None where the inventory names none; `chosen`: what it needs of the engine's arguments."""
+
+    model: DraftModel | None = None
+    chosen: Sequence[ChosenArgument] = ()
+    notes: Sequence[str] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """The chosen arguments as a command line has them."""
+        return presets.words({argument.flag: argument.value for argument in self.chosen})
+
+
+def choose(service: Service, checkpoint: Checkpoint, engine: Engine, values: Mapping[str, Any]) -> Drafts:
+    """The draft of `draft_model` and what the engine needs for it; `values` are the user's arguments.
+
+    InputError for one that the engine refuses, and for one that its own argument names on a hub: every rank
+    would fetch it at every start.
+    """
+    settings, (named, flag) = service.settings, engine.named_draft(values)
+    model = draft_model(settings, service.draft)
+    if named and model is not None:
+        raise InputError(
+            f"draft_model={model.id} and engine_args={flag} both name a draft model",
+            where=service.given.get("draft_model"),
+            hint=f"Leave {flag} out: draft_model sets it.",
+        )
+    if drafts.is_elsewhere(named):
+        raise InputError(
+            f"{flag} names {named}, which every rank would fetch from a hub at every start",
+            where=service.given.get("engine_args"),
+            hint=f"Write draft_model={named} and leave it out of {flag}: it is then fetched once, passed on "
+            "to all hosts and verified.",
+        )
+    if model is None:
+        if settings.draft_model_revision:
+            raise InputError(
+                "draft_model_revision is set, and draft_model is not",
+                where=service.given.get("draft_model_revision"),
+                hint="Set draft_model, or remove draft_model_revision.",
+            )
+        return Drafts(notes=[_NOT_COUNTED.format(flag=flag)] if named.startswith("/") else [])
+    needs = engine.draft_needs(DraftRequest(checkpoint, model.kind, model.directory, values))
+    if needs.problem:
+        raise InputError(
+            f"{engine.title} {engine.version} cannot draft with {model.id}: {needs.problem}.",
+            where=service.given.get("draft_model"),
+            hint="Choose another draft_model, or leave it out.",
+        )
+    chosen = [
+        ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
+        for flag, value in needs.arguments.items()
+    ]
+    unread = [] if service.draft else [_unread(model)]
+    return Drafts(model, chosen, [note for note in (needs.note, *unread) if note])
+
+
+def timed(cluster: Cluster, service: Service, draft: DraftModel | None) -> DraftModel | None:
+    """The draft with the time that it takes to every node."""
+    if draft is None or service.draft is None:
+        return draft
+    return draft.model_copy(update={"time": draft_time(cluster, service, draft, service.draft)})
+
+
+_NOT_COUNTED = (
+    "Weights and KV cache of the draft model in {flag} are not in the memory of the plan, and its folder is "
+    "not distributed: draft_model in the inventory does both."
+)
+
+
+def _unread(model: DraftModel) -> str:
+    why = (
+        "Its folder is on the head: `deploy plan --probe` reads it there, as `deploy up` does."
+        if model.source == "path"
+        else "The hub did not answer, or HF_HUB_OFFLINE forbids requests."
+    )
+    return (
+        f"config.json of the draft model {model.id} was not read: whether it fits the model is not checked, "
+        f"and its weights and its KV cache are not in the memory of the plan. {why}"
+    )
