@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from bundles import DEBIAN, items, manifest_of, quiet, write
+from draft_folders import EAGLE3, draft_folder
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control import demo
 from headfirst.control.bundle import archive, manifest
+from headfirst.control.bundle.needs import Model
 from headfirst.control.bundle.packages import ROLE_VALUES
 from headfirst.control.bundle.systems import System
 from headfirst.control.deployment import bundle_needs
@@ -42,6 +46,8 @@ model_source=path
 model={model}
 """
 
+DRAFT = EAGLE3 | {"hidden_size": 192, "vocab_size": 768, "draft_vocab_size": 256}  # of the demo model
+
 
 @pytest.fixture
 def inventory(tmp_path: Path) -> Path:
@@ -53,13 +59,21 @@ def inventory(tmp_path: Path) -> Path:
     return path
 
 
-def bundle_of(inventory: Path, *, weights: bool = True, **change: object) -> BundleRequest:
+def bundle_of(
+    inventory: Path,
+    *,
+    weights: bool = True,
+    drafts: Mapping[str, Model] = MappingProxyType({}),
+    **change: object,
+) -> BundleRequest:
     """A bundle as `deploy bundle` writes it, with a small file for the weights."""
     prepared = prepare([inventory], (), probe=False, online=True)
     model = making.model_of(prepared, prepared.cluster.services[0], weights=weights)
     models = {"": model.model_copy(update=change)}
     values = role_values([inventory], (), ROLE_VALUES)["node1"]
-    needs = bundle_needs.needs(prepared.cluster, prepared.plan, models, values, HostSystems((DEBIAN,)))
+    needs = bundle_needs.needs(
+        prepared.cluster, prepared.plan, models, drafts, values, HostSystems((DEBIAN,))
+    )
     found = items(inventory.parent / "files", {"models/headfirst-demo/config.json": b"{}"})
     made = manifest_of(found)
     digests = {path: file.sha256 for path, file in made.files.items()}
@@ -143,6 +157,34 @@ def test_weights_of_a_hub_must_be_in_the_bundle(inventory: Path) -> None:
 def test_a_model_outside_the_models_of_the_bundle_is_refused(inventory: Path, folder: str) -> None:
     with pytest.raises(UntrustedError, match="folder"):
         bundle_of(inventory, folder=folder)
+
+
+def test_the_draft_model_comes_from_the_bundle(inventory: Path, tmp_path: Path) -> None:
+    lines = inventory.read_text()
+    inventory.write_text(f"{lines}draft_model={draft_folder(tmp_path / 'd' / 'draft', DRAFT)}\n")
+    prepared = prepare([inventory], (), probe=False, online=True)
+    draft = making.draft_of(prepared.cluster.services[0], weights=True)
+    assert draft is not None and draft.folder == "models/drafts/draft"
+    request = bundle_of(inventory, drafts={"": draft})
+    bundled = closed(inventory, request=request)
+    (service,) = bundled.plan.services
+    assert service.draft_model is not None and service.draft_model.kind == "eagle3"
+    assert service.draft_model.id.startswith("/var/lib/headfirst/bundle/models/")
+    assert service.draft_model.id.endswith("/drafts/draft") and service.draft_model.described_by == "folder"
+    assert service.draft_model.directory == prepared.plan.services[0].draft_model.directory  # type: ignore[union-attr]
+    missing = bundle_of(inventory)
+    with pytest.raises(NotReadyError, match="the service is not in the bundle"):
+        closed(inventory, request=missing)
+
+
+def test_a_draft_on_a_hub_must_be_in_the_bundle(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    request = bundle_of(inventory)
+    with pytest.raises(NotReadyError, match="drafts with org/eagle3, and the bundle has no model of it"):
+        closed(inventory, "draft_model=org/eagle3", request=request)
+    service = prepare([inventory], ("draft_model=org/eagle3",), probe=False, online=True).cluster.services[0]
+    with pytest.raises(NotReadyError, match="org/eagle3 was not read"):
+        making.draft_of(service, weights=True)
 
 
 def test_somebody_must_vouch_for_a_bundle(inventory: Path, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ class _Frozen(BaseModel):
 
 
 class Model(_Frozen):
-    """A service's model. `folder` is the one in the bundle; "" where the weights are not in it."""
+    """A service's model or draft. `folder` is the one in the bundle; "" where the weights are not in it."""
 
     id: str
     source: str
@@ -43,10 +43,16 @@ class Needs(_Frozen):
     engines: dict[str, str]
     images: tuple[str, ...]
     models: dict[str, Model]
+    drafts: dict[str, Model] = {}  # of services with draft_model
     systems: tuple[System, ...]
     kernels: tuple[str, ...]  # whose headers the driver is built with
     packages: Packages
     extras: tuple[str, ...]  # of the node tools
+
+    @property
+    def checkpoints(self) -> list[Model]:
+        """The models and their drafts."""
+        return [*self.models.values(), *self.drafts.values()]
 
 
 def lacks(have: Needs, want: Needs) -> Iterator[str]:
@@ -70,15 +76,20 @@ def lacks(have: Needs, want: Needs) -> Iterator[str]:
         yield f"the node tools' packages for {extra} are not in the bundle"
 
 
-def lacks_model(name: str, have: Model | None, id: str, source: str, revision: str | None) -> str:
-    """What the bundle lacks of a service's model, as a sentence; "" for nothing, or a folder on the head."""
+def lacks_model(
+    name: str, have: Model | None, id: str, source: str, revision: str | None, verb: str = "serves"
+) -> str:
+    """What the bundle lacks of a service's model, as a sentence; "" for nothing, or a folder on the head.
+
+    `verb`: what the service does with it.
+    """
     if have is not None and (have.id, have.revision) == (id, revision):
         in_place = source not in HUBS
         return "" if have.folder or in_place else f"the weights of {id} are not in the bundle"
     if source not in HUBS and have is None:
         return f"{_service(name)} is not in the bundle"
     held = _model(have.id, have.revision) if have else "no model of it"
-    return f"{_service(name)} serves {_model(id, revision)}, and the bundle has {held}"
+    return f"{_service(name)} {verb} {_model(id, revision)}, and the bundle has {held}"
 
 
 def _model(id: str, revision: str | None) -> str:

@@ -42,6 +42,7 @@ def needs(
     cluster: Cluster,
     plan: Plan,
     models: Mapping[str, Model],
+    drafts: Mapping[str, Model],
     values: Mapping[str, Any],
     hosts: HostSystems,
 ) -> Needs:
@@ -55,6 +56,7 @@ def needs(
         },
         images=tuple(sorted({unpinned(image) for image in images(plan)})),
         models=dict(models),
+        drafts=dict(drafts),
         systems=hosts.systems,
         kernels=tuple(required.kernels),
         packages=sources(values, required),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Plan
+from headfirst.decide.plan.weights.decide import draft_model
 
 FOLDER = "/var/lib/headfirst/bundle"
 """The folder of role `bundle` on every host."""
@@ -65,7 +66,7 @@ class Bundled:
     def applied(self, cluster: Cluster) -> Cluster:
         """The cluster with sources that are in the bundle. Raises where a model or an adapter is not."""
         bundle_needs.refuse_adapters(cluster)
-        missing = [gap for service in cluster.services if (gap := self._lacks_model(service))]
+        missing = [gap for service in cluster.services for gap in self._lacks_models(service)]
         if missing:
             raise self._refusal(missing)
         images = {
@@ -91,7 +92,7 @@ class Bundled:
         """
         hosts = hosts or HostSystems(self.manifest.what.needs.systems)
         values = role_values(self.inventories, self.extra_vars, ROLE_VALUES)
-        want = bundle_needs.needs(cluster, plan, {}, values[cluster.head.name], hosts)
+        want = bundle_needs.needs(cluster, plan, {}, {}, values[cluster.head.name], hosts)
         if missing := list(lacks(self.manifest.what.needs, want)):
             raise self._refusal(missing, hosts)
 
@@ -99,7 +100,9 @@ class Bundled:
         words = ["deploy", "bundle", *map(str, self.inventories[:1]), "-o", str(self.bundle.path)]
         words += [word for path in self.inventories[1:] for word in ("-i", str(path))]
         words += [word for variable in self.extra_vars for word in ("-e", without_secrets(variable))]
-        if any(model.folder for model in self._models.values()) or any("weights" in gap for gap in missing):
+        if any(model.folder for model in self.manifest.what.needs.checkpoints) or any(
+            "weights" in gap for gap in missing
+        ):
             words.append("--weights")
         known = hosts or HostSystems(self.manifest.what.needs.systems, self.manifest.what.needs.kernels)
         words += [word for system in known.systems for word in ("--system", str(system))]
@@ -114,23 +117,34 @@ class Bundled:
     def _models(self) -> Mapping[str, Model]:
         return self.manifest.what.needs.models
 
-    def _lacks_model(self, service: Service) -> str:
-        settings = service.settings
-        if settings.model_source == "demo":
-            return ""
-        name, revision = service.name or "", trust.revision(settings)
-        return lacks_model(name, self._models.get(name), service.model_id, settings.model_source, revision)
+    @property
+    def _drafts(self) -> Mapping[str, Model]:
+        return self.manifest.what.needs.drafts
+
+    def _lacks_models(self, service: Service) -> Iterator[str]:
+        """A sentence for the model and for the draft of a service that the bundle lacks."""
+        settings, name = service.settings, service.name or ""
+        if settings.model_source != "demo":
+            held, revision = self._models.get(name), trust.revision(settings)
+            if gap := lacks_model(name, held, service.model_id, settings.model_source, revision):
+                yield gap
+        if draft := draft_model(settings, None):
+            held = self._drafts.get(name)
+            if gap := lacks_model(name, held, draft.id, draft.source, draft.revision, "drafts with"):
+                yield gap
 
     def _service(self, service: Service) -> Service:
         settings, model = service.settings, self._models.get(service.name or "")
         changes: dict[str, Any] = {}
         if settings.engine_image is not None:
             changes["engine_image"] = unpinned(settings.engine_image)
+        draft = self._drafts.get(service.name or "") if settings.draft_model else None
+        if draft is not None and draft.folder:
+            changes |= {"draft_model": self._path(draft), "draft_model_revision": None}
         if model is not None and model.folder:
-            # A path that changes with the content, ending as the model's own name does.
             changes |= {
                 "model_source": "path",
-                "model": f"{FOLDER}/models/{self._key(model)}/{model.folder.removeprefix('models/')}",
+                "model": self._path(model),
                 "weights_shared": "stage",
                 "model_revision": None,
                 "served_model_name": service.served_model_name,
@@ -138,7 +152,12 @@ class Bundled:
             commit = catalogue.trusted_commit(settings.model, settings.model_source)
             if settings.trust_remote_code is None and commit and model.revision == commit:
                 changes["trust_remote_code"] = True  # what a hub's commit has earned, its copy has too
-        return replace(service, settings=settings.model_copy(update=changes))
+        described = draft.checkpoint if draft else None
+        return replace(service, settings=settings.model_copy(update=changes), draft=described)
+
+    def _path(self, model: Model) -> str:
+        """Where the head gets it: a path that changes with the content and ends with the model's name."""
+        return f"{FOLDER}/models/{self._key(model)}/{model.folder.removeprefix('models/')}"
 
     def _key(self, model: Model) -> str:
         files = [
@@ -186,12 +205,15 @@ class Unpacked(Bundled):
 
     def weights(self, service: Service) -> list[dict[str, str]]:
         """What role `bundle` sends to the head of a service, as its `bundle_files`."""
-        model = self._models.get(service.name or "")
-        if model is None or not model.folder:
-            return []
+        name, settings = service.name or "", service.settings
+        sent = [(self._models.get(name), settings.model)]
+        sent += [(self._drafts.get(name), settings.draft_model)] if settings.draft_model else []
+        return [file for model, path in sent if model and model.folder for file in self._files(model, path)]
+
+    def _files(self, model: Model, path: str) -> list[dict[str, str]]:
         folder, prefix = self.store.view(self.manifest, model.folder), f"{model.folder}/"
-        names = [path.removeprefix(prefix) for path in self.manifest.files if path.startswith(prefix)]
-        return [{"src": str(folder / name), "dest": f"{service.settings.model}/{name}"} for name in names]
+        names = [file.removeprefix(prefix) for file in self.manifest.files if file.startswith(prefix)]
+        return [{"src": str(folder / name), "dest": f"{path}/{name}"} for name in names]
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ def _with_companions(cluster: Cluster, service: Service, *, probe: bool) -> Serv
         config = _adapter(cluster, service, adapter, probe=probe)
         if config is not None:
             known[adapter.name] = config
-    return replace(service, adapters=known, draft=_draft(cluster, service, probe=probe))
+    return replace(service, adapters=known, draft=service.draft or _draft(cluster, service, probe=probe))
 
 
 def _draft(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint | None:

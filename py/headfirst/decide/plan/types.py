@@ -378,6 +378,11 @@ class PlannedService(Sized):
         return next((sized.fit for sized, _ in self.pools if sized.fit.fits is False), None)
 
     @property
+    def model_folders(self) -> list[str]:
+        """Folders of checkpoints that the ranks load, on every host."""
+        return [self.weights.directory, *([self.draft_model.directory] if self.draft_model else [])]
+
+    @property
     def companions(self) -> list[Companion]:
         """What is fetched beside the model, in this order."""
         return [*self.adapters, *([self.draft_model] if self.draft_model else [])]

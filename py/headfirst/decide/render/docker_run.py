@@ -81,7 +81,7 @@ def _checks(parts: Sequence[Part], container_program: str) -> str:
             f'  fail "There is a container {name} already. Remove it: $0 down"\n'
         )
     for service in {id(part.rank.service): part.rank.service for part in parts if part.rank}.values():
-        lines.append(f"check_model {shlex.quote(service.weights.directory)}\n")
+        lines += [f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders]
         if service.cache_dir:
             lines.append(f"check_cache {shlex.quote(service.cache_dir)}\n")
     for part in parts:

@@ -138,7 +138,8 @@ def _labels(service: PlannedService, replica: PlannedReplica | None = None) -> d
 
 def _claim(service: PlannedService) -> dict[str, Any]:
     """A tenth more than the weights, for the cache of compiled code."""
-    size = math.ceil(service.weights.served_bytes * 1.1 / _GIB)
+    companions = sum(companion.disk_bytes for companion in service.companions)
+    size = math.ceil((service.weights.served_bytes + companions) * 1.1 / _GIB)
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -151,7 +152,7 @@ def _claim(service: PlannedService) -> dict[str, Any]:
 
 
 def _scripts(service: PlannedService, replica: PlannedReplica, scheduled: Scheduled) -> dict[str, Any]:
-    checks = [f"check_model {shlex.quote(service.weights.directory)}\n"]
+    checks = [f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders]
     if service.cache_dir:
         checks.append(f"check_cache {shlex.quote(service.cache_dir)}\n")
     launch = program(

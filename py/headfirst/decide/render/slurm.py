@@ -129,9 +129,8 @@ def _secrets(service: PlannedService, replica: PlannedReplica) -> str:
 def _check(service: PlannedService, replica: PlannedReplica, scheduled: Scheduled) -> str:
     """Before anything starts: every host has the weights, the cache and the key, and the head free ports."""
     ports = " ".join(str(port) for port in (replica.engine_port, *replica.rendezvous_ports))
-    model = shlex.quote(service.weights.directory)
     lines = [
-        f"check_model {model}\n",
+        *(f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders),
         f"check_cache {shlex.quote(service.cache_dir)}\n" if service.cache_dir else "",
         '[ -r "$config" ] || fail "$(hostname) cannot read $config: submit in a shared folder."\n',
         f"address=$(own_address {shlex.quote(scheduled.nic or '')})\n",

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headfirst.common.errors import InputError
+from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.bundle import (
     archive,
@@ -42,6 +42,7 @@ from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Plan, PlannedService
+from headfirst.decide.plan.weights.decide import draft_model
 
 Job = Callable[[Advance], Any]
 
@@ -97,7 +98,12 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
         for service in cluster.services
         if service.settings.model_source != "demo"
     }
-    needs = bundle_needs.needs(cluster, plan, models, values, hosts)
+    drafts = {
+        service.name or "": draft
+        for service in cluster.services
+        if (draft := draft_of(service, weights=options.weights))
+    }
+    needs = bundle_needs.needs(cluster, plan, models, drafts, values, hosts)
     ask_for_root(reporter)
     if missing := machine.missing(artifacts.packages(cluster)):
         title, install = f"Install {', '.join(missing)} on this machine", partial(machine.install, missing)
@@ -140,6 +146,27 @@ def model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
         revision=trust.revision(settings),
         folder=f"models/{name}" if weights else "",
         checkpoint=prepared.checkpoints[service.name],
+    )
+
+
+def draft_of(service: Service, *, weights: bool) -> Model | None:
+    """The draft of a service, None where it has none. NotReadyError for one that was not read."""
+    draft = draft_model(service.settings, service.draft)
+    if draft is None:
+        return None
+    if service.draft is None:
+        raise NotReadyError(
+            f"the draft model {draft.id} was not read, and a bundle has its description",
+            where=service.given.get("draft_model"),
+            hint="Make the bundle where its hub or folder can be read.",
+        )
+    name = draft.id if draft.source in HUBS else draft.name
+    return Model(
+        id=draft.id,
+        source=draft.source,
+        revision=draft.revision,
+        folder=f"models/drafts/{name}" if weights else "",
+        checkpoint=service.draft,
     )
 
 
@@ -237,7 +264,7 @@ def _weight_jobs(cluster: Cluster, needs: Needs) -> dict[str, Job]:
             folder = weights.fetched(base, tools, model.source, model.id, model.revision or "", advance)
         return Collected(weights.of_folder(folder, model.folder), [])
 
-    models = {model.folder: model for model in needs.models.values() if model.folder}
+    models = {model.folder: model for model in needs.checkpoints if model.folder}
     return {f"weights of {model.id}": partial(collect, model) for model in models.values()}
 
 
@@ -302,7 +329,7 @@ def _notes(needs: Needs) -> list[str]:
     notes = [
         f"The weights of {model.id} are not in the bundle. Run again with --weights, or bring the folder to "
         "the head and set model_source=path and model=/its/folder."
-        for model in needs.models.values()
+        for model in needs.checkpoints
         if model.source in HUBS and not model.folder
     ]
     if needs.packages.driver and not needs.kernels:

@@ -305,9 +305,10 @@ def _quantised_on_load(attempt: Attempt) -> list[str]:
 
 def _smaller(attempt: Attempt, known: Sequence[Checkpoint]) -> list[str]:
     """The other model of the same family with the most parameters that fits, and fewer than this one; of
-    its precisions one that holds a long request. None beside adapters, which are of this model."""
+    its precisions one that holds a long request. None beside adapters and drafts, which are of this model."""
     checkpoint, family = attempt.checkpoint, families.find(attempt.checkpoint)
-    if family is None or attempt.trial.settings.adapters:
+    settings = attempt.trial.settings
+    if family is None or settings.adapters or settings.draft_model:
         return []
     name, size = base_name(checkpoint.id), parameters(checkpoint)
     relatives = [
