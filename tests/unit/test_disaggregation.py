@@ -202,6 +202,15 @@ def test_each_side_has_its_own_sizes_and_arguments(tmp_path: Path) -> None:
     assert decode.nodes[0].container.environment["A"] == "1"
 
 
+def test_each_side_captures_its_own_graphs_only(tmp_path: Path) -> None:
+    (service,) = planned(cluster(tmp_path, PAIR)).services
+    assert service.prefill
+    assert "decode_graphs" not in service.prefill.fit.terms
+    assert "prefill_graphs" in service.prefill.fit.terms
+    assert "prefill_graphs" not in service.fit.terms
+    assert "decode_graphs" in service.fit.terms
+
+
 def test_the_traffic_of_a_prompt_is_compared_with_the_link(tmp_path: Path) -> None:
     (service,) = planned(cluster(tmp_path, PAIR + "network_rate=100gbit")).services
     assert service.transfer

@@ -178,7 +178,8 @@ def print_status(status: ClusterStatus, inventory: str, console: Console, *, arg
 
 def _replica(replica: ReplicaStatus, console: Console, *, alone: bool) -> None:
     if not alone:
-        console.print(f"[bold]{escape(replica.service)}, replica {replica.index}[/]")
+        role = f", {replica.role}" if replica.role else ""
+        console.print(f"[bold]{escape(replica.service)}, replica {replica.index}{role}[/]")
     table = Table("rank", "host", "container", "since", "image", box=None)
     for rank in replica.ranks:
         state = f"{rank.state}: {rank.problem}" if rank.problem else rank.state

@@ -58,6 +58,7 @@ class ReplicaTarget:
     api_key: str | None = None
     container: str = names.ENGINE
     metrics: Metrics | None = None  # None: its load is not asked for
+    role: str | None = None  # where prefill and decode are divided
     devices: Sequence[Sequence[str] | None] = ()  # GPUs of each rank, by index or UUID; None, or none: all
 
     def devices_of(self, rank: int) -> Sequence[str] | None:
@@ -94,6 +95,7 @@ def _replica(
     return ReplicaStatus(
         service=target.service,
         index=target.index,
+        role=target.role,
         ready=running and engine.ready,
         ranks=rows,
         engine=engine,

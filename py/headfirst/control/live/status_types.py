@@ -88,13 +88,14 @@ class Supervision(_Frozen):
 
 
 class ReplicaStatus(_Frozen):
-    """One copy of a service. `ready`: all ranks run and the engine generates.
+    """One copy of a service. `ready`: all ranks run and the engine generates. `role`: prefill, or decode.
 
     `supervisor` is None where no supervisor keeps the replica.
     """
 
     service: str
     index: int
+    role: str | None = Field(default=None, exclude_if=operator.not_)
     ready: bool
     ranks: list[RankStatus]
     engine: EngineStatus

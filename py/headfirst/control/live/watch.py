@@ -38,6 +38,7 @@ class ReplicaRow:
     index: int
     load: Load | None = None
     problem: str | None = None
+    role: str | None = None  # prefill, or decode
 
 
 @dataclass(frozen=True)
@@ -136,19 +137,19 @@ class _Replica:
         return Meter(stack.enter_context(client), target.metrics)
 
     def look(self) -> ReplicaRow:
-        row = ReplicaRow(self._target.service, self._target.index)
+        row = ReplicaRow(self._target.service, self._target.index, role=self._target.role)
         try:
             meter = self._meter.use()
             load = meter.read()
         except HeadfirstError as error:
             self.close()
-            return ReplicaRow(row.service, row.index, problem=error.what)
+            return replace(row, problem=error.what)
         except httpx.HTTPError as error:
             self.close()
-            return ReplicaRow(row.service, row.index, problem=no_answer_reason(error))
+            return replace(row, problem=no_answer_reason(error))
         if meter.age_s is None:
-            return ReplicaRow(row.service, row.index, problem="the engine gives no figures")
-        return ReplicaRow(row.service, row.index, load)
+            return replace(row, problem="the engine gives no figures")
+        return replace(row, load=load)
 
     def close(self) -> None:
         self._meter.close()

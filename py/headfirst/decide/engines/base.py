@@ -373,7 +373,8 @@ class Side:
 class Disaggregation:
     """How an engine divides prefill and decode. `carriers` of the KV cache: the first is the default.
 
-    `problems` are why prefill replicas and decode replicas cannot exchange it, a clause each. `probe_body` is
+    `problems` are why prefill replicas and decode replicas cannot exchange it, a clause each. `side` is the
+    argument, by its destination, whose value is the role, where memory depends on it. `probe_body` is
     what a request has that one replica alone answers. `worker` is what a router (smg) must be given of a
     replica beside its address: fields of a worker in its API.
     """
@@ -382,6 +383,11 @@ class Disaggregation:
     problems: Callable[[Checkpoint, Side, Side], list[str]]
     worker: Callable[[KvTransfer], Mapping[str, Any]]
     probe_body: Mapping[str, Any] = field(default_factory=dict)
+    side: str | None = None
+
+    def values(self, role: Role | None) -> Values:
+        """What is added to the values of arguments of a replica of this role."""
+        return {self.side: role} if self.side and role else {}
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ A service is one pool, or two where prefill and decode are divided.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from headfirst.common.errors import InputError
@@ -59,10 +59,14 @@ def decide(
 ) -> Pool:
     """InputError for what cannot work. `version`: the image's, where it has no tables here."""
     settings = service.settings
-    where_arguments = service.given.get("engine_args")
-    arguments = engine.check_arguments(settings.engine_args).require(where=where_arguments)
+    side = engine.disaggregation.values(service.roles[0]) if engine.disaggregation else {}
+
+    def values_of(words: Sequence[str]) -> Values:
+        return {**engine.check_arguments(words).require(where=service.given.get("engine_args")), **side}
+
+    arguments = values_of(settings.engine_args)
     drafts = drafting.choose(service, checkpoint, engine, arguments)
-    arguments = engine.check_arguments([*drafts.words, *settings.engine_args]).require(where=where_arguments)
+    arguments = values_of([*drafts.words, *settings.engine_args])
     gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
@@ -96,12 +100,12 @@ def decide(
             image=image,
         )
     )
-    arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+    arguments = values_of(choice.arguments)
     sizes = engine.layout(sizes.tensor, sizes.pipeline, arguments)
     limit = request_limit.choose(engine, memories(sizes, arguments)) if memories else None
     if limit is not None:
         choice = choice.with_argument(limit)
-        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+        arguments = values_of(choice.arguments)
     needs = engine.adapter_needs(adapters, arguments) if adapters else Needs()
     if needs.problem:
         raise InputError(
@@ -110,7 +114,7 @@ def decide(
     for flag, value in needs.arguments.items():
         added = types.ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
         choice = choice.with_argument(added)
-        arguments = engine.check_arguments(choice.arguments).require(where=where_arguments)
+        arguments = values_of(choice.arguments)
     served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
     start = Start(image, engine.cuda(image), gpu, machines.nodes, arguments)
     _refuse_unsupported(engine, served, task, start, settings.engine_env, where)

@@ -173,7 +173,7 @@ def _replica(row: ReplicaRow) -> list[Cell]:
     state = Cell(row.problem, row.problem, "red") if row.problem else Cell("answers", "answers", "green")
     return [
         Cell(row.service, row.service),
-        _number(row.index, "{}"),
+        Cell(f"{row.index} {row.role}" if row.role else str(row.index), row.index),
         *figures,
         state,
     ]

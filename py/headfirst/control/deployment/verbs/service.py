@@ -110,6 +110,7 @@ def _targets(cluster: Cluster, chosen: str | None) -> list[ReplicaTarget]:
             known_key(secrets, service),
             service.container(replica),
             metrics_of(service),
+            replica.role,
             [place.devices for place in replica.places],
         )
         for service, replica in cluster.chosen(chosen)
@@ -184,12 +185,18 @@ def open_api(
     """The address of a service on this machine, through an SSH tunnel, and the key of its API.
 
     It is that of the first router that answers; that of the head where there is none, where `chosen` names
-    a replica, or without `routed`. `timed`: the times of its answers are measured.
+    a replica, or without `routed`. `timed`: the times of its answers are measured. InputError for a replica
+    of prefill or of decode, which answers nothing alone.
     """
     service, replica = cluster.chosen(chosen)[0]
+    if replica.role and "/" in (chosen or ""):
+        raise InputError(
+            f"{chosen} is a {replica.role} replica, which answers no request alone",
+            hint=f"Leave the number out: --service {service}",
+        )
     key = require_key(current_credentials(cluster), service, cluster)
     access = host_access(cluster)
-    if not (routed and is_routed(service, chosen)):
+    if not (replica.role or (routed and is_routed(service, chosen))):
         with tunnel(access[replica.head.name], replica.url, timed=timed) as url:
             yield url, key
         return

@@ -50,5 +50,6 @@ DISAGGREGATION = Disaggregation(
     problems=_problems,
     worker=_worker,
     # The address at which SGLang asks nobody for a KV cache (disaggregation/utils.py, FAKE_BOOTSTRAP_HOST).
+    side="disaggregation_mode",
     probe_body={"bootstrap_host": "2.2.2.2", "bootstrap_room": 0},
 )

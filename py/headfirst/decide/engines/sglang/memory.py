@@ -125,7 +125,8 @@ def _reads_images(has: SupportTable, checkpoint: Checkpoint, values: Mapping[str
     """By the list of architectures, or as the language model is one part of the config (is_multimodal)."""
     name = checkpoint.architecture
     inside = name in has.multimodal or checkpoint.vision_tower is not None
-    if not inside or any(values.get(flag) for flag in _WITHOUT_IMAGES):
+    decodes = values.get("disaggregation_mode") == "decode"  # the prefill replica reads the images
+    if not inside or decodes or any(values.get(flag) for flag in _WITHOUT_IMAGES):
         return False
     return bool(values.get("enable_multimodal")) or name not in has.images_when_asked
 
