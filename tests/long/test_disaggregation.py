@@ -1,0 +1,165 @@
+"""Prefill and decode on two nodes, two replicas each: answers, ranks that end under load, a change."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+from greedy_reference import NEW_TOKENS, references
+from headfirst.control import demo
+from readme_lab import ROOT, Service, bring_up, deploy, on_node
+
+pytestmark = pytest.mark.lab
+INVENTORY = ROOT / "inventories" / "lab-disaggregated.ini"
+IMAGE = "headfirst/vllm-cpu:0.32.0"
+# Of the two prefill replicas on node1, and of the two decode replicas on node2.
+PREFILL, DECODE = "headfirst-engine", "headfirst-engine-2"
+PROMPT, ANSWER = next(iter(demo.answers().items()))
+STREAMS = 2
+CLIENTS = 6
+
+
+@pytest.fixture(scope="module")
+def divided() -> Iterator[Service]:
+    """The inventory's lab, up; it is removed in the end."""
+    try:
+        yield bring_up(inventory=INVENTORY)
+    finally:
+        done = deploy("lab", "down", inventory=INVENTORY)
+        assert done.returncode == 0, done.stderr
+
+
+@dataclass
+class Load:
+    """What clients got: how many answers were right, and what came instead."""
+
+    right: int = 0
+    wrong: list[str] = field(default_factory=list)  # whole answers
+    broken: list[str] = field(default_factory=list)  # streams that ended with an error
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@contextmanager
+def load(service: Service) -> Iterator[Load]:
+    """Clients that ask one request after the other; the last of them wait for their answers at the end."""
+    seen, over = Load(), threading.Event()
+
+    def client(*, stream: bool) -> None:
+        while not over.is_set():
+            text = ask(service, stream=stream)
+            with seen.lock:
+                if text == ANSWER:
+                    seen.right += 1
+                else:
+                    (seen.broken if stream else seen.wrong).append(text)
+
+    threads = [threading.Thread(target=client, kwargs={"stream": n < STREAMS}) for n in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def ask(service: Service, *, stream: bool) -> str:
+    """The answer to PROMPT, or what came instead."""
+    body = {
+        "model": service.model,
+        "messages": [{"role": "user", "content": PROMPT}],
+        "temperature": 0,
+        "stream": stream,
+    }
+    headers = {"Authorization": f"Bearer {service.api_key}"}
+    try:
+        answer = httpx.post(f"{service.api}/v1/chat/completions", json=body, headers=headers, timeout=300)
+    except httpx.HTTPError as error:
+        return repr(error)
+    if answer.status_code != 200:
+        return f"{answer.status_code} {answer.text}"
+    if not stream:
+        return str(answer.json()["choices"][0]["message"]["content"])
+    events = [line.removeprefix("data: ") for line in answer.text.splitlines() if line.startswith("data: {")]
+    deltas = [json.loads(event) for event in events]
+    if any("error" in delta for delta in deltas):
+        return answer.text
+    return "".join(choice["delta"].get("content") or "" for delta in deltas for choice in delta["choices"])
+
+
+def ready() -> bool:
+    """Whether all replicas serve, at the router, too."""
+    done = deploy("status", inventory=INVENTORY, options=["--json"])
+    return bool(json.loads(done.stdout)["ready"])
+
+
+def wait_until_ready(seconds: float = 600) -> None:
+    ends = time.monotonic() + seconds
+    while not ready():
+        assert time.monotonic() < ends
+        time.sleep(5)
+
+
+def test_answers_equal_those_of_an_undivided_model_token_for_token(divided: Service) -> None:
+    for reference in references(IMAGE, INVENTORY):
+        answer = httpx.post(
+            f"{divided.api}/v1/completions",
+            headers={"Authorization": f"Bearer {divided.api_key}"},
+            json={
+                "model": divided.model,
+                "prompt": reference.prompt,
+                "temperature": 0,
+                "max_tokens": NEW_TOKENS,
+                "return_token_ids": True,
+            },
+            timeout=120,
+        )
+        assert answer.json()["choices"][0]["token_ids"] == reference.answer
+    logs = [
+        on_node("node2", f"docker logs {name} 2>&1", INVENTORY) for name in (DECODE, "headfirst-engine-3")
+    ]
+    assert any("Num successful transfers" in log for log in logs)
+
+
+def test_status_names_the_roles(divided: Service) -> None:
+    done = deploy("status", inventory=INVENTORY, options=["--json"])
+    roles = [replica["role"] for replica in json.loads(done.stdout)["replicas"]]
+    assert roles == ["prefill", "prefill", "decode", "decode"]
+
+
+@pytest.mark.parametrize(("node", "name"), [("node2", DECODE), ("node1", PREFILL)], ids=["decode", "prefill"])
+def test_a_rank_that_is_killed_under_load_takes_its_replica_only(
+    divided: Service, node: str, name: str
+) -> None:
+    wait_until_ready()
+    with load(divided) as seen:
+        time.sleep(15)
+        on_node(node, f"docker kill {name}", INVENTORY)
+        time.sleep(45)
+    print(f"{name} killed: {seen.right} right, {len(seen.wrong)} wrong, {len(seen.broken)} streams broken")
+    assert seen.right > CLIENTS
+    assert seen.wrong == []
+    # A stream that has begun on the decode replica cannot be sent to another one.
+    assert len(seen.broken) <= (STREAMS if name == DECODE else 0)
+    wait_until_ready()
+    assert ask(divided, stream=False) == ANSWER
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_change_of_decode_replicas_loses_no_request(divided: Service, count: int) -> None:
+    wait_until_ready()
+    with load(divided) as seen:
+        done = deploy("up", inventory=INVENTORY, options=["--plain", "-e", f"decode_replicas={count}"])
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    print(f"decode_replicas={count}: {seen.right} right, {seen.wrong}, {seen.broken}")
+    assert seen.right > CLIENTS
+    assert seen.wrong == seen.broken == []
+    names = on_node("node2", "docker ps --format '{{.Names}}' --filter name=headfirst-engine", INVENTORY)
+    assert len(names.split()) == count
