@@ -1,6 +1,7 @@
 """Bring an image into this node's Docker Engine and tell how far it is. Needs python3-docker.
 
 Usage: image_job.py pull NAME | load TARBALL NAME | build FOLDER NAME LABEL=VALUE | save NAME TARBALL
+HEADFIRST_REGISTRY_LOGIN has the login for a pull, as JSON; without it that of root's config.json is used.
 Progress goes to the file named by HEADFIRST_PROGRESS_FILE, the result to HEADFIRST_RESULT_FILE, both JSON.
 """
 
@@ -89,7 +90,9 @@ def pull(client: docker.DockerClient, progress: Progress, name: str) -> None:
     """Pull by digest where there is one, and give the image its tag."""
     repository, tag, digest = split(name)
     layers = Layers()
-    for event in events(client.api.pull(repository, tag=digest or tag, stream=True, decode=True)):
+    login = json.loads(os.environ.get("HEADFIRST_REGISTRY_LOGIN", "null"))
+    stream = client.api.pull(repository, tag=digest or tag, stream=True, decode=True, auth_config=login)
+    for event in events(stream):
         # Each layer counts twice, once on the wire and once on disk; only the first is in bytes of one kind.
         if event.get("status") in ("Downloading", "Download complete"):
             progress(*layers.take(event), "downloading")

@@ -134,6 +134,11 @@ class ClusterSettings(BaseModel):
         description="What runs the containers on every host: the Docker Engine, or Podman with its Docker "
         "API. See docs/podman.md.",
     )
+    registry_logins: Text | None = Field(
+        None,
+        description="Logins of private registries, a file on this machine as `docker login` writes it, such "
+        "as `~/.docker/config.json`. See docs/images.md.",
+    )
     supervisor_port: HighPort = Field(
         5020, description="Port at which the supervisors of the hosts answer each other."
     )

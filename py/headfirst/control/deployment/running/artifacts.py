@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.plugin_utils.registry_logins import logins
+
 from headfirst.common.errors import InputError
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
 from headfirst.control.deployment.running.local_work import Advance
@@ -52,6 +54,22 @@ def image_source(prefix: str, tarball: Tarball | None) -> dict[str, Any]:
         f"{prefix}_tarball": str(tarball.path),
         f"{prefix}_tarball_remote": tarball.on_node,
     }
+
+
+def registry_logins(cluster: Cluster) -> dict[str, str]:
+    """The file with the logins of registries, as a variable of the role engine_image, which reads it.
+
+    InputError where it has none.
+    """
+    if not cluster.settings.registry_logins:
+        return {}
+    path, where = Path(cluster.settings.registry_logins).expanduser().absolute(), "registry_logins"
+    try:
+        logins(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InputError(f"{where}={path}: {reason}", where=cluster.given.get(where)) from None
+    return {"engine_image_registry_logins": str(path)}
 
 
 def jobs(cluster: Cluster) -> dict[str, Callable[[Advance], Any]]:

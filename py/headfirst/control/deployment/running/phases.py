@@ -13,7 +13,7 @@ from pathlib import Path
 
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
+from headfirst.control.deployment.running.artifacts import Artifacts, Tarball, registry_logins
 from headfirst.control.deployment.running.role_vars import HostVars, merged
 from headfirst.control.deployment.running.role_vars.engine import (
     replica_vars,
@@ -142,11 +142,13 @@ def refuse_decided(cluster: Cluster, plan: Plan) -> None:
 def _stages(up: _Up) -> Iterator[Phase]:
     """The runs of STAGES. Stages in a row with one scope run for one service or replica after the other."""
     playbooks = dict.fromkeys((stage.scope, stage.playbook) for stage in STAGES)
+    logins = registry_logins(up.cluster)
     for scope, row in itertools.groupby(playbooks, key=lambda pair: pair[0]):
         names = [playbook for _, playbook in row]
         for title, subject in _subjects(scope, up.services):
             for name in names:
-                yield Phase(name, _VARIABLES[scope, name](up, *subject), title)
+                variables = _VARIABLES[scope, name](up, *subject)
+                yield Phase(name, {host: given | logins for host, given in variables.items()}, title)
 
 
 def _subjects(scope: Scope, services: Sequence[PlannedService]) -> list[tuple[str, tuple[object, ...]]]:
