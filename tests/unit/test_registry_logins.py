@@ -132,6 +132,32 @@ def test_the_job_pulls_with_the_login(monkeypatch: pytest.MonkeyPatch, login: di
     ]
 
 
+@pytest.mark.parametrize(
+    ("error", "hinted"),
+    [
+        ("pull access denied for team/engine, repository does not exist or may require 'docker login'", True),
+        ("unauthorized: authentication required", True),
+        ("manifest for team/engine:v9 not found", False),
+    ],
+)
+def test_a_refused_pull_names_the_setting(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, error: str, hinted: bool
+) -> None:
+    class Refusing(Api):
+        def pull(self, repository: str, **options: Any) -> list[Any]:
+            return [{"error": error}]
+
+    module = job()
+    monkeypatch.setenv("HEADFIRST_PROGRESS_FILE", str(tmp_path / "progress"))
+    monkeypatch.setenv("HEADFIRST_RESULT_FILE", str(tmp_path / "result"))
+    monkeypatch.setattr(module.docker, "from_env", lambda **_: Refusing())
+    monkeypatch.setattr(module.sys, "argv", ["image_job.py", "pull", "registry.example.org/team/engine:v9"])
+    assert module.main() == 1
+    message = json.loads((tmp_path / "result").read_text())["msg"]
+    assert error in message
+    assert ("registry_logins" in message) == hinted
+
+
 INVENTORY = """\
 [head]
 n1 ansible_host=192.0.2.7 cpu_cores=0-3

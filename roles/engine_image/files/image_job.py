@@ -170,7 +170,9 @@ def main() -> int:
         client = docker.from_env(version="auto", timeout=3600)
         COMMANDS[command](client, Progress(), *arguments)
     except (docker.errors.DockerException, OSError, RuntimeError) as error:
-        write(result_file, {"changed": False, "msg": f"{command} failed: {error}"})
+        private = command == "pull" and re.search(r"denied|unauthorized|authentication required", str(error))
+        hint = ". The login of a private registry: registry_logins in the inventory" if private else ""
+        write(result_file, {"changed": False, "msg": f"{command} failed: {error}{hint}"})
         return 1
     write(result_file, {"changed": command != "save"})
     return 0
