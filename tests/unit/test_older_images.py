@@ -1,4 +1,4 @@
-"""Images of engine versions without tables: a plan with a flag that the version lacks is refused."""
+"""Images of older versions, of another engine and of other programs: what cannot run in them is refused."""
 
 from __future__ import annotations
 
@@ -89,3 +89,36 @@ def test_the_flags_are_those_of_every_version_with_tables(name: str) -> None:
         engine = engines.get(name, version)
         assert engine.first_versions().keys() <= engine.specification.options.keys()
         assert engine.lacking(version, list(engine.first_versions())) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "what", "hint"),
+    [
+        ({"engine_image": f"{VLLM}:v0.33.0"}, "is vLLM's", "engine=vllm"),
+        ({"engine_image": f"registry.example.org:5000/{VLLM}:v0.33.0"}, "is vLLM's", "engine=vllm"),
+        ({"engine": "vllm", "engine_image": f"{SGLANG}:latest"}, "is SGLang's", "engine=sglang"),
+        ({"engine_image": "nvcr.io/nvidia/tritonserver:25.02-trtllm-python-py3"}, "has no SGLang", SGLANG),
+        ({"engine_image": "nvcr.io/nvidia/pytorch:24.05-py3"}, "has no SGLang", SGLANG),
+        ({"engine": "vllm", "engine_image": "ollama/ollama:0.9.0"}, "has no vLLM", VLLM),
+    ],
+)
+def test_an_image_of_another_program_is_refused(
+    cluster: Cluster, settings: dict[str, Any], what: str, hint: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        plan(cluster, 1, **settings)
+    assert what in refused.value.what
+    assert hint in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"engine_image": "registry.example.org/team/sglang-and-vllm:v1"},
+        {"engine_image": "registry.example.org/pytorch:v1"},
+        {"engine": "vllm", "engine_image": "nvcr.io/nvidia/tritonserver:25.02-vllm-python-py3"},
+        {"engine": "vllm", "engine_image": "nvcr.io/nvidia/vllm:25.09-py3"},
+    ],
+)
+def test_an_image_that_may_have_the_engine_is_planned(cluster: Cluster, settings: dict[str, Any]) -> None:
+    assert len(nodes(plan(cluster, 1, **settings))) == 1

@@ -62,6 +62,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         settings.engine_version,
         where=service.given.get("engine_version" if settings.engine_version else "engine"),
     )
+    engines.refuse_other_programs(engine, settings.engine_image, where=service.given.get("engine_image"))
     version = engines.without_tables(engine, settings.engine_image)
     if version:
         _refuse_presets(service, engine, version)
