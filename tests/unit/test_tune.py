@@ -127,7 +127,7 @@ def test_a_candidate_is_for_the_service_that_is_named(monkeypatch: pytest.Monkey
     extra = json.dumps({"model_source": "huggingface", "weights_dir": "/w"})
     options = RunOptions([SERVICES], [extra], service="chat")
     known = partial(prepare, probe=False)
-    monkeypatch.setattr(tuning, "prepare", lambda inventories, more, probe: known(inventories, more))
+    monkeypatch.setattr(tuning, "prepare", lambda *given, probe, service: known(*given, service=service))
     plan = intended(options, wishes())
     candidate = Candidate(arguments={"--schedule-policy": "fcfs"}, why="", source="")
     changed_options = changed(options, plan.service, candidate)

@@ -56,8 +56,7 @@ def credentials(
             "credentials are printed to a terminal only",
             hint="For a program: deploy credentials INVENTORY --json",
         )
-    cluster, secrets = show(run)
-    chosen = cluster.whole_service(run.service)
+    cluster, chosen, secrets = show(run)
     if chosen and output.as_json:
         key, urls = require_key(secrets, chosen, cluster), [f"{url}/v1" for url in chosen.urls]
         typer.echo(json.dumps({"service": str(chosen), "api_key": key, "api": urls}))

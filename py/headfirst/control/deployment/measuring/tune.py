@@ -114,7 +114,7 @@ class Tuned(BaseModel):
 
 def intended(options: RunOptions, wishes: Wishes) -> Intended:
     """What would be tried; nothing is sent to the service."""
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    prepared = prepare(options.inventories, options.extra_vars, probe=True, service=options.service)
     service = prepared.cluster.whole_service(options.service) or prepared.cluster.service(None)
     candidates, left_out = _accepted(prepared, service, of_presets(prepared, service))
     last = last_start(prepared.cluster, service)

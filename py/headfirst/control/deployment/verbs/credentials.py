@@ -13,19 +13,20 @@ from headfirst.control.deployment.verbs.up import Outcome, up
 from headfirst.control.inventory.inventory import load
 from headfirst.control.ownership.lease import look
 from headfirst.control.run.reporters.reporter import Reporter
-from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.cluster.types import Cluster, Service
 
 # Stages that take a key or a password.
 TAGS = ("supervisor", "router", "serve", "webui", "proxy", "monitoring")
 
 
-def show(options: RunOptions) -> tuple[Cluster, Secrets]:
-    """The cluster, and the credentials that its service has now."""
+def show(options: RunOptions) -> tuple[Cluster, Service | None, Secrets]:
+    """The cluster, the only service that is named, and the credentials that its services have now."""
     cluster = load(options.inventories, options.extra_vars)
+    service = cluster.whole_service(options.service)
     secrets = current_credentials(cluster)
     if secrets is None:
         raise _not_up(cluster)
-    return cluster, secrets
+    return cluster, service, secrets
 
 
 def rotate(options: RunOptions, reporter: Reporter) -> Outcome:
