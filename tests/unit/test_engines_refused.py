@@ -63,6 +63,7 @@ def test_no_option_about_tls_passes(engine: engines.Engine) -> None:
         ("vllm", "--api-server-count 0", "1 or more"),
         ("vllm", "-asc -1", "1 or more"),
         ("vllm", "--max-num-queued-reqs 0", "1 or more"),
+        ("vllm", "--max-num-queued-tokens 0", "1 or more"),
         ("vllm", "--task embed", "set task in the inventory"),
         ("vllm", "--api-key k", "deploy keys add"),
         ("lmdeploy", "--empty-init", "weights"),

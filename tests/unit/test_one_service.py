@@ -19,8 +19,10 @@ from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import Phase, of_down, of_up
 from headfirst.control.deployment.verbs import down as stopping
+from headfirst.control.deployment.verbs import up as starting
 from headfirst.control.deployment.verbs.up import Outcome
 from headfirst.control.inventory.inventory import load
+from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.control.run.result import RunResult
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan
@@ -34,6 +36,7 @@ EMBEDDING = "[embedding]\nn3 ansible_host=192.0.2.3\n[embedding:vars]\nmodel=Qwe
 CODE = "[code]\nn4 ansible_host=192.0.2.4\n[code:vars]\nmodel=Qwen/Qwen3-8B\n"
 MONITORING = "[monitoring]\nn5 ansible_host=192.0.2.5\n"
 ALL = "[all:vars]\ngpus=8\ngpu=H100-80G\nnic=eth0\nhca=none\nmodel_source=huggingface\n"
+LOCK = "/run/headfirst/lock.json"
 DONE = RunResult(True, False, {"n1": 2}, [], [], [], [], 0.0, Path("log"))
 
 
@@ -143,6 +146,39 @@ def test_only_a_whole_service_can_be_named(tmp_path: Path, service: str, what: s
     with pytest.raises(InputError, match=what) as raised:
         cluster.whole_service(service)
     assert (raised.value.hint, raised.value.exit_code) == (hint, 2)
+
+
+def test_up_prepares_locks_and_judges_the_service_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The chat model does not fit: a run that leaves it alone does not mind."""
+    hosts = HostRecords(tmp_path / "hosts", monkeypatch)
+    seen: dict[str, Any] = {}
+
+    def known(*given: Any, probe: bool, ports: bool, **more: Any) -> Any:
+        return prepare(*given, probe=False, **more)
+
+    def jobs(cluster: Cluster) -> dict[str, Any]:
+        seen["built"] = [service.name for service in cluster.services]
+        return {}
+
+    def run(phases: list[Phase], _: RunOptions, cluster: Cluster, *__: Any, **___: Any) -> RunResult:
+        locked = (host for host in ("n1", "n2", "n3", "n4", "n5") if hosts.record(host, LOCK))
+        seen.update(playbooks=[phase.playbook for phase in phases], locked=list(locked))
+        return DONE
+
+    monkeypatch.setattr(starting, "prepare", known)
+    monkeypatch.setattr(starting.artifacts, "jobs", jobs)
+    monkeypatch.setattr(starting.artifacts, "build_node_wheel", lambda _: Path("wheel"))
+    monkeypatch.setattr(starting, "run_phases", run)
+    path = written(tmp_path)
+    path.write_text(path.read_text().replace("Qwen/Qwen3-0.6B", "deepseek-ai/DeepSeek-R1"))
+    outcome = starting.up(RunOptions([path], service="code"), QuietReporter())
+    assert [service.name for service in outcome.plan.services] == ["code"]
+    assert (seen["built"], seen["locked"]) == (["code"], ["n1", "n4", "n5"])
+    assert seen["playbooks"].count("serve.yml") == 1
+    with pytest.raises(InputError, match="GPU"):
+        starting.up(RunOptions([path]), QuietReporter())
 
 
 def test_the_summary_of_up_is_about_the_service(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

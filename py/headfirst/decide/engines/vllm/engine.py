@@ -71,7 +71,7 @@ _OWNED = {
 # entrypoints/launchers/launcher.py, entrypoints/common/cli_args.py, entrypoints/scale_out/factories.py,
 # config/vllm.py. --root-path changes no answer: FastAPI finds its routes with the prefix and without.
 _REFUSED = {
-    "max_num_queued_reqs": SOME,
+    **dict.fromkeys(("max_num_queued_reqs", "max_num_queued_tokens"), SOME),
     **dict.fromkeys(("ssl_keyfile", "ssl_certfile", "ssl_ca_certs"), TLS),
     **dict.fromkeys(("enable_ssl_refresh", "ssl_cert_reqs", "ssl_ciphers"), TLS),
     **dict.fromkeys(("skip_tokenizer_init", "tokens_only"), TEXTS),
