@@ -58,7 +58,7 @@ class Site:
         self.runs: list[tuple[tuple[str, ...], secrets.Secrets]] = []
         self.before_it_ends: Callable[[], None] = lambda: None
         weights = SimpleNamespace(source="demo")
-        service = SimpleNamespace(name=None, unfit=None, weights=weights, adapters=[])
+        service = SimpleNamespace(name=None, unfit=None, weights=weights, companions=[])
         plan = SimpleNamespace(services=[service])
         plan.model_copy = lambda **_: plan
         prepared: Any = SimpleNamespace(cluster=self.cluster, plan=plan, bundle=None)
