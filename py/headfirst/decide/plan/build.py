@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers import blanks
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.plan import monitoring, service
+from headfirst.decide.plan import contents, monitoring, service
 from headfirst.decide.plan.front import proxy, webui
 from headfirst.decide.plan.host import devices, rank_ports
 from headfirst.decide.plan.sizing.alternatives import advised
@@ -23,7 +23,7 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
     services = [
         advised(
             service.plan(cluster, its, checkpoint),
-            service.with_packages(its, checkpoint),
+            contents.with_packages(its, checkpoint),
             Trial.of(cluster, at),
         )
         for at, its in enumerate(cluster.services)

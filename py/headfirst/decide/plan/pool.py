@@ -17,7 +17,7 @@ from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model import families
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import drafting, presets, types
+from headfirst.decide.plan import contents, drafting, presets, types
 from headfirst.decide.plan.drafting import Drafts
 from headfirst.decide.plan.host import hardware, network
 from headfirst.decide.plan.launching import engine_image
@@ -163,15 +163,6 @@ def _task(service: Service, checkpoint: Checkpoint, arguments: Values) -> Task:
     return task
 
 
-_OTHER_FILES = ("gguf", "npcache", "pt")
-
-
-def _of_other_files(values: Values) -> list[str]:
-    """Why weights are not loaded: files that are no safetensors are neither fetched nor checked."""
-    given = values.get("load_format")
-    return [f"--load-format {given} reads other files than safetensors"] if given in _OTHER_FILES else []
-
-
 def _refuse_unsupported(
     engine: Engine,
     checkpoint: Checkpoint,
@@ -181,7 +172,7 @@ def _refuse_unsupported(
     where: str,
 ) -> None:
     problems = [
-        *_of_other_files(start.values),
+        *contents.other_files(start.values),
         *engine.support_problems(checkpoint, start.gpu, task, start.values),
         *engine.length_problems(checkpoint, start.values, environment),
         *engine.start_problems(checkpoint, start),

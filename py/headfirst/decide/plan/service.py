@@ -9,10 +9,10 @@ from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.containers import blanks
-from headfirst.decide.engines.base import Computing, Engine, version_numbers
+from headfirst.decide.engines.base import Computing, Engine
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import drafting, pool, standby, transfer, trust, types
+from headfirst.decide.plan import contents, drafting, pool, standby, transfer, trust, types
 from headfirst.decide.plan.front import router
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.pool import Pool
@@ -29,20 +29,6 @@ _NVLINK_DOMAIN = (
 )
 
 
-def with_packages(service: Service, checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint, marked where the image, or a mounted folder, may have its model class."""
-    return checkpoint.model_copy(update={"external_class": bool(_packages(service))})
-
-
-def _packages(service: Service) -> str:
-    """The variable of the environment, with its value, that names the user's model classes; else ""."""
-    settings = service.settings
-    variables = engines.get(settings.engine, where=service.given.get("engine")).package_variables
-    named = (f"{name}={value}" for name, value in settings.engine_env.items() if name in variables and value)
-    installed = settings.engine_image is not None or "PYTHONPATH" in settings.engine_env
-    return next(named, "") if installed else ""
-
-
 def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.PlannedService:
     """What is decided for the service, without advice. InputError for what cannot work."""
     settings = service.settings
@@ -55,7 +41,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     )
     configs = {adapter.name: service.adapters.get(adapter.name) for adapter in lora}
     known = {"adapters": tuple(configs.values()), "draft": service.draft}
-    checkpoint = with_packages(service, checkpoint).model_copy(update=known)
+    checkpoint = contents.with_packages(service, checkpoint).model_copy(update=known)
     engine, note = engines.of_image(
         settings.engine,
         settings.engine_image,
@@ -112,7 +98,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     outside_v1 = engine.request_dialect(main.values).paths_outside_v1(main.task)
     replicas = [launching.replica(replica) for launching, replica in launched]
     if version:
-        _refuse_lacking(service, engine, version, replicas)
+        contents.refuse_lacking(service, engine, version, replicas)
     routers = router.routers(cluster, service, replicas)
     return types.PlannedService(
         **dict(main.sized),
@@ -163,9 +149,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     _unread(lora),
                     main.needs.note,
                     *main.drafts.notes,
-                    _EXTERNAL.format(packages=_packages(service), engine=engine, checkpoint=checkpoint)
-                    if external
-                    else "",
+                    contents.packages_note(service, engine, checkpoint) if external else "",
+                    contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
                     _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
                     if outside_v1 and routers and not cluster.has_proxy
                     else "",
@@ -227,29 +212,6 @@ def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
     )
 
 
-def _refuse_lacking(
-    service: Service, engine: Engine, version: str, replicas: Sequence[types.PlannedReplica]
-) -> None:
-    """Raise for flags of the plan that the image's version does not have."""
-    nodes = [node for replica in replicas for node in replica.nodes]
-    flags = engine.lacking(version, [word for node in nodes for word in node.container.command])
-    if not flags:
-        return
-    first = max(map(engine.first_versions().__getitem__, flags), key=version_numbers)
-    spanning = engine.older if len(replicas[0].nodes) > 1 and not service.settings.engine_runtime else ""
-    raise InputError(
-        f"engine_image={service.settings.engine_image} is of {engine.title} {version}, which has no "
-        f"{', '.join(flags)}",
-        where=service.given.get("engine_image"),
-        hint=f"Take an image of {first} or newer. {spanning}".rstrip(),
-    )
-
-
-_EXTERNAL = (
-    "engine_env={packages}: {engine.title} {engine.version} itself has no model class "
-    "{checkpoint.architecture}, and whether the package has it is not checked, nor what its class refuses. "
-    "Memory and layout are those of a model with such a config.json."
-)
 _BESIDE_ROUTERS = (
     "Routers pass on /v1/… alone: {paths} are asked at each replica's own port, or with proxy=true at the "
     "proxy, which spreads them over the replicas."

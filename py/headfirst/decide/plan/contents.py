@@ -1,0 +1,80 @@
+"""What the image and the mounted folders have, and what the plan needs of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.cluster.types import Service
+from headfirst.decide.engines.base import Engine, version_numbers
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import types
+
+_OTHER_FILES = ("gguf", "npcache", "pt")
+_EXTERNAL = (
+    "engine_env={packages}: {engine.title} {engine.version} itself has no model class "
+    "{checkpoint.architecture}, and whether the package has it is not checked, nor what its class refuses. "
+    "Memory and layout are those of a model with such a config.json."
+)
+_NOT_MOUNTED = (
+    "engine_args names {files}, which no mounted folder has: the engine reads it only if its image has it. "
+    "engine_volumes=/folder:/folder:ro mounts a folder of each host."
+)
+
+
+def with_packages(service: Service, checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint, marked where the image, or a mounted folder, may have its model class."""
+    return checkpoint.model_copy(update={"external_class": bool(_packages(service))})
+
+
+def _packages(service: Service) -> str:
+    """The variable of the environment, with its value, that names the user's model classes; else ""."""
+    settings = service.settings
+    variables = engines.get(settings.engine, where=service.given.get("engine")).package_variables
+    named = (f"{name}={value}" for name, value in settings.engine_env.items() if name in variables and value)
+    installed = settings.engine_image is not None or "PYTHONPATH" in settings.engine_env
+    return next(named, "") if installed else ""
+
+
+def packages_note(service: Service, engine: Engine, checkpoint: Checkpoint) -> str:
+    """That a package of the user has the model class, and what is not checked then."""
+    return _EXTERNAL.format(packages=_packages(service), engine=engine, checkpoint=checkpoint)
+
+
+def unmounted_note(arguments: Sequence[str], volumes: Sequence[str]) -> str:
+    """Which files of the user's arguments are in no folder that is mounted."""
+    words = [word.partition("=")[2] if word.startswith("--") else word for word in arguments]
+    targets = [volume.split(":")[1] for volume in volumes]
+    lacking = [
+        word
+        for word in words
+        if word.startswith("/") and not any(PurePosixPath(word).is_relative_to(target) for target in targets)
+    ]
+    return _NOT_MOUNTED.format(files=", ".join(lacking)) if lacking else ""
+
+
+def refuse_lacking(
+    service: Service, engine: Engine, version: str, replicas: Sequence[types.PlannedReplica]
+) -> None:
+    """Raise for flags of the plan that the image's version does not have."""
+    nodes = [node for replica in replicas for node in replica.nodes]
+    flags = engine.lacking(version, [word for node in nodes for word in node.container.command])
+    if not flags:
+        return
+    first = max(map(engine.first_versions().__getitem__, flags), key=version_numbers)
+    spanning = engine.older if len(replicas[0].nodes) > 1 and not service.settings.engine_runtime else ""
+    raise InputError(
+        f"engine_image={service.settings.engine_image} is of {engine.title} {version}, which has no "
+        f"{', '.join(flags)}",
+        where=service.given.get("engine_image"),
+        hint=f"Take an image of {first} or newer. {spanning}".rstrip(),
+    )
+
+
+def other_files(values: Mapping[str, Any]) -> list[str]:
+    """Why weights are not loaded: files that are no safetensors are neither fetched nor checked."""
+    given = values.get("load_format")
+    return [f"--load-format {given} reads other files than safetensors"] if given in _OTHER_FILES else []
