@@ -53,15 +53,18 @@ EAGLE3_TENSORS: dict[str, Sequence[int]] = {
 
 
 def draft_folder(
-    folder: Path, config: Mapping[str, Any] = EAGLE3, tensors: Mapping[str, Sequence[int]] = EAGLE3_TENSORS
+    folder: Path,
+    config: Mapping[str, Any] = EAGLE3,
+    tensors: Mapping[str, Sequence[int]] = EAGLE3_TENSORS,
+    dtype: str = "BF16",
 ) -> Path:
-    """`folder` with the files of a draft; every tensor is BF16."""
+    """`folder` with the files of a draft; every tensor is of `dtype`, BF16 or F8_E4M3."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config))
     header, end = {}, 0
     for name, shape in tensors.items():
-        size = 2 * math.prod(shape)
-        header[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [end, end + size]}
+        size = (2 if dtype == "BF16" else 1) * math.prod(shape)
+        header[name] = {"dtype": dtype, "shape": list(shape), "data_offsets": [end, end + size]}
         end += size
     text = json.dumps(header).encode()
     with (folder / "model.safetensors").open("wb") as file:

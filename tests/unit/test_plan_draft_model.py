@@ -294,6 +294,55 @@ def test_a_shorter_context_of_the_draft_ends_sglang_and_not_vllm(
         assert service(tmp_path, monkeypatch, f"draft_model={folder}\n{lines}").draft_model
 
 
+def test_the_code_of_a_draft_is_not_vouched_for_by_the_models_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = EAGLE3 | {"hidden_size": 7168, "vocab_size": 129280, "max_position_embeddings": 163840}
+    code = draft_folder(tmp_path / "srv" / "code", config | {"auto_map": {"AutoModel": "a.b"}})
+    plain = draft_folder(tmp_path / "srv" / "plain", config)
+
+    def planned(draft: object, more: str = "") -> PlannedService:
+        lines = f"model_source=huggingface\ndraft_model={draft}\n{more}"
+        return service(tmp_path, monkeypatch, lines, model="deepseek-ai/DeepSeek-R1", gpus=8, nodes=2)
+
+    assert planned(plain).trust_remote_code
+    for draft, what in ((code, "contains Python code"), ("a/b-eagle3", "may contain Python code")):
+        with pytest.raises(InputError, match=what):
+            planned(draft)
+        assert planned(draft, "trust_remote_code=true").draft_model
+
+
+def test_a_quantised_draft_needs_its_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = {"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+    folder = draft_folder(
+        tmp_path / "srv" / "draft", EAGLE3 | {"quantization_config": method}, dtype="F8_E4M3"
+    )
+    path = written(tmp_path, f"draft_model={folder}\nengine=sglang")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert prepare([path], [], probe=False).plan.services[0].draft_model
+    path.write_text(path.read_text().replace("H100-80G", "T4"))
+    with pytest.raises(InputError, match=r"its FP8 needs compute capability"):
+        prepare([path], [], probe=False)
+
+
+def test_a_task_without_tokens_has_no_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="task=embedding generates no text"):
+        service(tmp_path, monkeypatch, "draft_model=a/b-eagle3\ntask=embedding")
+
+
+def test_vllm_lowers_the_longest_request_to_that_of_a_model_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "engine=vllm\ndraft_model=Qwen/Qwen3-0.6B\n"
+    model = "Qwen/Qwen3-30B-A3B-Instruct-2507"
+    notes = service(tmp_path, monkeypatch, lines, model=model, gpus=2).notes
+    assert any("lowers the longest request to the 40,960 tokens" in note for note in notes)
+    short = f'{lines}engine_args="--max-model-len 8192"'
+    assert not any(
+        "lowers" in note for note in service(tmp_path, monkeypatch, short, model=model, gpus=2).notes
+    )
+
+
 def test_a_revision_needs_a_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="draft_model is not"):
         service(tmp_path, monkeypatch, "draft_model_revision=main")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,9 @@ from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.engines import drafts, presets
 from headfirst.decide.engines.base import DraftRequest, Engine
+from headfirst.decide.hardware.gpus import Gpu, capability_text
 from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.task import Task
 from headfirst.decide.plan.types import ChosenArgument, DraftModel
 from headfirst.decide.plan.weights.decide import draft_model, draft_time
 
@@ -29,7 +31,9 @@ class Drafts:
         return presets.words({argument.flag: argument.value for argument in self.chosen})
 
 
-def choose(service: Service, checkpoint: Checkpoint, engine: Engine, values: Mapping[str, Any]) -> Drafts:
+def choose(
+    service: Service, checkpoint: Checkpoint, engine: Engine, gpu: Gpu | None, values: Mapping[str, Any]
+) -> Drafts:
     """The draft of `draft_model` and what the engine needs for it; `values` are the user's arguments.
 
     InputError for one that the engine refuses, and for one that its own argument names on a hub: every rank
@@ -59,9 +63,10 @@ def choose(service: Service, checkpoint: Checkpoint, engine: Engine, values: Map
             )
         return Drafts(notes=[_NOT_COUNTED.format(flag=flag)] if named.startswith("/") else [])
     needs = engine.draft_needs(DraftRequest(checkpoint, model.kind, model.directory, values))
-    if needs.problem:
+    problem = needs.problem or next(_unreadable(checkpoint, engine, gpu), "")
+    if problem:
         raise InputError(
-            f"{engine.title} {engine.version} cannot draft with {model.id}: {needs.problem}.",
+            f"{engine.title} {engine.version} cannot draft with {model.id}: {problem}.",
             where=service.given.get("draft_model"),
             hint="Choose another draft_model, or leave it out.",
         )
@@ -71,6 +76,36 @@ def choose(service: Service, checkpoint: Checkpoint, engine: Engine, values: Map
     ]
     unread = [] if service.draft else [_unread(model)]
     return Drafts(model, chosen, [note for note in (needs.note, *unread) if note])
+
+
+def refuse_task(service: Service, task: Task) -> None:
+    """InputError for a draft beside a model that generates no text."""
+    if service.settings.draft_model and task in ("embedding", "rerank", "reward"):
+        raise InputError(
+            f"draft_model is set, and task={task} generates no text",
+            where=service.given.get("draft_model"),
+            hint="Remove draft_model.",
+        )
+
+
+def _unreadable(checkpoint: Checkpoint, engine: Engine, gpu: Gpu | None) -> Iterator[str]:
+    """What the engine has no kernels for of a quantised draft, by what it refuses of such a model."""
+    draft = checkpoint.draft
+    if draft is None or draft.quantization is None:
+        return
+    lowest = engine.fp8_capability(draft) if draft.dtype == "fp8" else (0, 0)
+    if lowest is None:
+        yield "it does not serve its FP8"
+    elif gpu is not None and gpu.lacks(lowest):
+        yield f"its FP8 needs compute capability {capability_text(lowest)}, unlike {gpu}"
+    as_model = checkpoint.model_copy(
+        update={
+            name: getattr(draft, name)
+            for name in ("quantization", "dtype", "weight_block_size", "bytes_by_dtype")
+        }
+    )
+    known = set(engine.support_problems(checkpoint, gpu, "chat", {}))
+    yield from (why for why in engine.support_problems(as_model, gpu, "chat", {}) if why not in known)
 
 
 def timed(cluster: Cluster, service: Service, draft: DraftModel | None) -> DraftModel | None:

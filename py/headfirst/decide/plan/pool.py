@@ -65,9 +65,9 @@ def decide(
         return {**engine.check_arguments(words).require(where=service.given.get("engine_args")), **side}
 
     arguments = values_of(settings.engine_args)
-    drafts = drafting.choose(service, checkpoint, engine, arguments)
-    arguments = values_of([*drafts.words, *settings.engine_args])
     gpu, machines = hardware.gpu(service, where), hardware.machines(service, where)
+    drafts = drafting.choose(service, checkpoint, engine, gpu, arguments)
+    arguments = values_of([*drafts.words, *settings.engine_args])
     dtype = precision.choose(
         checkpoint, gpu, engine, device=settings.engine_device, where=where, arguments=arguments
     )
@@ -81,6 +81,7 @@ def decide(
     shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
     sizes = shared.candidate.layout
     task = _task(service, checkpoint, arguments)
+    drafting.refuse_task(service, task)
     image = engine_image(service, engine)
     choice = presets.choose(
         presets.Situation(

@@ -32,7 +32,10 @@ def revision(settings: ServiceSettings) -> str | None:
 def choose(
     settings: ServiceSettings, checkpoint: Checkpoint, arguments: Mapping[str, Any], *, where: str | None
 ) -> Trust:
-    """Decide by the inventory, then by the catalogue. `arguments` are the values of engine_args."""
+    """Decide by the inventory, then by the catalogue. `arguments` are the values of engine_args.
+
+    The flag is for a draft model too, for whose code the catalogue's commit of the model does not vouch.
+    """
     if arguments.get("trust_remote_code"):
         if settings.trust_remote_code is False:
             raise InputError(
@@ -47,6 +50,7 @@ def choose(
         return Trust(False, "The model contains no code.")
     commit = catalogue.trusted_commit(settings.model, settings.model_source)
     if settings.trust_remote_code is None and commit and revision(settings) == commit:
+        _refuse_code_of_draft(settings, checkpoint, where)
         return Trust(
             True, f"Code of the model may run: the catalogue lists it at commit {commit}, which is fetched."
         )
@@ -68,6 +72,18 @@ def choose(
             False, f"Code of the model does not run: {why} The engines have their own for this family."
         )
     return Trust(False, f"Code of the model does not run: {why} {_consequence()}")
+
+
+def _refuse_code_of_draft(settings: ServiceSettings, checkpoint: Checkpoint, where: str | None) -> None:
+    draft = checkpoint.draft
+    if settings.draft_model is None or (draft is not None and not draft.remote_code):
+        return
+    what = "contains Python code" if draft else "was not read, and may contain Python code"
+    raise InputError(
+        f"the draft model {settings.draft_model} {what}, which would run with that of {checkpoint.id}",
+        where=where,
+        hint=f"Read the Python files of its repository, then write `{SETTING}` under [all:vars].",
+    )
 
 
 def _consequence() -> str:

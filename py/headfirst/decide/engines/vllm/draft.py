@@ -47,18 +47,29 @@ def needs(version: str, request: DraftRequest) -> Needs:
     if problem := next(_refusals(version, request, method), ""):
         return Needs(problem=problem)
     arguments = {"--spec-model": request.folder} | ({} if given else {"--spec-method": method})
+    note = _shorter(request, method)
     if request.values.get("spec_tokens") or config.get("num_speculative_tokens"):
-        return Needs(arguments, drafts.REASON, _DOCS)
+        return Needs(arguments, drafts.REASON, _DOCS, note)
     draft = request.target.draft
     if draft is not None and draft.drafting is not None and draft.drafting.tokens:
         tokens = str(draft.drafting.tokens)
-        return Needs(arguments | {"--spec-tokens": tokens}, f"{drafts.REASON} {_STATED}", _DOCS)
+        return Needs(arguments | {"--spec-tokens": tokens}, f"{drafts.REASON} {_STATED}", _DOCS, note)
     default = _DEFAULTS.get(method)
     if default is None:
         problem = f"how many tokens it proposes is not known: set engine_args=--spec-tokens ({method})"
         return Needs(problem=problem)
     reason = f"{drafts.REASON} {default.tokens} tokens: those of vLLM's example of {method}."
-    return Needs(arguments | {"--spec-tokens": str(default.tokens)}, reason, default.source)
+    return Needs(arguments | {"--spec-tokens": str(default.tokens)}, reason, default.source, note)
+
+
+def _shorter(request: DraftRequest, method: str) -> str:
+    """The note on a model of its own that drafts fewer tokens than the service serves (config/vllm.py,
+    _limit_max_model_len_to_draft)."""
+    draft, given = request.target.draft, request.values.get("max_model_len")
+    longest = given if given and given > 0 else request.target.max_context
+    if draft is None or method != "draft_model" or draft.max_context >= longest:
+        return ""
+    return f"vLLM lowers the longest request to the {draft.max_context:,} tokens of the draft model."
 
 
 def named(values: Mapping[str, Any]) -> tuple[str, str]:
