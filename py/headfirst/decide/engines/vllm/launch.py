@@ -157,6 +157,8 @@ def _transfer(request: LaunchRequest) -> dict[str, str]:
         "VLLM_NIXL_SIDE_CHANNEL_HOST": request.address,
         "VLLM_NIXL_SIDE_CHANNEL_PORT": str(request.transfer.port),
     }
+    if request.checkpoint and request.checkpoint.recurrent:
+        env["VLLM_SSM_CONV_STATE_LAYOUT"] = "DS"  # base_worker.py asserts it
     if request.device == "cpu":
         env["UCX_TLS"] = "tcp,self,sm"
     if devices := nccl.rdma_devices(request.hca or ""):
