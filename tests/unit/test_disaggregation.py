@@ -12,6 +12,7 @@ from headfirst.control.inventory.inventory import load
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
+from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import Plan, PlannedReplica
 
 HOSTS = "gpus=8\ngpu=H100-80G\nmodel_source=huggingface\n"
@@ -200,6 +201,18 @@ def test_each_side_has_its_own_sizes_and_arguments(tmp_path: Path) -> None:
     assert "--mem-fraction-static 0.8 --cuda-graph-max-bs-decode 64" in command(decode)
     assert "A" not in prefill.nodes[0].container.environment
     assert decode.nodes[0].container.environment["A"] == "1"
+
+
+def test_hosts_of_both_sides_must_reach_each_other(tmp_path: Path) -> None:
+    its = cluster(tmp_path, PAIR)
+    plan = planned(its)
+    (head, worker) = its.services[0].hosts
+    ranks = requirements(its, plan, head).ranks
+    assert ranks
+    assert ranks.peers == [worker.address]
+    assert ranks.dist_ports == [5000, 7100]
+    assert 7100 in requirements(its, plan, head).ports
+    assert its.services[0].meeting == [(head, worker)]
 
 
 def test_each_side_captures_its_own_graphs_only(tmp_path: Path) -> None:

@@ -180,6 +180,13 @@ class Service:
         )
 
     @property
+    def meeting(self) -> list[tuple[Host, ...]]:
+        """Hosts whose ranks connect to each other: those of a replica; all where prefill and decode are
+        divided."""
+        groups = [self.hosts] if self.roles[0] else [replica.hosts for replica in self.replicas]
+        return [hosts for hosts in groups if len(hosts) > 1]
+
+    @property
     def model_id(self) -> str:
         """The model as the inventory names it."""
         return self.settings.model or DEMO_MODELS[0]

@@ -88,7 +88,10 @@ class Launching:
             worker=dict(divided.worker(transfer)) if divided and transfer else {},
             engine_port=replica.engine_port,
             dist_port=replica.dist_port,
-            rendezvous_ports=list(self._engine.rendezvous_ports(ranks[0].request)),
+            rendezvous_ports=[
+                *self._engine.rendezvous_ports(ranks[0].request),
+                *self._transfer_ports(replica),
+            ],
             engine_url=replica.url,
             nodes=[self._node(replica, rank) for rank in ranks],
         )
@@ -131,6 +134,11 @@ class Launching:
             chosen = networks[place.host.name]
             ranks.append(_Rank(self._request(replica, rank, place, chosen), place, chosen))
         return ranks
+
+    def _transfer_ports(self, replica: Replica) -> Sequence[int]:
+        """One for each data-parallel group, as vLLM has them."""
+        first = replica.transfer_port
+        return range(first, first + self._layout.data) if first else ()
 
     def _transfer(self, replica: Replica) -> KvTransfer | None:
         if replica.role is None or replica.transfer_port is None or self._carrier is None:

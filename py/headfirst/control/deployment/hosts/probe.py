@@ -34,12 +34,13 @@ def _lacks_facts(service: Service, spares: Sequence[Host]) -> bool:
         known = all(host.cpu_cores or host.cores for host in hosts)
     else:
         known = all(host.gpus and _knows_gpu(host) for host in hosts)
-    meet = len(service.replicas[0].places) > 1
     if may_be_in_place(service.settings) and not all(host.model_folder for host in service.hosts):
         return True
     if carrier.is_asked(service):
         return True
-    return not known or (meet and not all(_knows_network(host, cpu=cpu) for host in service.hosts))
+    return not known or bool(
+        service.meeting and not all(_knows_network(host, cpu=cpu) for host in service.hosts)
+    )
 
 
 def _knows_gpu(host: Host) -> bool:

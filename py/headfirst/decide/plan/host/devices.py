@@ -56,8 +56,7 @@ def _hosts_with_rdma(cluster: Cluster) -> tuple[Host, ...]:
 
 def _meets(cluster: Cluster, host: Host) -> bool:
     """Whether a replica has, or may have, ranks on this host and on others."""
-    replicas = [replica for service in cluster.services for replica in service.replicas]
-    meeting = [replica.hosts for replica in replicas if len(replica.hosts) > 1]
+    meeting = [hosts for service in cluster.services for hosts in service.meeting]
     return any(host in (*hosts, *cluster.spares) for hosts in meeting)
 
 

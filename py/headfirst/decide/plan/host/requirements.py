@@ -25,8 +25,8 @@ class RankRequirements:
     gpus: int  # 0 on CPU
     min_cuda: str  # that the driver must support
     shm_bytes: int  # of the host's /dev/shm: containers have the host's IPC
-    peers: list[str]  # addresses of hosts with ranks of the same replicas
-    dist_ports: list[int]
+    peers: list[str]  # addresses of hosts with ranks of the same replicas, or of a divided service
+    dist_ports: list[int]  # at which it must be reached
     slow_start_args: list[str]  # engine arguments after which a start takes long
     network: NodeNetwork
 
@@ -107,8 +107,13 @@ def _of_ranks(
 ) -> RankRequirements:
     on_gpus = any(service.device == "cuda" for service, _, _ in ranks)
     peers = {
-        peer.address: None for _, replica, _ in ranks for peer in replica.nodes if peer.host != host.name
+        peer.address: None
+        for service, replica, _ in ranks
+        for other in (service.replicas if service.transfer else [replica])
+        for peer in other.nodes
+        if peer.host != host.name
     }
+    transfer_ports = [replica.transfer_port for _, replica, _ in ranks if replica.transfer_port]
     network = next((node.network for _, _, node in ranks if node.network.nic), ranks[0][2].network)
     if host in cluster.spares:  # its devices have names of their own
         hca = rdma.exact(host.hca) if host.hca else None
@@ -120,7 +125,7 @@ def _of_ranks(
         min_cuda=max((service.engine_cuda for service, _, _ in ranks), key=_version),
         shm_bytes=sum(memory_bytes(of_rank.shm_size) for of_rank in settings) if on_gpus else 0,
         peers=list(peers),
-        dist_ports=list({replica.dist_port: None for _, replica, _ in ranks}),
+        dist_ports=list({replica.dist_port: None for _, replica, _ in ranks}) + transfer_ports,
         slow_start_args=[word for of_rank in settings for word in _slow_start(of_rank)],
         network=network,
     )
