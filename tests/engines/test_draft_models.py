@@ -1,4 +1,4 @@
-"""Arguments of a draft model are those that the engine accepts, with its files in their folder."""
+"""Arguments of a draft model are those that the engine accepts, with the draft's files in their folder."""
 
 from __future__ import annotations
 

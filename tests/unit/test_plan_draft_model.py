@@ -54,7 +54,12 @@ def chosen(planned: PlannedService) -> dict[str, str]:
     [
         ({"draft_model": "org/d"}, "modelscope", "/data/drafts/org/d"),
         ({"draft_model": "org/d", "model_source": "huggingface"}, "huggingface", "/data/drafts/org/d"),
-        ({"draft_model": "/srv/d/"}, "path", "/data/drafts/d"),
+        (
+            {"draft_model": "org/d", "draft_model_revision": "a/../b"},
+            "modelscope",
+            "/data/drafts/org/d--a-..-b",
+        ),
+        ({"draft_model": "/srv/d/", "draft_model_revision": "v1"}, "path", "/data/drafts/d"),
     ],
 )
 def test_where_a_draft_comes_from_and_lies(settings: dict[str, str], source: str, directory: str) -> None:
@@ -358,7 +363,7 @@ def test_every_host_gets_the_whole_draft_at_its_revision(
     variables = companion_vars(each.cluster, planned, planned.draft_model, Secrets())
     assert set(variables) == {"n1", "n2"}
     for of_host in variables.values():
-        assert (of_host["weights_dir"], of_host["weights_name"]) == ("/data/drafts/a", "b-eagle3")
+        assert (of_host["weights_dir"], of_host["weights_name"]) == ("/data/drafts/a", "b-eagle3--v1")
         assert (of_host["weights_model"], of_host["weights_revision"]) == ("a/b-eagle3", "v1")
         assert of_host["weights_layers"] == {} and of_host["weights_hidden_layers"] == 0
 

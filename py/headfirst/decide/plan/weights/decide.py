@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -25,6 +26,8 @@ from headfirst.decide.plan.types import (
 from headfirst.decide.plan.weights import carrier, layers, placement
 from headfirst.decide.plan.weights.duration import Job, connections, estimate, rates
 from headfirst.decide.plan.weights.placement import Placement
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]")
 
 
 def decide(
@@ -196,14 +199,17 @@ def adapters(
 def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftModel | None:
     """The model that drafts for the service's; `known`: its checkpoint, where it was read.
 
-    Its source is chosen as that of an adapter. The folder has the owner's name too: repositories of several
-    owners have one name.
+    Its source is chosen as that of an adapter. The folder has the owner's name too, since repositories of
+    several owners have one name, and the revision, so that another one is another container, which a rollback
+    undoes.
     """
     id = settings.draft_model
     if id is None:
         return None
     source = _companion_source(settings, id)
     owner, _, name = id.rstrip("/").rpartition("/")
+    revision = settings.draft_model_revision if source != "path" else None
+    at = f"--{_UNSAFE.sub('-', revision)}" if revision else ""
     folder = f"{settings.weights_dir.rstrip('/')}/drafts"
     drafting = known.drafting if known else None
     kind = (drafting.kind if drafting else "standalone") if known else kind_of_id(id) or ""
@@ -211,8 +217,8 @@ def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftMod
         name=name,
         source=source,
         id=id,
-        directory=f"{folder}/{name}" if source == "path" else f"{folder}/{owner}/{name}",
-        revision=settings.draft_model_revision if source != "path" else None,
+        directory=f"{folder}/{name}" if source == "path" else f"{folder}/{owner}/{name}{at}",
+        revision=revision,
         kind=kind,
         described_by=known.described_by if known else "",
         source_bytes=known.total_bytes if known else None,
