@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.control.live.chat import Chat, Piece, converse, print_answer
+from headfirst.control.live.chat import Chat, Piece, converse, parsed, print_answer
 from headfirst.control.live.logs import LogLine, parse_since, print_logs
 from rich.console import Console
 
@@ -68,8 +68,9 @@ def url() -> Iterator[str]:
 
 
 def test_answers_come_in_pieces_and_are_remembered(url: str) -> None:
-    with Chat(url, "tiny", KEY, system="Be short.") as chat:
-        first = list(chat.ask("one", max_tokens=5, temperature=0.0))
+    parameters = parsed(["max_tokens=5", "temperature=0.0", 'stop=["a"]', "user=me"])
+    with Chat(url, "tiny", KEY, system="Be short.", parameters=parameters) as chat:
+        first = list(chat.ask("one"))
         second = "".join(piece.text for piece in chat.ask("two") if not piece.reasoning)
         chat.forget()
         third = "".join(piece.text for piece in chat.ask("three") if not piece.reasoning)
@@ -81,8 +82,8 @@ def test_answers_come_in_pieces_and_are_remembered(url: str) -> None:
         "echo 2",
         "two",
     ]
-    assert (Engine.asked[0]["max_tokens"], Engine.asked[0]["temperature"]) == (5, 0.0)
-    assert "max_tokens" not in Engine.asked[1]
+    for body in Engine.asked[:2]:
+        assert (body["max_tokens"], body["temperature"], body["stop"], body["user"]) == (5, 0.0, ["a"], "me")
 
 
 @pytest.mark.parametrize(
@@ -145,3 +146,9 @@ def test_log_lines_for_people() -> None:
     assert "\x1b[36m[rank 0 node1]" in coloured.getvalue()
     assert "\x1b[35m[chat/1 rank 1 node2]" in coloured.getvalue()
     assert "\x1b[31mred" in coloured.getvalue()
+
+
+@pytest.mark.parametrize("word", ["temperature", "=1", "messages=[]", "stream=false", "model=other"])
+def test_a_parameter_that_is_none(word: str) -> None:
+    with pytest.raises(InputError, match="--parameter"):
+        parsed([word])

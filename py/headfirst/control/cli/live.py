@@ -135,15 +135,19 @@ def chat(
         str | None, typer.Argument(help="One question. Without it, start a conversation.")
     ] = None,
     system: Annotated[str | None, typer.Option("--system", help="System prompt.")] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option("--parameter", metavar="NAME=VALUE", help="Of each request, such as temperature=0.3."),
+    ] = None,
 ) -> None:
     """Send a question to the model, from this machine through SSH."""
     from headfirst.control.deployment.verbs.service import open_chat
     from headfirst.control.inventory.inventory import load
-    from headfirst.control.live.chat import converse, print_answer
+    from headfirst.control.live.chat import converse, parsed, print_answer
 
     cluster = load(run.inventories, run.extra_vars)
-    console = Terminal()
-    with open_chat(cluster, system, run.service) as chat:
+    console, parameters = Terminal(), parsed(parameter or [])
+    with open_chat(cluster, system, run.service, parameters) as chat:
         if prompt is None:
             converse(chat, console)
         else:

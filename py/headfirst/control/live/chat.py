@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import httpx
 from rich.console import Console
 
-from headfirst.common.errors import HeadfirstError, NotReadyError
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, joined, json_document
 from headfirst.control.live.ssh_access.tunnel import local_client
 
@@ -17,6 +19,7 @@ from headfirst.control.live.ssh_access.tunnel import local_client
 _READ_TIMEOUT_S = 300.0
 _CONNECT_TIMEOUT_S = 10.0
 _MAX_LINE = 1 << 20
+_OF_CHAT = ("model", "messages", "stream")
 
 
 class Piece(NamedTuple):
@@ -29,11 +32,19 @@ class Piece(NamedTuple):
 class Chat:
     """A conversation with one model; each question is sent with the conversation before it.
 
-    `base_url` is the engine's address without `/v1`.
+    `base_url` is the engine's address without `/v1`; `parameters` are in the body of each request.
     """
 
-    def __init__(self, base_url: str, model: str, api_key: str | None, system: str | None = None) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        model: str,
+        api_key: str | None,
+        system: str | None = None,
+        parameters: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
         self._model = model
+        self._parameters = parameters
         timeout = httpx.Timeout(_READ_TIMEOUT_S, connect=_CONNECT_TIMEOUT_S)
         self._http = local_client(base_url, api_key, timeout)
         self._system = [{"role": "system", "content": system}] if system else []
@@ -45,9 +56,7 @@ class Chat:
     def __exit__(self, *_: object) -> None:
         self._http.close()
 
-    def ask(
-        self, question: str, *, max_tokens: int | None = None, temperature: float | None = None
-    ) -> Iterator[Piece]:
+    def ask(self, question: str) -> Iterator[Piece]:
         """The answer, piece by piece. An answer that is not read to its end is not remembered.
 
         Raises NotReadyError when the engine does not answer, HeadfirstError when it refuses.
@@ -57,11 +66,8 @@ class Chat:
             "model": self._model,
             "messages": [*self._system, *self._said, message],
             "stream": True,
+            **self._parameters,
         }
-        if max_tokens is not None:
-            body["max_tokens"] = max_tokens
-        if temperature is not None:
-            body["temperature"] = temperature
         answer = ""
         with self._errors(), self._http.stream("POST", "/v1/chat/completions", json=body) as response:
             if response.status_code != 200:
@@ -85,6 +91,23 @@ class Chat:
             raise NotReadyError("the engine does not answer in time", hint=hint) from error
         except httpx.TransportError as error:
             raise NotReadyError("the engine does not answer", hint=hint) from error
+
+
+def parsed(words: Sequence[str]) -> dict[str, Any]:
+    """Parameters of a request from NAME=VALUE; a value is JSON, else a text. InputError for what is none."""
+    parameters: dict[str, Any] = {}
+    for word in words:
+        name, given, text = word.partition("=")
+        if not (name and given) or name in _OF_CHAT:
+            raise InputError(
+                f"--parameter {word} is no parameter of a chat",
+                hint=f"Write NAME=VALUE, such as temperature=0.3; `deploy` sets {', '.join(_OF_CHAT)}.",
+            )
+        try:
+            parameters[name] = json.loads(text)
+        except ValueError:
+            parameters[name] = text
+    return parameters
 
 
 def _lines(chunks: Iterable[bytes]) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import Any
 
 import httpx
 
@@ -168,12 +169,14 @@ def without_secrets(cluster: Cluster, lines: Iterable[LogLine]) -> Iterator[LogL
 
 
 @contextmanager
-def open_chat(cluster: Cluster, system: str | None, chosen: str | None = None) -> Iterator[Chat]:
-    """A conversation with a model, through an SSH tunnel."""
+def open_chat(
+    cluster: Cluster, system: str | None, chosen: str | None, parameters: Mapping[str, Any]
+) -> Iterator[Chat]:
+    """A conversation with a model, through an SSH tunnel; `parameters` are those of each request."""
     service, _ = cluster.chosen(chosen)[0]
     with (
         open_api(cluster, chosen) as (url, key),
-        Chat(url, service.served_model_name, key, system) as chat,
+        Chat(url, service.served_model_name, key, system, parameters) as chat,
     ):
         yield chat
 
