@@ -348,6 +348,17 @@ def test_vllm_lowers_the_longest_request_to_that_of_a_model_of_its_own(
     )
 
 
+def test_a_model_that_fits_without_its_draft_is_an_alternative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "draft_model=Qwen/Qwen3-8B"
+    planned = service(tmp_path, monkeypatch, lines, model="Qwen/Qwen3-32B", gpus=1)
+    assert planned.fit.fits is False
+    (sentence,) = [line for line in planned.alternatives if "without draft_model" in line]
+    alone = service(tmp_path, monkeypatch, "", model="Qwen/Qwen3-32B", gpus=1).fit
+    assert alone.fits and f"{alone.kv_tokens:,} tokens" in sentence
+
+
 def test_a_revision_needs_a_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="draft_model is not"):
         service(tmp_path, monkeypatch, "draft_model_revision=main")

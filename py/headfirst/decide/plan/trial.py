@@ -91,5 +91,6 @@ class Trial:
         groups[self.at] = replace(group, settings=changed, hosts=hosts)
         old = self.cluster.services[self.at]
         services = with_routers(divide(groups), [router.host for router in old.routers])
-        new = replace(services[self.at], adapters=old.adapters, draft=old.draft)
+        draft = old.draft if changed.draft_model else None
+        new = replace(services[self.at], adapters=old.adapters, draft=draft)
         return service.plan(replace(self.cluster, services=services), new, checkpoint).fit

@@ -205,6 +205,7 @@ def alternatives(attempt: Attempt, others: Iterable[Checkpoint]) -> list[str]:
     known = [other for other in others if other.id.lower() != attempt.checkpoint.id.lower()]
     return [
         *_fewer_slots(attempt),
+        *_without_draft(attempt),
         *_shorter_requests(attempt),
         *smaller_reserve(attempt),
         *_other_precisions(attempt, known),
@@ -212,6 +213,15 @@ def alternatives(attempt: Attempt, others: Iterable[Checkpoint]) -> list[str]:
         *_more_gpus(attempt),
         *_smaller(attempt, known),
     ]
+
+
+def _without_draft(attempt: Attempt) -> list[str]:
+    """The model alone, where a draft takes the room."""
+    settings = {"draft_model": None, "draft_model_revision": None}
+    if not attempt.trial.settings.draft_model:
+        return []
+    result = attempt.result(attempt.checkpoint, settings)
+    return [f"It fits without draft_model{result.rest(*settings)}"] if result else []
 
 
 def _fewer_slots(attempt: Attempt) -> list[str]:
