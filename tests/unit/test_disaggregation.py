@@ -183,7 +183,11 @@ def test_vllm_has_nixl_with_its_role_and_the_port_of_its_host(tmp_path: Path) ->
         assert node.container.environment["VLLM_NIXL_SIDE_CHANNEL_HOST"] == node.address
         assert node.container.environment["VLLM_NIXL_SIDE_CHANNEL_PORT"] == "7100"
         assert node.container.environment["UCX_NET_DEVICES"] == "eth0"
-        assert replica.worker == {"worker_type": replica.role, "kv_connector": "NixlConnector"}
+        assert replica.worker == {
+            "worker_type": replica.role,
+            "kv_connector": "NixlConnector",
+            "kv_role": role,
+        }
 
 
 def test_each_side_has_its_own_sizes_and_arguments(tmp_path: Path) -> None:
@@ -237,6 +241,7 @@ def test_the_router_and_the_supervisors_get_the_role(tmp_path: Path) -> None:
     plan, secrets = planned(its), Secrets().with_keys([None])
     (service,) = plan.services
     assert "--pd-disaggregation" in service.routers[0].container.command
+    assert "--disable-circuit-breaker" in service.routers[0].container.command
     variables = [
         next(iter(replica_vars(its, service, replica, secrets).values())) for replica in service.replicas
     ]

@@ -21,6 +21,9 @@ _ALIKE = {
 }
 
 
+KV_ROLES = {"prefill": "kv_producer", "decode": "kv_consumer"}
+
+
 def _problems(checkpoint: Checkpoint, prefill: Side, decode: Side) -> list[str]:
     problems = [
         f"{flag} differs between prefill and decode"
@@ -52,7 +55,7 @@ def _problems(checkpoint: Checkpoint, prefill: Side, decode: Side) -> list[str]:
 
 
 def _worker(transfer: KvTransfer) -> Mapping[str, Any]:
-    return {"worker_type": transfer.role, "kv_connector": "NixlConnector"}
+    return {"worker_type": transfer.role, "kv_connector": "NixlConnector", "kv_role": KV_ROLES[transfer.role]}
 
 
 DISAGGREGATION = Disaggregation(carriers=("nixl",), problems=_problems, worker=_worker)

@@ -12,6 +12,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide.engines import nccl, ray
 from headfirst.decide.engines.base import KvTransfer, Launch, LaunchRequest
 from headfirst.decide.engines.vllm.arguments import plain, without_servers
+from headfirst.decide.engines.vllm.disaggregation import KV_ROLES
 
 # Without a GPU: no compiling at start, and a context that fits into the small KV cache.
 _CPU_DEFAULTS = {"--enforce-eager": None, "--max-model-len": "2048", "--distributed-timeout-seconds": "120"}
@@ -142,7 +143,7 @@ def _transfer_config(request: LaunchRequest, transfer: KvTransfer) -> str:
     """
     config = {
         "kv_connector": "NixlConnector",
-        "kv_role": "kv_producer" if transfer.role == "prefill" else "kv_consumer",
+        "kv_role": KV_ROLES[transfer.role],
         "kv_load_failure_policy": "recompute",
         **({"kv_buffer_device": "cpu"} if request.device == "cpu" else {}),
     }

@@ -36,6 +36,14 @@ _HEALTH = {
 }
 
 
+# A decode replica that dies opens the breaker of the prefill replica, too, which has answered: for a minute
+# nobody would prefill. Retries do not exclude the replica that failed, so there are enough to meet another.
+_DIVIDED = [
+    *["--pd-disaggregation", "--disable-circuit-breaker"],
+    *["--retry-max-retries", "10", "--retry-initial-backoff-ms", "100"],
+]
+
+
 def routers(cluster: Cluster, service: Service, replicas: Sequence[PlannedReplica]) -> list[PlannedRouter]:
     """The routers of a service; their keys come from an env file that the role writes."""
     return [_router(cluster, service, router, replicas) for router in service.routers]
@@ -57,7 +65,7 @@ def command(address: str, port: int, metrics_port: int, policy: str, *, divided:
         "--history-backend": "none",  # else it keeps what people wrote in its memory
     }
     words = [str(word) for option in options.items() for word in option]
-    words += ["--pd-disaggregation"] if divided else []
+    words += _DIVIDED if divided else []
     return ["-c", _START, *words, "--disable-tokenizer-autoload"]
 
 
