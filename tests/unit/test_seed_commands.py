@@ -175,7 +175,11 @@ def ranks(case: Mapping[str, Any], service: PlannedService) -> list[tuple[str, S
     return [(command, node.docker_run) for command, node in zip(commands, nodes, strict=True)]
 
 
-@pytest.mark.parametrize("name", list(CASES), ids=lambda name: name.replace(" ", "-"))
+def title(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+@pytest.mark.parametrize("name", list(CASES), ids=title)
 def test_the_plan_has_the_commands_of_the_guide(name: str, folder: Path) -> None:
     case = CASES[name]
     service = plan(name, folder).services[0]
@@ -199,7 +203,7 @@ def _configured(case: Mapping[str, Any]) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", map(marked, [name for name in CASES if "expect" in CASES[name]]))
+@pytest.mark.parametrize("name", [name for name in CASES if "expect" in CASES[name]], ids=title)
 def test_the_plan_decides_what_the_guide_does_beside_the_command(name: str, folder: Path) -> None:
     made = plan(name, folder)
     service = made.services[0]
