@@ -173,6 +173,29 @@ def test_a_draft_may_be_whole_on_each_rank(tmp_path: Path, monkeypatch: pytest.M
     assert fit.draft_bytes_per_rank == pytest.approx(BYTES, rel=1e-6)
 
 
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_ranks_divide_the_heads_of_the_draft_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str
+) -> None:
+    folder = draft_folder(
+        tmp_path / "srv" / "draft", EAGLE3 | {"num_attention_heads": 20, "num_key_value_heads": 4}
+    )
+    lines = f"engine={engine}\ndraft_model={folder}\n"
+    with pytest.raises(InputError, match="of the draft model 20 attention heads are not divisible by 8"):
+        service(tmp_path, monkeypatch, f"{lines}tensor_parallel=8", gpus=8)
+    if engine == "vllm":
+        whole = 'engine_args="--speculative-config.draft_tensor_parallel_size 1"'
+        assert service(tmp_path, monkeypatch, f"{lines}tensor_parallel=8\n{whole}", gpus=8).draft_model
+
+
+def test_groups_of_their_own_exclude_a_model_of_its_own_in_sglang(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = 'draft_model=Qwen/Qwen3-0.6B\nengine_args="--enable-dp-attention --attn-dp-size 2"'
+    with pytest.raises(InputError, match="excludes a draft that is a model of its own"):
+        service(tmp_path, monkeypatch, lines, gpus=2)
+
+
 def test_disk_and_time_count_the_draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = draft_folder(tmp_path / "srv" / "draft")
     plain, drafting = (prepared(tmp_path, monkeypatch, lines) for lines in ("", f"draft_model={folder}"))

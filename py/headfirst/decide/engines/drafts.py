@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headfirst.decide.engines.base import DraftRequest
+from headfirst.decide.engines.layout import head_problems
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 
 STANDALONE = "standalone"  # the kind of a draft that is a model of its own
@@ -45,6 +46,12 @@ def misfits(request: DraftRequest) -> Iterator[str]:
         )
     if (drafting.vocabulary or 0) > target.vocab_size:
         yield f"it proposes {drafting.vocabulary} tokens, and {target.id} has {target.vocab_size}"
+
+
+def head_reasons(checkpoint: Checkpoint, ranks: int) -> list[str]:
+    """Why `ranks` cannot share the attention of the draft, a clause each."""
+    draft = checkpoint.draft
+    return [f"of the draft model {reason}" for reason in head_problems(draft, ranks)] if draft else []
 
 
 def as_computed(checkpoint: Checkpoint) -> Checkpoint:

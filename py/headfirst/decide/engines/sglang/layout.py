@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headfirst.decide.engines import drafts
 from headfirst.decide.engines.layout import (
     Layout,
     Machines,
@@ -79,6 +80,7 @@ def problems(
         or [
             *_pipeline(version, checkpoint, layout, values),
             *head_problems(checkpoint, layout.tensor // layout.attention_data),
+            *_draft(checkpoint, layout, values),
             *_tower(checkpoint, layout, values),
             *_groups_and_experts(version, checkpoint, layout, values),
             *_widths(version, checkpoint, layout, dtype, values),
@@ -108,6 +110,20 @@ def _against_itself(layout: Layout, *, adapters: bool) -> list[str]:
         )
     if layout.tensor % layout.expert:
         reasons.append(f"tensor_parallel={layout.tensor} is not divisible by --ep-size {layout.expert}")
+    return reasons
+
+
+def _draft(checkpoint: Checkpoint, layout: Layout, values: Mapping[str, Any]) -> list[str]:
+    """What a draft model excludes (arg_groups/speculative_hook.py)."""
+    draft = checkpoint.draft
+    if draft is None:
+        return []
+    reasons = drafts.head_reasons(checkpoint, layout.tensor // layout.attention_data)
+    kind = draft.drafting.kind if draft.drafting else drafts.STANDALONE
+    if layout.attention_data > 1 and kind == drafts.STANDALONE:
+        reasons.append("--attn-dp-size excludes a draft that is a model of its own")
+    if layout.attention_data > 1 and kind in ("dflash", "dspark") and not values.get("enable_dp_lm_head"):
+        reasons.append(f"--attn-dp-size needs --enable-dp-lm-head with a draft of {kind}")
     return reasons
 
 

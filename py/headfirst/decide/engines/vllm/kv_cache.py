@@ -14,7 +14,7 @@ from typing import Any
 from headfirst.decide.engines.base import CacheRoom
 from headfirst.decide.engines.drafts import token_bytes
 from headfirst.decide.engines.layout import Layout
-from headfirst.decide.engines.vllm.layout import pipeline_layers
+from headfirst.decide.engines.vllm.layout import draft_ranks, pipeline_layers
 from headfirst.decide.hardware.gpus import Gpu
 from headfirst.decide.model.caches import RecurrentState
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
@@ -169,8 +169,7 @@ def _draft_bytes(checkpoint: Checkpoint, gpu: Gpu, layout: Layout, values: Mappi
         return 0
     config = values.get("speculative_config") or {}
     dtype = config.get("kv_cache_dtype") or _dtype(checkpoint, gpu, values)
-    ranks = config.get("draft_tensor_parallel_size") or layout.tensor
-    return token_bytes(draft, ranks, _element(dtype, draft))
+    return token_bytes(draft, draft_ranks(layout, values), _element(dtype, draft))
 
 
 def _keeps_all(checkpoint: Checkpoint, values: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from headfirst.decide.engines import lora
+from headfirst.decide.engines import drafts, lora
 from headfirst.decide.engines.layout import (
     Layout,
     Machines,
@@ -78,7 +78,13 @@ def problems(
         *_feed_forward(checkpoint, layout, dtype),
         *_tower(checkpoint, layout, values),
         *_adapters(checkpoint, layout, values),
+        *drafts.head_reasons(checkpoint, draft_ranks(layout, values)),
     ]
+
+
+def draft_ranks(layout: Layout, values: Mapping[str, Any]) -> int:
+    """Ranks that divide a draft model: those of the model, or one."""
+    return (values.get("speculative_config") or {}).get("draft_tensor_parallel_size") or layout.tensor
 
 
 def _against_machines(machines: Machines, layout: Layout, values: Mapping[str, Any]) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import Any
 from headfirst.decide.engines.base import MemoryUse
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm import kv_cache, lora
-from headfirst.decide.engines.vllm.layout import expert_ranks
+from headfirst.decide.engines.vllm.layout import draft_ranks, expert_ranks
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -104,8 +104,7 @@ def memory_use(
         state_bytes_per_request=cache.bytes_per_request(longest),
         attention_tensor=layout.tensor,
         draft_layers=draft,
-        draft_tensor=(values.get("speculative_config") or {}).get("draft_tensor_parallel_size")
-        or layout.tensor,
+        draft_tensor=draft_ranks(layout, values),
         room=lambda size: cache.room(size, longest, cap),
         outside=outside,
         estimates=(_ESTIMATES if lora.is_known(checkpoint) else _ESTIMATES | {"adapters"}) & terms.keys(),
