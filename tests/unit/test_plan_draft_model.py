@@ -14,7 +14,10 @@ from headfirst.control.cli.app import app
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars
+from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.engines.vllm import support as vllm
+from headfirst.decide.model.drafting import kind_of
 from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import PlannedService
 from headfirst.decide.plan.weights.decide import draft_model
@@ -266,6 +269,38 @@ def test_a_draft_that_does_not_fit_is_refused_on_its_line(
     with pytest.raises(InputError, match=what) as error:
         service(tmp_path, monkeypatch, f"engine={engine}\ndraft_model={folder}", model=model, gpus=2)
     assert str(error.value.where).endswith("cluster.ini:8")
+
+
+def test_a_draft_that_shares_the_cache_of_its_target_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = EAGLE3 | {
+        "architectures": ["Gemma4AssistantForCausalLM"],
+        "hidden_size": 1024,
+        "vocab_size": 262144,
+        "max_position_embeddings": 262144,
+    }
+    for engine, kept in (("sglang", "EAGLE"), ("vllm", "mtp")):
+        where = {"model": "google/gemma-4-31B-it", "gpus": 4}
+        lines = f"engine={engine}\n"
+        folder = draft_folder(tmp_path / engine / "draft", config | {"backbone_hidden_size": 5376})
+        drafting = service(tmp_path, monkeypatch, f"{lines}draft_model={folder}", **where)
+        assert kept in chosen(drafting).values()
+        plain = service(tmp_path, monkeypatch, lines, **where)
+        assert drafting.fit.kv_bytes_per_token == plain.fit.kv_bytes_per_token
+        folder = draft_folder(tmp_path / engine / "other", config | {"backbone_hidden_size": 2816})
+        with pytest.raises(InputError, match="reads states of 2816 elements"):
+            service(tmp_path, monkeypatch, f"{lines}draft_model={folder}", **where)
+
+
+@pytest.mark.parametrize("version", engines.versions("vllm"))
+def test_each_architecture_of_vllms_drafts_is_of_a_kind(version: str) -> None:
+    names = vllm.drafts(version)
+    kinds = {name: kind_of({"architectures": [name]}, has_joining=False) for name in names}
+    others = {name for name, kind in kinds.items() if kind is None}
+    assert others <= {"ExtractHiddenStatesModel", "MedusaModel"}  # the engine's own, and an older method
+    models = vllm.tables(version)["architectures"]
+    assert not [name for name in models if kind_of({"architectures": [name]}, has_joining=False)]
 
 
 def test_another_vocabulary_is_refused_of_a_model_of_its_own(

@@ -39,7 +39,7 @@ def misfits(request: DraftRequest) -> Iterator[str]:
                 "model of its own needs the same tokenizer"
             )
         return
-    if drafting.target_hidden != target.hidden_size:
+    if drafting.target_hidden not in (None, target.hidden_size):
         yield (
             f"it reads states of {drafting.target_hidden} elements, and those of {target.id} have "
             f"{target.hidden_size}"
@@ -65,6 +65,8 @@ def as_computed(checkpoint: Checkpoint) -> Checkpoint:
 
 def token_bytes(draft: Checkpoint, ranks: int, element: int) -> int:
     """Bytes of one token in the draft's layers on one of `ranks` ranks; `element`: of one element."""
+    if draft.drafting and draft.drafting.shares_cache:
+        return 0
     if mla := draft.mla:
         return draft.layers * (mla.kv_lora_rank + mla.qk_rope_head_dim) * element
     return sum(

@@ -20,7 +20,7 @@ Kind = Literal["eagle", "eagle3", "mtp", "dflash", "dspark"]
 # In this order: Eagle2_5_VL is a model that reads images.
 _NAMES: tuple[tuple[Kind, str], ...] = (
     ("dspark", r"DSpark"),
-    ("dflash", r"DFlash|XPress|MuseGlimmerAssistant"),
+    ("dflash", r"DFlash|XPress|MuseGlimmerAssistant|LiLiCorr"),
     ("eagle3", r"^(Eagle3|P[Ee]agle)|Eagle3(Speculator)?$|^Eagle3Draft"),
     ("eagle", r"^Eagle(?!2)|Eagle$"),
     ("mtp", r"NextN$|MTP|Assistant"),
@@ -54,7 +54,8 @@ class Drafting(BaseModel):
     `speculators`: the type of its layers where it has the format of that project, such as llama, else "".
     `tokens`: that it proposes at a time, where the config states it; `vocabulary`: the tokens that it
     proposes, None for all of its vocab_size; `target_hidden`: the width of the target's states that it
-    reads; `whole_bytes`: of tensors that each rank has whole.
+    reads, None where its class takes the target's; `shares_cache`: it reads the target's KV cache and has
+    none; `whole_bytes`: of tensors that each rank has whole.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -63,7 +64,8 @@ class Drafting(BaseModel):
     speculators: str = ""
     tokens: int | None = None
     vocabulary: int | None = None
-    target_hidden: int
+    target_hidden: int | None = None
+    shares_cache: bool = False
     whole_bytes: int = 0
 
 
@@ -84,25 +86,29 @@ def flat(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def read(config: Mapping[str, Any], keys: Keys, tensors: Iterable[StoredTensor]) -> Drafting | None:
     """What `config` (of `flat`) and the headers state; None for a model of its own."""
     joining = [tensor for tensor in tensors if _JOINING.search(tensor.name)]
-    kind = _kind(config, has_joining=bool(joining))
+    kind = kind_of(config, has_joining=bool(joining))
     if kind is None:
         return None
-    hidden = keys.number("target_hidden_size", keys.number("hidden_size"))
+    hidden = keys.number("hidden_size")
+    stated = keys.number("target_hidden_size", 0) or keys.of(config).number("backbone_hidden_size", 0)
+    shares_cache = re.match("Gemma4.*Assistant", str(config["architectures"][0])) is not None
+    takes_any = kind in ("dflash", "dspark") or shares_cache  # vllm models/laguna_dflash.py, gemma4_mtp.py
     whole = sum(tensor.end - tensor.start for tensor in joining)
     if not whole and kind in ("eagle", "eagle3"):
-        inputs = _STATES * hidden if kind == "eagle3" else 2 * hidden
-        whole = inputs * keys.number("hidden_size") * 2
+        whole = (_STATES if kind == "eagle3" else 2) * (stated or hidden) * hidden * 2
     return Drafting(
         kind=kind,
         speculators=_layers_type(config) if "speculators_model_type" in config else "",
         tokens=_tokens(keys, kind),
         vocabulary=keys.number("draft_vocab_size", 0) or None,
-        target_hidden=hidden,
+        target_hidden=stated or (None if takes_any else hidden),
+        shares_cache=shares_cache,
         whole_bytes=whole,
     )
 
 
-def _kind(config: Mapping[str, Any], *, has_joining: bool) -> Kind | None:
+def kind_of(config: Mapping[str, Any], *, has_joining: bool) -> Kind | None:
+    """The kind that `config` (of `flat`) states; `has_joining`: there is the matrix that joins inputs."""
     speculators = config.get("speculators_model_type")
     if isinstance(speculators, str):
         return _SPECULATORS.get(speculators)

@@ -138,7 +138,7 @@ def _stage(
         drafts = 0
     if draft := checkpoint.draft:
         drafts = draft.nextn_layers or draft.layers
-    if draft and draft.drafting and draft.drafting.kind in _COUNTED_BY_DRAFT:
+    if draft and draft.drafting and (draft.drafting.shares_cache or draft.drafting.kind in _COUNTED_BY_DRAFT):
         size += token_bytes(draft, attention, element)
         drafts = 0
     size += int(size * drafts / max(1, layers)) + _index_bytes(checkpoint, stage, drafts)

@@ -32,6 +32,7 @@ _SPECULATORS: dict[str, tuple[str, ...] | None] = {
     "dflash": None,
     "dspark": None,
 }
+_GEMMA = Default(4, f"{_RECIPES}/Google/gemma-4-31B-it.yaml")
 _STATED = "The draft's config.json states how many tokens it proposes."
 
 
@@ -54,7 +55,7 @@ def needs(version: str, request: DraftRequest) -> Needs:
     if draft is not None and draft.drafting is not None and draft.drafting.tokens:
         tokens = str(draft.drafting.tokens)
         return Needs(arguments | {"--spec-tokens": tokens}, f"{drafts.REASON} {_STATED}", _DOCS, note)
-    default = _DEFAULTS.get(method)
+    default = _GEMMA if request.target.architecture.startswith("Gemma4") else _DEFAULTS.get(method)
     if default is None:
         problem = f"how many tokens it proposes is not known: set engine_args=--spec-tokens ({method})"
         return Needs(problem=problem)
@@ -102,6 +103,8 @@ def _unknown(version: str, draft: Checkpoint, method: str) -> str:
         )
     if method == "draft_model":
         return "" if support.abilities(version, name) else f"its architecture {name}"
+    if name in support.drafts(version):
+        return ""
     beginning = {"eagle": "Eagle", "eagle3": "Eagle3", "dflash": "DFlash"}.get(method, "")
     if not (name.startswith(beginning) or (method != "eagle" and name.endswith(beginning))):
         name = beginning + name
