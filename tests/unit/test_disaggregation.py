@@ -259,3 +259,13 @@ def test_undivided_services_are_as_before(tmp_path: Path) -> None:
     assert not {"prefill", "transfer"} & document.keys()
     assert not {"role", "worker", "transfer_port"} & document["replicas"][0].keys()
     assert "--pd-disaggregation" not in service.routers[0].container.command
+
+
+def test_a_spare_takes_the_place_of_a_host_of_either_side(tmp_path: Path) -> None:
+    spares = "[spares]\nspare ansible_host=192.0.2.9\n"
+    its = cluster(tmp_path, PAIR + "spare_takeover=true\nhca=none\nnic=eth0", hosts=4, groups=spares)
+    (service,) = planned(its).services
+    roles = [(standby.replica.role, standby.replaces) for standby in service.standbys]
+    assert roles == [("prefill", 0), ("prefill", 1), ("decode", 0), ("decode", 1)]
+    assert all(standby.replica.worker["worker_type"] == standby.replica.role for standby in service.standbys)
+    assert "--disaggregation-mode decode" in command(service.standbys[-1].replica, 1)
