@@ -221,10 +221,9 @@ def on_this_machine(case: Case, folder: Path) -> list[str]:
         (model / "config.json").write_text(json.dumps(served), encoding="utf-8")
         (model / "tokenizer.json").write_text(json.dumps(TOKENIZER), encoding="utf-8")
         settings.write_text("api-key: secret\n", encoding="utf-8")
-    there = {
-        case.service.weights.directory: str(model),
-        container_names.engine_config("headfirst-engine"): str(settings),
-    }
+    there = {case.service.weights.directory: str(model)}
+    for replica in case.service.replicas:
+        there[container_names.engine_config(replica.nodes[0].container.name)] = str(settings)
     return [there.get(word, word) for word in case.command]
 
 
