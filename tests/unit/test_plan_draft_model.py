@@ -10,13 +10,16 @@ from typing import Any
 import pytest
 from draft_folders import EAGLE3, EAGLE3_TENSORS, SPECULATORS, draft_folder
 from headfirst.common.errors import InputError
+from headfirst.control.checkpoints.describe import describe
 from headfirst.control.cli.app import app
 from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.deployment.hosts import head_folder
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.role_vars.weights import companion_vars
 from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.engines.vllm import support as vllm
+from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.drafting import kind_of
 from headfirst.decide.plan.host.requirements import requirements
 from headfirst.decide.plan.types import PlannedService
@@ -217,6 +220,28 @@ def test_a_draft_that_is_not_read_is_a_note(tmp_path: Path, monkeypatch: pytest.
     assert any("acme/qwen3-8b-eagle3 was not read" in note for note in planned.notes)
     with pytest.raises(InputError, match="its kind is not known: set engine_args=--speculative-algorithm"):
         service(tmp_path, monkeypatch, "draft_model=acme/small")
+
+
+def test_a_folder_on_the_head_is_read_by_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = describe("/srv/draft", "path", folder=draft_folder(tmp_path / "srv" / "draft"))
+    read = []
+
+    def describe_on_head(head: object, folder: str) -> Checkpoint:
+        read.append((head, folder))
+        return draft
+
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setattr(head_folder, "describe_on_head", describe_on_head)
+    monkeypatch.setattr("headfirst.control.deployment.prepare.host_access", lambda _: {"n1": "n1"})
+    monkeypatch.setattr("headfirst.control.deployment.hosts.probe.lacks_facts", lambda _: False)
+    path = written(tmp_path, "draft_model=/srv/draft")
+    with pytest.raises(InputError, match="its kind is not known") as error:
+        prepare([path], [], probe=False)
+    assert "--probe" in str(error.value.hint)
+    (planned,) = prepare([path], [], probe=True).plan.services
+    assert read == [("n1", "/srv/draft")]
+    assert planned.draft_model is not None and planned.draft_model.kind == "eagle3"
+    assert planned.fit.draft_bytes_per_rank
 
 
 def test_a_model_of_the_catalogue_drafts_on_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ def choose(
         raise InputError(
             f"{engine.title} {engine.version} cannot draft with {model.id}: {problem}.",
             where=service.given.get("draft_model"),
-            hint="Choose another draft_model, or leave it out.",
+            hint="Choose another draft_model, or leave it out." if service.draft else _how_to_read(model),
         )
     chosen = [
         ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
@@ -121,13 +121,14 @@ _NOT_COUNTED = (
 )
 
 
+def _how_to_read(model: DraftModel) -> str:
+    if model.source == "path":
+        return "Its folder is on the head: `deploy plan --probe` reads it there, as `deploy up` does."
+    return "The hub did not answer, or HF_HUB_OFFLINE forbids requests."
+
+
 def _unread(model: DraftModel) -> str:
-    why = (
-        "Its folder is on the head: `deploy plan --probe` reads it there, as `deploy up` does."
-        if model.source == "path"
-        else "The hub did not answer, or HF_HUB_OFFLINE forbids requests."
-    )
     return (
         f"config.json of the draft model {model.id} was not read: whether it fits the model is not checked, "
-        f"and its weights and its KV cache are not in the memory of the plan. {why}"
+        f"and its weights and its KV cache are not in the memory of the plan. {_how_to_read(model)}"
     )

@@ -117,6 +117,8 @@ def _stage(
     stage: range,
     drafts: int,
 ) -> KvCache:
+    if draft := checkpoint.draft:
+        drafts = draft.nextn_layers or draft.layers
     if checkpoint.compress_ratios:
         return _compressed(checkpoint, layout, values, stage, drafts)
     attention = max(1, layout.tensor // layout.attention_data)
@@ -134,10 +136,8 @@ def _stage(
     else:
         layers += window_layers
     size = layers * token + windows
-    if checkpoint.architecture.startswith(_DRAFTS_BESIDE):
+    if checkpoint.architecture.startswith(_DRAFTS_BESIDE) and draft is None:
         drafts = 0
-    if draft := checkpoint.draft:
-        drafts = draft.nextn_layers or draft.layers
     if draft and draft.drafting and (draft.drafting.shares_cache or draft.drafting.kind in _COUNTED_BY_DRAFT):
         size += token_bytes(draft, attention, element)
         drafts = 0
