@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import engine_sites
 import planned_commands
 import pytest
-from draft_folders import EAGLE3, SPECULATORS, draft_folder
+from draft_folders import EAGLE3, EAGLE3_TENSORS, SPECULATORS, draft_folder
 from headfirst.control.deployment.prepare import prepare
+from headfirst.decide import engines
 from planned_commands import Case, Fleet
 
 FLEET = Fleet(1, 2, "H100-80G")
@@ -56,13 +57,13 @@ DRAFTS: Mapping[str, tuple[str, Mapping[str, Any], tuple[str, ...]]] = {
 }
 
 
-def planned(folder: Path, engine: str, version: str, name: str) -> list[Case]:
+def planned(
+    folder: Path, engine: str, version: str, name: str, tensors: Mapping[str, Sequence[int]] | None = None
+) -> list[Case]:
     """The ranks of a plan with this draft, whose files are where the plan brings them."""
     model, config, _ = DRAFTS[name]
-    source = draft_folder(folder / "srv" / name.replace(" ", "-"), config, {"fc.weight": (8, 8)})
-    if name == "standalone":
-        shutil.rmtree(source)
-        draft_folder(source, config, {"model.norm.weight": (8,)})
+    some = {"model.norm.weight" if name == "standalone" else "fc.weight": (8, 8)}
+    source = draft_folder(folder / "srv" / name.replace(" ", "-"), config, tensors or some)
     path = folder / f"{source.name}.ini"
     path.write_text(
         f"[head]\nn0 ansible_host=127.0.0.1 gpus={FLEET.gpus} gpu={FLEET.gpu} nic=lo\n\n[all:vars]\n"
@@ -90,3 +91,20 @@ def test_the_engine_accepts_a_planned_draft(
     answers = engine_sites.run(engine, version, f"{engine}_driver.py", question)
     refused = planned_commands.refused({}, zip(cases, answers, strict=True))
     assert cases and not refused, "\n".join(refused)
+
+
+def test_the_plan_counts_what_vllms_class_of_a_draft_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    version = engines.get("vllm").version
+    cases = [
+        *planned(tmp_path, "vllm", version, "eagle3", EAGLE3_TENSORS),
+        *planned(tmp_path, "vllm", version, "dflash"),
+    ]
+    question = planned_commands.question(FLEET, "vllm", cases, tmp_path)
+    answers = engine_sites.run("vllm", version, "vllm_draft_driver.py", question)
+    fits = [case.service.fit for case in cases]
+    assert [fit.kv_bytes_per_token for fit in fits] == [answer["values"]["token_bytes"] for answer in answers]
+    # Norms and the table of tokens are not in the files of the test.
+    assert fits[0].draft_bytes_per_rank == pytest.approx(answers[0]["values"]["draft_bytes"], rel=0.002)

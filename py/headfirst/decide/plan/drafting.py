@@ -68,7 +68,8 @@ def choose(
         raise InputError(
             f"{engine.title} {engine.version} cannot draft with {model.id}: {problem}.",
             where=service.given.get("draft_model"),
-            hint="Choose another draft_model, or leave it out." if service.draft else _how_to_read(model),
+            hint="Choose another draft_model, or leave it out."
+            + ("" if service.draft else f" It was not read. {_how_to_read(model)}"),
         )
     chosen = [
         ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
