@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from headfirst.common.errors import InputError
@@ -200,7 +203,32 @@ def test_it_needs_a_terminal() -> None:
     inventory = Path(__file__).parents[2] / "inventories" / "a100x4.ini"
     done = CliRunner().invoke(app, ["top", str(inventory)])
     assert isinstance(done.exception, InputError)
-    assert done.exception.hint == "For a script: deploy status INVENTORY --json"
+    assert done.exception.hint == "For a script: deploy top INVENTORY --json"
+
+
+def test_json_has_a_reading_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    used = parsed("0, GPU-0, 70000, 81559, 90, 61, 512.3\n")
+    first, *others = NOW.ranks
+    readings = [NOW, Snapshot(NOW.replicas, (replace(first, gpus=used), *others))]
+
+    def read() -> Snapshot:
+        if not readings:
+            raise KeyboardInterrupt
+        return readings.pop(0)
+
+    @contextmanager
+    def watch(*_: object) -> Iterator[SimpleNamespace]:
+        yield SimpleNamespace(read=read)
+
+    monkeypatch.setattr("headfirst.control.deployment.verbs.service.watch", watch)
+    inventory = Path(__file__).parents[2] / "inventories" / "a100x4.ini"
+    done = CliRunner().invoke(app, ["top", str(inventory), "--json", "--interval", "0.5"])
+    before, after = map(json.loads, done.stdout.splitlines())
+    assert before["replicas"][0]["load"]["running"] == 3
+    assert [rank["gpus"] for rank in before["ranks"]] == [[], [], []]
+    [gpu] = after["ranks"][0]["gpus"]
+    assert (gpu["use"], gpu["celsius"], gpu["watts"]) == (90, 61, 512.3)
+    assert "\x1b" not in done.stdout
 
 
 def test_q_ends_it() -> None:

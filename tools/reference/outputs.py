@@ -17,6 +17,7 @@ from headfirst.control.deployment.verbs.models import Refresh
 from headfirst.control.deployment.verbs.webui_backups import Backup
 from headfirst.control.lab.types import NodeStatus
 from headfirst.control.live.status_types import ClusterStatus
+from headfirst.control.live.watch import Snapshot
 from headfirst.control.report.types import ClusterReport
 from headfirst.control.smoke.verdict import Report
 from headfirst.decide.diagnose.types import ReplicaDiagnosis, Tuning
@@ -46,6 +47,7 @@ class Output:
 OUTPUTS = (
     Output("deploy plan", "{}; with `--bundle` also `bundle`", Plan),
     Output("deploy status", "{}", ClusterStatus),
+    Output("deploy top", "every interval a line with {}", Snapshot),
     Output("deploy models", "{}", Models),
     Output("deploy models --refresh", "{}", Refresh),
     Output("deploy check --comm", "[events](../json-events.md), then `event` `comm` with {}", Comm),

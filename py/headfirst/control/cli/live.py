@@ -47,24 +47,30 @@ def status(
         raise typer.Exit(NotReadyError.exit_code)
 
 
-@verb("deploy top cluster.ini --interval 5", "service")
+@verb("deploy top cluster.ini --interval 5", "service", "json")
 def top(
     run: RunOptions,
+    output: Output,
     interval: Annotated[
         float, typer.Option("--interval", metavar="SECONDS", min=0.5, help="Time between two updates.")
     ] = 2.0,
 ) -> None:
-    """Watch all replicas, ranks and requests. Keys: q quit, s sort, r reverse, f next service."""
+    """Watch all replicas, ranks, GPUs and requests. Keys: q quit, s sort, r reverse, f next service."""
     from headfirst.control.deployment.verbs.service import watch
     from headfirst.control.inventory.inventory import load
 
     cluster = load(run.inventories, run.extra_vars)
-    if not sys.stdout.isatty():
-        raise InputError("`deploy top` needs a terminal", hint="For a script: deploy status INVENTORY --json")
+    if not (output.as_json or sys.stdout.isatty()):
+        raise InputError("`deploy top` needs a terminal", hint="For a script: deploy top INVENTORY --json")
     from headfirst.control.cli.shown.top import Top
+    from headfirst.control.live.watch import lines
 
     with watch(cluster, run.service) as source:
-        Top(source.read, interval, title=cluster.name).run()
+        if output.as_json:
+            for line in lines(source.read, interval):
+                typer.echo(line)
+        else:
+            Top(source.read, interval, title=cluster.name).run()
 
 
 @verb("deploy logs cluster.ini --rank 1 --follow", "service")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 import docker
 import httpx
 import paramiko
+from pydantic import TypeAdapter
 
 from headfirst.common.container_state import container_state
 from headfirst.common.errors import HeadfirstError, NotReadyError
@@ -102,6 +103,15 @@ class Watch:
             replica.close()
         for rank in self._ranks:
             rank.close()
+
+
+def lines(read: Callable[[], Snapshot], interval_s: float) -> Iterator[str]:
+    """A reading each interval, without an end, as JSON."""
+    document = TypeAdapter(Snapshot)
+    while True:
+        begun = time.monotonic()
+        yield document.dump_json(read(), ensure_ascii=True).decode()
+        time.sleep(max(0.0, interval_s - (time.monotonic() - begun)))
 
 
 class _Kept(Generic[Connection]):
