@@ -53,6 +53,7 @@ def plan(cluster: Cluster, hosts: int, **settings: Any) -> Plan:
             "0.12.0",
         ),
         (1, {"engine_image": f"{SGLANG}:v0.5.2"}, "--config", "0.5.3"),
+        (1, {"engine_image": "registry.example.org/team/sglang-patched:v0.5.2"}, "--config", "0.5.3"),
         (1, {"engine_image": f"{SGLANG}:v0.4.6.post5-cu124"}, "--config", "0.5.3"),
     ],
 )
@@ -76,6 +77,7 @@ def test_a_version_that_lacks_a_flag_of_the_plan_is_refused(
         (2, {"engine_image": f"{SGLANG}:v0.5.3rc0"}),
         (2, {"engine_image": f"{SGLANG}:v0.5.3.post1"}),
         (2, {"engine_image": f"{SGLANG}:latest"}),
+        (1, {"engine_image": "registry.example.org/sglang-team/own:v0.3.0"}),  # a version of theirs
         (2, {"engine_image": f"{SGLANG}:v0.5.22"}),
     ],
 )

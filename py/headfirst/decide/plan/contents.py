@@ -59,7 +59,13 @@ def unmounted_note(arguments: Sequence[str], volumes: Sequence[str]) -> str:
 def refuse_lacking(
     service: Service, engine: Engine, version: str, replicas: Sequence[types.PlannedReplica]
 ) -> None:
-    """Raise for flags of the plan that the image's version does not have."""
+    """Raise for flags of the plan that the image's version does not have.
+
+    The tag of an image whose name is not the engine's may be a version of something else.
+    """
+    name = (service.settings.engine_image or "").rpartition("/")[2].partition(":")[0]
+    if engine.name not in name:
+        return
     nodes = [node for replica in replicas for node in replica.nodes]
     flags = engine.lacking(version, [word for node in nodes for word in node.container.command])
     if not flags:
