@@ -1,6 +1,6 @@
 """What a checkpoint states of itself that drafts tokens for another model: EAGLE, MTP, DFlash, DSpark.
 
-Which kind it is: by the name of its architecture as the engines know it, by the format of the project
+Which kind it is: by the name of its architecture in the engines, by the format of the project
 speculators (vLLM's transformers_utils/configs/speculators), else by the matrix that joins a draft's inputs.
 """
 

@@ -34,7 +34,7 @@ def choose(
 ) -> Trust:
     """Decide by the inventory, then by the catalogue. `arguments` are the values of engine_args.
 
-    The flag is for a draft model too, for whose code the catalogue's commit of the model does not vouch.
+    The flag is for a draft model too, whose code the catalogue's commit of the model does not cover.
     """
     if arguments.get("trust_remote_code"):
         if settings.trust_remote_code is False:
