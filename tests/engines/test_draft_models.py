@@ -42,6 +42,7 @@ DSPARK = PARALLEL | {
     "architectures": ["Qwen3DSparkModel"],
     "block_size": 7,
     "markov_rank": 256,
+    "markov_head_type": "vanilla",
     "mask_token_id": 151669,
     "target_layer_ids": LAYERS,
 }
@@ -108,3 +109,19 @@ def test_the_plan_counts_what_vllms_class_of_a_draft_holds(
     assert [fit.kv_bytes_per_token for fit in fits] == [answer["values"]["token_bytes"] for answer in answers]
     # Norms and the table of tokens are not in the files of the test.
     assert fits[0].draft_bytes_per_rank == pytest.approx(answers[0]["values"]["draft_bytes"], rel=0.002)
+
+
+def test_the_plan_counts_the_cache_of_a_draft_as_sglang_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    version = engines.get("sglang").version  # that of tools/sglang_memory.py
+    question, expected = [], []
+    for name in ("eagle3", "dflash", "dspark", "standalone"):
+        (case,) = planned(tmp_path, "sglang", version, name)
+        chosen = {each.flag[2:].replace("-", "_"): each.value for each in case.service.chosen_arguments}
+        words = planned_commands.on_this_machine(case, tmp_path)
+        model = words[words.index("--model-path") + 1]
+        question.append([model, {"tp_size": case.service.tensor_parallel, **chosen}])
+        expected.append({"token_bytes": case.service.fit.kv_bytes_per_token})
+    assert engine_sites.run("sglang", version, "sglang_draft_driver.py", question) == expected
