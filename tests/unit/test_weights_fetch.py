@@ -324,3 +324,15 @@ def test_a_shard_that_goes_while_it_is_looked_at_is_not_missed(
     known = fetching.known[SHARD_1]
     assert fetching.begin(Proofs(target), without={SHARD_1}).bring(SHARD_1) == known
     assert not (target / SHARD_1).exists(), "it is not fetched again"
+
+
+def test_a_lora_adapter_without_a_config_of_a_model_is_fetched(source: Path, tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    shutil.copy2(source / SHARD_2, adapter / "adapter_model.safetensors")
+    (adapter / "adapter_config.json").write_text('{"r": 8}')
+    manifest, changed = fetch(Request("path", str(adapter)), tmp_path / "got")
+    assert changed and set(manifest.files) == {"adapter_config.json", "adapter_model.safetensors"}
+    (adapter / "adapter_config.json").unlink()
+    with pytest.raises(InputError, match=r"has no config\.json"):
+        fetch(Request("path", str(adapter)), tmp_path / "other")

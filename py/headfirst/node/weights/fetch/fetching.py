@@ -21,7 +21,7 @@ from headfirst.node.weights.files import (
 )
 from headfirst.node.weights.progress import Progress
 from headfirst.node.weights.proof import manifest as manifests
-from headfirst.node.weights.proof.checkpoint_check import CONFIG, check_checkpoint
+from headfirst.node.weights.proof.checkpoint_check import ADAPTER_CONFIG, CONFIG, check_checkpoint
 from headfirst.node.weights.proof.hash_cache import FileRecord
 from headfirst.node.weights.proof.hashing import FileHash
 from headfirst.node.weights.proof.manifest import MANIFEST, Manifest
@@ -69,7 +69,7 @@ class Fetching:
         self.made_from = {**request.origin, "pinned": self.listing.pinned}
         """The origin part of the manifest."""
         self._fetched = Fetched(target, self.made_from)
-        if not any(file.name == CONFIG for file in self.listing.files):
+        if not any(file.name in (CONFIG, ADAPTER_CONFIG) for file in self.listing.files):
             raise InputError(f"{request.model} holds no {CONFIG}: it is not a model that an engine serves")
 
     @property
