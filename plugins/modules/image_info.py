@@ -34,6 +34,13 @@ options:
     description: Expected labels.
     type: dict
     default: {}
+  programs:
+    description:
+      - Programs that the image must have in its PATH. A container without network searches for them, where
+        the image is the expected one.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -44,7 +51,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image:
-  description: Keys present (bool), id ("" when there is none) and reason (why it is not present).
+  description:
+    - Keys present (bool), id ("" when there is none), reason (why it is not present) and missing (the
+      programs that it lacks).
   type: dict
   returned: always
 """
@@ -53,7 +62,11 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.headfirst.serving.plugins.module_utils import image_archive
-from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import NotFound, connect
+from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import (
+    DockerException,
+    NotFound,
+    connect,
+)
 
 if t.TYPE_CHECKING:
     import docker
@@ -64,9 +77,28 @@ def look(client: docker.DockerClient, params: t.Dict[str, t.Any]) -> t.Dict[str,
     try:
         attributes = client.images.get(without_tag(params["name"])).attrs
     except NotFound:
-        return {"present": False, "id": "", "reason": "it is not there"}
+        return {"present": False, "id": "", "reason": "it is not there", "missing": []}
     reason = mismatch(attributes, params)
-    return {"present": not reason, "id": attributes["Id"], "reason": reason}
+    lacking = [] if reason else missing(client, attributes["Id"], params["programs"])
+    return {"present": not reason, "id": attributes["Id"], "reason": reason, "missing": lacking}
+
+
+_SEARCH = 'for program; do command -v "$program" >/dev/null && echo "$program"; done; :'
+
+
+def missing(client: docker.DockerClient, image_id: str, programs: t.Sequence[str]) -> t.List[str]:
+    """Those of `programs` that a shell does not find in the image; all where it has no shell."""
+    if not programs:
+        return []
+    command = ["-c", _SEARCH, "search", *programs]
+    try:
+        printed = client.containers.run(
+            image_id, command, entrypoint="sh", network_mode="none", remove=True, stderr=False
+        )
+    except DockerException:
+        return list(programs)
+    names = printed.decode("utf-8", "replace").split()
+    return [program for program in programs if program not in names]
 
 
 def without_tag(name: str) -> str:
@@ -105,12 +137,14 @@ def main() -> None:
             "archive": {"type": "dict", "default": {}},
             "tarball": {"type": "str", "default": ""},
             "labels": {"type": "dict", "default": {}},
+            "programs": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
     client = connect(module)
     if client is None:
-        module.exit_json(changed=False, image={"present": False, "id": "", "reason": "there is no engine"})
+        nothing = {"present": False, "id": "", "reason": "there is no engine", "missing": []}
+        module.exit_json(changed=False, image=nothing)
     try:
         module.exit_json(changed=False, image=look(client, module.params))
     except image_archive.ArchiveError as error:

@@ -23,6 +23,7 @@ from headfirst.decide.plan.weights.layers import by_host
 from headfirst.node.weights.layers import read_layers
 
 GB = 10**9
+RAY = ["engine=vllm", "engine_runtime=ray", "engine_image=acme/vllm-ray:v0.33.0"]
 
 
 def r1() -> Checkpoint:
@@ -62,7 +63,7 @@ def spans(found: Weights) -> dict[str, str]:
         (2, ["engine=vllm", "tensor_parallel=4", "pipeline_parallel=4"], {"n1": "0-29", "n2": "30-60"}),
         # Tensor parallelism alone; Ray places the ranks.
         (2, ["tensor_parallel=16", "pipeline_parallel=1"], {}),
-        (2, ["engine=vllm", "tensor_parallel=8", "pipeline_parallel=2", "engine_runtime=ray"], {}),
+        (2, [*RAY, "tensor_parallel=8", "pipeline_parallel=2"], {}),
     ],
 )  # fmt: skip
 def test_layers_of_each_host(

@@ -165,7 +165,8 @@ def test_a_path_that_computes_nothing_is_no_sign_of_life() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "workers"), [([], False), (["engine=vllm", "engine_runtime=ray"], True)]
+    ("settings", "workers"),
+    [([], False), (["engine=vllm", "engine_runtime=ray", "engine_image=acme/vllm-ray:v0.33.0"], True)],
 )
 def test_the_secret_is_referenced_where_it_is_read(settings: list[str], workers: bool) -> None:
     pages = manifests(planned("h100x2.ini", *settings))

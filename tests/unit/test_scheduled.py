@@ -28,7 +28,7 @@ TWO_NODES = "inventories/h100x2.ini"
 STARTS = [
     [],
     ["engine=vllm"],
-    ["engine=vllm", "engine_runtime=ray"],
+    ["engine=vllm", "engine_runtime=ray", "engine_image=acme/vllm-ray:v0.33.0"],
     ["engine=vllm", "model=Qwen/Qwen3-235B-A22B", "engine_args='--data-parallel-size 2'"],
     ["engine=lmdeploy", "model=Qwen/Qwen3-235B-A22B"],
     ["engine=lmdeploy", "model=Qwen/Qwen3-235B-A22B", "engine_args='--backend turbomind'"],

@@ -348,7 +348,9 @@ class ServiceSettings(BaseModel):
         None, description="The engine's version, e.g. 0.5.23. Default: that of engine_image, or the newest."
     )
     engine_runtime: Literal["ray"] | None = Field(
-        None, description="`ray`: the ranks meet in a Ray cluster. Default: the engine's own launcher."
+        None,
+        description="`ray`: the ranks meet in a Ray cluster, which needs an image with Ray. Default: the "
+        "engine's own launcher.",
     )
     engine_image_source: Literal["registry", "tarball", "build"] = Field(
         "registry", description="`build` makes the CPU image from Debian and PyPI packages on this machine."

@@ -81,12 +81,24 @@ class LaunchRequest:
 class Launch:
     """What a rank's container runs. `command` follows the image; `environment` has no secrets.
 
-    `entrypoint` is the program that takes `command` in place of the image's own entrypoint.
+    `entrypoint` is the program that takes `command` in place of the image's own entrypoint. `programs` are
+    those that the image must have beside the engine.
     """
 
     command: list[str]
     environment: dict[str, str]
     entrypoint: str | None = None
+    programs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class MissingProgram:
+    """A program that the images of a repository lack from the version `since` on, and what to do there."""
+
+    program: str
+    repository: str
+    since: str
+    hint: str
 
 
 # Values of the engines' --dtype.
@@ -470,6 +482,7 @@ class Engine:
     image_cuda: Mapping[str, str] = field(default_factory=dict)  # end of an image -> its CUDA version
     no_device: str = ""  # what to do where `images` lacks a device
     older: str = ""  # what else to do where an image of an older version lacks a flag for several nodes
+    missing_programs: Sequence[MissingProgram] = ()  # of the project's own images
 
     @property
     def package(self) -> str:
@@ -492,6 +505,21 @@ class Engine:
         tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
         match = re.match(r"v?(\d+\.\d+\.\d+(?:\.post\d+|rc\d+)?)(?![\w.])", tag)
         return match[1] if match else None
+
+    def missing(self, programs: Sequence[str], image: str) -> MissingProgram | None:
+        """The first of `programs` that an image is known to lack; an image of another name may have all."""
+        repository = image.removeprefix("docker.io/").partition("@")[0].partition(":")[0]
+        version = self.image_version(image)
+        return next(
+            (
+                lack
+                for lack in self.missing_programs
+                if lack.program in programs
+                and lack.repository == repository
+                and (version is None or version_numbers(version) >= version_numbers(lack.since))
+            ),
+            None,
+        )
 
     def image_recipe(self, device: str) -> ImageRecipe | None:
         """How the image for `device` is built on this machine; None where it can only be pulled."""

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import LaunchRequest
+
+PROGRAMS = ("ray",)  # that an image needs for both scripts
 
 # A busy node needs more than Ray's 30 seconds for the start of Ray's own processes.
 _COMMON = """\
@@ -62,8 +65,14 @@ exec ray start --address="$head:$port" --node-ip-address="$address" --num-gpus="
 def command(request: LaunchRequest, serve: Sequence[str], *, gpus: int) -> list[str]:
     """The command of a rank's container: `serve` is the engine's own, which rank 0 runs at the end.
 
-    Ray's head listens on the request's dist_port; each node offers Ray `gpus` GPUs.
+    Ray's head listens on the request's dist_port; each node offers Ray `gpus` GPUs. InputError for the
+    address of another Ray cluster.
     """
+    if "RAY_ADDRESS" in request.extra_env:
+        raise InputError(
+            "engine_env=RAY_ADDRESS: the ranks start a Ray cluster of their own, and join no other.",
+            hint="Remove RAY_ADDRESS. The GPUs of the hosts must be free of what another Ray cluster runs.",
+        )
     words = [
         request.head_address,
         str(request.dist_port),
@@ -75,3 +84,8 @@ def command(request: LaunchRequest, serve: Sequence[str], *, gpus: int) -> list[
     if request.rank > 0:
         return ["bash", "-c", WORKER, "ray-worker", *words]
     return ["bash", "-c", HEAD, "ray-head", *words, *serve]
+
+
+def starts(words: Sequence[str]) -> bool:
+    """Whether a container's command is one of `command`."""
+    return any(script in words for script in (HEAD, WORKER))

@@ -84,3 +84,25 @@ def other_files(values: Mapping[str, Any]) -> list[str]:
     """Why weights are not loaded: files that are no safetensors are neither fetched nor checked."""
     given = values.get("load_format")
     return [f"--load-format {given} reads other files than safetensors"] if given in _OTHER_FILES else []
+
+
+def refuse_image(service: Service, engine: Engine, image: str, programs: Sequence[str]) -> None:
+    """Raise for an image of a registry that is known to lack one of `programs`."""
+    lack = engine.missing(programs, image)
+    if lack is None or service.settings.engine_image_source != "registry":
+        return
+    raise InputError(
+        f"{image} has no {lack.program}, which this service starts",
+        where=service.given.get("engine_runtime"),
+        hint=lack.hint,
+    )
+
+
+def own_image_note(engine: Engine, image: str, programs: Sequence[str]) -> str:
+    """What is required of an image that is not the engine's own."""
+    if not programs or (image in engine.images.values() and not engine.missing(programs, image)):
+        return ""
+    return (
+        f"{image} must have {', '.join(programs)}. `deploy up` proves that on each host when it has the "
+        "image, before the weights are brought."
+    )

@@ -96,6 +96,12 @@ class Launching:
             nodes=[self._node(replica, rank) for rank in ranks],
         )
 
+    @property
+    def programs(self) -> list[str]:
+        """The programs that the image must have beside the engine."""
+        requests = [rank.request for ranks in self._ranks.values() for rank in ranks]
+        return sorted({program for request in requests for program in self._engine.launch(request).programs})
+
     def scheduled(self, replica: Replica) -> types.Scheduled:
         """The same replica where a scheduler chooses the hosts; all hosts get the same network settings."""
         ranks = self._ranks[replica.index]

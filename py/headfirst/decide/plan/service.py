@@ -99,6 +99,8 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
     replicas = [launching.replica(replica) for launching, replica in launched]
     if version:
         contents.refuse_lacking(service, engine, version, replicas)
+    programs = sorted({program for launching, _ in launched for program in launching.programs})
+    contents.refuse_image(service, engine, main.image, programs)
     routers = router.routers(cluster, service, replicas)
     return types.PlannedService(
         **dict(main.sized),
@@ -111,6 +113,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         engine_version=engine.version,
         engine_cuda=engine.cuda(main.image) if settings.engine_device == "cuda" else "",
         device=settings.engine_device,
+        image_programs=programs,
         task=main.task,
         prefill=before[0].sized if before else None,
         transfer=moved,
@@ -146,6 +149,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     ),
                     _NO_TEMPLATE if main.task == "completion" and settings.task is None else "",
                     *(text for its in pools for text in _hardware_notes(its)),
+                    contents.own_image_note(engine, main.image, programs),
                     _unread(lora),
                     main.needs.note,
                     *main.drafts.notes,

@@ -332,6 +332,8 @@ class PlannedService(Sized):
     engine_version: str
     engine_cuda: str  # the CUDA version inside the image, "" where it is not known or not used
     device: str  # cuda | cpu
+    # Programs that the image must have beside the engine; left out of JSON where there are none.
+    image_programs: list[str] = Field(default_factory=list, exclude_if=operator.not_)
     task: Task
     prefill: Sized | None = Field(default=None, exclude_if=operator.not_)
     transfer: PlannedTransfer | None = Field(default=None, exclude_if=operator.not_)

@@ -76,7 +76,9 @@ def launch(version: str, request: LaunchRequest) -> Launch:
             hint="Remove engine_runtime, or write --backend pytorch in engine_args.",
         )
     environment = nccl.environment(request) | _environment(request, backend, values)
-    return Launch(_argv(request, backend, values), environment | dict(request.extra_env))
+    argv = _argv(request, backend, values)
+    programs = ray.PROGRAMS if ray.starts(argv) else ()
+    return Launch(argv, environment | dict(request.extra_env), programs=programs)
 
 
 def _argv(request: LaunchRequest, backend: str, values: Mapping[str, Any]) -> list[str]:

@@ -16,6 +16,7 @@ from headfirst.decide.engines.base import (
     TLS,
     Diagnostics,
     Engine,
+    MissingProgram,
     ReadinessProbe,
     RequestDialect,
     ScoreRequest,
@@ -151,6 +152,16 @@ def _publishes(values: Mapping[str, Any]) -> bool:
     return not values.get("disable_log_stats", False)
 
 
+# No Requires-Dist of vllm 0.19 and later names it (METADATA of 0.32.0 and 0.33.0; ai-dynamo/dynamo #8515).
+_NO_RAY = MissingProgram(
+    program="ray",
+    repository="vllm/vllm-openai",
+    since="0.19.0",
+    hint="Remove engine_runtime: vLLM's own launcher serves over several nodes. For Ray build an image FROM "
+    "this one with `RUN pip install 'ray[cgraph]'`, and name it in engine_image.",
+)
+
+
 def _engine(version: str) -> Engine:
     return Engine(
         name="vllm",
@@ -161,6 +172,7 @@ def _engine(version: str) -> Engine:
         image_cuda={f"vllm/vllm-openai:v{version}": "13.0"},
         recipes=(cpu_image.RECIPE,),
         package_variables=frozenset({"VLLM_PLUGINS"}),  # plugins/__init__.py
+        missing_programs=(_NO_RAY,),
         older="With engine_runtime=ray an image that has Ray needs none of them.",
         owned=_OWNED,
         refused=_REFUSED,

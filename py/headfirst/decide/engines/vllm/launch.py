@@ -36,7 +36,7 @@ def launch(request: LaunchRequest) -> Launch:
         raise InputError("vLLM does not run on CPUs with Ray.", hint="Remove engine_runtime.")
     serve = ["vllm", *_serve(request, ["--distributed-executor-backend", "ray"])]
     bash, *script = ray.command(request, serve, gpus=request.layout.world // request.nodes)
-    return Launch(script, _environment(request), entrypoint=bash)
+    return Launch(script, _environment(request), entrypoint=bash, programs=ray.PROGRAMS)
 
 
 def rendezvous_ports(request: LaunchRequest) -> range:

@@ -24,6 +24,7 @@ def service_vars(cluster: Cluster, service: PlannedService, secrets: Secrets, fi
     """Variables per host for the stages `image` and `weights` of one service."""
     image = {
         "engine_image_name": service.replicas[0].nodes[0].container.image,
+        "engine_image_programs": service.image_programs,
         **image_source("engine_image", files.engines[service.name]),
     }
     return {
