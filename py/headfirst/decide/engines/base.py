@@ -19,6 +19,7 @@ from headfirst.decide.cluster.settings import KvCarrier, Role
 from headfirst.decide.containers.image import ImageRecipe
 from headfirst.decide.engines import arguments
 from headfirst.decide.engines.arguments import Arguments, Refused, Specification
+from headfirst.decide.engines.host_memory import HostMemory, HostRequest, nothing
 from headfirst.decide.engines.layout import Layout, Machines
 from headfirst.decide.hardware.gpus import MIB, Gpu
 from headfirst.decide.model.adapter import AdapterConfig
@@ -211,6 +212,8 @@ class MemoryUse:
     head_tensor: int | None = None  # ranks that divide the head; None: all of them
     expert_growth: float = 1.0  # bytes of routed experts in memory for each byte in the checkpoint
     vision_whole: bool = False  # each rank has the vision encoder
+    # Of the bytes of a stage's layers, those that stay in the host's memory.
+    host_weights: Callable[[float], float] = lambda layers: 0
     outside: int = 0
     pool_fraction: float = 1.0
 
@@ -482,6 +485,8 @@ class Engine:
     image_cuda: Mapping[str, str] = field(default_factory=dict)  # end of an image -> its CUDA version
     no_device: str = ""  # what to do where `images` lacks a device
     older: str = ""  # what else to do where an image of an older version lacks a flag for several nodes
+    # What the ranks of a host keep in its memory and in folders.
+    host_memory: Callable[[HostRequest], HostMemory] = nothing
     missing_programs: Sequence[MissingProgram] = ()  # of the project's own images
 
     @property

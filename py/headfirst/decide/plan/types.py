@@ -30,6 +30,8 @@ class Fit(_Frozen):
     weight_bytes_total: int
     weight_bytes_per_rank: int
     draft_bytes_per_rank: int = Field(default=0, exclude_if=operator.not_)  # of these, of a draft model
+    # Weights of a rank that stay in the host's memory.
+    offloaded_bytes_per_rank: int = Field(default=0, exclude_if=operator.not_)
     reserved_bytes: int
     static_fraction: float | None
     kv_bytes_per_token: int
@@ -57,6 +59,45 @@ class Fit(_Frozen):
     def title(self, term: str) -> str:
         """The name of one of `terms`, for people."""
         return term.replace("_", " ") + (" (estimated)" if term in self.estimates else "")
+
+
+class CacheFolder(_Frozen):
+    """A folder in the ranks' containers for a KV cache."""
+
+    path: str
+    host_path: str | None  # the folder of the host that is mounted there; None: inside the container
+    limit: str  # how large it becomes; "": until the disk is full
+
+
+class HostMemory(_Frozen):
+    """What the ranks of a replica keep in memory on each of its hosts (see plan/host/memory.py), in bytes.
+
+    Their processes and the page cache are not in it.
+    """
+
+    bytes: int
+    terms: dict[str, int]  # by purpose
+    unknown: list[str]  # purposes whose bytes are not known
+    shared_bytes: int  # of these, in /dev/shm
+    keeps_free_bytes: int  # that the engine leaves of the host
+    lowered: bool  # the engine takes less where the host has less
+    folders: list[CacheFolder]
+    reason: str
+    # What sets the size of a term, bytes on a host for each unit, and the smallest difference of two values.
+    lever: str | None = Field(default=None, exclude=True)
+    lever_term: str = Field(default="", exclude=True)
+    unit_bytes: float = Field(default=0, exclude=True)
+    step: float = Field(default=1, exclude=True)
+
+    @property
+    def required_bytes(self) -> int:
+        """What the host must have for certain."""
+        return 0 if self.lowered else self.bytes
+
+    def largest(self, room: int) -> str:
+        """The largest value of `lever` that takes `room` bytes or less, as text; "" where there is none."""
+        steps = int(room / self.unit_bytes / self.step) if self.lever and self.unit_bytes else 0
+        return f"{steps * self.step:.6g}" if steps > 0 else ""
 
 
 class Rate(_Frozen):
@@ -294,6 +335,8 @@ class Sized(_Frozen):
     layout_reason: str
     layouts_rejected: list[str]  # a sentence each
     fit: Fit
+    # Left out of JSON where the ranks keep nothing there.
+    host_memory: HostMemory | None = Field(default=None, exclude_if=operator.not_)
     # The following lists are left out of JSON where there is nothing.
     chosen_arguments: list[ChosenArgument] = Field(default_factory=list, exclude_if=operator.not_)
     # What a preset would add and why it does not, a sentence each.

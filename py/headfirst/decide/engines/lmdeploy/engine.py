@@ -23,7 +23,7 @@ from headfirst.decide.engines.base import (
     Task,
     without_images,
 )
-from headfirst.decide.engines.lmdeploy import backend, draft, launch, layout, lora, memory
+from headfirst.decide.engines.lmdeploy import backend, draft, host_memory, launch, layout, lora, memory
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY
 from headfirst.decide.model.checkpoint import Checkpoint
 
@@ -139,6 +139,7 @@ def _engine(version: str) -> Engine:
         draft_needs=partial(draft.needs, version),
         named_draft=draft.named,
         memory_use=memory.memory_use,
+        host_memory=host_memory.host_memory,
         launch=partial(launch.launch, version),
         rendezvous_ports=_rendezvous_ports,
         publishes=_publishes,

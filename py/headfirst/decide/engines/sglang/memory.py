@@ -95,6 +95,8 @@ def memory_use(
         else None,
         expert_growth=_expert_growth(checkpoint, gpu, layout, values),
         vision_whole=bool(values.get("mm_enable_dp_encoder")),
+        # utils/offloader.py, OffloaderV1: the parameters of layers, up to this size.
+        host_weights=lambda layers: min(layers, values.get("cpu_offload_gb", 0) * 1024 * MIB),
         estimates=frozenset(() if known else {"adapters"} & terms.keys()),
     )
 

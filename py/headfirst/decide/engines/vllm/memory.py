@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from headfirst.decide.engines.base import MemoryUse
@@ -109,6 +110,7 @@ def memory_use(
         outside=outside,
         estimates=(_ESTIMATES if lora.is_known(checkpoint) else _ESTIMATES | {"adapters"}) & terms.keys(),
         vision_whole=values.get("mm_encoder_tp_mode") == "data",
+        host_weights=partial(_host_weights, checkpoint, values),
         max_context=longest,
         # With --max-model-len auto (-1) vLLM takes what fits.
         context_flag=None if values.get("max_model_len") == -1 else "--max-model-len",
@@ -117,6 +119,18 @@ def memory_use(
         requests_given="max_num_seqs" in values,
         requests_flag="--max-num-seqs" if "linear" in checkpoint.layer_types and graphs else None,
     )
+
+
+def _host_weights(checkpoint: Checkpoint, values: Mapping[str, Any], layers: float) -> float:
+    """Bytes of a stage's layers that stay in host memory (config/offload.py): up to a size, or of groups."""
+    group: int = values.get("offload_group_size", 0)
+    limit: float = values.get("cpu_offload_gb", 0)
+    backend = values.get("offload_backend", "auto")
+    if backend == "prefetch" or (backend == "auto" and group):
+        buffers: float = values.get("offload_prefetch_step", 1) / checkpoint.layers
+        share: float = values.get("offload_num_in_group", 1) / group if group else 0
+        return layers * max(0.0, share - buffers)
+    return min(layers, limit * _GIB)
 
 
 def _draft_layers(checkpoint: Checkpoint, values: Mapping[str, Any]) -> int:

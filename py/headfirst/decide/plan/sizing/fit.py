@@ -38,6 +38,7 @@ class Memory:
     weights: int
     static: int
     draft: int = 0
+    offloaded: int = 0  # weights beside these, in the host's memory
 
     @cached_property
     def pool(self) -> int:
@@ -99,7 +100,12 @@ def memory(
     weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
     draft = draft_bytes_per_rank(checkpoint.draft, use.draft_tensor) if checkpoint.draft else 0
     static = int(use.static_fraction * (gpu.memory_bytes - use.outside))
-    return Memory(checkpoint, use, weights + draft, static, draft)
+    whole = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=replace(use, host_weights=_none))
+    return Memory(checkpoint, use, weights + draft, static, draft, offloaded=whole - weights)
+
+
+def _none(layers: float) -> float:
+    return 0
 
 
 MemoryOf = Callable[[Layout, Mapping[str, Any]], Memory]
@@ -142,6 +148,7 @@ def fit(
         weight_bytes_total=total,
         weight_bytes_per_rank=its.weights,
         draft_bytes_per_rank=its.draft,
+        offloaded_bytes_per_rank=its.offloaded,
         reserved_bytes=sum(use.terms.values()),
         static_fraction=use.static_fraction,
         kv_bytes_per_token=use.kv_bytes_per_token,
@@ -187,7 +194,7 @@ def weight_bytes_per_rank(checkpoint: Checkpoint, layout: Layout, *, dtype: str,
     else:  # the last stage has a copy of tied embeddings
         ends = max(first, head + (embedding if checkpoint.tied_embeddings else 0.0))
     draft = shares.get(Part.NEXTN, 0.0) if use.draft_layers else 0.0
-    return int(stage + ends + draft)
+    return int(stage - use.host_weights(stage) + ends + draft)
 
 
 def draft_bytes_per_rank(draft: Checkpoint, ranks: int) -> int:

@@ -1,0 +1,114 @@
+"""Host memory of vLLM 0.32 and 0.33: KV caches that connectors keep there, and offloaded weights.
+
+Sources: vllm/config/vllm.py (_post_init_kv_transfer_config), config/cache.py, v1/kv_offload/cpu/spec.py and
+shared_offload_region.py, distributed/kv_transfer/kv_connector/v1/simple_cpu_offload_connector.py,
+v1/kv_offload/tiering/fs/manager.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from headfirst.decide.engines.host_memory import (
+    GIB,
+    CacheFolder,
+    HostMemory,
+    HostRequest,
+    Lever,
+    connectors,
+    lmcache,
+    with_weights,
+)
+
+_SIZE = "--kv-offloading-size"
+_BYTES = "cpu_bytes_to_use"
+_CACHE = "KV cache (offloaded)"
+_SIMPLE_BYTES = 8 * GIB  # DEFAULT_CPU_CAPACITY_BYTES
+_SIMPLE_DISK_BYTES = 100 * GIB  # of each rank
+_SERVER = (
+    "LMCache's own server is not started by the plan: one of yours must answer on each host (by default at "
+    "port 5555), and its memory is not counted."
+)
+
+
+def host_memory(request: HostRequest) -> HostMemory:
+    """What all ranks of a host keep there."""
+    return with_weights(request, _cache(request))
+
+
+def _cache(request: HostRequest) -> HostMemory:
+    values, size = request.values, request.values.get("kv_offloading_size")
+    if size is None:
+        for name, extra in connectors(values.get("kv_transfer_config")):
+            its = _of_connector(request, name, extra)
+            if its is not None:
+                return its
+        return HostMemory()
+    if request.role:
+        return HostMemory(
+            problems=(f"{_SIZE} takes the place of the connector between prefill and decode replicas",)
+        )
+    if values.get("kv_offloading_backend") == "lmcache":
+        return HostMemory(notes=(_SERVER,))
+    if size <= 0:
+        return HostMemory(problems=(f"{_SIZE} is above 0",))
+    if request.environment.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0") not in ("", "0"):
+        return _private(request, int(size * GIB) // _group(request), Lever(_SIZE, _CACHE, 0))
+    return _region(request, int(size * GIB), Lever(_SIZE, _CACHE, GIB))
+
+
+def _of_connector(request: HostRequest, name: str, extra: Mapping[str, Any]) -> HostMemory | None:
+    """None: a connector that keeps nothing on the host."""
+    if name == "LMCacheConnectorV1":
+        return lmcache(request)
+    if name == "LMCacheMPConnector":
+        return HostMemory(notes=(_SERVER,))
+    if name == "SimpleCPUOffloadConnector":
+        size = int(extra.get(_BYTES, _SIMPLE_BYTES)) // _group(request)
+        its = _private(request, int(extra.get(f"{_BYTES}_per_rank", size)), Lever(_BYTES, _CACHE, 0))
+        if extra.get("kv_offload_backend") != "disk":
+            return its
+        if not extra.get("disk_path"):
+            return HostMemory(problems=('kv_offload_backend "disk" does not work without disk_path',))
+        most = int(extra.get("disk_capacity_bytes", _SIMPLE_DISK_BYTES)) * request.ranks
+        return HostMemory(folders=(CacheFolder(str(extra["disk_path"]), "disk_path", f"{most / GIB:g} GiB"),))
+    if name != "OffloadingConnector":
+        return None
+    used = extra.get(_BYTES)
+    if not used:
+        return HostMemory(problems=(f"OffloadingConnector does not work without {_BYTES}",))
+    tiers = extra.get("secondary_tiers")
+    folders = tuple(
+        CacheFolder(str(tier["root_dir"]), "root_dir")
+        for tier in (tiers if isinstance(tiers, list) else [])
+        if isinstance(tier, Mapping) and tier.get("type") == "fs" and tier.get("root_dir")
+    )
+    return replace(_region(request, int(used), Lever(_BYTES, _CACHE, 1)), folders=folders)
+
+
+def _group(request: HostRequest) -> int:
+    """Ranks that share one cache: those of a data-parallel group."""
+    return request.layout.tensor * request.layout.pipeline
+
+
+def _region(request: HostRequest, size: int, lever: Lever) -> HostMemory:
+    """A file in /dev/shm for each data-parallel group, of `size` bytes on each host that it is on.
+
+    A rank fills its own part, and all of it where the ranks have one latent cache.
+    """
+    groups = max(1, request.ranks // _group(request))
+    share = 1.0 if request.checkpoint.mla else min(1.0, request.ranks / _group(request))
+    filled = int(size * groups * share)
+    return HostMemory(
+        {_CACHE: filled},
+        shared=size * groups,
+        lever=replace(lever, unit_bytes=lever.unit_bytes * groups * share),
+    )
+
+
+def _private(request: HostRequest, each: int, lever: Lever) -> HostMemory:
+    """Pinned memory of each rank."""
+    unit = (GIB if lever.name == _SIZE else 1) * request.ranks / _group(request)
+    return HostMemory({_CACHE: each * request.ranks}, lever=replace(lever, unit_bytes=unit))
