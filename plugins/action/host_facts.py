@@ -67,7 +67,8 @@ _DOCKER: Spec = {
 HOST: Spec = {
     **_texts("hostname", "os", "os_name", "kernel", "cmdline", "python", "architecture", "disk_type"),
     **_texts("smi_driver", "smi_cuda", "smi_error"),
-    **_counts("uid", "cores", "memory_bytes", "disk_free_bytes", "disk_used_bytes", "shm_free_bytes"),
+    **_counts("uid", "cores", "memory_bytes", "disk_free_bytes", "disk_used_bytes"),
+    **_counts("shm_bytes", "shm_free_bytes"),
     "disk_read_rate": "float",
     "disk_shared": "bool",
     "clock_skew_s": "float",

@@ -68,8 +68,9 @@ def file_system(source: Source, path: str) -> str:
 
 
 def shared_memory() -> t.Dict[str, int]:
-    """Free bytes of /dev/shm, which the ranks use (their containers have the host's IPC)."""
-    return {"shm_free_bytes": shutil.disk_usage("/dev/shm").free}  # noqa: S108
+    """Size and free bytes of /dev/shm, which the ranks use (their containers have the host's IPC)."""
+    usage = shutil.disk_usage("/dev/shm")  # noqa: S108
+    return {"shm_bytes": usage.total, "shm_free_bytes": usage.free}
 
 
 def _existing(path: str) -> str:

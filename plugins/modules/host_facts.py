@@ -76,7 +76,7 @@ host:
   description:
     - Of the system hostname, os (like debian-12), os_name, kernel, cmdline, python, architecture, uid, cores,
       memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, disk_read_rate (bytes a second; 0 where it
-      was not requested or no large file is there), shm_free_bytes, clock_skew_s.
+      was not requested or no large file is there), shm_bytes, shm_free_bytes, clock_skew_s.
     - Of O(model_folder) model_folder, as module shared_folder_facts returns it; disk_shared, whether
       disk_path is on a file system that hosts share.
     - Of the network nics (name, kind, addresses, mtu, state, mbit), routes (to each peer its nic and source),

@@ -147,8 +147,9 @@ def _disk(facts: Facts, limits: Limits) -> Iterator[str]:
 
 @rule(
     "memory",
-    why="The engine would be killed while it loads the weights.",
-    fix="Use a host with more memory, or a smaller model.",
+    why="The engine would end, or be killed, while it starts.",
+    fix="Use a host with more memory, a smaller model, or keep less KV cache in the host's memory "
+    "(engine_args).",
 )
 def _memory(facts: Facts, limits: Limits) -> Iterator[str]:
     if facts["memory_bytes"] < limits["min_memory_gb"] * GB:

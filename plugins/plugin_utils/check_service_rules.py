@@ -93,6 +93,19 @@ def _shared_memory(facts: Facts, limits: Limits) -> Iterator[str]:
 
 
 @rule(
+    "shared-memory-size",
+    failures=(34,),
+    why="The engine keeps a KV cache there, and ends at start where it is too small.",
+    fix="Enlarge it (mount -o remount,size=200g /dev/shm), or keep less KV cache in the host's memory "
+    "(engine_args).",
+)
+def _shared_memory_size(facts: Facts, limits: Limits) -> Iterator[str]:
+    size, need = facts["shm_bytes"] / GB, limits["min_kv_shm_gb"]
+    if size < need:
+        yield f"{size:.1f} GB is the size of /dev/shm; the KV cache of the ranks needs {need:.1f} GB"
+
+
+@rule(
     "torch-compile",
     gpus=True,
     failures=(48,),

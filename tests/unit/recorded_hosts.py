@@ -63,7 +63,7 @@ def facts(
         found
         | live
         | own
-        | {"unreachable_peers": [], "cut_ports": [], "shm_free_bytes": 10**12}
+        | {"unreachable_peers": [], "cut_ports": [], "shm_bytes": 10**12, "shm_free_bytes": 10**12}
         | (changes or {}).get("live", {})
     )
 

@@ -57,6 +57,7 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
         "gpus": len(facts["gpus_on_pci"]),
         "min_cuda": "12.9" if facts["smi_cuda"].startswith("12") else "13.0",
         "min_shm_gb": 34.4,
+        "min_kv_shm_gb": 0.0,
         "hca": "=" + ",".join(ports) if ports else "",
         "ib_gid_index": 3 if roce else -1,
         "nic": "",
