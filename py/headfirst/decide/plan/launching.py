@@ -9,10 +9,12 @@ from typing import Any, TypeVar
 from headfirst.common import container_names as names
 from headfirst.decide.cluster.settings import KvCarrier
 from headfirst.decide.cluster.types import Host, Place, Replica, Service
+from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import Container, Runtime, docker_run, gpu_options
 from headfirst.decide.engines.base import Engine, KvTransfer, Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
+from headfirst.decide.hardware.gpus import MIB
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import types
@@ -55,17 +57,20 @@ class Launching:
         arguments: tuple[str, ...],
         among: Sequence[Host] | None = None,
         carrier: KvCarrier | None = None,
+        shared_bytes: int = 0,
     ) -> None:
         """`adapters` are folders by name, `draft_dir` that of a draft; `arguments` are the user's and those
         chosen for them.
 
         `among`: the hosts that exchange the KV cache by `carrier`, where prefill and decode are divided.
+        `shared_bytes`: room in /dev/shm beside shm_size.
         """
         self._service, self._engine, self._checkpoint = service, engine, checkpoint
         self._runtime: Runtime = runtime
         self._layout, self._task, self._model_dir = layout, task, model_dir
         self._adapters, self._remote_code, self._arguments = adapters, remote_code, arguments
         self._among, self._carrier = among, carrier
+        self._shared_bytes = shared_bytes
         self._folders = [model_dir, *adapters.values(), *([draft_dir] if draft_dir else [])]
         self.image = engine_image(service, engine)
         # Ranks of this cluster on each host, for the cores that each computes on.
@@ -224,13 +229,18 @@ class Launching:
             environment=launch.environment,
             ipc_mode="host",
             cgroup_parent=rank_ports.slice_of(place.host),
-            shm_size=settings.shm_size,
+            shm_size=_shm_size(settings.shm_size, self._shared_bytes),
             volumes=[*volumes, *settings.engine_volumes],
             cap_add=["IPC_LOCK"] if chosen.hca else [],
             # A rank cannot come back alone: the supervisor starts all ranks together.
             restart_policy="no",
             **more,
         )
+
+
+def _shm_size(text: str, more: int) -> str:
+    """A size of shared memory with `more` bytes, as Docker takes it."""
+    return f"{-(-(memory_bytes(text) + more) // MIB)}m" if more else text
 
 
 def _alike(what: str, values: Sequence[_T]) -> tuple[_T | None, str]:

@@ -19,7 +19,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import contents, drafting, presets, types
 from headfirst.decide.plan.drafting import Drafts
-from headfirst.decide.plan.host import hardware, network
+from headfirst.decide.plan.host import hardware, memory, network
 from headfirst.decide.plan.launching import engine_image
 from headfirst.decide.plan.presets import Choice
 from headfirst.decide.plan.sizing import parallel, request_limit
@@ -45,6 +45,7 @@ class Pool:
     values: Values  # of all arguments
     needs: Needs
     drafts: Drafts
+    host_notes: Sequence[str]  # on what its ranks keep in the hosts' memory
     sized: types.Sized
 
 
@@ -119,6 +120,8 @@ def decide(
     served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
     start = Start(image, engine.cuda(image), gpu, machines.nodes, arguments)
     _refuse_unsupported(engine, served, task, start, settings.engine_env, where)
+    room = fit(loaded.checkpoint, gpu, sizes, engine, dtype=loaded.dtype, arguments=arguments)
+    kept = memory.kept(service, engine, loaded.checkpoint, sizes, machines.nodes, arguments, room)
     sized = types.Sized(
         tensor_parallel=sizes.tensor,
         pipeline_parallel=sizes.pipeline,
@@ -130,7 +133,8 @@ def decide(
         layouts_rejected=list(shared.rejected),
         chosen_arguments=list(choice.chosen),
         arguments_left_out=list(choice.left_out),
-        fit=fit(loaded.checkpoint, gpu, sizes, engine, dtype=loaded.dtype, arguments=arguments),
+        fit=room,
+        host_memory=memory.plan(service, engine, kept, ranks=sizes.world // machines.nodes),
     )
     return Pool(
         service=service,
@@ -146,6 +150,7 @@ def decide(
         values=arguments,
         needs=needs,
         drafts=drafts,
+        host_notes=kept.notes,
         sized=sized,
     )
 

@@ -14,6 +14,7 @@ from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
 from headfirst.decide.plan import contents, drafting, pool, standby, transfer, trust, types
 from headfirst.decide.plan.front import router
+from headfirst.decide.plan.host import memory
 from headfirst.decide.plan.launching import Launching
 from headfirst.decide.plan.pool import Pool
 from headfirst.decide.plan.weights import layers, precision
@@ -66,6 +67,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         service,
         checkpoint,
         max((its.sized.fit for its in pools), key=lambda fit: fit.weight_bytes_per_rank),
+        memory.of_hosts([(its.service, its.sized.host_memory) for its in pools]),
         max(its.layout.world for its in pools),
         layers.joined([layers.by_host(its.service, engine, checkpoint, its.layout) for its in pools]),
         convert=main.precision.convert_to_bf16,
@@ -86,6 +88,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
             arguments=its.choice.arguments,
             among=service.hosts if moved else None,
             carrier=moved.carrier if moved else None,
+            shared_bytes=its.sized.host_memory.shared_bytes if its.sized.host_memory else 0,
         )
         for its in pools
     ]
@@ -155,6 +158,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     *main.drafts.notes,
                     contents.packages_note(service, engine, checkpoint) if external else "",
                     contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
+                    *(text for its in pools for text in its.host_notes),
                     _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
                     if outside_v1 and routers and not cluster.has_proxy
                     else "",

@@ -131,6 +131,9 @@ def _print_service(console: Terminal, service: PlannedService) -> None:
     _print_time(console, weights.time)
     for sized, replicas in service.pools:
         _print_fit(console, sized.fit, service.alternatives, replicas[0].role)
+        if sized.host_memory:
+            of = f" of the {replicas[0].role} replicas" if replicas[0].role else ""
+            console.paragraph(f"Host memory{of}: {sized.host_memory.reason}")
     for note in service.notes:
         console.paragraph(f"Note: {note}", "yellow")
 

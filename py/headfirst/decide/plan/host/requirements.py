@@ -8,7 +8,7 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.cluster.values import memory_bytes
-from headfirst.decide.plan.host import rdma
+from headfirst.decide.plan.host import memory, rdma
 from headfirst.decide.plan.monitoring import monitoring_ports
 from headfirst.decide.plan.types import Node, NodeNetwork, Plan, PlannedReplica, PlannedRouter, PlannedService
 from headfirst.decide.plan.weights.placement import may_be_in_place
@@ -24,7 +24,9 @@ class RankRequirements:
     images: list[str]
     gpus: int  # 0 on CPU
     min_cuda: str  # that the driver must support
+    memory_bytes: int  # that ranks keep for KV caches and weights; 0 where they keep nothing
     shm_bytes: int  # of the host's /dev/shm: containers have the host's IPC
+    kv_shm_bytes: int  # of these, for KV caches
     peers: list[str]  # addresses of hosts with ranks of the same replicas, or of a divided service
     dist_ports: list[int]  # at which it must be reached
     slow_start_args: list[str]  # engine arguments after which a start takes long
@@ -118,12 +120,16 @@ def _of_ranks(
     if host in cluster.spares:  # its devices have names of their own
         hca = rdma.exact(host.hca) if host.hca else None
         network = NodeNetwork(nic=host.nic, hca=hca, host_ip=host.address, reasons=[])
+    kept = [its for service, replica, _ in ranks if (its := service.sized(replica).host_memory)]
+    shm = sum(memory_bytes(of_rank.shm_size) for of_rank in settings) if on_gpus else 0
     return RankRequirements(
         services=list({service.name: None for service, _, _ in ranks if service.name}),
         images=list({node.container.image: None for _, _, node in ranks}),
         gpus=(host.gpus or 0) if on_gpus else 0,
         min_cuda=max((service.engine_cuda for service, _, _ in ranks), key=_version),
-        shm_bytes=sum(memory_bytes(of_rank.shm_size) for of_rank in settings) if on_gpus else 0,
+        memory_bytes=memory.required_bytes(kept),
+        shm_bytes=shm + sum(its.shared_bytes for its in kept),
+        kv_shm_bytes=sum(its.shared_bytes for its in kept),
         peers=list(peers),
         dist_ports=list({replica.dist_port: None for _, replica, _ in ranks}) + transfer_ports,
         slow_start_args=[word for of_rank in settings for word in _slow_start(of_rank)],

@@ -35,12 +35,14 @@ def decide(
     service: Service,
     checkpoint: Checkpoint,
     room: Fit,
+    host_bytes: int,
     ranks: int,
     spans: Mapping[str, range],
     *,
     convert: bool,
 ) -> Weights:
-    """The weights of a service, for `ranks` ranks; `spans` are the layers that each host loads."""
+    """The weights of a service, for `ranks` ranks; `spans` are the layers that each host loads, and
+    `host_bytes` what ranks keep in the memory of a host."""
     settings = service.settings
     name = checkpoint.id.rstrip("/").rpartition("/")[2]
     place = placement.choose(service, convert=convert, where=service.given.get("weights_shared"))
@@ -52,6 +54,7 @@ def decide(
         service.hosts,
         job.served_bytes,
         rank_bytes=room.weight_bytes_per_rank,
+        host_bytes=host_bytes,
         ranks_on_node=-(-ranks // len(service.replicas[0].places)),
     )
     keep_fp8 = convert and settings.keep_fp8

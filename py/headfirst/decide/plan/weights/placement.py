@@ -115,11 +115,14 @@ def warming(
     served_bytes: int,
     *,
     rank_bytes: int,
+    host_bytes: int,
     ranks_on_node: int,
 ) -> Warming:
-    """Decide by settings and facts; `rank_bytes` are the weights of a rank, which a CPU engine keeps."""
+    """Decide by settings and facts; `rank_bytes` are the weights of a rank, which a CPU engine keeps, and
+    `host_bytes` what ranks on GPUs keep in the memory of a node."""
     cpu_bytes = 2 * rank_bytes if settings.engine_device == "cpu" else 0
     reserve = ranks_on_node * (RANK_BYTES + cpu_bytes) + memory_bytes(settings.shm_size)
+    reserve += host_bytes
     if settings.weights_warm_cache is False:
         return Warming("none", reserve, "weights_warm_cache=false")
     if any(host.model_folder and host.model_folder.exists and not host.model_folder.cached for host in hosts):

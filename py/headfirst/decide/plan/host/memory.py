@@ -1,0 +1,219 @@
+"""Host memory and folders of the ranks: KV caches beyond the GPU's, weights that stay outside of it. Pure.
+
+The engine's folder has the formulas (engines/host_memory.py). Here they are compared with what hosts have.
+What is estimated beside them (Python, CUDA's context, NCCL's buffers) refuses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from headfirst.common.errors import InputError
+from headfirst.decide import engines
+from headfirst.decide.cluster.types import Cluster, Host, Service
+from headfirst.decide.cluster.values import memory_bytes
+from headfirst.decide.engines.base import Engine
+from headfirst.decide.engines.host_memory import NOTHING, CacheFolder, HostMemory, HostRequest
+from headfirst.decide.engines.layout import Layout
+from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.plan import types
+from headfirst.decide.plan.sizing.fit import memory_text
+from headfirst.decide.plan.weights.placement import RANK_BYTES
+
+_ARGUMENTS = ("engine_args", "prefill_engine_args", "decode_engine_args", "engine_env")
+
+
+def kept(
+    service: Service,
+    engine: Engine,
+    checkpoint: Checkpoint,
+    layout: Layout,
+    nodes: int,
+    values: Mapping[str, Any],
+    fit: types.Fit,
+) -> HostMemory:
+    """What the ranks of a host of one replica keep there. InputError for what the engine refuses."""
+    settings = service.settings
+    if settings.engine_device != "cuda":
+        return NOTHING
+    pool = fit.kv_pool_bytes
+    if pool is not None and fit.kv_tokens and not fit.state_bytes_per_request:
+        pool = min(pool, fit.kv_tokens * fit.kv_bytes_per_token)  # the user's limit in tokens
+    its = engine.host_memory(
+        HostRequest(
+            checkpoint=checkpoint,
+            layout=layout,
+            ranks=max(1, layout.world // nodes),
+            values=values,
+            environment=settings.engine_env,
+            role=service.roles[0],
+            pool_bytes=pool,
+            tokens=fit.kv_tokens,
+            longest=fit.longest_request,
+            offloaded_bytes=fit.offloaded_bytes_per_rank,
+        )
+    )
+    if its.problems:
+        raise InputError(
+            f"{engine.title} {engine.version} does not start: {'; '.join(its.problems)}.",
+            where=service.given.get("engine_args"),
+            hint="Change these arguments.",
+        )
+    return its
+
+
+def plan(service: Service, engine: Engine, its: HostMemory, *, ranks: int) -> types.HostMemory | None:
+    """The same in the plan, for `ranks` on a host; InputError for a folder that is not mounted."""
+    if not (its.terms or its.unknown or its.folders):
+        return None
+    lever = its.lever
+    return types.HostMemory(
+        bytes=sum(its.terms.values()),
+        terms=dict(its.terms),
+        unknown=list(its.unknown),
+        shared_bytes=its.shared,
+        keeps_free_bytes=its.keeps_free,
+        lowered=its.lowered,
+        folders=[_folder(service, folder) for folder in its.folders],
+        reason=_reason(service, engine, its, ranks),
+        lever=lever.name if lever else None,
+        lever_term=lever.term if lever else "",
+        unit_bytes=lever.unit_bytes if lever else 0,
+        step=lever.step if lever else 1,
+    )
+
+
+def _folder(service: Service, folder: CacheFolder) -> types.CacheFolder:
+    settings = service.settings
+    mounts = [[*volume.split(":"), "rw"][:3] for volume in settings.engine_volumes]
+    mounts += (
+        [[settings.engine_cache_dir, settings.engine_cache_dir, "rw"]] if settings.engine_cache_dir else []
+    )
+    mounts += [["/dev/shm", "/dev/shm", "rw"]]  # noqa: S108 - the host's, as its IPC is
+    path = folder.path.rstrip("/") or "/"
+    for source, target, mode in mounts:
+        if f"{path}/".startswith(f"{target.rstrip('/')}/"):
+            if "ro" in mode.split(","):
+                raise InputError(
+                    f"{folder.setting}={folder.path} is mounted read-only",
+                    where=service.given.get("engine_volumes"),
+                    hint=f"Write engine_volumes={source}:{target} without `:ro`.",
+                )
+            below = path[len(target.rstrip("/")) :]
+            return types.CacheFolder(path=path, host_path=f"{source.rstrip('/')}{below}", limit=folder.limit)
+    if folder.setting:
+        raise InputError(
+            f"{folder.setting}={folder.path} is a folder inside the containers of ranks: the KV cache would "
+            "end with them, and fill the disk of the container runtime",
+            where=service.given.get("engine_args"),
+            hint=f"Mount a folder of the hosts: engine_volumes={path}:{path}",
+        )
+    return types.CacheFolder(path=path, host_path=None, limit=folder.limit)
+
+
+def _reason(service: Service, engine: Engine, its: HostMemory, ranks: int) -> str:
+    """A sentence each: what is kept, what is beside it, what the hosts have, and the folders."""
+    parts = [f"{memory_text(size)} of {what}" for what, size in its.terms.items()]
+    parts += [f"{what}, whose size is not known without the GPU" for what in its.unknown]
+    sentences = []
+    if parts:
+        most = "up to " if its.lowered else ""
+        sentences.append(
+            f"each host of a replica keeps {most}{' and '.join(parts)} for {ranks} "
+            f"rank{'s' if ranks > 1 else ''}"
+            + (f" ({its.lever.name})" if its.lever else "")
+            + f", beside about {memory_text(ranks * RANK_BYTES)} of their processes (estimated)."
+        )
+    if its.keeps_free and parts:
+        less = "takes less where the host has less" if its.lowered else "ends at start otherwise"
+        sentences.append(f"{engine.title} leaves {memory_text(its.keeps_free)} of the host free and {less}.")
+    if its.shared:
+        sentences.append(f"It is shared memory: /dev/shm needs {memory_text(its.shared)} of room.")
+    memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
+    if parts:
+        sentences.append(
+            f"The hosts have {memory_text(min(memories))} or more."
+            if memories
+            else "The hosts' memory is not known; --probe reads it."
+        )
+    need = sum(its.terms.values()) + its.keeps_free + ranks * RANK_BYTES
+    if memories and not its.lowered and need > min(memories):
+        sentences.append("By this estimate a host runs out of memory.")
+    sentences += [_about(folder) for folder in its.folders]
+    text = " ".join(sentences)
+    return text[:1].upper() + text[1:]
+
+
+def _about(folder: CacheFolder) -> str:
+    grows = f"up to {folder.limit}" if folder.limit else "until its disk is full"
+    inside = "" if folder.setting else ", inside the container: it ends with it"
+    return f"The KV cache in {folder.path} grows {grows}{inside}."
+
+
+def of_hosts(pools: Iterable[tuple[Service, types.HostMemory | None]]) -> int:
+    """Bytes that the ranks of a service keep on the host that has most of them."""
+    sums: dict[str, int] = {}
+    for service, its in pools:
+        for replica in service.replicas if its else ():
+            for host in replica.hosts:
+                sums[host.name] = sums.get(host.name, 0) + (its.bytes if its else 0)
+    return max(sums.values(), default=0)
+
+
+def on_host(
+    services: Sequence[types.PlannedService], host: str
+) -> list[tuple[types.PlannedService, types.HostMemory]]:
+    """Of each rank on the host, in the order of services."""
+    return [
+        (service, kept)
+        for service in services
+        for replica in service.replicas
+        for node in replica.nodes
+        if node.host == host and (kept := service.sized(replica).host_memory)
+    ]
+
+
+def required_bytes(ranks: Sequence[types.HostMemory]) -> int:
+    """What a host must have for these."""
+    least = max((its.keeps_free_bytes for its in ranks), default=0)
+    return sum(its.required_bytes for its in ranks) + least
+
+
+def refuse(cluster: Cluster, services: Sequence[types.PlannedService]) -> None:
+    """Raise for a host that does not have the memory which its ranks keep."""
+    for host in cluster.ranks:
+        ranks = on_host(services, host.name)
+        need = required_bytes([its for _, its in ranks])
+        if host.memory_bytes and ranks and need > host.memory_bytes:
+            raise _too_much(cluster, host, ranks, need)
+
+
+def _too_much(
+    cluster: Cluster, host: Host, ranks: list[tuple[types.PlannedService, types.HostMemory]], need: int
+) -> InputError:
+    """The largest of these is to be lowered, to what the others and the processes leave."""
+    service, largest = max(ranks, key=lambda rank: rank[1].required_bytes)
+    its = cluster.service(service.name)
+    same = sum(kept.lever == largest.lever and of is service for of, kept in ranks)
+    gpus = sum(_ranks(of) for of, _ in ranks)
+    room = (host.memory_bytes or 0) - need + same * largest.required_bytes
+    room -= gpus * RANK_BYTES + len(ranks) * memory_bytes(its.settings.shm_size)
+    value = largest.largest(room // same - largest.bytes + largest.terms.get(largest.lever_term, 0))
+    title = engines.get(service.engine, service.engine_version).title
+    free = largest.keeps_free_bytes
+    return InputError(
+        f"{host.name} has {memory_text(host.memory_bytes or 0)} of memory, and its ranks need "
+        f"{memory_text(need)}: "
+        + " and ".join(f"{memory_text(size)} of {what}" for what, size in largest.terms.items())
+        + (f", and {title} leaves {memory_text(free)} free" if free else ""),
+        where=next((its.given[name] for name in _ARGUMENTS if its.given.get(name)), None),
+        hint=f"Set {largest.lever} to {value} or less."
+        if value
+        else f"Leave out {largest.lever or 'what keeps it there'}, or take hosts with more memory.",
+    )
+
+
+def _ranks(service: types.PlannedService) -> int:
+    """Ranks of a replica on one of its hosts."""
+    return service.world_size // len(service.replicas[0].nodes)
