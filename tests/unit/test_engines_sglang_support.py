@@ -361,13 +361,6 @@ QWEN235 = model(
         ),
         (model(R1), Machines(2, 8), (8, 2), "--speculative-algorithm EAGLE", "excludes pipeline"),
         (
-            model(R1),
-            Machines(2, 8),
-            (8, 2),
-            "--speculative-algorithm EAGLE --disaggregation-mode prefill",
-            None,
-        ),
-        (
             model(LLAMA, architecture="Qwen3NextForCausalLM"),
             Machines(2, 8),
             (8, 2),
@@ -433,3 +426,15 @@ def test_the_type_that_it_computes_in(
 def test_nvfp4_experts_of_deepseek_v4(gpu: str, arguments: str, words: list[str]) -> None:
     found = refused(model("nvidia/DeepSeek-V4-Flash-NVFP4"), gpu, arguments)
     assert [reason.partition(" (")[0] for reason in found] == words
+
+
+def test_a_prefill_replica_may_have_stages_beside_draft_layers() -> None:
+    assert ENGINE.disaggregation
+    values = ENGINE.check_arguments(["--speculative-algorithm", "EAGLE"]).require()
+    layout = ENGINE.layout(8, 2, values)
+    for role, refused in (("prefill", False), ("decode", True)):
+        sides = {**values, **ENGINE.disaggregation.values(role)}
+        assert (
+            bool(ENGINE.layout_problems(model(R1), Machines(2, 8), layout, dtype="fp8", values=sides))
+            is refused
+        )
