@@ -80,7 +80,7 @@ def kept(
         ("", 0, False),
         # Mooncake: 4 GiB of the replica, divided by its ranks.
         (f"{HICACHE} --hicache-size 1 --hicache-storage-backend mooncake", 4 * GB + 4 * GIB, False),
-        ("--enable-lmcache", 5 * 4 * GIB, False),
+        ("--enable-lmcache", 0, False),  # its server is another process
     ],
 )
 def test_sglang(arguments: str, size: int, lowered: bool) -> None:
@@ -129,6 +129,14 @@ def test_a_decode_replica_of_sglang(arguments: str, model: str, longest: int, si
         (HICACHE, "decode", "no prefix cache"),
         (f"{HICACHE} --hicache-host-memory-mode buffer_only", None, "without --hicache-storage-backend"),
         (f"{HICACHE} --hicache-ratio -1", None, "not negative"),
+        ("--hicache-host-memory-fraction 0", None, "at most 1"),
+        (f"{HICACHE} --enable-lmcache", None, "excludes --enable-hierarchical-cache"),
+        ("--enable-lmcache", "prefill", "excludes a division"),
+        (
+            "--disaggregation-decode-enable-offload-kvcache --hicache-storage-backend nixl",
+            "prefill",
+            "decode_engine_args alone",
+        ),
         (f"{HICACHE} --hicache-host-memory-fraction 0", None, "at most 1"),
         ("--disaggregation-decode-enable-offload-kvcache", "decode", "without --hicache-storage-backend"),
     ],
@@ -173,6 +181,8 @@ def test_vllm_with_connectors_inside_another_one() -> None:
     ("arguments", "role", "text"),
     [
         ("--kv-offloading-size 0", None, "above 0"),
+        ("--offload-backend prefetch", None, "above --offload-group-size 0"),
+        ("--offload-group-size 4 --offload-num-in-group 5", None, "above --offload-group-size 4"),
         ("--kv-offloading-size 10", "prefill", "between prefill and decode"),
         (
             '--kv-transfer-config \'{"kv_connector": "OffloadingConnector", "kv_role": "kv_both"}\'',
@@ -262,6 +272,16 @@ def test_memory_that_is_not_known_is_required_of_the_host(cluster: Cluster) -> N
     assert service.replicas[0].nodes[0].container.shm_size == f"{132 * 1024}m"
     # 4 × 8 GiB of processes, 32 of shared memory and 100 of the cache are not for the page cache.
     assert service.weights.warm_reserve_bytes == 164 * GIB
+
+
+def test_layers_of_groups_are_not_on_the_gpu(cluster: Cluster) -> None:
+    whole = plan(cluster, None, engine="vllm", gpus=1).services[0].fit
+    arguments = "--offload-group-size 8 --offload-num-in-group 2"
+    fit = plan(cluster, None, engine="vllm", gpus=1, engine_args=arguments).services[0].fit
+    # 2 of 8 layers, but for the one of 64 that is prefetched.
+    layers = whole.weight_bytes_per_rank - 2 * 151_936 * 5120 * 2  # without embedding and head
+    assert fit.offloaded_bytes_per_rank == pytest.approx(layers * (2 / 8 - 1 / 64), rel=0.001)
+    assert fit.weight_bytes_per_rank + fit.offloaded_bytes_per_rank == whole.weight_bytes_per_rank
 
 
 @pytest.mark.parametrize("engine", ["sglang", "vllm"])

@@ -126,6 +126,10 @@ def connectors(config: object) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield name, extra
 
 
+LMCACHE_SERVER = (
+    "LMCache's own server is not started by the plan: one of yours must answer on each host (by default at "
+    "port 5555). Its memory is not counted, and whether the image has LMCache is not checked."
+)
 # LMCache, lmcache/v1/config.py; sizes are GiB of each rank (cache_engine.py, storage_backend).
 _LMCACHE_GIB = 5.0
 _LMCACHE = "KV cache (LMCache)"
@@ -155,4 +159,5 @@ def lmcache(request: HostRequest) -> HostMemory:
         folders=()
         if unset
         else (CacheFolder(folder, "LMCACHE_LOCAL_DISK", f"{disk * request.ranks:g} GiB"),),
+        notes=("Whether the image has LMCache is not checked.",),
     )

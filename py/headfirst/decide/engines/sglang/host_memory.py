@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from headfirst.decide.engines.host_memory import (
     GIB,
+    LMCACHE_SERVER,
     CacheFolder,
     HostMemory,
     HostRequest,
     Lever,
     json_object,
-    lmcache,
     with_weights,
 )
 
@@ -33,21 +33,21 @@ _FILES = "/tmp/hicache"  # noqa: S108 - SGLang's own folder in the container
 
 def host_memory(request: HostRequest) -> HostMemory:
     """What all ranks of a host keep there."""
-    return with_weights(request, _cache(request))
+    its = with_weights(request, _cache(request))
+    return replace(its, problems=_problems(request))
 
 
 def _cache(request: HostRequest) -> HostMemory:
     """Each rank mirrors its own KV cache, also where those of several are alike (MLA)."""
     values = request.values
     if values.get("enable_lmcache"):
-        return lmcache(request)
+        return HostMemory(notes=(LMCACHE_SERVER,))
     decode = values.get("disaggregation_mode") == "decode"
     offloads = bool(decode and values.get("disaggregation_decode_enable_offload_kvcache"))
     if not (values.get("enable_hierarchical_cache") or offloads):
         return _without(request, backup=decode)
     folders, notes, terms = _storage(request)
-    problems = _problems(request, decode=decode, offloads=offloads)
-    its = HostMemory(terms, keeps_free=_KEEPS_FREE, folders=folders, problems=problems, notes=notes)
+    its = HostMemory(terms, keeps_free=_KEEPS_FREE, folders=folders, notes=notes)
     size, ratio = values.get("hicache_size", 0), values.get("hicache_ratio")
     if size > 0:
         lever = Lever("--hicache-size", _CACHE, _GB * request.ranks)
@@ -75,27 +75,40 @@ def _without(request: HostRequest, *, backup: bool) -> HostMemory:
     return HostMemory(terms, keeps_free=_KEEPS_FREE, lowered=True)
 
 
-def _problems(request: HostRequest, *, decode: bool, offloads: bool) -> tuple[str, ...]:
+def _problems(request: HostRequest) -> tuple[str, ...]:
     values, problems = request.values, []
-    hierarchical = values.get("enable_hierarchical_cache")
+    role, hierarchical = values.get("disaggregation_mode"), values.get("enable_hierarchical_cache")
+    if values.get("enable_lmcache"):
+        others = {
+            "--enable-hierarchical-cache": hierarchical,
+            "--disable-radix-cache": values.get("disable_radix_cache"),
+            "a division of prefill and decode": role,
+        }
+        problems += [f"--enable-lmcache excludes {what}" for what, given in others.items() if given]
     if hierarchical and values.get("disable_radix_cache"):
         problems.append("--enable-hierarchical-cache excludes --disable-radix-cache")
-    if hierarchical and decode and not values.get("disaggregation_decode_enable_radix_cache"):
+    if hierarchical and role == "decode" and not values.get("disaggregation_decode_enable_radix_cache"):
         problems.append(
             "a decode replica has no prefix cache, which --enable-hierarchical-cache needs: write it in "
             "prefill_engine_args, or add --disaggregation-decode-enable-radix-cache to decode_engine_args"
         )
+    offloads = values.get("disaggregation_decode_enable_offload_kvcache")
+    if offloads and role != "decode":
+        problems.append("--disaggregation-decode-enable-offload-kvcache is for decode_engine_args alone")
     if offloads and not values.get("hicache_storage_backend"):
         problems.append(
             "--disaggregation-decode-enable-offload-kvcache does not work without --hicache-storage-backend"
         )
     buffers = values.get("hicache_host_memory_mode") == "buffer_only"
-    if buffers and not values.get("hicache_storage_backend"):
-        problems.append(
-            "--hicache-host-memory-mode buffer_only does not work without --hicache-storage-backend"
-        )
-    if values.get("hicache_size", 0) < 0 or (values.get("hicache_ratio") or 0) < 0:
-        problems.append("--hicache-size and --hicache-ratio are not negative")
+    if buffers and (hierarchical or role == "decode"):
+        if not values.get("hicache_storage_backend"):
+            problems.append(
+                "--hicache-host-memory-mode buffer_only does not work without --hicache-storage-backend"
+            )
+        elif role == "decode":
+            problems.append("--hicache-host-memory-mode buffer_only is for prefill_engine_args alone")
+    if hierarchical and values.get("hicache_size", 0) <= 0 and values.get("hicache_ratio", 0) < 0:
+        problems.append("--hicache-ratio is not negative")
     fraction = values.get("hicache_host_memory_fraction", 0.8)
     if not 0 < fraction <= 1:
         problems.append("--hicache-host-memory-fraction is above 0 and at most 1")

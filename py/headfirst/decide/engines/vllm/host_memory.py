@@ -7,12 +7,13 @@ v1/kv_offload/tiering/fs/manager.py.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from headfirst.decide.engines.host_memory import (
     GIB,
+    LMCACHE_SERVER,
     CacheFolder,
     HostMemory,
     HostRequest,
@@ -27,15 +28,23 @@ _BYTES = "cpu_bytes_to_use"
 _CACHE = "KV cache (offloaded)"
 _SIMPLE_BYTES = 8 * GIB  # DEFAULT_CPU_CAPACITY_BYTES
 _SIMPLE_DISK_BYTES = 100 * GIB  # of each rank
-_SERVER = (
-    "LMCache's own server is not started by the plan: one of yours must answer on each host (by default at "
-    "port 5555), and its memory is not counted."
-)
 
 
 def host_memory(request: HostRequest) -> HostMemory:
     """What all ranks of a host keep there."""
-    return with_weights(request, _cache(request))
+    its = with_weights(request, _cache(request))
+    return replace(its, problems=(*_layer_problems(request.values), *its.problems))
+
+
+def _layer_problems(values: Mapping[str, Any]) -> Iterator[str]:
+    """What OffloadConfig refuses (config/offload.py)."""
+    group, layers = values.get("offload_group_size", 0), values.get("offload_num_in_group", 1)
+    if group <= 0 and values.get("offload_backend") != "prefetch":
+        return
+    if layers > group:
+        yield f"--offload-num-in-group {layers} is above --offload-group-size {group}"
+    if values.get("offload_prefetch_step", 1) < 1:
+        yield "--offload-prefetch-step is 1 or more"
 
 
 def _cache(request: HostRequest) -> HostMemory:
@@ -51,7 +60,7 @@ def _cache(request: HostRequest) -> HostMemory:
             problems=(f"{_SIZE} takes the place of the connector between prefill and decode replicas",)
         )
     if values.get("kv_offloading_backend") == "lmcache":
-        return HostMemory(notes=(_SERVER,))
+        return HostMemory(notes=(LMCACHE_SERVER,))
     if size <= 0:
         return HostMemory(problems=(f"{_SIZE} is above 0",))
     if request.environment.get("VLLM_USE_SIMPLE_KV_OFFLOAD", "0") not in ("", "0"):
@@ -64,7 +73,7 @@ def _of_connector(request: HostRequest, name: str, extra: Mapping[str, Any]) -> 
     if name == "LMCacheConnectorV1":
         return lmcache(request)
     if name == "LMCacheMPConnector":
-        return HostMemory(notes=(_SERVER,))
+        return HostMemory(notes=(LMCACHE_SERVER,))
     if name == "SimpleCPUOffloadConnector":
         size = int(extra.get(_BYTES, _SIMPLE_BYTES)) // _group(request)
         its = _private(request, int(extra.get(f"{_BYTES}_per_rank", size)), Lever(_BYTES, _CACHE, 0))
