@@ -233,6 +233,14 @@ def test_what_exceeds_the_hosts_memory_is_refused_with_the_largest_value(cluster
     assert "runs out of memory" not in service.host_memory.reason
 
 
+def test_replicas_share_the_memory_of_their_host(cluster: Cluster) -> None:
+    arguments = f"{HICACHE} --hicache-size 150"
+    with pytest.raises(InputError, match=r"need 1127\.6 GiB: 1117\.6 GiB of KV cache") as refused:
+        plan(cluster, 1000, gpus=8, replicas=2, engine_args=arguments)  # 2 × 4 × 150 × 10^9
+    # (1000 − 10 − 8 × 8 − 2 × 32) GiB / (2 × 4 × 10^9)
+    assert refused.value.hint == "Set --hicache-size to 115 or less."
+
+
 @pytest.mark.parametrize(
     ("engine", "arguments", "hint"),
     [
@@ -256,6 +264,8 @@ def test_what_only_an_estimate_exceeds_is_planned(cluster: Cluster) -> None:
 def test_sglang_lowers_its_default_itself(cluster: Cluster) -> None:
     its = on_host(cluster, 100, engine_args=HICACHE)
     made = planned(its, checkpoint())
+    assert made.services[0].host_memory
+    assert made.services[0].host_memory.bytes == 72 * GIB  # 0.8 × (100 − 10)
     ranks = requirements(its, made, its.hosts[0]).ranks
     assert ranks is not None and ranks.memory_bytes == 10 * GIB
 

@@ -68,8 +68,8 @@ class HostMemory:
 
     `unknown`: purposes whose bytes depend on a GPU that is not known. `shared` of the bytes are files in
     /dev/shm, which must have this much room. `keeps_free`: what the engine requires to be left of the host.
-    `lowered`: it takes less where the host has less. `problems`: why the engine ends at its start, a clause
-    each.
+    `lowered`: it takes less where the host has less, at most `share` of what is free beside these.
+    `problems`: why the engine ends at its start, a clause each.
     """
 
     terms: Mapping[str, int] = field(default_factory=dict)
@@ -77,6 +77,7 @@ class HostMemory:
     shared: int = 0
     keeps_free: int = 0
     lowered: bool = False
+    share: float = 1.0
     lever: Lever | None = None
     folders: tuple[CacheFolder, ...] = ()
     problems: tuple[str, ...] = ()

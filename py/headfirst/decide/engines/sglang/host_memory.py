@@ -24,6 +24,7 @@ _RATIO = 2.0
 _BUFFER_RATIO = 1.2
 _BACKUP_RATIO = 0.2  # BACKUP_ONLY_HICACHE_RATIO
 _KEEPS_FREE = 10 * GIB  # HICACHE_HOST_MEMORY_RESERVE_BYTES
+_SHARE = 0.8  # --hicache-host-memory-fraction
 _GB = 10**9  # of --hicache-size, for each rank
 _SEGMENT_GIB = 4  # of Mooncake's store, for the ranks of a replica together
 _CACHE = "KV cache (HiCache)"
@@ -47,7 +48,7 @@ def _cache(request: HostRequest) -> HostMemory:
     if not (values.get("enable_hierarchical_cache") or offloads):
         return _without(request, backup=decode)
     folders, notes, terms = _storage(request)
-    its = HostMemory(terms, keeps_free=_KEEPS_FREE, folders=folders, notes=notes)
+    its = HostMemory(terms, keeps_free=_KEEPS_FREE, share=_share(request), folders=folders, notes=notes)
     size, ratio = values.get("hicache_size", 0), values.get("hicache_ratio")
     if size > 0:
         lever = Lever("--hicache-size", _CACHE, _GB * request.ranks)
@@ -72,7 +73,12 @@ def _without(request: HostRequest, *, backup: bool) -> HostMemory:
         return HostMemory()
     share = max(_BACKUP_RATIO, (request.longest or 0) / request.tokens if request.tokens else 0)
     terms = {_BACKUP: int(share * request.pool_bytes) * request.ranks}
-    return HostMemory(terms, keeps_free=_KEEPS_FREE, lowered=True)
+    return HostMemory(terms, keeps_free=_KEEPS_FREE, lowered=True, share=_share(request))
+
+
+def _share(request: HostRequest) -> float:
+    share: float = request.values.get("hicache_host_memory_fraction", _SHARE)
+    return share
 
 
 def _problems(request: HostRequest) -> tuple[str, ...]:
@@ -109,8 +115,7 @@ def _problems(request: HostRequest) -> tuple[str, ...]:
             problems.append("--hicache-host-memory-mode buffer_only is for prefill_engine_args alone")
     if hierarchical and values.get("hicache_size", 0) <= 0 and values.get("hicache_ratio", 0) < 0:
         problems.append("--hicache-ratio is not negative")
-    fraction = values.get("hicache_host_memory_fraction", 0.8)
-    if not 0 < fraction <= 1:
+    if not 0 < _share(request) <= 1:
         problems.append("--hicache-host-memory-fraction is above 0 and at most 1")
     return tuple(problems)
 

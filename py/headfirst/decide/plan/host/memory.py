@@ -7,6 +7,7 @@ What is estimated beside them (Python, CUDA's context, NCCL's buffers) refuses n
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from headfirst.common.errors import InputError
@@ -68,6 +69,10 @@ def plan(service: Service, engine: Engine, its: HostMemory, *, ranks: int) -> ty
     if not (its.terms or its.unknown or its.folders):
         return None
     lever = its.lever
+    memories = [host.memory_bytes for host in service.hosts if host.memory_bytes]
+    if its.lowered and memories:
+        most = int(its.share * (min(memories) - its.keeps_free))
+        its = replace(its, terms={what: min(size, max(0, most)) for what, size in its.terms.items()})
     return types.HostMemory(
         bytes=sum(its.terms.values()),
         terms=dict(its.terms),
@@ -200,12 +205,16 @@ def _too_much(
     room = (host.memory_bytes or 0) - need + same * largest.required_bytes
     room -= gpus * RANK_BYTES + len(ranks) * memory_bytes(its.settings.shm_size)
     value = largest.largest(room // same - largest.bytes + largest.terms.get(largest.lever_term, 0))
+    terms: dict[str, int] = {}
+    for _, kept in ranks:
+        for what, size in kept.terms.items() if not kept.lowered else ():
+            terms[what] = terms.get(what, 0) + size
     title = engines.get(service.engine, service.engine_version).title
     free = largest.keeps_free_bytes
     return InputError(
         f"{host.name} has {memory_text(host.memory_bytes or 0)} of memory, and its ranks need "
         f"{memory_text(need)}: "
-        + " and ".join(f"{memory_text(size)} of {what}" for what, size in largest.terms.items())
+        + " and ".join(f"{memory_text(size)} of {what}" for what, size in terms.items())
         + (f", and {title} leaves {memory_text(free)} free" if free else ""),
         where=next((its.given[name] for name in _ARGUMENTS if its.given.get(name)), None),
         hint=f"Set {largest.lever} to {value} or less."
