@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
@@ -16,6 +17,7 @@ from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.types import PlannedService
 
+ROOT = Path(__file__).resolve().parents[2]
 MODEL = "deepseek-ai/DeepSeek-R1-Distill-Llama-8B"
 RAY = {"engine": "vllm", "engine_runtime": "ray"}
 
@@ -98,3 +100,10 @@ def test_an_image_without_a_shell_lacks_all(cluster: Cluster) -> None:
     client = Mock()
     client.containers.run.side_effect = DockerException("sh: executable file not found")
     assert image_info.missing(client, "sha256:1", ["ray"]) == ["ray"]
+
+
+@pytest.mark.parametrize("name", ["monitoring", "proxy", "router", "webui"])
+def test_other_images_are_not_searched_for_the_engines_programs(name: str) -> None:
+    """One run of Ansible may have the variables of all stages."""
+    text = (ROOT / "playbooks" / f"{name}.yml").read_text("utf-8")
+    assert text.count("engine_image_programs: []") == text.count("engine_image_name:") == 1
