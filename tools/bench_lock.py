@@ -1,4 +1,5 @@
-"""Writes py/headfirst/control/bench/packages.lock: the load tool of `deploy bench` with all that it imports.
+"""Writes py/headfirst/control/bench/packages.lock: evalscope with all that `deploy bench` and
+`deploy test --accuracy` import of it.
 
 Usage: python tools/bench_lock.py   (uses the machine's package index)
 """
@@ -18,7 +19,7 @@ from headfirst.control.images.pip_settings import uv_environment  # noqa: E402  
 
 TOOL = "evalscope==1.14.1"
 HEADER = "# Python packages of the load tool. Made by tools/bench_lock.py; do not edit.\n"
-LISTS = ROOT / "headfirst" / "bench" / "packages"
+LISTS = ROOT / "headfirst" / "control" / "bench" / "packages"
 _FLAGS = (
     "--universal",
     "--generate-hashes",

@@ -1,6 +1,6 @@
-"""The load tool's own Python environment, made on first use from a lock with hashes.
+"""The Python environment of evalscope, made on first use from a lock with hashes.
 
-Apart from ours: it is 400 MB, and only `deploy bench` and `deploy tune` need it.
+Apart from ours: it is 440 MB, and only `deploy bench`, `deploy tune` and `deploy test --accuracy` need it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def python(report: Callable[[str], None]) -> Path:
     folder = base / digest
     with exclusive(base):
         if not (folder / _MADE).is_file():
-            report("Installing the load tool (once; 400 MB, usually 10–60 s) …")
+            report("Installing evalscope (once; 440 MB, usually 10–60 s) …")
             _remove_unused(base)
             _make(folder)
         (folder / _MADE).touch()
