@@ -40,6 +40,7 @@ FLOORS = {
         ("cli",),
         ("deployment",),
         ("report",),
+        ("accuracy",),
         ("bundle", "smoke", "bench", "evidence"),
         ("ownership",),
         ("inventory", "credentials", "checkpoints"),

@@ -45,7 +45,9 @@ class Tool:
 
         `folder` is empty and takes the tool's own files. Raises HeadfirstError where the tool fails.
         """
-        load = {job.load.kind: int(job.load.value) if job.load.kind == "concurrency" else job.load.value}
+        load: dict[str, Any] = {
+            job.load.kind: int(job.load.value) if job.load.kind == "concurrency" else job.load.value
+        }
         given = job.model_dump(mode="json", exclude={"load"})
         words = {"url": f"{self._url}/v1/chat/completions", "key": self._key, "folder": str(folder)}
         self._process.send({**given, **words, **load})

@@ -1,0 +1,1 @@
+"""`deploy test --accuracy`: questions with known answers, their scores, and two runs compared."""
