@@ -46,7 +46,9 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with serving(**server) as (url, _):
         monkeypatch.setattr("headfirst.control.deployment.measuring.bench.open_api", direct)
-        monkeypatch.setattr("headfirst.control.deployment.measuring.bench._subject", lambda *_, **__: SUBJECT)
+        monkeypatch.setattr(
+            "headfirst.control.deployment.measuring.bench.subject_of", lambda *_, **__: SUBJECT
+        )
         done = CliRunner().invoke(app, ["bench", LAB, "-e", f"served_model_name={MODEL}", *words])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception

@@ -106,7 +106,7 @@ def bench(options: RunOptions, workload: Workload, folder: Path | None, watcher:
         else:
             points += [measure(load) for load in workload.loads]
     result = result_of(service, workload, points, begun)
-    where = folder or _new_folder(result.subject, begun)
+    where = folder or new_folder("bench", result.subject, begun)
     where.mkdir(parents=True, exist_ok=True)
     result.write(where)
     draw(where, [result])
@@ -164,7 +164,7 @@ def opened(options: RunOptions, workload: Workload, watcher: Watcher) -> Iterato
             hint="`deploy bench` measures chats.",
         )
     python = environment.python(watcher.note)
-    subject = _subject(cluster, service, replica, planned, is_routed=is_routed(service, options.service))
+    subject = subject_of(cluster, service, replica, planned, is_routed=is_routed(service, options.service))
     target, readiness = api_target(service, planned)
     mark = f"Run {secrets.token_hex(3)}."
     log = state_dir("logs") / f"{cluster.name}-bench-{mark[4:-1]}.log"
@@ -198,7 +198,7 @@ def _name_of(path: Path) -> str:
     return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
-def _subject(
+def subject_of(
     cluster: Cluster, service: Service, replica: Replica, planned: plan.PlannedService, *, is_routed: bool
 ) -> Subject:
     """What runs: the image and the arguments are those of the replica's container, not of the plan."""
@@ -223,6 +223,7 @@ def _subject(
     )
 
 
-def _new_folder(subject: Subject, begun: datetime) -> Path:
+def new_folder(kind: str, subject: Subject, begun: datetime) -> Path:
+    """A folder of the state for a run of `kind`, which is a folder too."""
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{begun:%Y%m%d-%H%M%S}-{subject.service}-{subject.engine}")
-    return state_dir("bench", subject.cluster, name)
+    return state_dir(kind, subject.cluster, name)

@@ -1,0 +1,201 @@
+"""`deploy test --accuracy`: how many questions a service answers right. Changes nothing on the hosts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+from headfirst import __version__
+from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.control.accuracy import questions as data
+from headfirst.control.accuracy import tool
+from headfirst.control.accuracy.questions import Question
+from headfirst.control.accuracy.result import FILE, JOURNAL, Accuracy, Answer, Journal, Setup
+from headfirst.control.bench import environment
+from headfirst.control.bench.result import Subject
+from headfirst.control.deployment.measuring.bench import new_folder, subject_of
+from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.running.options import RunOptions
+from headfirst.control.deployment.verbs.service import is_routed, open_api
+from headfirst.control.deployment.verbs.smoke import api_target
+from headfirst.control.paths import state_dir
+from headfirst.control.smoke.answers import FailedCase
+from headfirst.control.smoke.api import Api
+from headfirst.decide.cluster.types import Cluster
+
+# Of an answer; a model that thinks first needs more. No more than half of the context.
+_USUAL_TOKENS = 2048
+_TOKENS_WITH_REASONING = 16384
+
+
+class Watcher(Protocol):
+    """Follows a run."""
+
+    def note(self, text: str) -> None:
+        """Something that a person should read."""
+
+    def started(self, questions: int, answered: int) -> None:
+        """So many questions, of which an earlier, interrupted run has answered some."""
+
+    def answered(self, answer: Answer) -> None:
+        """One of them has ended."""
+
+
+@dataclass(frozen=True)
+class Exam:
+    """What is asked. `max_tokens`, None: what suits the model."""
+
+    path: Path
+    questions: Sequence[Question]
+    max_tokens: int | None
+    concurrency: int
+    timeout_s: float
+
+    @classmethod
+    def read(
+        cls, path: Path, limit: int | None, *, max_tokens: int | None, concurrency: int, timeout_s: float
+    ) -> Exam:
+        """With the questions of a file or folder, `limit` of them at most."""
+        return cls(path, data.read(path, limit), max_tokens, concurrency, timeout_s)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run, and where it was written."""
+
+    result: Accuracy
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A service that is ready to be asked."""
+
+    cluster: Cluster
+    subject: Subject
+    model: str  # its name in the API
+    url: str
+    key: str
+    limits: tool.Limits
+    python: Path
+
+    def measure(self, exam: Exam, folder: Path | None, watcher: Watcher) -> Outcome:
+        """Ask, and write the answers into `folder` or, without one, into a new folder of the state.
+
+        A run that was interrupted in `folder` continues. HeadfirstError: no question has an answer.
+        """
+        begun = datetime.now(UTC)
+        setup = Setup(
+            headfirst=__version__,
+            tool=environment.version(),
+            subject=self.subject,
+            data=exam.path.name,
+            questions=data.digest(exam.questions),
+            max_tokens=self.limits.max_tokens,
+        )
+        where = folder or new_folder("accuracy", self.subject, begun)
+        where.mkdir(parents=True, exist_ok=True)
+        log = state_dir("logs") / f"{self.cluster.name}-accuracy-{begun:%Y%m%d-%H%M%S}.log"
+        with tool.running(self.python, self.url, self.key, self.model, log) as running:
+            answers = ask(running, exam.questions, self.limits, setup, where, watcher)
+        if all(answer.error for answer in answers):
+            raise HeadfirstError(
+                f"{self.subject.service} answered no question: {answers[0].error}",
+                hint=f"Output of the tool: {log}",
+            )
+        log.unlink(missing_ok=True)  # after a failure it stays
+        result = Accuracy(date=begun.isoformat(timespec="seconds"), setup=setup, answers=answers)
+        result.write(where)
+        return Outcome(result, where)
+
+
+def measure(
+    options: RunOptions, exam: Exam, folder: Path | None, watcher: Watcher, against: RunOptions | None
+) -> tuple[Outcome, Accuracy | None]:
+    """Ask the service that `options.service` names, after that of `against`, which keeps a run of its own."""
+    with ExitStack() as stack:
+        # Both before the first question, which may be hours before the last.
+        service = stack.enter_context(opened(options, exam, watcher))
+        other = stack.enter_context(opened(against, exam, watcher)) if against else None
+        earlier = other.measure(exam, None, watcher).result if other else None
+        return service.measure(exam, folder, watcher), earlier
+
+
+@contextmanager
+def opened(options: RunOptions, exam: Exam, watcher: Watcher) -> Iterator[Opened]:
+    """The service through a tunnel. NotReadyError: it does not answer."""
+    prepared = prepare(options.inventories, options.extra_vars, probe=True)
+    cluster = prepared.cluster
+    service, replica = cluster.chosen(options.service)[0]
+    planned = next(planned for planned in prepared.plan.services if planned.name == service.name)
+    if planned.task not in ("chat", "vision"):
+        raise InputError(
+            f"{service} is a service of {planned.task}",
+            where="--service",
+            hint="`deploy test --accuracy` asks chat models.",
+        )
+    python = environment.python(watcher.note)
+    subject = subject_of(cluster, service, replica, planned, is_routed=is_routed(service, options.service))
+    target, readiness = api_target(service, planned)
+    with (
+        open_api(cluster, options.service) as (url, key),
+        Api(url, key, target, exam.timeout_s) as api,
+    ):
+        api.require_ready(readiness)
+        usual = _TOKENS_WITH_REASONING if target.dialect.reasoning_parser else _USUAL_TOKENS
+        limits = tool.Limits(exam.max_tokens or _fitting(api, usual), exam.concurrency, exam.timeout_s)
+        yield Opened(cluster, subject, target.model, url, key, limits, python)
+
+
+def ask(
+    running: tool.Tool,
+    questions: Sequence[Question],
+    limits: tool.Limits,
+    setup: Setup,
+    folder: Path,
+    watcher: Watcher,
+) -> list[Answer]:
+    """The answers in the order of the questions; those that `folder` has are not asked for again."""
+    journal = Journal(folder, setup)
+    try:
+        known = {answer.question for answer in journal.answers}
+        watcher.started(len(questions), len(known))
+        running.ask(
+            [question for question in questions if question.id not in known],
+            limits,
+            _both(journal.add, watcher.answered),
+        )
+    except BaseException:
+        watcher.note(f"{len(journal.answers):,} answers are kept. Continue with: -o {folder}")
+        raise
+    finally:
+        journal.close()
+    answers = {answer.question: answer for answer in journal.answers}
+    return [answers[question.id] for question in questions]
+
+
+def is_run(path: Path) -> bool:
+    """Whether it is a recorded run; another path is an inventory."""
+    return path.suffix == ".json" or any((path / name).is_file() for name in (FILE, JOURNAL))
+
+
+def _fitting(api: Api, tokens: int) -> int:
+    """At most half of the context, so that the other half has room for the question."""
+    try:
+        listed = api.models().data
+    except FailedCase as error:
+        raise HeadfirstError(f"the service does not answer: {error.what}") from None
+    context = next((model.max_model_len for model in listed if model.id == api.target.model), None)
+    return min(tokens, context // 2) if context else tokens
+
+
+def _both(first: Callable[[Answer], None], second: Callable[[Answer], None]) -> Callable[[Answer], None]:
+    def call(answer: Answer) -> None:
+        first(answer)
+        second(answer)
+
+    return call
