@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, is_dataclass
 from typing import Any, get_args
 
+from headfirst.control.accuracy.comparison import AccuracySummary
 from headfirst.control.bench.result import Result
 from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.measuring.tune import Tuned
@@ -56,6 +57,7 @@ OUTPUTS = (
     Output("deploy report", "{}", ClusterReport),
     Output("deploy events", "{}", History),
     Output("deploy test", "{}", Report),
+    Output("deploy test --accuracy DATA", "{}", AccuracySummary),
     Output("deploy test --list", "a list of objects with `case` and `title`"),
     Output(
         "deploy bench", "`folder` and {}; with `--slo` also `slo`, with `--compare` also `compared`", Result

@@ -1,4 +1,4 @@
-"""`deploy test`: smoke tests of the running service; one line a case as it ends, then the counts."""
+"""`deploy test`: smoke tests of the running service, or with --accuracy the share of right answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARKS = {"passed": "[green]✓[/]", "failed": "[red]✗[/]", "not supported": "
 
 
 @verb(
-    "deploy test cluster.ini --only 'sampling.*' --junit smoke.xml",
+    "deploy test cluster.ini --accuracy gsm8k.jsonl --compare runs/before",
     *("service", "json"),
     unless="list_",
 )
@@ -47,13 +47,76 @@ def test(
     junit: Annotated[
         Path | None, typer.Option("--junit", metavar="FILE", help="Write the results as JUnit's XML.")
     ] = None,
+    accuracy: Annotated[
+        Path | None,
+        typer.Option(
+            "--accuracy",
+            metavar="DATA",
+            help="Ask the questions of this JSONL file or folder instead, and count right answers.",
+        ),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare",
+            metavar="RUN|INVENTORY",
+            help="With --accuracy: an earlier run (its folder), or an inventory whose service is asked too.",
+        ),
+    ] = None,
+    questions: Annotated[
+        int | None,
+        typer.Option("--questions", metavar="N", min=1, help="With --accuracy: ask N of the questions only."),
+    ] = None,
+    max_tokens: Annotated[
+        int | None,
+        typer.Option(
+            "--max-tokens",
+            metavar="N",
+            min=1,
+            help="With --accuracy: limit of an answer. Default: that of the earlier run, or 2048.",
+        ),
+    ] = None,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(
+            "--concurrency",
+            metavar="N",
+            min=1,
+            max=1024,
+            help="With --accuracy: concurrent requests. Default: 8.",
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="With --accuracy: write the run there, or continue one."
+        ),
+    ] = None,
 ) -> None:
     """Test the running service through the OpenAI client, and print what passed, failed or is not supported.
 
-    Exit code 0: no case failed; 1: a case failed; 3: the service is not ready.
+    With --accuracy: ask questions with known answers, and compare with another service or an earlier run.
+    Exit code 0: nothing failed; 1: a case or a request failed, or answers became worse; 3: the service is
+    not ready.
     """
     from headfirst.control.smoke import runner
 
+    if accuracy:
+        _exclude({"--only": only, "--list": list_, "--junit": junit}, "--accuracy excludes {}")
+        _measure(
+            run,
+            output,
+            accuracy,
+            compare,
+            folder,
+            questions=questions,
+            max_tokens=max_tokens,
+            concurrency=concurrency or 8,
+            timeout_s=timeout,
+        )
+        return
+    given = {"--compare": compare, "--questions": questions, "--max-tokens": max_tokens}
+    _exclude({**given, "--concurrency": concurrency, "--output": folder}, "{} needs --accuracy DATA")
     cases = runner.chosen(only or [])
     console = Terminal(highlight=False, soft_wrap=True)
     if list_:
@@ -73,6 +136,50 @@ def test(
     else:
         print_summary(report, console)
     if not report.passed:
+        raise typer.Exit(HeadfirstError.exit_code)
+
+
+def _exclude(given: dict[str, object], message: str) -> None:
+    """InputError for the first option that is given."""
+    for name, value in given.items():
+        if value:
+            raise InputError(message.format(name), where="deploy test")
+
+
+def _measure(
+    run: RunOptions,
+    output: Output,
+    path: Path,
+    compare: Path | None,
+    folder: Path | None,
+    *,
+    questions: int | None,
+    max_tokens: int | None,
+    concurrency: int,
+    timeout_s: float,
+) -> None:
+    from headfirst.control.accuracy.comparison import require_common, summary
+    from headfirst.control.accuracy.result import read
+    from headfirst.control.cli.shown import accuracy as shown
+    from headfirst.control.deployment.measuring.accuracy import Exam, is_run, measure
+
+    recorded = read(compare) if compare and is_run(compare) else None
+    if recorded:
+        max_tokens = max_tokens or recorded.setup.max_tokens
+    exam = Exam.read(path, questions, max_tokens=max_tokens, concurrency=concurrency, timeout_s=timeout_s)
+    if recorded:
+        require_common(recorded, (question.id for question in exam.questions))
+    against = RunOptions([compare]) if compare and not recorded else None
+    console = Terminal(highlight=False, soft_wrap=True)
+    with shown.watcher(console, as_json=output.as_json) as watcher:
+        outcome, asked = measure(run, exam, folder, watcher, against)
+    other = recorded or asked
+    printed = summary(outcome.folder, outcome.result, other)
+    if output.as_json:
+        typer.echo(printed.model_dump_json(indent=2, ensure_ascii=True))
+    else:
+        shown.print_outcome(outcome, other, printed.compared, console)
+    if printed.score.failed or (printed.compared and printed.compared.verdict == "worse"):
         raise typer.Exit(HeadfirstError.exit_code)
 
 
