@@ -47,6 +47,7 @@ class State:
     adapters: tuple[str, ...] = ()
     grammars: bool = True
     matryoshka: bool = True
+    answers: dict[str, str] = field(default_factory=dict)  # to prompts that contain the key
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     hung: bool = False
@@ -242,6 +243,8 @@ class Handler(BaseHTTPRequestHandler):
         prompt = self._prompt(body["messages"])
         self._check(body, prompt)
         self._crowd()
+        if self._has("refuses-odd") and len(self.state.bodies) % 2:
+            raise RefusedError(400, "an odd request")
         if body.get("stream"):
             self._stream(body, prompt)
             return None
@@ -251,6 +254,10 @@ class Handler(BaseHTTPRequestHandler):
             message: dict[str, Any] = {"role": "assistant", "content": " ".join(words)}
             if number and self._has("empty-choice"):
                 message["content"] = ""
+            for part, text in self.state.answers.items():
+                if part in body["messages"][-1]["content"]:
+                    words, reason = self._cut(body, text.split())
+                    message["content"] = " ".join(words)
             self._constrain(body, message)
             if self.state.thinks:
                 self._think(body, message)
@@ -262,9 +269,14 @@ class Handler(BaseHTTPRequestHandler):
         return {
             "id": "1",
             "object": "chat.completion",
+            "model": body["model"],
             "choices": choices,
             "usage": self._usage(prompt, tokens),
         }
+
+    def _cut(self, body: dict[str, Any], words: list[str]) -> tuple[list[str], str]:
+        limit = body.get("max_tokens", CONTEXT)
+        return words[:limit], "length" if len(words) > limit else "stop"
 
     def _usage(self, prompt: list[str], tokens: int) -> dict[str, int]:
         count = 7 if self._has("counts-no-prompt") else len(prompt)

@@ -1,0 +1,242 @@
+"""`deploy test --accuracy` with evalscope in its own environment, against the stand-in for an engine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.common.untrusted import UntrustedError
+from headfirst.control.accuracy import questions, tool
+from headfirst.control.accuracy.questions import Question
+from headfirst.control.accuracy.result import FILE, JOURNAL, Answer, read
+from headfirst.control.bench import environment
+from headfirst.control.bench.result import Subject
+from headfirst.control.cli.app import app
+from openai_server import CONTEXT, KEY, MODEL, State, serving
+from typer.testing import CliRunner
+
+LAB = str(Path(__file__).parents[2] / "inventories" / "lab.ini")
+SUBJECT = Subject(
+    cluster="c", service="s", replicas=[0], is_routed=False, model="m", engine="sglang", engine_version="1",
+    image="i", device="cpu", hosts=["a"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1,
+    arguments=[],
+)  # fmt: skip
+LIMITS = tool.Limits(max_tokens=20, concurrency=4, timeout_s=30)
+SUMS = 12
+RIGHT = {f"What is {n} and 1?": f"It is \\boxed{{{n + 1}}}." for n in range(SUMS)}
+WRONG = dict.fromkeys(RIGHT, "It is \\boxed{-1}.")
+
+
+@pytest.fixture(scope="session")
+def python() -> Path:
+    return environment.python(print)
+
+
+@pytest.fixture
+def sums(tmp_path: Path) -> str:
+    """SUMS questions in GSM8K's form."""
+    file = tmp_path / "sums.jsonl"
+    lines = [{"question": text, "answer": f"Add one.\n#### {n + 1}"} for n, text in enumerate(RIGHT)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(file)
+
+
+def ask(
+    python: Path, log: Path, given: list[dict[str, Any]], **server: Any
+) -> tuple[dict[str, Answer], State]:
+    """The answers to the questions of a file, by question, and what the server has seen."""
+    file = log.with_name("questions.jsonl")
+    file.write_text("".join(json.dumps(line) + "\n" for line in given))
+    listed = questions.read(file)
+    answers: list[Answer] = []
+    with serving(**server) as (url, state), tool.running(python, url, KEY, MODEL, log) as running:
+        running.ask(listed, LIMITS, answers.append)
+    names = {question.id: question.question for question in listed}
+    return {names[answer.question]: answer for answer in answers}, state
+
+
+def test_each_kind_of_question_is_scored(python: Path, tmp_path: Path) -> None:
+    given = [
+        {"question": "How many?", "answer": "Long ago there were 1200.\n#### 1,234"},
+        {"question": "How few?", "answer": 3},
+        {"question": "Which river?", "choices": ["Rhine", "Nile"], "answer": 1},
+        {"question": "Which hill?", "A": "high", "B": "low", "C": "flat", "answer": "C"},
+        {"question": "Capital of France?", "answer": "Paris"},
+        {"question": "Capital of Norway?", "answer": "Oslo"},
+        {"question": "A long story?", "answer": "The end"},
+    ]
+    texts = {
+        "How many?": "They are 1000 + 234, so \\boxed{1234}.",
+        "How few?": "I count \\boxed{4}.",
+        "Which river?": "Thinking of A. ANSWER: B",
+        "Which hill?": "ANSWER: A",
+        "Capital of France?": " paris",
+        "Capital of Norway?": "Oslo, of course",
+        "A long story?": "word " * 30,
+    }
+    answers, state = ask(python, tmp_path / "log", given, answers=texts)
+    assert {name: answer.right for name, answer in answers.items()} == {
+        "How many?": True,
+        "How few?": False,
+        "Which river?": True,
+        "Which hill?": False,
+        "Capital of France?": True,
+        "Capital of Norway?": False,
+        "A long story?": False,
+    }
+    assert answers["Which river?"].extracted == "B"
+    assert answers["How few?"].text == "I count \\boxed{4}."
+    assert [name for name, answer in answers.items() if answer.cut] == ["A long story?"]
+    assert answers["How few?"].place == "questions.jsonl:2"
+    assert {(body["temperature"], body["max_tokens"], body["model"]) for body in state.bodies} == {
+        (0, 20, MODEL)
+    }
+    prompts = [body["messages"] for body in state.bodies]
+    assert [{"role": "user", "content": "Capital of France?"}] in prompts
+    assert any("A) Rhine\nB) Nile" in messages[0]["content"] for messages in prompts)
+
+
+def test_a_failed_request_is_no_wrong_answer_and_the_key_is_in_no_output(
+    python: Path, tmp_path: Path
+) -> None:
+    given = [{"question": "word " * CONTEXT, "answer": "no"}, {"question": "Short?", "answer": "no"}]
+    answers, _ = ask(python, tmp_path / "log", given)
+    assert [bool(answer.error) for answer in answers.values()].count(True) == 1
+    failed = next(answer for answer in answers.values() if answer.error)
+    assert "longer than the context" in (failed.error or "")
+    assert "HTTP" in (tmp_path / "log").read_text()
+    assert KEY not in (tmp_path / "log").read_text()
+
+
+def test_a_wrong_key_is_the_reason(python: Path, tmp_path: Path) -> None:
+    listed = [Question(place="a:1", kind="text", question="Short?", answer="no")]
+    answers: list[Answer] = []
+    with serving() as (url, _), tool.running(python, url, "sk-wrong", MODEL, tmp_path / "log") as running:
+        running.ask(listed, LIMITS, answers.append)
+    assert "401" in (answers[0].error or "")
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        '{"answer": {"number": 1, "text": "x"}}',
+        '{"answer": {"number": 0, "right": "perhaps"}}',
+        '{"answer": {"number": 0, "more": 1}}',
+        '{"answer": []}',
+        "no json",
+    ],
+)
+def test_what_the_tool_prints_is_validated(printed: str, tmp_path: Path) -> None:
+    script = tmp_path / "python"
+    script.write_text(
+        f"#!{sys.executable}\nimport os, sys\n"
+        """os.write(int(sys.argv[3]), b'{"ready": true}\\n')\ninput()\n"""
+        f"os.write(int(sys.argv[3]), {printed.encode()!r} + b'\\n')\n"
+    )
+    script.chmod(0o755)
+    listed = [Question(place="a:1", kind="text", question="Short?", answer="no")]
+    invalid = pytest.raises(UntrustedError)
+    with tool.running(script, "http://127.0.0.1:1", KEY, MODEL, tmp_path / "log") as running, invalid:
+        running.ask(listed, LIMITS, lambda _: None)
+
+
+# The command
+
+
+def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server: Any) -> Any:
+    """Run `deploy test --accuracy` on a stand-in; an error of Headfirst's is raised."""
+
+    @contextmanager
+    def direct(*_: object, **__: object) -> Iterator[tuple[str, str]]:
+        yield url, KEY
+
+    package = "headfirst.control.deployment.measuring.accuracy"
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with serving(**server) as (url, state):
+        monkeypatch.setattr(f"{package}.open_api", direct)
+        monkeypatch.setattr(f"{package}.subject_of", lambda *_, **__: SUBJECT)
+        done = CliRunner().invoke(app, ["test", LAB, "-e", f"served_model_name={MODEL}", *words])
+    if done.exception and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return SimpleNamespace(code=done.exit_code, out=done.output, sent=len(state.bodies))
+
+
+def test_a_service_is_compared_with_a_recorded_run(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
+) -> None:
+    before, same, worse = (tmp_path / name for name in ("before", "same", "worse"))
+    done = call(monkeypatch, tmp_path, "--accuracy", sums, "-o", str(before), answers=RIGHT)
+    assert (done.code, done.sent) == (0, SUMS)
+    assert "100.0 %: 12 of 12 answers (95 %: 75.8 % to 100.0 %)" in done.out
+    assert (before / FILE).stat().st_mode & 0o777 == 0o600
+    assert KEY not in (before / FILE).read_text()
+    assert not (before / JOURNAL).exists()
+    assert read(before).setup.max_tokens == CONTEXT // 2
+
+    options = ("--accuracy", sums, "--compare", str(before))
+    done = call(monkeypatch, tmp_path, *options, "-o", str(same), answers=RIGHT)
+    assert done.code == 0
+    assert "0 right answers lost, 0 gained (p = 1); 12 answers are equal word for word" in done.out
+    assert "No difference was found: at most" in done.out
+
+    others = tmp_path / "others.jsonl"
+    others.write_text('{"question": "Another?", "answer": "yes"}')
+    with pytest.raises(InputError, match="answered none of these questions"):
+        call(monkeypatch, tmp_path, "--accuracy", str(others), *options[2:])
+
+    mixed = {**RIGHT, **dict(list(WRONG.items())[:8])}
+    done = call(monkeypatch, tmp_path, *options, "-o", str(worse), "--json", answers=mixed)
+    summary = json.loads(done.out)
+    compared = summary["compared"]
+    assert (done.code, compared["verdict"], summary["score"]["right"]) == (1, "worse", 4)
+    assert (len(compared["lost"]), compared["gained"], compared["equal"]) == (8, [], 4)
+    assert compared["lost"][0] == "sums.jsonl:1"
+    assert compared["p"] == pytest.approx(2 / 2**8)
+
+
+def test_two_services_are_asked_where_an_inventory_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
+) -> None:
+    options = ("--accuracy", sums, "--questions", "5", "--compare", LAB, "--max-tokens", "9", "--json")
+    with pytest.raises(InputError, match="no service is called"):
+        call(monkeypatch, tmp_path, *options, "--service", "other")
+    with pytest.raises(HeadfirstError, match=r"answered no question: .*`headfirst-demo` does not exist"):
+        call(monkeypatch, tmp_path, *options)
+    done = call(monkeypatch, tmp_path, *options, answers=RIGHT, faults=frozenset({"any-model"}))
+    summary = json.loads(done.out)
+    assert (done.code, summary["compared"]["questions"], summary["setup"]["max_tokens"]) == (0, 5, 9)
+    assert read(Path(summary["folder"])).score.right == 5
+
+
+def test_questions_without_an_answer_are_asked_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
+) -> None:
+    options = ("--accuracy", sums, "-o", str(tmp_path / "run"), "--concurrency", "1")
+    done = call(monkeypatch, tmp_path, *options, answers=RIGHT, faults=frozenset({"refuses-odd"}))
+    assert done.code == 1
+    assert "6 questions have no answer" in done.out
+    assert "an odd request" in done.out
+    assert (tmp_path / "run" / JOURNAL).stat().st_mode & 0o777 == 0o600
+    with (tmp_path / "run" / JOURNAL).open("a") as journal:
+        journal.write('{"question": "half a li')
+    done = call(monkeypatch, tmp_path, *options, answers=RIGHT)
+    assert (done.code, done.sent) == (0, 6)
+    assert "An earlier run has answered 6 of 12 questions" in done.out
+    assert read(tmp_path / "run").score.right == 12
+    assert not (tmp_path / "run" / JOURNAL).exists()
+
+
+def test_a_run_continues_with_its_own_questions_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
+) -> None:
+    options = ("--accuracy", sums, "-o", str(tmp_path / "run"))
+    call(monkeypatch, tmp_path, *options, faults=frozenset({"refuses-odd"}))
+    with pytest.raises(InputError, match="another service, data set or limit"):
+        call(monkeypatch, tmp_path, *options, "--questions", "5")
