@@ -254,10 +254,10 @@ class Handler(BaseHTTPRequestHandler):
             message: dict[str, Any] = {"role": "assistant", "content": " ".join(words)}
             if number and self._has("empty-choice"):
                 message["content"] = ""
-            for part, text in self.state.answers.items():
-                if part in body["messages"][-1]["content"]:
-                    words, reason = self._cut(body, text.split())
-                    message["content"] = " ".join(words)
+            text = self._known(body["messages"][-1]["content"])
+            if text is not None:
+                words, reason = self._cut(body, text.split())
+                message["content"] = text if reason == "stop" else " ".join(words)
             self._constrain(body, message)
             if self.state.thinks:
                 self._think(body, message)
@@ -273,6 +273,11 @@ class Handler(BaseHTTPRequestHandler):
             "choices": choices,
             "usage": self._usage(prompt, tokens),
         }
+
+    def _known(self, prompt: str) -> str | None:
+        """Of `answers`: that to the whole prompt, or to a part of it."""
+        parts = (text for part, text in self.state.answers.items() if part in prompt)
+        return self.state.answers.get(prompt, next(parts, None))
 
     def _cut(self, body: dict[str, Any], words: list[str]) -> tuple[list[str], str]:
         limit = body.get("max_tokens", CONTEXT)
