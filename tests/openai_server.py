@@ -274,8 +274,10 @@ class Handler(BaseHTTPRequestHandler):
             "usage": self._usage(prompt, tokens),
         }
 
-    def _known(self, prompt: str) -> str | None:
-        """Of `answers`: that to the whole prompt, or to a part of it."""
+    def _known(self, prompt: Any) -> str | None:
+        """Of `answers`: that to the whole prompt, or to a part of it; a prompt with pictures is a list."""
+        if not isinstance(prompt, str):
+            return None
         parts = (text for part, text in self.state.answers.items() if part in prompt)
         return self.state.answers.get(prompt, next(parts, None))
 
