@@ -254,7 +254,7 @@ class Handler(BaseHTTPRequestHandler):
             message: dict[str, Any] = {"role": "assistant", "content": " ".join(words)}
             if number and self._has("empty-choice"):
                 message["content"] = ""
-            text = self._known(body["messages"][-1]["content"])
+            text = self._known(body["messages"])
             if text is not None:
                 words, reason = self._cut(body, text.split())
                 message["content"] = text if reason == "stop" else " ".join(words)
@@ -274,8 +274,9 @@ class Handler(BaseHTTPRequestHandler):
             "usage": self._usage(prompt, tokens),
         }
 
-    def _known(self, prompt: Any) -> str | None:
+    def _known(self, messages: list[dict[str, Any]]) -> str | None:
         """Of `answers`: that to the whole prompt, or to a part of it; a prompt with pictures is a list."""
+        prompt = messages[-1]["content"] if messages else None
         if not isinstance(prompt, str):
             return None
         parts = (text for part, text in self.state.answers.items() if part in prompt)
