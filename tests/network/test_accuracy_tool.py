@@ -77,7 +77,7 @@ def test_each_kind_of_question_is_scored(python: Path, tmp_path: Path) -> None:
         "How few?": "I count \\boxed{4}.",
         "Which river?": "Thinking of A. ANSWER: B",
         "Which hill?": "ANSWER: A",
-        "Capital of France?": "<think>Oslo?</think> paris",
+        "Capital of France?": "Oslo?</think> paris",
         "Capital of Norway?": "Oslo, of course",
         "A long story?": "word " * 30,
     }

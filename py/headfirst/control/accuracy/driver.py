@@ -101,7 +101,8 @@ def _task(job: dict[str, Any]) -> Any:
     from evalscope.utils.multi_choices import MultipleChoiceTemplate
 
     name = BENCHMARKS[job["kind"]]
-    arguments: dict[str, Any] = {"few_shot_num": 0}
+    # Where the chat template opens the thinking, the answer has only its end. evalscope removes pairs.
+    arguments: dict[str, Any] = {"few_shot_num": 0, "filters": {"remove_until": "</think>"}}
     if job["kind"] == "choice":  # in place of the Chinese one; evalscope's MMLU has it too
         arguments["prompt_template"] = MultipleChoiceTemplate.SINGLE_ANSWER_COT
     return TaskConfig(
