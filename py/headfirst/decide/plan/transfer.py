@@ -11,7 +11,7 @@ from headfirst.decide.engines.base import Engine, Side
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan.host import network, rdma
 from headfirst.decide.plan.pool import Pool
-from headfirst.decide.plan.types import NodeNetwork, PlannedTransfer, Sized
+from headfirst.decide.plan.types import PlannedTransfer, Sized
 from headfirst.decide.plan.weights.duration import link
 
 _GENERATES = ("chat", "completion", "vision")
@@ -110,21 +110,9 @@ def _amount(size: int, rate: float) -> str:
 
 def _link(hosts: Sequence[Host]) -> tuple[float, str]:
     """The slowest host's link in bytes a second: its RDMA ports together, or its interface."""
-    rates = [_rdma_rate(host, chosen.hca) for host, chosen in _networks(hosts)]
-    known = [rate for rate in rates if rate]
-    if known and len(known) == len(rates):
-        slowest = min(known)
+    networks = network.choose(hosts, gpus=True)
+    rates = [rdma.gbit(host.network, its.hca) for host, its in zip(hosts, networks, strict=True)]
+    if slowest := min(rates):
         return slowest * 10**9 / 8, f"RDMA at {slowest:.3g} Gbit/s"
     its = link(hosts)
     return its.bytes_per_second, f"the network at {its.text}{' (assumed)' if its.known == 'assumed' else ''}"
-
-
-def _networks(hosts: Sequence[Host]) -> list[tuple[Host, NodeNetwork]]:
-    return list(zip(hosts, network.choose(hosts, gpus=True), strict=True))
-
-
-def _rdma_rate(host: Host, hca: str | None) -> float:
-    """Gbit/s of the ports that a host uses; 0 where it uses none, or they were not read."""
-    if not hca or host.network is None:
-        return 0.0
-    return sum(port.gbit for _, port in rdma.named(host.network, hca))

@@ -27,7 +27,6 @@ from headfirst.control.run.reporters.recording import RecordingReporter
 from headfirst.control.run.reporters.reporter import QuietReporter, Reporter
 from headfirst.control.run.result import RunResult
 from headfirst.decide.cluster.types import Cluster, Host
-from headfirst.decide.hardware.facts import NetworkFacts
 from headfirst.decide.plan.host import rdma
 from headfirst.decide.plan.types import Node, Plan, PlannedReplica, PlannedService
 
@@ -239,13 +238,8 @@ def _node(
         "comm_check_backends": backends,
         "comm_check_container": node.container.module_spec(),
         "comm_check_link_gbit": rate * BYTES,
-        "comm_check_rdma_gbit": _rdma_gbit(host.network, node.network.hca),
+        "comm_check_rdma_gbit": rdma.gbit(host.network, node.network.hca),
     }
-
-
-def _rdma_gbit(facts: NetworkFacts | None, hca: str | None) -> float:
-    """All ports together that the plan gives to NCCL."""
-    return sum(port.gbit for _, port in rdma.named(facts, hca)) if facts and hca else 0.0
 
 
 def check(options: RunOptions, reporter: Reporter) -> RunResult:

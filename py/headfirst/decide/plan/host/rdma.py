@@ -88,6 +88,11 @@ def named(facts: NetworkFacts, spec: str) -> list[tuple[str, Port]]:
     return [(name, port) for hca in facts.hcas for name, hca, port in _active(hca) if selected(hca, name)]
 
 
+def gbit(facts: NetworkFacts | None, spec: str | None) -> float:
+    """Gbit/s of all ports together that the value selects; 0 where it is not set, or nothing was read."""
+    return sum(port.gbit for _, port in named(facts, spec)) if facts and spec else 0.0
+
+
 def exact(spec: str) -> str:
     """`hca` of the inventory for NCCL_IB_HCA: whole names get `=`, without which mlx5_1 takes mlx5_10 too.
 
