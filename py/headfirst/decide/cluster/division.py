@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import get_args
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import Role, ServiceSettings
@@ -16,7 +17,7 @@ from headfirst.decide.cluster.types import Host, Place, Replica, Router, Service
 
 # An engine may take ports after the rendezvous too, and the weights come over ports from 5010.
 _PORT_STEP = 100
-ROLES: tuple[Role, ...] = ("prefill", "decode")
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @dataclass(frozen=True)

@@ -443,16 +443,10 @@ class ServiceSettings(BaseModel):
 
     def of_role(self, role: Role) -> ServiceSettings:
         """The settings of the prefill or of the decode replicas alone."""
-        changed: dict[str, Any] = {}
-        for name in OF_ROLE:
-            value, its = getattr(self, name), getattr(self, f"{role}_{name}")
-            changed[name] = (
-                value | its
-                if name == "engine_env"
-                else [*value, *its]
-                if name == "engine_args"
-                else its or value
-            )
+        changed = {name: getattr(self, f"{role}_{name}") or getattr(self, name) for name in OF_ROLE}
+        # These two are beside the service's own.
+        changed["engine_args"] = [*self.engine_args, *getattr(self, f"{role}_engine_args")]
+        changed["engine_env"] = self.engine_env | getattr(self, f"{role}_engine_env")
         return self.model_copy(update=changed)
 
 
