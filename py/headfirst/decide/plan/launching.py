@@ -29,6 +29,7 @@ class _Rank:
     """A rank's launch on the host that the inventory names."""
 
     request: LaunchRequest
+    launch: Launch
     place: Place
     network: NodeNetwork
 
@@ -104,8 +105,8 @@ class Launching:
     @property
     def programs(self) -> list[str]:
         """The programs that the image must have beside the engine."""
-        requests = [rank.request for ranks in self._ranks.values() for rank in ranks]
-        return sorted({program for request in requests for program in self._engine.launch(request).programs})
+        launches = [rank.launch for ranks in self._ranks.values() for rank in ranks]
+        return sorted({program for launch in launches for program in launch.programs})
 
     def scheduled(self, replica: Replica) -> types.Scheduled:
         """The same replica where a scheduler chooses the hosts; all hosts get the same network settings."""
@@ -143,7 +144,8 @@ class Launching:
         ranks = []
         for rank, place in enumerate(replica.places):
             chosen = networks[place.host.name]
-            ranks.append(_Rank(self._request(replica, rank, place, chosen), place, chosen))
+            request = self._request(replica, rank, place, chosen)
+            ranks.append(_Rank(request, self._engine.launch(request), place, chosen))
         return ranks
 
     def _transfer_ports(self, replica: Replica) -> Sequence[int]:
@@ -208,10 +210,9 @@ class Launching:
         )
 
     def _container(self, replica: Replica, rank: _Rank) -> Container:
-        request, place, chosen = rank.request, rank.place, rank.network
+        request, launch, place, chosen = rank.request, rank.launch, rank.place, rank.network
         settings = self._service.settings
         cuda = settings.engine_device == "cuda"
-        launch = self._engine.launch(request)
         volumes = [f"{folder}:{folder}:ro" for folder in self._folders]
         # The role `engine` writes the file on the ranks that read it.
         if request.config_file in launch.command:
