@@ -8,3 +8,5 @@ from __future__ import annotations
 from typing import Literal
 
 Task = Literal["chat", "embedding", "rerank", "reward", "vision", "completion"]
+GENERATING: frozenset[Task] = frozenset({"chat", "vision", "completion"})
+"""Tasks whose answers are generated, token by token."""

@@ -12,7 +12,7 @@ from headfirst.decide.engines import drafts, presets
 from headfirst.decide.engines.base import DraftRequest, Engine
 from headfirst.decide.hardware.gpus import Gpu, capability_text
 from headfirst.decide.model.checkpoint import Checkpoint
-from headfirst.decide.model.task import Task
+from headfirst.decide.model.task import GENERATING, Task
 from headfirst.decide.plan.types import ChosenArgument, DraftModel
 from headfirst.decide.plan.weights.decide import draft_model, draft_time
 
@@ -81,7 +81,7 @@ def choose(
 
 def refuse_task(service: Service, task: Task) -> None:
     """InputError for a draft beside a model that generates no text."""
-    if service.settings.draft_model and task in ("embedding", "rerank", "reward"):
+    if service.settings.draft_model and task not in GENERATING:
         raise InputError(
             f"draft_model is set, and task={task} generates no text",
             where=service.given.get("draft_model"),

@@ -9,12 +9,12 @@ from headfirst.decide import engines
 from headfirst.decide.cluster.types import Host, Service
 from headfirst.decide.engines.base import Engine, Side
 from headfirst.decide.model.checkpoint import Checkpoint
+from headfirst.decide.model.task import GENERATING
 from headfirst.decide.plan.host import network, rdma
 from headfirst.decide.plan.pool import Pool
 from headfirst.decide.plan.types import PlannedTransfer, Sized
 from headfirst.decide.plan.weights.duration import link
 
-_GENERATES = ("chat", "completion", "vision")
 # Prompts whose transfer the plan prints, in tokens.
 _PROMPTS = (1_000, 8_000)
 _PAYS = (
@@ -36,7 +36,7 @@ def plan(
             where=where,
             hint=f"Write {_dividing()}, or replicas instead of prefill_replicas and decode_replicas.",
         )
-    if decode.task not in _GENERATES:
+    if decode.task not in GENERATING:
         raise InputError(
             f"a model for {decode.task} has no decode: it generates no tokens",
             where=where,

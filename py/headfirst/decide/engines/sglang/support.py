@@ -18,6 +18,7 @@ from headfirst.decide.engines.sglang import lora
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
 from headfirst.decide.model.quantization import Quantization as Quantized
+from headfirst.decide.model.task import GENERATING
 
 LOWEST_CAPABILITY = (7, 5)
 BF16_CAPABILITY = (8, 0)
@@ -221,7 +222,7 @@ def _task(has: SupportTable, checkpoint: Checkpoint, task: Task) -> list[str]:
     name = checkpoint.architecture
     if checkpoint.external_class and name not in has.architectures:
         return []
-    if task in ("chat", "completion", "vision") and name in has.pooling_only:
+    if task in GENERATING and name in has.pooling_only:
         fitting = "rerank" if name in has.rerank else "reward" if name in has.reward else "embedding"
         return [f"{name} does not generate text: set task={fitting}"]
     if task == "vision" and name not in has.multimodal:

@@ -10,6 +10,7 @@ from headfirst.decide.engines import arguments, lora
 from headfirst.decide.engines.base import FLOAT_NAMES, Computing, Task
 from headfirst.decide.hardware.gpus import FP8_CAPABILITY, Gpu, capability_text
 from headfirst.decide.model.checkpoint import FLOATS, Checkpoint
+from headfirst.decide.model.task import GENERATING
 
 # Names in checkpoints -> the registry's (override_quantization_method, _normalize_quantization_config).
 _ALIASES = {"auto-round": "inc", "compressed_tensors": "compressed-tensors"}
@@ -25,7 +26,6 @@ _KEPT = ("auto-round", "modelopt", "modelopt_fp4", "modelopt_mixed", "modelopt_m
 SPARSE_CAPABILITY = (9, 0)
 # Values of --convert, and what serves them.
 _CONVERTED = {"embed": "task=embedding", "classify": "task=rerank"}
-_TEXT_TASKS = frozenset({"chat", "completion", "vision"})
 # The lowest of the cubins in both wheels (vllm/_C_stable_libtorch.abi3.so: sm_75 to sm_120): CUDA 13 has no
 # compiler for Volta.
 LOWEST_CAPABILITY = (7, 5)
@@ -104,7 +104,7 @@ def _architecture(
     if can is None:
         yield from () if checkpoint.external_class else _unknown(version, name, table)
         return
-    if task in _TEXT_TASKS and "generate" not in can:
+    if task in GENERATING and "generate" not in can:
         yield f"{name} gives embeddings or scores and does not generate text"
     if task == "vision" and "multimodal" not in can:
         yield f"vLLM {version} gives {name} no images"
@@ -115,7 +115,7 @@ def _architecture(
 def _runner(task: Task, values: Mapping[str, Any]) -> Iterator[str]:
     """A --runner or --convert that serves another task (config/model.py, _get_runner_type)."""
     runner, convert = values.get("runner", "auto"), values.get("convert", "auto")
-    pools = task not in _TEXT_TASKS
+    pools = task not in GENERATING
     if not pools and (runner == "pooling" or convert in _CONVERTED):
         fitting = _CONVERTED.get(convert, "task=embedding, rerank or reward")
         flag = "--runner pooling" if runner == "pooling" else f"--convert {convert}"
