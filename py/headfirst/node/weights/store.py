@@ -85,8 +85,10 @@ class Store:
         link = path.with_name(f".{path.name}.part")
         link.unlink(missing_ok=True)
         os.link(part, link)
-        path.unlink(missing_ok=True)  # where it is this very file a rename would leave both names
-        publish(link, path)
+        if path.exists() and path.samefile(part):  # a rename would leave both names
+            link.unlink()
+        else:
+            publish(link, path)
         self.proofs.put(name, proof)
 
     def release(self, name: str) -> None:

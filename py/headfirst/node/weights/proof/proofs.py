@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -25,6 +26,7 @@ class Proofs:
         self._folder = folder
         self._records = HashCache(folder)
         self._pieces = notes_folder(folder) / "pieces"
+        self._lock = threading.Lock()
 
     def record(self, name: str) -> FileRecord | None:
         """What the manifest states of `name`; None where it is gone or changed since."""
@@ -51,8 +53,9 @@ class Proofs:
     def put(self, name: str, proof: FileHash) -> None:
         """Remember the hashes of `name` as the file is now, on disk too."""
         header = json.dumps(asdict(proof.record)).encode()
-        write_whole(self._pieces / name, header + b"\n" + proof.pieces)
-        self._records.put(name, proof.record)
+        with self._lock:
+            write_whole(self._pieces / name, header + b"\n" + proof.pieces)
+            self._records.put(name, proof.record)
 
     def note(self, name: str, record: FileRecord) -> None:
         """Remember the record of `name` as the file is now, of a file that is offered to nobody."""
