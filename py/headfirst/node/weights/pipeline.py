@@ -28,8 +28,6 @@ from headfirst.node.weights.transfer.board import Board, Overview
 from headfirst.node.weights.transfer.transport import Traffic, Transfer, Transport
 
 _TICK_S = 0.1
-_FAREWELL_S = 1.0
-"""Seconds that a node answers after its end, so that its neighbours receive its last report."""
 _SILENCE_S = 60.0
 """Seconds without a report after which a node that is done does not wait for a member."""
 
@@ -270,8 +268,8 @@ class Pipeline:
             self._intake.step(_TICK_S)
             self._drop_spent()
             self._report_progress()  # it is alive
-        if self._others:
-            time.sleep(_FAREWELL_S)
+        if self._transport:
+            self._transport.farewell()
         return True
 
     @property
@@ -287,5 +285,5 @@ class Pipeline:
         if self._origin and self._board.overview is None:  # news are taken only together with an overview
             self._board.describe(Overview(time.time_ns(), {}, {}))
         self._board.report(error=str(error))
-        if self._others:
-            time.sleep(_FAREWELL_S)
+        if self._transport:
+            self._transport.farewell()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
@@ -22,6 +24,7 @@ PATIENCE_S = 180.0
 _GRACE_S = 3.0  # a process that is started again answers within this time
 _TRY_NEARER_EVERY_S = 5.0
 _PAUSE_S = 0.25
+_FAREWELL_S = 5.0  # for all members; one that is gone refuses the connection at once
 
 
 def answer(board: Board, data: bytes, wait: bool) -> bytes:
@@ -101,6 +104,7 @@ class Chain:
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._board = board
+        self._link = link
         count = len(board.members)
         self._others = [(board.index - step) % count for step in range(1, count)]
         self._passed_over: dict[int, str] = {}
@@ -155,6 +159,23 @@ class Chain:
             and index not in self._passed_over
             and self._others.index(index) >= self._others.index(upstream)
         )
+
+    def farewell(self) -> None:
+        """Send each other member the last report of this one; a member that does not answer is left out."""
+        if not self._others:
+            return
+        exchanges = {index: Exchange(self._board, self._link) for index in self._others}
+
+        def send(index: int) -> None:
+            with suppress(*Unreachable, Refused):
+                exchanges[index].with_member(index, wait=False)
+
+        with ThreadPoolExecutor(len(exchanges), "farewell") as pool:
+            wait([pool.submit(send, index) for index in exchanges], _FAREWELL_S)
+            for exchange in exchanges.values():
+                exchange.cut()
+        for exchange in exchanges.values():
+            exchange.close()
 
     def _run(self, work: Callable[[Exchange], None], exchange: Exchange) -> None:
         try:

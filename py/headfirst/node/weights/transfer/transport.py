@@ -124,6 +124,10 @@ class Transport:
         """Ask a member for nothing any more, because of what it sent."""
         self._chain.pass_over(index, why)
 
+    def farewell(self) -> None:
+        """Send each other member the last report of this one."""
+        self._chain.farewell()
+
     @property
     def fall_back(self) -> str:
         """Why TCP carries bytes that RDMA should carry; "" where it does not."""
