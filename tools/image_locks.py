@@ -50,6 +50,7 @@ LISTS = {
     TESTS / "engines" / "vllm-0.33.0" / "packages": f"vllm==0.33.0\n{VLLM_IMPORTS}",
     TESTS / "engines" / "lmdeploy-0.17.0" / "packages": f"lmdeploy==0.17.0\n{LMDEPLOY_IMPORTS}",
     TESTS / "engines" / "lmdeploy-0.18.0" / "packages": f"lmdeploy==0.18.0\n{LMDEPLOY_IMPORTS}",
+    TESTS / "engines" / "ray" / "packages": "",
 }
 TORCH = PACKAGE / "control" / "images" / "torch-cpu"
 GLIBC_MINOR = 36  # Debian 12's is 2.36

@@ -11,6 +11,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -18,8 +19,10 @@ from typing import Any
 
 from headfirst.common.errors import NotReadyError
 from headfirst.control.images import build, site, store
+from headfirst.control.images.pip_settings import uv_environment
 from headfirst.control.paths import cache_dir
 from headfirst.decide import engines
+from uv import find_uv_bin
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -55,6 +58,36 @@ def run_program(engine: str, version: str, program: Path, *arguments: str) -> No
         check=False,
     )
     assert done.returncode == 0, f"{program.name} in {engine} {version}:\n{done.stdout[-6000:]}"
+
+
+def run_tests(engine: str, version: str, file: Path) -> None:
+    """Runs a file of tests of ours inside the engine's environment; a test that is skipped is a failure."""
+    variables = environment(engine, version)
+    # Last: the engine's packages come first, and of these pytest alone is for us.
+    folders = [variables["PYTHONPATH"], str(ROOT / "py"), sysconfig.get_paths()["purelib"]]
+    done = subprocess.run(
+        [
+            python(),
+            "-s",
+            "-P",
+            "-m",
+            "pytest",
+            "-q",
+            "-rs",
+            "--noconftest",
+            "-p",
+            "no:cacheprovider",
+            str(file),
+        ],
+        env=variables | {"PYTHONPATH": os.pathsep.join(folders), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        timeout=_LONGEST_S,
+        check=False,
+    )
+    passed = done.returncode == 0 and "SKIPPED" not in done.stdout
+    assert passed, f"{file.name} in {engine} {version}:\n{done.stdout[-6000:]}"
 
 
 def environment(engine: str, version: str) -> dict[str, str]:
@@ -117,6 +150,31 @@ def engine_site(engine: str, version: str) -> Path:
         [lock],
         lambda target, downloads: site.install(lock, target, downloads, _silent),
     )
+
+
+@cache
+def ray() -> Path:
+    """The folder of Ray's own programs."""
+
+    def make(target: Path, downloads: Path) -> None:
+        lock = HERE / "ray" / "packages.lock"
+        uv, variables = find_uv_bin(), uv_environment() | {"UV_CACHE_DIR": str(downloads)}
+        subprocess.run(
+            [uv, "venv", "-q", "--relocatable", "--python", python(), target], env=variables, check=True
+        )
+        install = [
+            uv,
+            "pip",
+            "install",
+            "-q",
+            "--no-deps",
+            "--require-hashes",
+            "--python",
+            target / "bin/python",
+        ]
+        subprocess.run([*install, "-r", lock], env=variables, check=True)
+
+    return _kept("ray", [], [HERE / "ray" / "packages.lock"], make) / "bin"
 
 
 def _kept(name: str, settings: list[str], data: list[Path], make: Any) -> Path:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
-import subprocess
 from dataclasses import replace
 
 import pytest
@@ -249,34 +247,3 @@ def test_probes_ask_what_the_task_serves() -> None:
     assert ENGINE.readiness("rerank").probe_path == "/v1/rerank"
     assert ENGINE.readiness("reward").probe_path == "/pooling"
     assert {ENGINE.readiness(task).path for task in ("chat", "embedding", "rerank", "reward")} == {"/health"}
-
-
-_PARSE = """
-import json, sys
-from importlib import import_module
-for module in ("common", "launchers"):
-    try:
-        make = import_module(f"vllm.entrypoints.{module}.cli_args").make_arg_parser
-    except ModuleNotFoundError:
-        continue
-    break
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-for argv in json.load(sys.stdin):
-    parser = FlexibleArgumentParser(prog="vllm serve")
-    serve = make(parser.add_subparsers().add_parser("serve"))
-    print(parser.parse_args(argv).model_tag)
-"""
-
-
-@pytest.mark.skipif("VLLM_PYTHON" not in os.environ, reason="VLLM_PYTHON names no Python with vLLM")
-def test_vllms_own_parser_accepts_the_commands() -> None:
-    adapters = replace(DISTILL, adapters={"a": "/a", "b": "/b"})
-    requests = [DISTILL, adapters, LLAMA, worker(LLAMA), LAB, worker(LAB), DATA, worker(DATA)]
-    requests += [replace(DISTILL, task=task) for task in ("embedding", "rerank", "reward")]
-    commands = [ENGINE.launch(replace(request, config_file=None)).command for request in requests]
-    result = subprocess.run(
-        [os.environ["VLLM_PYTHON"], "-c", _PARSE],
-        input=json.dumps(commands), capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.split()[-len(requests) :] == [request.model_dir for request in requests]

@@ -1,6 +1,5 @@
 """Ray's start order with the real Ray and the scripts that the engines' ranks run, on two network namespaces.
 
-Needs root, iproute2 and Ray: PATH=<environment with ray>/bin:$PATH pytest tests/unit/test_engine_ray.py.
 Each node has a process tree, a /tmp/ray and a /dev/shm of its own, as a container has.
 """
 
@@ -16,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import engine_sites
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
@@ -24,8 +24,7 @@ from headfirst.decide.engines.layout import Layout
 from netns import Lan
 
 pytestmark = pytest.mark.skipif(
-    shutil.which("ray") is None or os.geteuid() != 0 or shutil.which("ip") is None,
-    reason="needs Ray on the PATH, root and iproute2",
+    os.geteuid() != 0 or shutil.which("ip") is None, reason="needs root and iproute2"
 )
 
 NODE = [
@@ -100,11 +99,12 @@ def lan() -> Iterator[Lan]:
 
 
 def start(lan: Lan, rank: int, argv: Sequence[str], log: Path, **more: str) -> subprocess.Popen[bytes]:
+    path = f"{engine_sites.ray()}{os.pathsep}{os.environ['PATH']}"
     with log.open("wb") as out:
         return lan.run(
             rank,
             [*NODE, *argv],
-            env=os.environ | {"ON_NODE": f"node{rank}"} | more,
+            env=os.environ | {"ON_NODE": f"node{rank}", "PATH": path} | more,
             stdout=out,
             stderr=subprocess.STDOUT,
         )

@@ -1,6 +1,6 @@
-"""Converted checkpoints against the libraries of the formats, where they are installed: the same bits.
+"""Converted checkpoints against the libraries of the formats: the same bits.
 
-pip install torch transformers compressed-tensors accelerate
+test_reference_libraries.py runs it in an environment that has them.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import safetensors.torch as safetensors_torch
+import torch
+import transformers
+from compressed_tensors import compressors, quantization
 from headfirst.node.weights.convert.convert_folder import convert
 from headfirst.node.weights.proof.deep_check import check_samples
-
-torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-safetensors_torch = pytest.importorskip("safetensors.torch")
 
 BLOCK: dict[str, Any] = {"quant_method": "fp8", "weight_block_size": [128, 128]}
 TENSOR: dict[str, Any] = {"quant_method": "fp8", "weight_block_size": None, "activation_scheme": "static"}
@@ -91,8 +91,6 @@ COMPRESSED = {
 
 @pytest.mark.parametrize("case", COMPRESSED)
 def test_compressed_tensors_is_what_the_library_decompresses(case: str, tmp_path: Path) -> None:
-    library = pytest.importorskip("compressed_tensors.compressors")
-    quantization = pytest.importorskip("compressed_tensors.quantization")
     strategy, block, scale = COMPRESSED[case]
     arguments = {"num_bits": 8, "type": "float", "strategy": strategy, "block_structure": block}
     scheme = {"targets": ["Linear"], "weights": arguments, "input_activations": None}
@@ -104,7 +102,7 @@ def test_compressed_tensors_is_what_the_library_decompresses(case: str, tmp_path
     }
     parsed = quantization.QuantizationConfig(**config)  # the library reads this config too
     state = {"weight": codes(384, 256), "weight_scale": scale}
-    theirs = library.BaseCompressor.get_value_from_registry("float-quantized").decompress(
+    theirs = compressors.BaseCompressor.get_value_from_registry("float-quantized").decompress(
         state, parsed.config_groups["group_0"]
     )["weight"]
     tensors = {f"a.{name}": tensor for name, tensor in state.items()}
