@@ -7,7 +7,7 @@ import hashlib
 import hmac
 import operator
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -117,6 +117,23 @@ class Secrets(BaseModel):
     def api_key(self, service: str | None) -> str:
         """The key of a service's API."""
         return self.engine_api_key if service is None else self.service_api_keys[service]
+
+    def known_api_key(self, service: str | None) -> str | None:
+        """The same, None where the service has none yet."""
+        return self.engine_api_key if service is None else self.service_api_keys.get(service)
+
+    def with_api_keys(self, keys: Mapping[str | None, str]) -> Secrets:
+        """The same secrets, with these keys of services."""
+        new = {name: key for name, key in keys.items() if key != self.known_api_key(name)}
+        if not new:
+            return self
+        named = {name: key for name, key in new.items() if name}
+        return self.model_copy(
+            update={
+                "engine_api_key": new.get(None, self.engine_api_key),
+                "service_api_keys": self.service_api_keys | named,
+            }
+        )
 
     def with_keys(self, services: Iterable[str | None]) -> Secrets:
         """The same secrets, with a key for every service."""

@@ -12,6 +12,7 @@ from headfirst.control import demo
 from headfirst.control.checkpoints import adapter as adapter_files
 from headfirst.control.checkpoints import user_catalogue
 from headfirst.control.checkpoints.describe import describe
+from headfirst.control.deployment import api_keys
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir, with_lab_facts
 from headfirst.control.deployment.running.options import BundleRequest
@@ -70,6 +71,7 @@ def prepare(
     """
     user_catalogue.load()
     cluster = with_lab_facts(load(inventories, extra_vars, limit))
+    api_keys.read(cluster)  # a file that cannot be used is refused before any work
     if chosen := cluster.whole_service(service):
         cluster = cluster.of_service(chosen, *cluster.shared_hosts)
     for name, arguments in (engine_args or {}).items():

@@ -234,6 +234,9 @@ def _prefixes() -> tuple[str, ...]:
 
 
 def setting_of(name: str) -> str | None:
-    """The setting that a role's variable follows: open_webui_port has webui_port, weights_model has model."""
-    settings = (setting for setting in SETTING_NAMES if name.endswith(f"_{setting}"))
+    """The setting that a role's variable follows: open_webui_port has webui_port, weights_model has model.
+
+    A text of a file follows the setting that names the file: engine_api_key has api_key_file.
+    """
+    settings = (setting for setting in SETTING_NAMES if name.endswith(f"_{setting.removesuffix('_file')}"))
     return max(settings, key=len, default=None)

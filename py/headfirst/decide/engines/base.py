@@ -232,8 +232,9 @@ def cuda_overhead(layout: Layout) -> int:
 
 # Of options that all engines have: where a person finds the key, and how TLS and texts come about.
 OWN_KEY = (
-    "The plan makes a key and passes it in a file, so that no process list shows it: leave it out. `deploy "
-    "credentials` prints the key; with proxy=true `deploy keys add` makes one for each user."
+    "The plan makes a key and passes it in a file, so that no process list shows it: leave it out. For a key "
+    "that clients have already, set api_key_file=PATH. `deploy credentials` prints the key; with proxy=true "
+    "`deploy keys add` makes one for each user."
 )
 TLS = Refused(
     "The checks, the router and the chat page use HTTP: set tls=files or tls=local-ca in the inventory, "

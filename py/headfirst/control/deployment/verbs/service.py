@@ -54,8 +54,7 @@ def metrics_of(service: Service) -> Metrics | None:
 
 def known_key(secrets: Secrets | None, service: Service) -> str | None:
     """The key of the service's API, None where it is not known yet."""
-    known = secrets is not None and (service.name is None or service.name in secrets.service_api_keys)
-    return secrets.api_key(service.name) if secrets and known else None
+    return secrets.known_api_key(service.name) if secrets else None
 
 
 def require_key(secrets: Secrets | None, service: Service, cluster: Cluster) -> str:
