@@ -64,8 +64,16 @@ OUTPUTS = (
     ),
     Output("deploy bench --engines NAME,…", "`folder`, and `runs`: a list of {}", Result),
     Output("deploy tune", "`folder`, `engine_args` and {}", Tuned),
-    Output("deploy credentials", "{}, without `named_keys`, `local_ca` and what is not set", Secrets),
-    Output("deploy credentials --service NAME", "`service`, `api_key`, `api`: a list of addresses"),
+    Output(
+        "deploy credentials",
+        "{}, without `named_keys`, `local_ca` and what is not set; with `api_key_file` also "
+        "`api_key_files`, their paths by service",
+        Secrets,
+    ),
+    Output(
+        "deploy credentials --service NAME",
+        "`service`, `api_key`, `api`: a list of addresses; `api_key_file`, where the key is from one",
+    ),
     Output("deploy keys add", "`event` `key added`, `name`, `key`, `urls`"),
     Output("deploy keys list", "a list of objects with `name` and the limits of the key"),
     Output("deploy keys revoke", "`event` `key revoked`, `name`"),

@@ -131,6 +131,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         readiness=_readiness(service, engine, main.task),
         drain_seconds=settings.drain_timeout,
         config_file=blanks.parsed(engine.config_file(api_key=blanks.api_key(service.name))),
+        api_key_file=settings.api_key_file,
         replicas=replicas,
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
         standbys=[
@@ -159,6 +160,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     contents.packages_note(service, engine, checkpoint) if external else "",
                     contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
                     *(text for its in pools for text in its.host_notes),
+                    _BEHIND_PROXY if settings.api_key_file and cluster.has_proxy else "",
                     _BESIDE_ROUTERS.format(paths=" and ".join(outside_v1))
                     if outside_v1 and routers and not cluster.has_proxy
                     else "",
@@ -223,6 +225,10 @@ def _refuse_presets(service: Service, engine: Engine, version: str) -> None:
 _BESIDE_ROUTERS = (
     "Routers pass on /v1/… alone: {paths} are asked at each replica's own port, or with proxy=true at the "
     "proxy, which spreads them over the replicas."
+)
+_BEHIND_PROXY = (
+    "The proxy accepts the keys of `deploy keys` alone: that of api_key_file is between the hosts, and "
+    "clients of the proxy need another one."
 )
 _NO_TEMPLATE = (
     "The checkpoint has no chat template: task=completion, with /v1/completions and without the chat page. "

@@ -389,6 +389,8 @@ class PlannedService(Sized):
     readiness: Readiness
     drain_seconds: int  # for the requests that a replica behind a router has, before its ranks stop
     config_file: dict[str, Text]  # what the file with the API key holds, YAML
+    # Where the inventory states that the key is, on the controller; None: it is generated.
+    api_key_file: str | None = Field(default=None, exclude_if=operator.not_)
     replicas: list[PlannedReplica]
     scheduled: list[Scheduled]  # the same replicas, for hosts that are not in the inventory
     # Left out of JSON where clients ask the only replica.

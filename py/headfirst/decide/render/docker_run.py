@@ -23,7 +23,9 @@ def files(plan: Plan, header: Sequence[str], container_program: str) -> Files:
         for index, host in enumerate(host_parts)
     }
     return {
-        secret_files.SCRIPT: script(secret_files.make_script(header, secrets(host_parts))),
+        secret_files.SCRIPT: script(
+            secret_files.make_script(header, secrets(host_parts), secret_files.given(plan))
+        ),
         **made,
         ASK_SCRIPT: script(ask_script(header, plan)),
     }

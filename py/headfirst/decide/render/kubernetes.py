@@ -73,7 +73,7 @@ def files(plan: Plan, header: Sequence[str], options: Options) -> Files:
             hint="Rename one of the services.",
         )
     made = {f"{_api(service)}.yaml": File(_service(header, service, options)) for service in plan.services}
-    secrets = secret_files.make_script(header, secret_files.engines(plan))
+    secrets = secret_files.make_script(header, secret_files.engines(plan), secret_files.given(plan))
     return {secret_files.SCRIPT: script(secrets), **made}
 
 

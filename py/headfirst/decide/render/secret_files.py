@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from headfirst.common import container_names as names
 from headfirst.decide.containers.blanks import Text, blanks, joined, secret_of
@@ -19,8 +20,17 @@ _FUNCTIONS = """\
 secret() { # NAME PREFIX: makes the secret where it is not there yet
   local file=secrets/$1
   [ -s "$file" ] || printf '%s%s\\n' "$2" "$(od -An -N24 -tx1 /dev/urandom | tr -d ' \\n')" >"$file"
-  [[ $(<"$file") =~ ^[A-Za-z0-9._~-]{8,200}$ ]] ||
-    fail "$file must have 8 to 200 letters, digits, or . _ ~ - on one line."
+  check "$file"
+}
+
+given() { # NAME SETTING: one that people have
+  [ -s "secrets/$1" ] || fail "secrets/$1 is not there: copy the file of $2 to it."
+  check "secrets/$1"
+}
+
+check() {
+  [[ $(<"$1") =~ ^[A-Za-z0-9._~/+=][A-Za-z0-9._~/+=-]{7,199}$ ]] ||
+    fail "$1 must have 8 to 200 letters, digits, or . _ ~ - / + = on one line."
 }
 """
 
@@ -61,15 +71,28 @@ def key_file(service: PlannedService) -> str:
     return f"{FOLDER}/{key}"
 
 
-def make_script(header: Sequence[str], files: Sequence[SecretFile]) -> str:
-    """Makes each secret once, and writes the files; mode 0600."""
+def given(plan: Plan) -> dict[str, str]:
+    """Secrets that people have, with the setting that names the file of each on the controller."""
+    return {
+        PurePosixPath(key_file(service)).name: f"api_key_file={service.api_key_file}"
+        for service in plan.services
+        if service.api_key_file
+    }
+
+
+def make_script(
+    header: Sequence[str], files: Sequence[SecretFile], given: Mapping[str, str] = MappingProxyType({})
+) -> str:
+    """Makes each secret once, but for those of `given`, and writes the files; mode 0600."""
     about = [
         "Makes secrets/ with mode 0600. It can be run again: an existing secret is kept, also one of yours",
         "(one line in its file). Hosts need the files of secrets/ that their own file here names.",
     ]
     named = sorted(_secrets(line for file in files for line in file.lines))
     made = "".join(
-        f"secret {shlex.quote(name)} {'sk-' if name.startswith('api-key') else chr(39) * 2}\n"
+        f"given {shlex.quote(name)} {shlex.quote(given[name])}\n"
+        if name in given
+        else f"secret {shlex.quote(name)} {'sk-' if name.startswith('api-key') else chr(39) * 2}\n"
         for name in named
     )
     return program(

@@ -126,6 +126,8 @@ def _print_service(console: Terminal, service: PlannedService) -> None:
     converted = f"yes, {weights.served_bytes / GB:,.1f} GB" if service.convert_to_bf16 else "no"
     console.paragraph(f"Conversion to BF16: {converted}. {service.convert_reason}")
     console.paragraph(f"Remote code: {'on' if service.trust_remote_code else 'off'}. {service.trust_reason}")
+    if service.api_key_file:
+        console.paragraph(f"API key: that of api_key_file={service.api_key_file}")
     _print_choices(console, service)
     _print_carrier(console, weights.carrier)
     _print_time(console, weights.time)
