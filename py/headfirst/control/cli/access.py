@@ -15,7 +15,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
 
 if TYPE_CHECKING:
-    from headfirst.decide.cluster.types import Service
+    from headfirst.decide.cluster.types import Cluster, Service
 
 keys = typer.Typer(no_args_is_help=True, help="API keys with names, for people and programs.")
 app.add_typer(keys, name="keys")
@@ -34,6 +34,7 @@ def credentials(
 
     With --service only the key and the address of a service.
     """
+    from headfirst.control.deployment import api_keys
     from headfirst.control.deployment.certificate import keep_ca
     from headfirst.control.deployment.verbs.credentials import rotate as rotate_credentials
     from headfirst.control.deployment.verbs.credentials import show
@@ -57,24 +58,32 @@ def credentials(
             hint="For a program: deploy credentials INVENTORY --json",
         )
     cluster, chosen, secrets = show(run)
+    files = {
+        str(service): str(path)
+        for service in cluster.services
+        if (path := api_keys.file_of(cluster, service))
+    }
     if chosen and output.as_json:
         key, urls = require_key(secrets, chosen, cluster), [f"{url}/v1" for url in chosen.urls]
-        typer.echo(json.dumps({"service": str(chosen), "api_key": key, "api": urls}))
+        file = {api_keys.SETTING: files[str(chosen)]} if str(chosen) in files else {}
+        typer.echo(json.dumps({"service": str(chosen), "api_key": key, "api": urls, **file}))
         return
     if output.as_json:
-        typer.echo(secrets.applied().model_dump_json(exclude_none=True, exclude={"named_keys", "local_ca"}))
+        document = secrets.applied().model_dump(
+            mode="json", exclude_none=True, exclude={"named_keys", "local_ca"}
+        )
+        typer.echo(json.dumps(document | ({"api_key_files": files} if files else {})))
         return
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
     if chosen:
-        _print_key(console, chosen, require_key(secrets, chosen, cluster))
+        _print_key(console, cluster, chosen, require_key(secrets, chosen, cluster))
         return
     if cluster.has_proxy:
         console.print(
             "The proxy accepts the keys of `deploy keys`; the following ones are between the hosts."
         )
     for service in cluster.services:
-        key = known_key(secrets, service) or f"none yet, until: deploy up {cluster.inventories[0]}"
-        _print_key(console, service, key)
+        _print_key(console, cluster, service, known_key(secrets, service))
     if ca := keep_ca(cluster, secrets):
         console.print(f"Trust      {ca}")
     console.print(f"Chat page  {cluster.proxy_url if cluster.has_proxy else cluster.webui_url}")
@@ -86,8 +95,12 @@ def credentials(
         console.print(f"  password {secrets.grafana_admin_password}")
 
 
-def _print_key(console: Terminal, service: Service, key: str) -> None:
-    console.print(f"API key    {key}")
+def _print_key(console: Terminal, cluster: Cluster, service: Service, key: str | None) -> None:
+    from headfirst.control.deployment import api_keys
+
+    console.print(f"API key    {key or f'none yet, until: deploy up {cluster.inventories[0]}'}")
+    if key and (origin := api_keys.origin(cluster, service, key)):
+        console.print(f"  from     {origin}")
     urls = ", ".join(f"{url}/v1" for url in service.urls)
     console.print(f"API        {urls}   model {service.served_model_name}")
 

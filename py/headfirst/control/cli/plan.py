@@ -54,6 +54,7 @@ def plan(
     Exit code 2: the model does not fit into the memory of the GPUs.
     """
     from headfirst.control.cli.shown.plan import print_plan
+    from headfirst.control.deployment import api_keys
     from headfirst.control.deployment.prepare import prepare
     from headfirst.control.inventory.allocation import with_nodes
 
@@ -73,7 +74,7 @@ def plan(
         from headfirst.control.cli.bundle import print_sources, sources
 
         prepared.bundle.refuse(prepared.cluster, prepared.plan)
-    for note in prepared.plan.notes:
+    for note in (*prepared.plan.notes, *api_keys.changes(prepared.cluster, api_keys.read(prepared.cluster))):
         typer.echo(f"note: {note}", err=True)
     if svg:
         _draw(prepared.plan, file)

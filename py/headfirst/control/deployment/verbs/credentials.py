@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headfirst.common.errors import NotReadyError
-from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.credentials.secrets import Secrets, existing
+from headfirst.control.deployment import api_keys
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import current_credentials, refuse_foreign
 from headfirst.control.deployment.running.options import RunOptions
@@ -36,6 +37,9 @@ def rotate(options: RunOptions, reporter: Reporter) -> Outcome:
     refuse_foreign(cluster, states)
     if states[cluster.head.name].owner is None:
         raise _not_up(cluster)
+    present = states[cluster.head.name].credentials or existing(cluster)
+    if present and not present.is_rotating:
+        api_keys.refuse_rotation(cluster, present)
     return up(replace(options, tags=TAGS), reporter, rotate=True)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.secrets import Secrets, credentials_file
+from headfirst.control.deployment import api_keys
 from headfirst.control.deployment.bundled import Closed, proven
 from headfirst.control.deployment.certificate import Signed, keep_ca, keep_ca_key, with_certificate
 from headfirst.control.deployment.lab_nodes import lab_access, lab_of, share_demo_checkpoint
@@ -32,7 +33,7 @@ from headfirst.control.run.environment import require_all
 from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.control.run.result import RunResult, StageTime
-from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.cluster.types import Cluster, Host, Service
 from headfirst.decide.plan.host import devices
 from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.types import Plan
@@ -71,20 +72,24 @@ def up(options: RunOptions, reporter: Reporter, *, rotate: bool = False) -> Outc
 
 
 def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: bool) -> Outcome:
+    service, keys = prepared.cluster.whole_service(options.service), api_keys.read(prepared.cluster)
+    for text in api_keys.changes(prepared.cluster, keys, service, options.tags):
+        _warn("api-key", prepared.cluster.head, text, reporter)
+    with_keys = partial(api_keys.applied, keys=keys, brought=service, tags=options.tags)
     bundle = proven(prepared.bundle, reporter) if prepared.bundle else None
     here = None
     if lab_of(prepared.cluster):
-        refuse_unfit(_brought(prepared.plan, prepared.cluster.whole_service(options.service)))
+        refuse_unfit(_brought(prepared.plan, service))
         # Nodes must exist before they are locked.
         here = _prepare_here(prepared.cluster, options, reporter, builds=bundle is None)
     closed = Closed.of(bundle, prepared.cluster, prepared.plan) if bundle else None
     if options.check:
-        signed = _complete(prepared.cluster, peek(prepared.cluster), reporter, rotates=rotate)
+        signed = _complete(prepared.cluster, with_keys(peek(prepared.cluster)), reporter, rotates=rotate)
         return _carry_out(prepared, signed.secrets, options, reporter, here, closed)
     with claimed(prepared.cluster, options, "credentials --rotate" if rotate else "up", reporter) as claim:
         if rotate and not claim.secrets.is_rotating:
             claim = claim.change(claim.secrets.rotated())
-        signed = _complete(prepared.cluster, claim.secrets, reporter, rotates=rotate)
+        signed = _complete(prepared.cluster, with_keys(claim.secrets), reporter, rotates=rotate)
         if signed.ca_key:
             # Before its certificate is recorded: without the key nobody could renew that.
             keep_ca_key(prepared.cluster, signed.ca_key)
@@ -103,10 +108,13 @@ def _complete(cluster: Cluster, secrets: Secrets, reporter: Reporter, *, rotates
         secrets = secrets.with_grafana_password()
     signed = with_certificate(cluster, secrets, rotates=rotates)
     if signed.warning:
-        host = cluster.webui.name
-        finding = Finding(id="certificate", severity="warning", host=host, what=signed.warning)
-        reporter.handle(FindingsReported("certificate", host, (finding,)))
+        _warn("certificate", cluster.webui, signed.warning, reporter)
     return signed
+
+
+def _warn(subject: str, host: Host, text: str, reporter: Reporter) -> None:
+    finding = Finding(id=subject, severity="warning", host=host.name, what=text)
+    reporter.handle(FindingsReported(subject, host.name, (finding,)))
 
 
 def _webui_ran(cluster: Cluster, options: RunOptions, claim: Claim) -> bool:
