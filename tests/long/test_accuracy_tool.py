@@ -157,11 +157,11 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server:
     def direct(*_: object, **__: object) -> Iterator[tuple[str, str]]:
         yield url, KEY
 
-    package = "headfirst.control.deployment.measuring.accuracy"
+    package = "headfirst.control.deployment.measuring"
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     with serving(**server) as (url, state):
-        monkeypatch.setattr(f"{package}.open_api", direct)
-        monkeypatch.setattr(f"{package}.subject_of", lambda *_, **__: SUBJECT)
+        monkeypatch.setattr(f"{package}.accuracy.open_api", direct)
+        monkeypatch.setattr(f"{package}.chat_service.subject_of", lambda *_, **__: SUBJECT)
         done = CliRunner().invoke(app, ["test", LAB, "-e", f"served_model_name={MODEL}", *words])
     if done.exception and not isinstance(done.exception, SystemExit):
         raise done.exception

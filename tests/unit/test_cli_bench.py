@@ -47,7 +47,7 @@ def call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *words: str, **server:
     with serving(**server) as (url, _):
         monkeypatch.setattr("headfirst.control.deployment.measuring.bench.open_api", direct)
         monkeypatch.setattr(
-            "headfirst.control.deployment.measuring.bench.subject_of", lambda *_, **__: SUBJECT
+            "headfirst.control.deployment.measuring.chat_service.subject_of", lambda *_, **__: SUBJECT
         )
         done = CliRunner().invoke(app, ["bench", LAB, "-e", f"served_model_name={MODEL}", *words])
     if done.exception and not isinstance(done.exception, SystemExit):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -80,10 +81,25 @@ class Point(_Frozen):
         return sum(self.errors.values())
 
 
+class Side(_Frozen):
+    """The prefill replicas of a service that divides prefill and decode.
+
+    `arguments` are those of rank 0 of the first one.
+    """
+
+    replicas: list[int]
+    hosts: list[str]
+    tensor_parallel: int
+    pipeline_parallel: int
+    data_parallel: int
+    arguments: list[str]
+
+
 class Subject(_Frozen):
     """What was measured: a replica, or with `is_routed` all of them through their router.
 
-    `image` and `arguments` are those of rank 0 of the first one.
+    `image` and `arguments` are those of rank 0 of the first one. Where prefill and decode are divided, they
+    and the sizes are those of the decode replicas, and `prefill` has those of the others.
     """
 
     cluster: str
@@ -100,6 +116,8 @@ class Subject(_Frozen):
     pipeline_parallel: int
     data_parallel: int
     arguments: list[str]
+    # Left out of JSON where each replica computes prompts and answers.
+    prefill: Side | None = Field(default=None, exclude_if=operator.not_)
 
 
 class Result(_Frozen):

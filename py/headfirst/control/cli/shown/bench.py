@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from headfirst.control.bench.load import Load
-from headfirst.control.bench.result import Point, Result, Spread, Subject, differences
+from headfirst.control.bench.result import Point, Result, Side, Spread, Subject, differences
 from headfirst.control.bench.slo import Found, Promise, broken
 from headfirst.control.bench.trial import compare
 from headfirst.control.deployment.measuring.bench import Watcher
@@ -92,7 +92,7 @@ def print_result(result: Result, console: Console) -> None:
     console.print()
     console.print(
         f"[bold]{escape(subject.service)}[/], {escape(subject.engine)} {escape(subject.engine_version)}, "
-        f"TP {subject.tensor_parallel} × PP {subject.pipeline_parallel}, {_where(subject)}; "
+        f"{_sizes(subject)}, {_where(subject)}; "
         f"{escape(shape)}, seed {result.seed}"
     )
     console.print(rates_table(result.points))
@@ -107,9 +107,22 @@ def print_result(result: Result, console: Console) -> None:
     )
 
 
+def _sizes(subject: Subject) -> str:
+    sides: dict[str, Side | Subject] = {"": subject}
+    if subject.prefill:
+        sides = {"prefill ": subject.prefill, "decode ": subject}
+    return ", ".join(
+        f"{name}TP {side.tensor_parallel} × PP {side.pipeline_parallel}" for name, side in sides.items()
+    )
+
+
 def _where(subject: Subject) -> str:
-    nodes = f"on {len(subject.hosts)} node(s)"
-    return f"{len(subject.replicas)} replica(s) behind a router {nodes}" if subject.is_routed else nodes
+    nodes, count = f"on {len(subject.hosts)} node(s)", len(subject.replicas)
+    if not subject.is_routed:
+        return nodes
+    prefill = len(subject.prefill.replicas) if subject.prefill else 0
+    replicas = f"{prefill} prefill and {count - prefill} decode" if prefill else f"{count}"
+    return f"{replicas} replica(s) behind a router {nodes}"
 
 
 def rates_table(points: Sequence[Point]) -> Table:

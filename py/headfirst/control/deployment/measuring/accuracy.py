@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Protocol
 
 from headfirst import __version__
-from headfirst.common.errors import HeadfirstError, InputError
+from headfirst.common.errors import HeadfirstError
 from headfirst.control.accuracy import questions as data
 from headfirst.control.accuracy import tool
 from headfirst.control.accuracy.questions import Question
 from headfirst.control.accuracy.result import FILE, JOURNAL, Accuracy, Answer, Journal, Setup
 from headfirst.control.bench import environment
 from headfirst.control.bench.result import Subject
-from headfirst.control.deployment.measuring.bench import new_folder, subject_of
-from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.measuring.bench import new_folder
+from headfirst.control.deployment.measuring.chat_service import chat_service
 from headfirst.control.deployment.running.options import RunOptions
-from headfirst.control.deployment.verbs.service import is_routed, open_api
-from headfirst.control.deployment.verbs.smoke import api_target
+from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.paths import state_dir
 from headfirst.control.smoke.answers import FailedCase
 from headfirst.control.smoke.api import Api
@@ -128,27 +127,16 @@ def measure(
 @contextmanager
 def opened(options: RunOptions, exam: Exam, watcher: Watcher) -> Iterator[Opened]:
     """The service through a tunnel. NotReadyError: it does not answer."""
-    prepared = prepare(options.inventories, options.extra_vars, probe=True)
-    cluster = prepared.cluster
-    service, replica = cluster.chosen(options.service)[0]
-    planned = next(planned for planned in prepared.plan.services if planned.name == service.name)
-    if planned.task not in ("chat", "vision"):
-        raise InputError(
-            f"{service} is a service of {planned.task}",
-            where="--service",
-            hint="`deploy test --accuracy` asks chat models.",
-        )
-    python = environment.python(watcher.note)
-    subject = subject_of(cluster, service, replica, planned, is_routed=is_routed(service, options.service))
-    target, readiness = api_target(service, planned)
+    service = chat_service(options, watcher.note, "`deploy test --accuracy` asks chat models.")
+    target = service.target
     with (
-        open_api(cluster, options.service) as (url, key),
+        open_api(service.cluster, options.service) as (url, key),
         Api(url, key, target, exam.timeout_s) as api,
     ):
-        api.require_ready(readiness)
+        api.require_ready(service.readiness)
         usual = _TOKENS_WITH_REASONING if target.dialect.reasoning_parser else _USUAL_TOKENS
         limits = tool.Limits(exam.max_tokens or _fitting(api, usual), exam.concurrency, exam.timeout_s)
-        yield Opened(cluster, subject, target.model, url, key, limits, python)
+        yield Opened(service.cluster, service.subject, target.model, url, key, limits, service.python)
 
 
 def ask(

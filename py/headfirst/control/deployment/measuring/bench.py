@@ -13,23 +13,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from headfirst import __version__
-from headfirst.common.errors import InputError
 from headfirst.control.bench import environment, picture, runner, slo, tool
 from headfirst.control.bench.load import Load, Shape
 from headfirst.control.bench.requests import read_dataset
 from headfirst.control.bench.result import Point, Result, Subject
 from headfirst.control.bench.runner import Run, Settings
 from headfirst.control.bench.slo import Promise
-from headfirst.control.deployment.prepare import prepare
+from headfirst.control.deployment.measuring.chat_service import chat_service
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.recorded import note_left, timed
-from headfirst.control.deployment.verbs.diagnose import nodes_of
-from headfirst.control.deployment.verbs.service import is_routed, open_api
-from headfirst.control.deployment.verbs.smoke import api_target
+from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.paths import state_dir
 from headfirst.control.smoke.api import Api
-from headfirst.decide.cluster.types import Cluster, Replica, Service
-from headfirst.decide.plan import types as plan
+from headfirst.decide.cluster.types import Cluster
 
 _ASK_TIMEOUT_S = 120.0
 PICTURE = "throughput.svg"
@@ -153,26 +149,15 @@ def result_of(service: Opened, workload: Workload, points: Sequence[Point], begu
 def opened(options: RunOptions, workload: Workload, watcher: Watcher) -> Iterator[Opened]:
     """The service through a tunnel, and the load tool beside it."""
     dataset = _dataset(workload.dataset)
-    prepared = prepare(options.inventories, options.extra_vars, probe=True, engine_args=options.engine_args)
-    cluster = prepared.cluster
-    service, replica = cluster.chosen(options.service)[0]
-    planned = next(planned for planned in prepared.plan.services if planned.name == service.name)
-    if planned.task not in ("chat", "vision"):
-        raise InputError(
-            f"{service} is a service of {planned.task}",
-            where="--service",
-            hint="`deploy bench` measures chats.",
-        )
-    python = environment.python(watcher.note)
-    subject = subject_of(cluster, service, replica, planned, is_routed=is_routed(service, options.service))
-    target, readiness = api_target(service, planned)
+    service = chat_service(options, watcher.note, "`deploy bench` measures chats.")
+    cluster, target = service.cluster, service.target
     mark = f"Run {secrets.token_hex(3)}."
     log = state_dir("logs") / f"{cluster.name}-bench-{mark[4:-1]}.log"
     with (
         open_api(cluster, options.service, timed=True) as (url, key),
         Api(url, key, target, _ASK_TIMEOUT_S) as api,
     ):
-        api.require_ready(readiness)
+        api.require_ready(service.readiness)
         seen = runner.examine(api, mark)
         shape = workload.shape.within(seen.context)
         if shape != workload.shape:
@@ -183,10 +168,10 @@ def opened(options: RunOptions, workload: Workload, watcher: Watcher) -> Iterato
         settings = Settings(
             shape, workload.seed, mark, dataset, workload.number, workload.seconds, workload.warmup
         )
-        with tool.running(python, url, key, log) as running:
+        with tool.running(service.python, url, key, log) as running:
             run = Run(running, target.model, settings, seen.scale, watcher)
             name = _name_of(workload.dataset) if workload.dataset else None
-            yield Opened(cluster, subject, run, shape, mark, seen.path_seconds, name)
+            yield Opened(cluster, service.subject, run, shape, mark, seen.path_seconds, name)
     log.unlink(missing_ok=True)  # after a failure it stays
 
 
@@ -196,31 +181,6 @@ def _dataset(path: Path | None) -> list[dict[str, Any]] | None:
 
 def _name_of(path: Path) -> str:
     return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
-
-
-def subject_of(
-    cluster: Cluster, service: Service, replica: Replica, planned: plan.PlannedService, *, is_routed: bool
-) -> Subject:
-    """What runs: the image and the arguments are those of the replica's container, not of the plan."""
-    measured = service.replicas if is_routed else (replica,)
-    nodes, _ = nodes_of(cluster, service, replica)
-    container = nodes[0].container
-    return Subject(
-        cluster=cluster.name,
-        service=str(service),
-        replicas=[member.index for member in measured],
-        is_routed=is_routed,
-        model=planned.model,
-        engine=planned.engine,
-        engine_version=planned.engine_version,
-        image=container.image if container else "",
-        device=planned.device,
-        hosts=[host.name for member in measured for host in member.hosts],
-        tensor_parallel=planned.tensor_parallel,
-        pipeline_parallel=planned.pipeline_parallel,
-        data_parallel=planned.data_parallel,
-        arguments=list(container.argv) if container else [],
-    )
 
 
 def new_folder(kind: str, subject: Subject, begun: datetime) -> Path:
