@@ -133,6 +133,8 @@ def test_a_key_in_place_of_a_path_is_not_printed(tmp_path: Path) -> None:
     shown = f"{caught.value}{caught.value.where}{caught.value.hint}"
     assert KEY not in shown
     assert f"{tmp_path}/mine.ini:6" in shown and "api_key_file=PATH" in shown
+    with pytest.raises(InputError, match="names no file"):
+        api_keys.read(cluster_with(tmp_path, "~nobody-of-this-name/key"))
     long = "x" * 5000
     with pytest.raises(InputError) as caught:
         api_keys.read(cluster_with(tmp_path, long))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -40,7 +41,10 @@ def file_of(cluster: Cluster, service: Service) -> Path | None:
         return None
     inventory = cluster.inventories[0]
     folder = inventory if inventory.is_dir() else inventory.parent
-    return folder / Path(service.settings.api_key_file).expanduser()
+    path = Path(service.settings.api_key_file)
+    with contextlib.suppress(RuntimeError):  # no user of this name: there is no such file
+        path = path.expanduser()
+    return folder / path
 
 
 def applied(secrets: Secrets, keys: Keys, brought: Service | None, tags: Sequence[str]) -> Secrets:
