@@ -23,6 +23,8 @@ PREFILL, DECODE = "headfirst-engine", "headfirst-engine-2"
 PROMPT, ANSWER = next(iter(demo.answers().items()))
 STREAMS = 2
 CLIENTS = 6
+FEW_CLIENTS, PAUSE_S = 2, 5.0
+CORES_PER_RANK = 0.3
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ class Load:
 
 
 @contextmanager
-def load(service: Service) -> Iterator[Load]:
+def load(service: Service, clients: int = CLIENTS, pause_s: float = 0.0) -> Iterator[Load]:
     """Clients that ask one request after the other; the last of them wait for their answers at the end."""
     seen, over = Load(), threading.Event()
 
@@ -58,8 +60,10 @@ def load(service: Service) -> Iterator[Load]:
                     seen.right += 1
                 else:
                     (seen.broken if stream else seen.wrong).append(text)
+            over.wait(pause_s)
 
-    threads = [threading.Thread(target=client, kwargs={"stream": n < STREAMS}) for n in range(CLIENTS)]
+    streams = STREAMS * clients // CLIENTS or 1
+    threads = [threading.Thread(target=client, kwargs={"stream": n < streams}) for n in range(clients)]
     for thread in threads:
         thread.start()
     try:
@@ -154,15 +158,22 @@ def test_a_rank_that_is_killed_under_load_takes_its_replica_only(
     assert ask(divided, stream=False) == ANSWER
 
 
-# More, since the cores of fewer ranks would be others.
-@pytest.mark.parametrize("count", [3, 2])
-def test_a_change_of_decode_replicas_loses_no_request(divided: Service, count: int) -> None:
+def leave_cores() -> None:
+    """NIXL's progress thread polls, so four ranks take the two cores that `deploy up` needs as well."""
+    for node in ("node1", "node2"):
+        names = "$(docker ps -q --filter name=headfirst-engine)"
+        on_node(node, f"docker update --cpus {CORES_PER_RANK} {names}", INVENTORY)
+
+
+def test_a_change_of_decode_replicas_loses_no_request(divided: Service) -> None:
     wait_until_ready()
-    with load(divided) as seen:
-        done = deploy("up", inventory=INVENTORY, options=["--plain", "-e", f"decode_replicas={count}"])
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-    print(f"decode_replicas={count}: {seen.right} right, {seen.wrong}, {seen.broken}")
-    assert seen.right > CLIENTS
+    leave_cores()
+    with load(divided, FEW_CLIENTS, PAUSE_S) as seen:
+        for count in (1, 2):
+            done = deploy("up", inventory=INVENTORY, options=["--plain", "-e", f"decode_replicas={count}"])
+            assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+            names = on_node("node2", "docker ps --format '{{.Names}}' --filter name=headfirst-engine", INVENTORY)
+            assert len(names.split()) == count
+    print(f"decode_replicas=1, then 2: {seen.right} right, {seen.wrong}, {seen.broken}")
+    assert seen.right > FEW_CLIENTS
     assert seen.wrong == seen.broken == []
-    names = on_node("node2", "docker ps --format '{{.Names}}' --filter name=headfirst-engine", INVENTORY)
-    assert len(names.split()) == count
