@@ -19,7 +19,15 @@ from rendering import HEADER, ODD, Programs, model_in, planned, with_words
 VERSION = "1.37.0"
 OPTIONS = kubernetes.Options("hostpath", "rdma/hca")
 CLAIM = kubernetes.Options("pvc", "rdma/hca")
-INVENTORIES = ["lab.ini", "a100x4.ini", "h100x2-services.ini", "h200x1.ini", "a100x1-70b.ini"]
+INVENTORIES = [
+    *("lab.ini", "a100x4.ini", "h100x2-services.ini", "h200x1.ini", "a100x1-70b.ini"),
+    "lab-disaggregated.ini",
+]
+# The prefill replica has two hosts, each decode replica one.
+DIVIDED = (
+    *("prefill_replicas=1", "decode_replicas=2", "model=Qwen/Qwen3-32B", "engine_env="),
+    *("prefill_gpus_per_replica=16", "decode_gpus_per_replica=8"),
+)
 # The fields around the pods, after config/crd/bases/leaderworkerset.x-k8s.io_leaderworkersets.yaml of
 # kubernetes-sigs/lws, commit 060ab4da17ee (sha256 c5dcad8ed943…). Pods have Kubernetes' own schema.
 LEADER_WORKER_SET: dict[str, Any] = {
@@ -94,6 +102,88 @@ def test_manifests_match_the_schemas(inventory: str, options: kubernetes.Options
     assert {"ConfigMap", "LeaderWorkerSet", "Service"} <= {page["kind"] for page in pages}
     for page in pages:
         validate(page)
+
+
+def router_of(pages: list[dict[str, Any]]) -> dict[str, Any]:
+    (page,) = of_kind("Deployment", pages)
+    container: dict[str, Any] = page["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def test_the_router_has_the_command_of_compose_and_the_names_of_the_leaders() -> None:
+    plan = planned("lab-disaggregated.ini")
+    (service,) = plan.services
+    pages = manifests(plan)
+    container = router_of(pages)
+    (router,) = service.routers
+    assert container["image"] == router.container.image
+    assert container["command"] == [router.container.entrypoint]
+    names = [page["metadata"]["name"] for page in of_kind("LeaderWorkerSet", pages)]
+    expected = list(router.fixed_command)
+    expected[expected.index("--host") + 1] = "0.0.0.0"
+    expected[expected.index("--prometheus-host") + 1] = "0.0.0.0"
+    text = "\n".join(expected)
+    for replica, name in zip(service.replicas, names, strict=True):
+        # The LeaderWorkerSet controller makes a headless Service of the set's name.
+        text = text.replace(replica.engine_url, f"http://{name}-0.{name}:{replica.engine_port}")
+    assert container["args"] == text.split("\n")
+
+
+def test_clients_of_a_divided_service_ask_the_router() -> None:
+    pages = manifests(planned("lab-disaggregated.ini"))
+    (page,) = of_kind("Deployment", pages)
+    (service,) = of_kind("Service", pages)
+    pod = page["spec"]["template"]
+    assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+    assert page["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    for workers in of_kind("LeaderWorkerSet", pages):
+        for template in templates(workers):
+            assert not service["spec"]["selector"].items() <= template["metadata"]["labels"].items()
+    container = router_of(pages)
+    assert [port["name"] for port in container["ports"]] == ["api", "metrics"]
+    assert service["spec"]["ports"] == [{"name": "api", "port": 80, "targetPort": "api"}]
+    # A prefill and a decode replica must be there before a request is answered.
+    assert container["readinessProbe"]["httpGet"] == {"path": "/readiness", "port": "api"}
+    assert container["livenessProbe"]["httpGet"] == {"path": "/health", "port": "api"}
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert "hostNetwork" not in pod["spec"]
+
+
+def test_the_keys_of_the_router_are_in_a_secret_of_their_own(tmp_path: Path) -> None:
+    plan = planned("lab-disaggregated.ini")
+    made = kubernetes.files(plan, HEADER, OPTIONS)
+    assert router_of(manifests(plan))["env"] == [
+        {
+            "name": "ROUTER_ARGUMENTS",
+            "valueFrom": {"secretKeyRef": {"name": "headfirst-router", "key": "ROUTER_ARGUMENTS"}},
+        }
+    ]
+    line = "kubectl create secret generic headfirst-router --from-env-file=secrets/router.env"
+    assert f"#   {line}\n" in made["headfirst-api.yaml"].text
+    assert "secrets/router.env" in made["make-secrets.sh"].text
+
+
+def test_each_side_of_a_divided_service_has_its_own_arguments() -> None:
+    plan = planned("a100x4.ini", *DIVIDED)
+    pages = manifests(plan)
+    for page in pages:
+        validate(page)
+    sets, scripts = of_kind("LeaderWorkerSet", pages), of_kind("ConfigMap", pages)
+    sides = ["prefill", "decode", "decode"]
+    assert [len(replica.nodes) for replica in plan.services[0].replicas] == [2, 1, 1]
+    for side, workers, script, replica in zip(sides, sets, scripts, plan.services[0].replicas, strict=True):
+        assert workers["spec"]["leaderWorkerTemplate"]["size"] == len(replica.nodes)
+        launch = script["data"]["launch.sh"]
+        assert f"--disaggregation-mode {side}" in launch
+        assert "--disaggregation-ib-device mlx5_1,mlx5_2,mlx5_3,mlx5_4" in launch
+        # What a rank is reached at is the address of its own pod.
+        assert 'export SGLANG_HOST_IP="$HEADFIRST_ADDRESS"' in launch
+        limits = templates(workers)[0]["spec"]["containers"][0]["resources"]["limits"]
+        assert limits["rdma/hca"] == "1"
+
+
+def test_undivided_replicas_have_no_router() -> None:
+    assert of_kind("Deployment", manifests(planned("h100x2-services.ini"))) == []
 
 
 @pytest.mark.parametrize("field", ["hostNetwork", "containers", "no_such_field"])

@@ -107,7 +107,7 @@ def test_a_secret_of_the_person_is_used_or_refused(tmp_path: Path, given: str) -
     (tmp_path / "secrets" / "api-key").write_text(f"{given}\n")
     plan = planned("lab.ini")
     script = tmp_path / secret_files.SCRIPT
-    script.write_text(secret_files.make_script(HEADER, secret_files.engines(plan)))
+    script.write_text(secret_files.make_script(HEADER, secret_files.scheduled(plan)))
     done = Programs(tmp_path / "programs").run("bash", script, cwd=tmp_path)
     if given == "sk-my.own_key~1":
         assert (tmp_path / "secrets" / "engine.yaml").read_text() == f"api-key: {given}\n"

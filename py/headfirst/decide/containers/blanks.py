@@ -39,6 +39,11 @@ def secret(name: str) -> str:
     return f"secret:{name}"
 
 
+def head_address_of(replica: int) -> str:
+    """The name of the blank of the address of rank 0 of a replica."""
+    return f"{HEAD_ADDRESS}:{replica}"
+
+
 def api_key(service: str | None) -> str:
     """The mark of the key of a service's API."""
     return mark(secret(f"api-key-{service}" if service else "api-key"))

@@ -435,6 +435,11 @@ class PlannedService(Sized):
         return [*self.adapters, *([self.draft_model] if self.draft_model else [])]
 
     @property
+    def required_routers(self) -> list[PlannedRouter]:
+        """The routers without which nobody answers: those over prefill and decode replicas."""
+        return self.routers if self.transfer else []
+
+    @property
     def urls(self) -> list[str]:
         """The addresses that clients use and that stay when replicas change."""
         return [router.url for router in self.routers] or [replica.engine_url for replica in self.replicas]

@@ -12,8 +12,19 @@ from headfirst.common.errors import InputError
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, blanks
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedService, Scheduled
-from headfirst.decide.render import scheduled_options, secret_files, shell
+from headfirst.decide.render import kubernetes_router, scheduled_options, secret_files, shell
 from headfirst.decide.render.files import File, Files, documents, script
+from headfirst.decide.render.kubernetes_objects import (
+    INSTANCE,
+    api_name,
+    endpoint,
+    labels_of,
+    numeric,
+    pod_options,
+    replica_name,
+    router_name,
+    security,
+)
 from headfirst.decide.render.shell import (
     CHECK_CACHE,
     CHECK_MODEL,
@@ -65,15 +76,18 @@ class Options:
 
 def files(plan: Plan, header: Sequence[str], options: Options) -> Files:
     """One file of manifests for each service. InputError for names that Kubernetes cannot distinguish."""
-    names = [_name(replica) for service in plan.services for replica in service.replicas]
-    names += [_api(service) for service in plan.services]
+    names = [replica_name(replica) for service in plan.services for replica in service.replicas]
+    names += [router_name(router) for service in plan.services for router in service.required_routers[:1]]
+    names += [api_name(service) for service in plan.services]
     if doubled := next((name for name in names if names.count(name) > 1), None):
         raise InputError(
             f"two objects would have the name {doubled}, since names in Kubernetes have no underscore",
             hint="Rename one of the services.",
         )
-    made = {f"{_api(service)}.yaml": File(_service(header, service, options)) for service in plan.services}
-    secrets = secret_files.make_script(header, secret_files.engines(plan), secret_files.given(plan))
+    made = {
+        f"{api_name(service)}.yaml": File(_service(header, service, options)) for service in plan.services
+    }
+    secrets = secret_files.make_script(header, secret_files.scheduled(plan), secret_files.given(plan))
     return {secret_files.SCRIPT: script(secrets), **made}
 
 
@@ -86,8 +100,9 @@ def _service(header: Sequence[str], service: PlannedService, options: Options) -
         "It was checked against the published schemas and was not run in a cluster.",
         "It needs the LeaderWorkerSet controller, NVIDIA's device plugin where GPUs are requested,"
         " and a device plugin for RDMA.",
-        f"The Secret is not in this file. Make it with {secret_files.SCRIPT}, then:",
-        f"  kubectl create secret generic {_api(service)} {sources}",
+        f"No Secret is in this file. Make it with {secret_files.SCRIPT}, then:",
+        f"  kubectl create secret generic {api_name(service)} {sources}",
+        *kubernetes_router.about(service),
         *(note for scheduled in service.scheduled for note in scheduled.notes),
         *_left_out(service),
     ]
@@ -96,7 +111,11 @@ def _service(header: Sequence[str], service: PlannedService, options: Options) -
         manifests.append(_claim(service))
     for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
         manifests += [_scripts(service, replica, scheduled), _workers(service, replica, scheduled, options)]
-    return documents(about, *manifests, _endpoint(service))
+    selector = {_INDEX: "0"}
+    if service.required_routers:
+        manifests.append(kubernetes_router.deployment(service))
+        selector = {INSTANCE: router_name(service.required_routers[0])}
+    return documents(about, *manifests, endpoint(service, selector))
 
 
 def _left_out(service: PlannedService) -> list[str]:
@@ -107,33 +126,10 @@ def _left_out(service: PlannedService) -> list[str]:
         # The device plugins bring these.
         brought = [CDI_GPU, *([INFINIBAND] if scheduled.rdma else [])]
         devices = [device for device in planned.devices if not device.startswith(tuple(brought))]
-        user = None if _numeric(planned.user) else planned.user
+        user = None if numeric(planned.user) else planned.user
         rest = planned.model_copy(update={"devices": devices, "user": user})
         lines += scheduled_options.stated(rest, _CARRIED, _GIVEN, "Kubernetes")
     return list(dict.fromkeys(lines))
-
-
-def _numeric(user: str | None) -> bool:
-    """Kubernetes takes ids, not names."""
-    return all(part.isdigit() for part in (user or "").split(":"))
-
-
-def _api(service: PlannedService) -> str:
-    """The name of what all replicas share."""
-    return _plain(f"headfirst-api-{service.name}" if service.name else "headfirst-api")
-
-
-def _name(replica: PlannedReplica) -> str:
-    return _plain(replica.nodes[0].container.name)
-
-
-def _plain(name: str) -> str:
-    return name.replace("_", "-").rstrip("-")
-
-
-def _labels(service: PlannedService, replica: PlannedReplica | None = None) -> dict[str, str]:
-    labels = {"app.kubernetes.io/name": _api(service), "app.kubernetes.io/managed-by": "headfirst"}
-    return labels | ({"app.kubernetes.io/instance": _name(replica)} if replica else {})
 
 
 def _claim(service: PlannedService) -> dict[str, Any]:
@@ -143,7 +139,7 @@ def _claim(service: PlannedService) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": _api(service), "labels": _labels(service)},
+        "metadata": {"name": api_name(service), "labels": labels_of(service)},
         "spec": {
             "accessModes": ["ReadWriteMany"],
             "resources": {"requests": {"storage": f"{size}Gi"}},
@@ -152,6 +148,7 @@ def _claim(service: PlannedService) -> dict[str, Any]:
 
 
 def _scripts(service: PlannedService, replica: PlannedReplica, scheduled: Scheduled) -> dict[str, Any]:
+    name = replica_name(replica)
     checks = [f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders]
     if service.cache_dir:
         checks.append(f"check_cache {shlex.quote(service.cache_dir)}\n")
@@ -170,7 +167,7 @@ def _scripts(service: PlannedService, replica: PlannedReplica, scheduled: Schedu
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": f"{_name(replica)}-launch", "labels": _labels(service, replica)},
+        "metadata": {"name": f"{name}-launch", "labels": labels_of(service, name)},
         "data": {_LAUNCH: launch, _PROBE: shell.PROBE},
     }
 
@@ -195,7 +192,7 @@ def _workers(
     return {
         "apiVersion": API_VERSION,
         "kind": "LeaderWorkerSet",
-        "metadata": {"name": _name(replica), "labels": _labels(service, replica)},
+        "metadata": {"name": replica_name(replica), "labels": labels_of(service, replica_name(replica))},
         # The leader is ready when all ranks have met: the workers must not wait for it.
         "spec": {"replicas": 1, "startupPolicy": "LeaderCreated", "leaderWorkerTemplate": template},
     }
@@ -204,16 +201,13 @@ def _workers(
 def _pod(
     service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, options: Options, *, leader: bool
 ) -> dict[str, Any]:
-    labels = _labels(service, replica)
+    labels = labels_of(service, replica_name(replica))
     apart = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
     spec: dict[str, Any] = {
         "hostNetwork": True,  # as the plan's containers: RDMA devices, and the interface that NCCL is given
         "dnsPolicy": "ClusterFirstWithHostNet",
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,  # its variables resemble settings of the engine
         "terminationGracePeriodSeconds": 60,
-        # The pause container is process 1 then, as the init of the plan's container.
-        **({"shareProcessNamespace": True} if replica.nodes[0].container.init else {}),
+        **pod_options(replica.nodes[0].container),
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}},
         "containers": [_container(service, replica, scheduled, options, leader=leader)],
         "volumes": _volumes(service, replica, scheduled, options, leader=leader),
@@ -232,7 +226,7 @@ def _container(
         "image": planned.image,
         "command": ["bash", f"{_FOLDER}/{_LAUNCH}"],
         "env": [{"name": VARIABLES[ADDRESS], "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
-        "securityContext": _security(planned),
+        "securityContext": security(planned),
         "volumeMounts": _mounts(service, replica, scheduled, options, leader=leader),
     }
     limits = {"nvidia.com/gpu": str(scheduled.gpus)} if scheduled.gpus else {}
@@ -243,17 +237,6 @@ def _container(
         container["ports"] = [{"name": "api", "containerPort": replica.engine_port}]
         container |= _probes(service, replica)
     return container
-
-
-def _security(planned: Container) -> dict[str, Any]:
-    capabilities = {"add": list(planned.cap_add), "drop": list(planned.cap_drop)}
-    capabilities = {name: listed for name, listed in capabilities.items() if listed}
-    ids = [int(part) for part in planned.user.split(":")] if planned.user and _numeric(planned.user) else []
-    return {
-        "allowPrivilegeEscalation": False,
-        **({"capabilities": capabilities} if capabilities else {}),
-        **dict(zip(("runAsUser", "runAsGroup"), ids, strict=False)),
-    }
 
 
 def _probes(service: PlannedService, replica: PlannedReplica) -> dict[str, Any]:
@@ -296,14 +279,14 @@ def _volumes(
     planned, secret = replica.nodes[0].container, secret_files.of_replica(service, replica)
     memory = {"medium": "Memory", **({"sizeLimit": _quantity(planned.shm_size)} if planned.shm_size else {})}
     volumes: list[dict[str, Any]] = [
-        {"name": "launch", "configMap": {"name": f"{_name(replica)}-launch"}},
+        {"name": "launch", "configMap": {"name": f"{replica_name(replica)}-launch"}},
         {"name": "shm", "emptyDir": memory},
     ]
     if _reads_key(scheduled, leader=leader):
-        key = {"secretName": _api(service), "items": [{"key": secret.name, "path": secret.name}]}
+        key = {"secretName": api_name(service), "items": [{"key": secret.name, "path": secret.name}]}
         volumes.append({"name": "key", "secret": {**key, "defaultMode": 0o400}})
     if options.storage == "pvc":
-        return [*volumes, {"name": "data", "persistentVolumeClaim": {"claimName": _api(service)}}]
+        return [*volumes, {"name": "data", "persistentVolumeClaim": {"claimName": api_name(service)}}]
     for number, (source, _, read_only) in enumerate(_folders(planned, secret)):
         kind = "Directory" if read_only else "DirectoryOrCreate"
         volumes.append({"name": f"folder-{number}", "hostPath": {"path": source, "type": kind}})
@@ -331,16 +314,3 @@ def _mounts(
 def _quantity(size: str) -> str:
     """Docker's notation (32g) as Kubernetes writes it (32Gi)."""
     return f"{size[:-1]}{_UNITS[size[-1].lower()]}" if size[-1].lower() in _UNITS else size
-
-
-def _endpoint(service: PlannedService) -> dict[str, Any]:
-    """Requests go to the leaders of all replicas that are ready."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Service",
-        "metadata": {"name": _api(service), "labels": _labels(service)},
-        "spec": {
-            "selector": {"app.kubernetes.io/name": _api(service), _INDEX: "0"},
-            "ports": [{"name": "api", "port": 80, "targetPort": "api"}],
-        },
-    }

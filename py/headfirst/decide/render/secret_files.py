@@ -60,9 +60,10 @@ def of_env_file(part: PlannedRouter | Webui) -> SecretFile:
     return SecretFile(path, tuple(_line(f"{name}=", text) for name, text in part.env_file.items()))
 
 
-def engines(plan: Plan) -> list[SecretFile]:
-    """Those of all replicas."""
-    return [of_replica(service, replica) for service in plan.services for replica in service.replicas]
+def scheduled(plan: Plan) -> list[SecretFile]:
+    """Those of all replicas, and of the routers that divided services require."""
+    replicas = [of_replica(service, replica) for service in plan.services for replica in service.replicas]
+    return replicas + [of_env_file(router) for each in plan.services for router in each.required_routers]
 
 
 def key_file(service: PlannedService) -> str:

@@ -66,7 +66,7 @@ def files(plan: Plan, header: Sequence[str], container: ContainerOf) -> Files:
         for service in plan.services
         for replica, scheduled in zip(service.replicas, service.scheduled, strict=True)
     }
-    secrets = secret_files.make_script(header, secret_files.engines(plan), secret_files.given(plan))
+    secrets = secret_files.make_script(header, secret_files.scheduled(plan), secret_files.given(plan))
     return {secret_files.SCRIPT: script(secrets), **made}
 
 

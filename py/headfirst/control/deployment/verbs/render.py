@@ -104,7 +104,7 @@ def _refuse(plan: Plan, target: Target) -> None:
                 f"{service.served_model_name} does not fit: {service.unfit.reason}",
                 hint="`deploy plan` shows the memory term by term, and the alternatives.",
             )
-    if target not in _ON_HOSTS and any(service.transfer for service in plan.services):
+    if target == "slurm" and any(service.transfer for service in plan.services):
         raise InputError(
             f"--to {target} has no router, which sends each request to a prefill and to a decode replica",
             hint="Render it with replicas instead of prefill_replicas and decode_replicas; or --to compose.",
@@ -123,7 +123,8 @@ def _left_out(plan: Plan, target: Target) -> list[str]:
         "monitoring": plan.monitoring is not None,
         "spares": bool(plan.spares),
         "the chat page": plan.webui is not None and target not in _ON_HOSTS,
-        "the router": any(service.routers for service in plan.services) and target not in _ON_HOSTS,
+        "the router": target not in _ON_HOSTS
+        and any(service.routers and not service.required_routers for service in plan.services),
         "the proxy": plan.proxy is not None,
     }
     return [what for what, there in parts.items() if there]

@@ -11,7 +11,16 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils import service_c
 from headfirst.common import container_names as names
 from headfirst.decide.cluster import types as cluster_types
 from headfirst.decide.cluster.types import Cluster, Service
-from headfirst.decide.containers.blanks import Text, api_key, mark, parsed, secret
+from headfirst.decide.containers.blanks import (
+    ADDRESS,
+    Text,
+    api_key,
+    head_address_of,
+    mark,
+    parse,
+    parsed,
+    secret,
+)
 from headfirst.decide.containers.spec import Container, docker_run
 from headfirst.decide.plan.types import PlannedReplica, PlannedRouter
 
@@ -82,6 +91,21 @@ def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any
         *[flag, _START_WITH_LIST, json.dumps(listed, separators=(",", ":")), *words],
         *["--discovery-provider", "file", "--discovery-file", _LIST],
     ]
+
+
+def scheduled_command(router: PlannedRouter, replicas: Sequence[PlannedReplica]) -> list[Text]:
+    """`fixed_command` where a scheduler chooses the hosts: the addresses are blank.
+
+    They are `ADDRESS` of the router and `head_address_of` each replica.
+    """
+    divided = any(replica.role for replica in replicas)
+    run = command(mark(ADDRESS), router.port, router.metrics_port, router.policy, divided=divided)
+    workers = {
+        f"http://{mark(head_address_of(replica.index))}:{replica.engine_port}": replica.worker
+        for replica in replicas
+    }
+    # JSON escapes the NUL of a mark.
+    return [parse(word.replace("\\u0000", "\0")) for word in with_replicas(run, workers)]
 
 
 def _router(
