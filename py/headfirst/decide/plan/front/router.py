@@ -33,9 +33,11 @@ _START = (
     "import os, sys; sys.argv += os.environ.pop('ROUTER_ARGUMENTS').split(); "
     "from smg.launch_router import main; main()"
 )
-# The list of replicas is an argument here, and a file for smg.
-_LIST = "/tmp/replicas.json"  # noqa: S108 - in the container
-_START_WITH_LIST = f"import sys; open('{_LIST}', 'w').write(sys.argv.pop(1)); {_START}"
+# The list of replicas is an argument here, and a file for smg; without a container, /tmp is the host's.
+_START_WITH_LIST = (
+    "import sys, tempfile; listed = tempfile.NamedTemporaryFile('w', suffix='.json'); "
+    "listed.write(sys.argv.pop(1)); listed.flush(); sys.argv += ['--discovery-file', listed.name]; "
+) + _START
 SHUTDOWN_S = 55  # and the 5 s in which smg still takes requests
 # A replica that dies gets no new request at once; these probes take it out and find it again.
 _HEALTH = {
@@ -89,7 +91,7 @@ def with_replicas(command: Sequence[str], workers: Mapping[str, Mapping[str, Any
     flag, _, *words = command
     return [
         *[flag, _START_WITH_LIST, json.dumps(listed, separators=(",", ":")), *words],
-        *["--discovery-provider", "file", "--discovery-file", _LIST],
+        *["--discovery-provider", "file"],
     ]
 
 
