@@ -9,16 +9,23 @@ import pytest
 from headfirst.common import container_names as names
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
 from headfirst.decide.plan.types import Plan
-from headfirst.decide.render import slurm
+from headfirst.decide.render import slurm, slurm_steps
 from rendering import HEADER, ODD, Programs, model_in, planned, put, with_words
 
 ADDRESSES = ["192.0.2.21", "192.0.2.22"]
 # Runs the command once for each task, with the same input, as srun does; ends when one fails.
 SRUN = """\
-while [ "${1#--}" != "$1" ]; do shift; done
+first=0
+while [ "${1#--}" != "$1" ]; do
+  case "$1" in
+  --ntasks=*) TASKS=${1#*=} ;;
+  --relative=*) first=${1#*=} ;;
+  esac
+  shift
+done
 input=$(cat; echo x)
 for task in $(seq 0 $((TASKS - 1))); do
-  export SLURM_PROCID=$task SLURMD_NODENAME=n$task
+  export SLURM_PROCID=$task SLURMD_NODENAME=n$((first + task))
   printf '%s' "${input%x}" | "$@" || exit
 done
 """
@@ -28,7 +35,7 @@ IP = 'echo "2: $6 inet 192.0.2.2$((SLURM_PROCID + 1))/24 brd 192.0.2.255 scope g
 class Job:
     """A folder where the job is submitted."""
 
-    def __init__(self, folder: Path, plan: Plan, container: slurm.ContainerOf = "none") -> None:
+    def __init__(self, folder: Path, plan: Plan, container: slurm_steps.ContainerOf = "none") -> None:
         self.folder, self.plan = folder, plan
         put(slurm.files(plan, HEADER, container), folder)
         model_in(folder, plan)
@@ -221,7 +228,7 @@ def test_apptainer_binds_what_the_plan_mounts(tmp_path: Path) -> None:
     ],
 )
 def test_images_as_enroot_writes_them(image: str, expected: str) -> None:
-    assert slurm._enroot(image) == expected
+    assert slurm_steps._enroot(image) == expected
 
 
 def test_words_cannot_end_the_script_of_the_ranks(tmp_path: Path) -> None:
@@ -232,3 +239,93 @@ def test_words_cannot_end_the_script_of_the_ranks(tmp_path: Path) -> None:
     arguments, _ = job.programs.records("python3")[0]
     assert arguments[-2:] == ["a\nRANK\ntouch evil\n", "RANK_END"]
     assert not (tmp_path / "evil").exists()
+
+
+def divided(folder: Path, *settings: str) -> Plan:
+    """The prefill replica has two hosts, each decode replica one."""
+    sides = ["prefill_replicas=1", "decode_replicas=2", "prefill_gpus_per_replica=16"]
+    model = [*("model=Qwen/Qwen3-32B", "engine_env="), f"weights_dir={folder}/models"]
+    return planned("a100x4.ini", *sides, "decode_gpus_per_replica=8", *model, *settings)
+
+
+def test_a_divided_service_is_one_job_with_its_router(tmp_path: Path) -> None:
+    plan = divided(tmp_path)
+    (service,) = plan.services
+    job = Job(tmp_path, plan)
+    assert [path.name for path in tmp_path.glob("*.sbatch")] == ["headfirst-engine.sbatch"]
+    job.programs.record("python3", "exec /bin/sleep 2 >/dev/null 2>&1\n")
+    code, out, error = job.run(tasks=4)
+    assert code == 0, error
+    assert "ready: http://192.0.2.21:8000/v1" in out
+    hosts = [f"192.0.2.2{number}" for number in range(1, 5)]
+    sides = [hosts[:2], hosts[2:3], hosts[3:]]
+    expected = []
+    for scheduled, addresses in zip(service.scheduled, sides, strict=True):
+        for rank, address in zip(scheduled.ranks, addresses, strict=True):
+            values = {
+                HEAD_ADDRESS: addresses[0],
+                ADDRESS: address,
+                CONFIG_FILE: str(tmp_path / "secrets" / "engine.yaml"),
+            }
+            environment = {name: filled(text, values) for name, text in rank.environment.items()}
+            expected.append(([filled(word, values) for word in rank.command][1:], environment))
+    (router,) = service.routers
+    text = "\n".join(router.fixed_command).replace(router.address, hosts[0])
+    for replica, addresses in zip(service.replicas, sides, strict=True):
+        text = text.replace(replica.engine_url, f"http://{addresses[0]}:{replica.engine_port}")
+    environment = {
+        "ROUTER_ARGUMENTS": (tmp_path / "secrets" / "router.env").read_text().split("=", 1)[1][:-1]
+    }
+    expected.append((text.split("\n"), environment))
+    started = job.programs.records("python3")
+    assert len(started) == len(expected)
+    for arguments, environment in expected:
+        (seen,) = [seen for words, seen in started if words == arguments]
+        assert {name: seen[name] for name in environment} == environment
+
+
+def test_the_steps_of_a_divided_service_have_hosts_of_their_own(tmp_path: Path) -> None:
+    job = Job(tmp_path, divided(tmp_path), "pyxis")
+    text = (tmp_path / "headfirst-engine.sbatch").read_text()
+    assert "#SBATCH --nodes=4\n" in text
+    assert "#SBATCH --gres=gpu:8\n" in text
+    assert "# By number in the job, hosts 0 to 1: prefill, host 2: decode, host 3: decode.\n" in text
+    job.programs.record("python3")
+    assert job.run(tasks=4)[0] == 0
+    steps = [words[: words.index("bash")] for words, _ in job.programs.records("srun")][1:]
+    places = {
+        tuple(word for word in words if word.startswith(("--nodes", "--ntasks", "--relative")))
+        for words in steps
+    }
+    assert places == {
+        ("--nodes=2", "--ntasks=2", "--relative=0"),
+        ("--nodes=1", "--ntasks=1", "--relative=2"),
+        ("--nodes=1", "--ntasks=1", "--relative=3"),
+        ("--nodes=1", "--ntasks=1", "--relative=0"),
+    }
+    # By default a step takes all of its hosts: the router is on one of another step.
+    assert all("--overlap" in words for words in steps)
+    (router,) = [words for words in steps if "--output=%x-%j-router.log" in words]
+    assert f"--container-image={slurm_steps._enroot('lightseekorg/smg:1.13.0')}" in router
+    mounts = f"{tmp_path}/secrets/router.env:/etc/headfirst/router.env:ro"
+    assert f"--container-mounts={mounts}" in router
+
+
+def test_the_job_of_a_divided_service_ends_with_its_first_step(tmp_path: Path) -> None:
+    job = Job(tmp_path, divided(tmp_path))
+    job.programs.record(
+        "python3", 'case "$*" in *" decode "*) exit 7 ;; esac\nexec /bin/sleep 4 >/dev/null 2>&1\n'
+    )
+    assert job.run(tasks=4)[0] == 7
+
+
+def test_ports_of_the_router_are_free_before_the_start(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        job = Job(tmp_path, divided(tmp_path, f"router_port={port}"))
+        job.programs.record("python3")
+        job.programs.add("ip", IP.replace("192.0.2.2$((SLURM_PROCID + 1))", "127.0.0.1"))
+        code, _, error = job.run(tasks=4)
+    assert code == 1
+    assert f"Port {port} of" in error
+    assert "-e router_port=" in error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headfirst.decide.containers.blanks import ADDRESS, filled, head_address_of
-from headfirst.decide.plan.front.router import SHUTDOWN_S, scheduled_command
+from headfirst.decide.plan.front.router import READY_PATH, SHUTDOWN_S, scheduled_command
 from headfirst.decide.plan.types import PlannedService
 from headfirst.decide.render import scheduled_options, secret_files
 from headfirst.decide.render.kubernetes_objects import (
@@ -52,8 +52,7 @@ def deployment(service: PlannedService) -> dict[str, Any]:
             {"name": "metrics", "containerPort": router.metrics_port},
         ],
         "securityContext": security(planned),
-        # 200 once a prefill and a decode replica answer.
-        "readinessProbe": {"httpGet": {"path": "/readiness", "port": "api"}, **_PROBE},
+        "readinessProbe": {"httpGet": {"path": READY_PATH, "port": "api"}, **_PROBE},
         "livenessProbe": {"httpGet": {"path": "/health", "port": "api"}, **_PROBE, "failureThreshold": 12},
     }
     spec = {

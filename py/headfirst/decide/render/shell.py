@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, Text, joined
 from headfirst.decide.plan.types import Readiness, Scheduled
@@ -62,18 +62,18 @@ def program(header: Sequence[str], *parts: str) -> str:
     return f"#!/usr/bin/env bash\n{comment(header)}set -euo pipefail\n\n" + "\n".join(parts)
 
 
-def word(text: Text) -> str:
-    """One argument, quoted; blanks are the shell's variables."""
-    return joined(text, plain=shlex.quote, blank=lambda name: f'"${VARIABLES[name]}"')
+def word(text: Text, variables: Mapping[str, str] = VARIABLES) -> str:
+    """One argument, quoted; blanks are the shell's variables, by the names of the blanks."""
+    return joined(text, plain=shlex.quote, blank=lambda name: f'"${variables[name]}"')
 
 
-def command_line(words: Sequence[Text], indent: str = "") -> str:
-    """A command with each option on a line of its own."""
+def command_line(words: Sequence[Text], indent: str = "", variables: Mapping[str, str] = VARIABLES) -> str:
+    """A command with each option on a line of its own; `variables` as for `word`."""
     lines: list[list[str]] = [[]]
     for argument in words:
         if isinstance(argument, str) and argument.startswith("--") and lines[0]:
             lines.append([])
-        lines[-1].append(word(argument))
+        lines[-1].append(word(argument, variables))
     return f" \\\n{indent}  ".join(" ".join(line) for line in lines)
 
 

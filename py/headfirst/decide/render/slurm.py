@@ -1,14 +1,19 @@
-"""Slurm: one batch script a replica. Task N is rank N, one task a host, the head on the first host."""
+"""Slurm: one batch script a replica, or a service with prefill and decode replicas.
+
+Each replica is a step. Task N of it is rank N, one task a host, the head on the first host.
+"""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from itertools import accumulate
 
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS
-from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedService, Scheduled
-from headfirst.decide.render import scheduled_options, secret_files
+from headfirst.decide.plan.front.router import READY_PATH
+from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedRouter, PlannedService, Scheduled
+from headfirst.decide.render import scheduled_options, secret_files, slurm_router
 from headfirst.decide.render.files import Files, comment, script
 from headfirst.decide.render.shell import (
     ASK,
@@ -19,8 +24,7 @@ from headfirst.decide.render.shell import (
     VARIABLES,
     ranks,
 )
-
-ContainerOf = Literal["pyxis", "apptainer", "none"]
+from headfirst.decide.render.slurm_steps import ContainerOf, activated, environment, from_input
 
 _ABOUT = {
     "pyxis": "Containers by pyxis and enroot; HEADFIRST_IMAGE names another image, or a .sqsh file.",
@@ -45,107 +49,175 @@ own_address() { # INTERFACE
   fi
 }
 """
+# Sets `ended` where a step is no longer there.
+_RUNNING = """\
+running() {
+  for ended in "${steps[@]}"; do
+    kill -0 "$ended" 2>/dev/null || return 1
+  done
+}
+"""
 _PORTS_ARE_FREE = """\
 ports_are_free() { # ADDRESS PORT...
   local address=$1 port
   shift
   for port; do
     ! (: <>"/dev/tcp/$address/$port") 2>/dev/null ||
-      fail "Port $port of $(hostname) is in use. Render with others: -e engine_port=… -e dist_port=…"
+      fail "Port $port of $(hostname) is in use. Render with others: $port_settings"
   done
 }
 """
 
 
+@dataclass(frozen=True)
+class _Job:
+    """What one script starts: a replica, or all replicas of a divided service and its router."""
+
+    service: PlannedService
+    replicas: Sequence[PlannedReplica]
+    scheduled: Sequence[Scheduled]
+    router: PlannedRouter | None
+    container: ContainerOf
+
+    @property
+    def name(self) -> str:
+        """Of the job and its files."""
+        return self.replicas[0].nodes[0].container.name
+
+    @property
+    def hosts(self) -> int:
+        """One for each rank."""
+        return sum(len(replica.nodes) for replica in self.replicas)
+
+    @property
+    def parts(self) -> list[tuple[PlannedReplica, Scheduled, int]]:
+        """Each replica, and the number of its first host in the job."""
+        first = accumulate((len(replica.nodes) for replica in self.replicas), initial=0)
+        return list(zip(self.replicas, self.scheduled, first, strict=False))
+
+    @property
+    def secret(self) -> secret_files.SecretFile:
+        """The file with the engines' key: those of all replicas have the same lines."""
+        return secret_files.of_replica(self.service, self.replicas[0])
+
+
 def files(plan: Plan, header: Sequence[str], container: ContainerOf) -> Files:
-    """A script for each replica, and the one that makes the secrets."""
-    made = {
-        f"{replica.nodes[0].container.name}.sbatch": script(
-            _job(header, service, replica, scheduled, container)
-        )
-        for service in plan.services
-        for replica, scheduled in zip(service.replicas, service.scheduled, strict=True)
-    }
+    """A script for each replica or divided service, and the one that makes the secrets."""
+    jobs = [job for service in plan.services for job in _jobs(service, container)]
     secrets = secret_files.make_script(header, secret_files.scheduled(plan), secret_files.given(plan))
-    return {secret_files.SCRIPT: script(secrets), **made}
+    return {
+        secret_files.SCRIPT: script(secrets),
+        **{f"{job.name}.sbatch": script(_text(header, job)) for job in jobs},
+    }
 
 
-def _job(
-    header: Sequence[str],
-    service: PlannedService,
-    replica: PlannedReplica,
-    scheduled: Scheduled,
-    container: ContainerOf,
-) -> str:
+def _jobs(service: PlannedService, container: ContainerOf) -> list[_Job]:
+    if service.required_routers:
+        return [_Job(service, service.replicas, service.scheduled, service.required_routers[0], container)]
+    return [
+        _Job(service, [replica], [scheduled], None, container)
+        for replica, scheduled in zip(service.replicas, service.scheduled, strict=True)
+    ]
+
+
+def _text(header: Sequence[str], job: _Job) -> str:
     about = [
         *header,
         "",
-        f"{service.served_model_name}, replica {replica.index}: one rank a host, the head on the first host.",
-        _ABOUT[container],
+        *_about(job),
         f"Submit it in a folder that all hosts see, after {secret_files.SCRIPT} there (HEADFIRST_SECRETS",
         "names another folder of secrets). Options such as --partition and --time: sbatch OPTIONS THIS_FILE",
-        *scheduled.notes,
-        *_left_out(replica),
+        *dict.fromkeys(note for scheduled in job.scheduled for note in scheduled.notes),
+        *_left_out(job),
     ]
-    return "\n".join(
-        [
-            f"#!/bin/bash\n{comment(about)}{_options(replica, scheduled)}set -euo pipefail\n"
-            # An engine may print its settings, and its key with them.
-            "umask 077\n",
-            FAIL,
-            ASK,
-            _secrets(service, replica),
-            _check(service, replica, scheduled),
-            _start(service, replica, scheduled, container),
-            _await(service, replica),
+    parts = [
+        f"#!/bin/bash\n{comment(about)}{_options(job)}set -euo pipefail\n"
+        # An engine may print its settings, and its key with them.
+        "umask 077\n",
+        FAIL,
+        ASK,
+        _secrets(job),
+        _check(job),
+        _start(job),
+        _router(job.router, job) if job.router else "",
+        _await(job),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _about(job: _Job) -> list[str]:
+    what = job.service.served_model_name
+    if job.router is None:
+        return [
+            f"{what}, replica {job.replicas[0].index}: one rank a host, the head on the first host.",
+            _ABOUT[job.container],
         ]
-    )
+    sides = []
+    for replica, _, first in job.parts:
+        count = len(replica.nodes)
+        hosts = f"hosts {first} to {first + count - 1}" if count > 1 else f"host {first}"
+        sides.append(f"{hosts}: {replica.role}")
+    return [
+        f"{what}: its prefill and decode replicas, one rank a host; the router is on the first host.",
+        f"By number in the job, {', '.join(sides)}.",
+        _ABOUT[job.container],
+        slurm_router.ABOUT[job.container],
+    ]
 
 
-def _options(replica: PlannedReplica, scheduled: Scheduled) -> str:
-    whole = all(node.gpu_devices is None for node in replica.nodes)
+def _options(job: _Job) -> str:
+    whole = all(node.gpu_devices is None for replica in job.replicas for node in replica.nodes)
+    gpus = max(scheduled.gpus for scheduled in job.scheduled)
     options = [
-        f"--job-name={replica.nodes[0].container.name}",
-        f"--nodes={len(replica.nodes)}",
+        f"--job-name={job.name}",
+        f"--nodes={job.hosts}",
         "--ntasks-per-node=1",
         "--distribution=block",  # task 0 on the first host
-        *([f"--gres=gpu:{scheduled.gpus}"] if scheduled.gpus else []),
+        *([f"--gres=gpu:{gpus}"] if gpus else []),
         *(["--exclusive", "--mem=0"] if whole else []),
         "--output=%x-%j.log",
     ]
     return "".join(f"#SBATCH {option}\n" for option in options)
 
 
-def _secrets(service: PlannedService, replica: PlannedReplica) -> str:
-    config = shlex.quote(secret_files.of_replica(service, replica).name)
-    key = shlex.quote(secret_files.key_file(service).rpartition("/")[2])
+def _secrets(job: _Job) -> str:
+    key = shlex.quote(secret_files.key_file(job.service).rpartition("/")[2])
+    files = {"config": job.secret}
+    if job.router:
+        files["router_env"] = secret_files.of_env_file(job.router)
+    lines = [
+        f"{variable}=$secrets/{shlex.quote(file.name)}\nexport {variable}\n"
+        f'[ -s "${variable}" ] || fail "${variable} is not there. Make it: ./{secret_files.SCRIPT}"\n'
+        for variable, file in files.items()
+    ]
     return (
         f"secrets=${{HEADFIRST_SECRETS:-$SLURM_SUBMIT_DIR/{secret_files.FOLDER}}}\n"
-        f"config=$secrets/{config}\nkey=$secrets/{key}\nexport config\n"
-        f'[ -s "$config" ] || fail "$config is not there. Make it: ./{secret_files.SCRIPT}"\n'
+        f"key=$secrets/{key}\n{''.join(lines)}"
     )
 
 
-def _check(service: PlannedService, replica: PlannedReplica, scheduled: Scheduled) -> str:
-    """Before anything starts: every host has the weights, the cache and the key, and the head free ports."""
-    ports = " ".join(str(port) for port in (replica.engine_port, *replica.rendezvous_ports))
+def _check(job: _Job) -> str:
+    """Before anything starts: every host has the weights, the cache and the key, and the heads free ports."""
+    service, nics = job.service, {scheduled.nic for scheduled in job.scheduled}
+    nic = nics.pop() if len(nics) == 1 else None
+    settings = ["engine_port", "dist_port", *(["kv_transfer_port", "router_port"] if job.router else [])]
     lines = [
+        f"port_settings={shlex.quote(' '.join(f'-e {name}=…' for name in settings))}\n",
         *(f"check_model {shlex.quote(folder)}\n" for folder in service.model_folders),
         f"check_cache {shlex.quote(service.cache_dir)}\n" if service.cache_dir else "",
         '[ -r "$config" ] || fail "$(hostname) cannot read $config: submit in a shared folder."\n',
-        f"address=$(own_address {shlex.quote(scheduled.nic or '')})\n",
+        f"address=$(own_address {shlex.quote(nic or '')})\n",
         '[ -n "$address" ] || fail "$(hostname) has no IPv4 address'
-        + (
-            f' on {scheduled.nic}"\n'
-            if scheduled.nic
-            else ' under its own name: set nic= in the inventory."\n'
+        + (f' on {nic}"\n' if nic else ' under its own name: set nic= in the inventory."\n'),
+        *(
+            f'[ "$SLURM_PROCID" != {first} ] || ports_are_free "$address" {" ".join(map(str, ports))}\n'
+            for first, ports in _ports(job)
         ),
-        f'[ "$SLURM_PROCID" != 0 ] || ports_are_free "$address" {ports}\n',
         'echo "$SLURM_PROCID $address"\n',
     ]
     body = "\n".join([FAIL, CHECK_MODEL, CHECK_CACHE, _OWN_ADDRESS, _PORTS_ARE_FREE, "".join(lines)])
     return (
-        f"addresses=$(\n  srun --kill-on-bad-exit=1 {_from_input(body, 'CHECK')}"
+        f"addresses=$(\n  srun --kill-on-bad-exit=1 {from_input(body, 'CHECK')}"
         ') || fail "A host is not ready; nothing was started."\n'
         "HEADFIRST_ADDRESSES=$(sort -n <<<\"$addresses\" | awk '{print $2}' | xargs)\n"
         "export HEADFIRST_ADDRESSES\n"
@@ -154,35 +226,55 @@ def _check(service: PlannedService, replica: PlannedReplica, scheduled: Schedule
     )
 
 
-def _start(
-    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, container: ContainerOf
-) -> str:
-    before, runner = _runner(service, replica, scheduled, container)
-    inside = "$config" if container == "none" else secret_files.of_replica(service, replica).path
+def _ports(job: _Job) -> list[tuple[int, list[int]]]:
+    """By the number of a host, the ports that must be free there."""
+    ports = [(first, [replica.engine_port, *replica.rendezvous_ports]) for replica, _, first in job.parts]
+    return ports + ([(0, [job.router.port, job.router.metrics_port])] if job.router else [])
+
+
+def _start(job: _Job) -> str:
+    planned = job.replicas[0].nodes[0].container
+    volumes = [volume for volume in planned.volumes if not volume.startswith(f"{job.secret.path}:")]
+    mounts = [*(shlex.quote(volume) for volume in volumes), f'"$config:{job.secret.path}:ro"']
+    gpus = any(scheduled.gpus for scheduled in job.scheduled)
+    before, inside = environment(job.container, "", planned.image, mounts, gpus=gpus)
+    if job.container == "none":
+        why = "HEADFIRST_VENV must name a virtual environment that has the engine, on every host"
+        before = f': "${{HEADFIRST_VENV:?{why}}}"\nexport HEADFIRST_VENV\n'
+    if job.container == "pyxis" and any(scheduled.rdma for scheduled in job.scheduled):
+        before += "export MELLANOX_VISIBLE_DEVICES=all\n"
+    starts = [_replica(job, replica, scheduled, first, inside) for replica, scheduled, first in job.parts]
+    return f"{before}steps=()\n{''.join(starts)}"
+
+
+def _replica(job: _Job, replica: PlannedReplica, scheduled: Scheduled, first: int, inside: str) -> str:
+    """The step of a replica; task N of it is rank N."""
     body = [
         FAIL,
         f"{RANK}=$SLURM_PROCID\n"
         'read -ra addresses <<<"$HEADFIRST_ADDRESSES"\n'
-        f"{VARIABLES[HEAD_ADDRESS]}=${{addresses[0]}}\n"
-        f"{VARIABLES[ADDRESS]}=${{addresses[$SLURM_PROCID]}}\n"
-        f'{VARIABLES[CONFIG_FILE]}="{inside}"\n',
+        f"{VARIABLES[HEAD_ADDRESS]}=${{addresses[{first}]}}\n"
+        f"{VARIABLES[ADDRESS]}=${{addresses[{first} + SLURM_PROCID]}}\n"
+        f'{VARIABLES[CONFIG_FILE]}="{"$config" if job.container == "none" else job.secret.path}"\n',
         _limits(replica, scheduled),
-        # A virtual environment's script reads variables that need not be there.
-        'set +u\n. "$HEADFIRST_VENV/bin/activate"\nset -u\n' if container == "none" else "",
+        activated("HEADFIRST_VENV") if job.container == "none" else "",
         ranks(scheduled),
     ]
     text = "\n".join(piece for piece in body if piece)
+    hosts, name = "", ""
+    if job.router:
+        count = len(replica.nodes)
+        hosts = f"--overlap --nodes={count} --ntasks={count} --relative={first} "
+        name = f"-replica{replica.index}"
     return (
-        f"{before}srun --kill-on-bad-exit=1 --cpu-bind=none --output=%x-%j-rank%t.log \\\n"
-        f"  {runner}{_from_input(text, 'RANK', ' &')}ranks=$!\n"
+        f"srun {hosts}--kill-on-bad-exit=1 --cpu-bind=none --output=%x-%j{name}-rank%t.log \\\n"
+        f"  {inside}{from_input(text, 'RANK', ' &')}steps+=($!)\n"
     )
 
 
-def _from_input(text: str, end: str, after: str = "") -> str:
-    """A shell on every host that reads `text`: srun hands its input to all tasks."""
-    while end in text:
-        end += "_END"
-    return f"bash -s <<'{end}'{after}\nset -euo pipefail\n{text}{end}\n"
+def _router(router: PlannedRouter, job: _Job) -> str:
+    hosts = {replica.index: first for replica, _, first in job.parts}
+    return slurm_router.step(router, job.replicas, hosts, job.container)
 
 
 def _limits(replica: PlannedReplica, scheduled: Scheduled) -> str:
@@ -192,55 +284,34 @@ def _limits(replica: PlannedReplica, scheduled: Scheduled) -> str:
     return f"{scheduled_options.LIMIT}{lines}" if lines else ""
 
 
-def _left_out(replica: PlannedReplica) -> list[str]:
-    planned = replica.nodes[0].container
-    # The size of the host's shared memory is the host's.
-    carried = _CARRIED | ({"shm_size"} if planned.ipc_mode == "host" else set())
-    return scheduled_options.stated(planned, carried, _GIVEN, "Slurm")
+def _left_out(job: _Job) -> list[str]:
+    lines: list[str] = []
+    for replica in job.replicas:
+        planned = replica.nodes[0].container
+        # The size of the host's shared memory is the host's.
+        carried = _CARRIED | ({"shm_size"} if planned.ipc_mode == "host" else set())
+        lines += scheduled_options.stated(planned, carried, _GIVEN, "Slurm")
+    if job.router:
+        carried = _CARRIED | {"env_file"}
+        lines += scheduled_options.stated(job.router.container, carried, _GIVEN, "Slurm for the router")
+    return list(dict.fromkeys(lines))
 
 
-def _runner(
-    service: PlannedService, replica: PlannedReplica, scheduled: Scheduled, container: ContainerOf
-) -> tuple[str, str]:
-    """Lines before the start, and what is before the shell of a rank."""
-    if container == "none":
-        why = "HEADFIRST_VENV must name a virtual environment that has the engine, on every host"
-        return f': "${{HEADFIRST_VENV:?{why}}}"\nexport HEADFIRST_VENV\n', ""
-    planned, secret = replica.nodes[0].container, secret_files.of_replica(service, replica)
-    volumes = [volume for volume in planned.volumes if not volume.startswith(f"{secret.path}:")]
-    mounts = [shlex.quote(volume) for volume in volumes] + [f'"$config:{secret.path}:ro"']
-    if container == "pyxis":
-        return (
-            f"image=${{HEADFIRST_IMAGE:-{shlex.quote(_enroot(planned.image))}}}\n"
-            f"mounts=({' '.join(mount.replace(',', '+') for mount in mounts)})\n"
-            + ("export MELLANOX_VISIBLE_DEVICES=all\n" if scheduled.rdma else ""),
-            '--container-image="$image" --container-mounts="$(IFS=,; echo "${mounts[*]}")" \\\n'
-            "  --no-container-mount-home --no-container-entrypoint \\\n  ",
-        )
-    binds = " ".join(f"--bind {mount}" for mount in mounts)
-    graphics = "--nv " if scheduled.gpus else ""
+def _await(job: _Job) -> str:
+    ready = job.service.readiness
+    port, path = job.replicas[0].engine_port, ready.path
+    if job.router:
+        port, path = job.router.port, READY_PATH
     return (
-        f"image=${{HEADFIRST_IMAGE:-{shlex.quote(f'docker://{planned.image}')}}}\n",
-        f'apptainer exec {graphics}--no-home {binds} "$image" \\\n  ',
-    )
-
-
-def _enroot(image: str) -> str:
-    """enroot writes # after a registry: it has a dot or a port before the first slash."""
-    first, slash, rest = image.partition("/")
-    return f"{first}#{rest}" if slash and ("." in first or ":" in first) else image
-
-
-def _await(service: PlannedService, replica: PlannedReplica) -> str:
-    ready = service.readiness
-    return (
-        f'api="http://$head_address:{replica.engine_port}"\n'
-        f'until ask "$key" "$api"{shlex.quote(ready.path)} --output /dev/null 2>/dev/null; do\n'
-        '  kill -0 "$ranks" 2>/dev/null || break\n'
+        f"{_RUNNING}"
+        f'api="http://$head_address:{port}"\n'
+        f'until ask "$key" "$api"{shlex.quote(path)} --output /dev/null 2>/dev/null; do\n'
+        "  running || break\n"
         f'  [ "$SECONDS" -lt {ready.start_seconds} ] ||\n'
         f'    fail "The service does not answer after {ready.start_seconds} s."\n'
         "  sleep 5\ndone\n"
-        '! kill -0 "$ranks" 2>/dev/null || echo "ready: $api/v1"\n'
-        # The job ends as the ranks end.
-        'wait "$ranks"\n'
+        '! running || echo "ready: $api/v1"\n'
+        "while running; do sleep 1; done\n"
+        # The job ends as the first step ends, and the others end with it.
+        'wait "$ended"\n'
     )

@@ -12,7 +12,7 @@ from headfirst.common.state_files import replace_file
 from headfirst.control.deployment.prepare import prepare
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan
-from headfirst.decide.render import compose, docker_run, kubernetes, slurm
+from headfirst.decide.render import compose, docker_run, kubernetes, slurm, slurm_steps
 from headfirst.decide.render.files import Files, header, is_ours
 
 Target = Literal["docker-run", "compose", "slurm", "kubernetes"]
@@ -24,7 +24,7 @@ class Options:
     """What the targets leave to the person; each is of one target."""
 
     container_program: Literal["docker", "nerdctl"] | None = None  # None: the plan's runtime
-    slurm_container: slurm.ContainerOf = "pyxis"
+    slurm_container: slurm_steps.ContainerOf = "pyxis"
     storage: kubernetes.Storage = "hostpath"
     rdma_resource: str = "rdma/hca_shared_devices_a"
 
@@ -104,11 +104,6 @@ def _refuse(plan: Plan, target: Target) -> None:
                 f"{service.served_model_name} does not fit: {service.unfit.reason}",
                 hint="`deploy plan` shows the memory term by term, and the alternatives.",
             )
-    if target == "slurm" and any(service.transfer for service in plan.services):
-        raise InputError(
-            f"--to {target} has no router, which sends each request to a prefill and to a decode replica",
-            hint="Render it with replicas instead of prefill_replicas and decode_replicas; or --to compose.",
-        )
     if target in _ON_HOSTS and plan.proxy:
         raise InputError(
             f"--to {target} has no proxy, and this plan's chat page and keys are behind one",

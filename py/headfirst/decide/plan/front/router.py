@@ -38,6 +38,7 @@ _START_WITH_LIST = (
     "import sys, tempfile; listed = tempfile.NamedTemporaryFile('w', suffix='.json'); "
     "listed.write(sys.argv.pop(1)); listed.flush(); sys.argv += ['--discovery-file', listed.name]; "
 ) + _START
+READY_PATH = "/readiness"  # 200 once a request can be answered; without a key
 SHUTDOWN_S = 55  # and the 5 s in which smg still takes requests
 # A replica that dies gets no new request at once; these probes take it out and find it again.
 _HEALTH = {
