@@ -1,6 +1,7 @@
 """A replica behind a router: answers OpenAI's chat requests with its port, one word at a time.
 
-Usage: KEY=… slow_worker.py PORT. `max_tokens` is the number of words, `temperature` the seconds before each.
+Usage: KEY=… slow_worker.py PORT [ADDRESS]. `max_tokens` is the number of words, `temperature` the seconds
+before each.
 """
 
 from __future__ import annotations
@@ -86,4 +87,5 @@ class Handler(BaseHTTPRequestHandler):
 
 if __name__ == "__main__":
     Handler.key = os.environ["KEY"]
-    Server(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
+    address = sys.argv[2] if len(sys.argv) > 2 else "127.0.0.1"
+    Server((address, int(sys.argv[1])), Handler).serve_forever()

@@ -293,7 +293,8 @@ def _left_out(job: _Job) -> list[str]:
         lines += scheduled_options.stated(planned, carried, _GIVEN, "Slurm")
     if job.router:
         carried = _CARRIED | {"env_file"}
-        lines += scheduled_options.stated(job.router.container, carried, _GIVEN, "Slurm for the router")
+        given = {**_GIVEN, "ipc_mode": None}
+        lines += scheduled_options.stated(job.router.container, carried, given, "Slurm for the router")
     return list(dict.fromkeys(lines))
 
 
