@@ -204,7 +204,7 @@ def test_credentials_print_where_a_key_comes_from(
 
 def render_secrets(plan: Plan, folder: Path) -> Any:
     script = folder / secret_files.SCRIPT
-    files = secret_files.engines(plan)
+    files = secret_files.scheduled(plan)
     script.write_text(secret_files.make_script(HEADER, files, secret_files.given(plan)))
     return Programs(folder / "programs").run("bash", script, cwd=folder)
 
@@ -221,6 +221,6 @@ def test_a_rendered_script_makes_no_other_key(tmp_path: Path) -> None:
     (folder / "secrets" / "api-key-chat").write_text(f"{KEY}\n")
     (folder / "programs").rename(folder / "before")
     assert render_secrets(plan, folder).returncode == 0
-    assert (folder / "secrets" / "engine-chat.yaml").read_text() == f"api-key: {KEY}\n"
+    assert (folder / "secrets" / "engine-chat.yaml").read_text() == f'api-key: "{KEY}"\n'
     assert (folder / "secrets" / "api-key-embedding").read_text().startswith("sk-")
     assert KEY not in (folder / secret_files.SCRIPT).read_text()

@@ -51,7 +51,8 @@ class SecretFile:
 def of_replica(service: PlannedService, replica: PlannedReplica) -> SecretFile:
     """The file with the engine's API key."""
     path = names.engine_config(replica.nodes[0].container.name)
-    return SecretFile(path, tuple(_line(f"{key}: ", text) for key, text in service.config_file.items()))
+    # In quotes: YAML reads a key of digits as a number.
+    return SecretFile(path, tuple(_line(f'{key}: "', text, '"') for key, text in service.config_file.items()))
 
 
 def of_env_file(part: PlannedRouter | Webui) -> SecretFile:
@@ -105,8 +106,8 @@ def make_script(
     )
 
 
-def _line(before: str, text: Text) -> Text:
-    return f"{before}{text}" if isinstance(text, str) else [before, *text]
+def _line(before: str, text: Text, after: str = "") -> Text:
+    return f"{before}{text}{after}" if isinstance(text, str) else [before, *text, after]
 
 
 def _secrets(lines: Iterable[Text]) -> set[str]:
