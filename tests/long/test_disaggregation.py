@@ -172,7 +172,9 @@ def test_a_change_of_decode_replicas_loses_no_request(divided: Service) -> None:
         for count in (1, 2):
             done = deploy("up", inventory=INVENTORY, options=["--plain", "-e", f"decode_replicas={count}"])
             assert done.returncode == 0, done.stdout[-2000:] + done.stderr
-            names = on_node("node2", "docker ps --format '{{.Names}}' --filter name=headfirst-engine", INVENTORY)
+            names = on_node(
+                "node2", "docker ps --format '{{.Names}}' --filter name=headfirst-engine", INVENTORY
+            )
             assert len(names.split()) == count
     print(f"decode_replicas=1, then 2: {seen.right} right, {seen.wrong}, {seen.broken}")
     assert seen.right > FEW_CLIENTS
