@@ -14,8 +14,9 @@ import pytest
 from headfirst.common.errors import HeadfirstError, InputError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control.accuracy import questions, tool
+from headfirst.control.accuracy.endpoint import KEY_VARIABLE
 from headfirst.control.accuracy.questions import Question
-from headfirst.control.accuracy.result import FILE, JOURNAL, Answer, read
+from headfirst.control.accuracy.result import FILE, JOURNAL, Answer, Endpoint, read
 from headfirst.control.bench import environment
 from headfirst.control.bench.result import Subject
 from headfirst.control.cli.app import app
@@ -213,6 +214,22 @@ def test_two_services_are_asked_where_an_inventory_is_given(
     summary = json.loads(done.out)
     assert (done.code, summary["compared"]["questions"], summary["setup"]["max_tokens"]) == (0, 5, 9)
     assert read(Path(summary["folder"])).score.right == 5
+
+
+def test_a_service_of_others_is_asked_at_its_address(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, sums: str, python: Path
+) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    with serving(answers=WRONG) as (address, state):
+        options = ("--accuracy", sums, "--compare", f"{address}/v1", "--json")
+        done = call(monkeypatch, tmp_path, *options, answers=RIGHT)
+    assert [body["max_tokens"] for body in state.bodies] == [CONTEXT // 2] * SUMS
+    assert (done.code, json.loads(done.out)["compared"]["verdict"]) == (0, "better")
+    (recorded,) = (tmp_path / "state" / "headfirst" / "accuracy").glob(f"127.0.0.1-*/*/{FILE}")
+    assert read(recorded).setup.subject == Endpoint(url=address, model=MODEL)
+    assert KEY not in recorded.read_text()
+    done = call(monkeypatch, tmp_path, "--accuracy", sums, "--compare", str(recorded), answers=RIGHT)
+    assert f"Against  {MODEL} at {address}" in done.out
 
 
 def test_questions_without_an_answer_are_asked_again(

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -42,12 +44,24 @@ class Answer(_Frozen):
     error: str | None = None
 
 
+class Endpoint(_Frozen):
+    """A service that Headfirst did not deploy; `url` is without `/v1`. Nothing else of it is known."""
+
+    url: str
+    model: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of the folder of its runs, and of a run in it."""
+        return re.sub(r"[^A-Za-z0-9.]+", "-", urlsplit(self.url).netloc).strip("-."), self.model
+
+
 class Setup(_Frozen):
     """What the answers of a run depend on."""
 
     headfirst: str
     tool: str
-    subject: Subject
+    subject: Subject | Endpoint
     data: str  # the name of the file or folder
     questions: str  # questions.digest
     max_tokens: Count

@@ -16,7 +16,7 @@ from headfirst.common.untrusted import json_document, json_object, shown
 
 MAX_EVENT_BYTES = 256 << 20
 # Others, and files in HOME such as .netrc, would send the requests elsewhere or with another key.
-_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "USER")
+_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "USER", "SSL_CERT_FILE", "SSL_CERT_DIR")
 _END_S = 10.0
 
 

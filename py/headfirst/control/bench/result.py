@@ -119,6 +119,11 @@ class Subject(_Frozen):
     # Left out of JSON where each replica computes prompts and answers.
     prefill: Side | None = Field(default=None, exclude_if=operator.not_)
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """Of the folder of its runs, and of a run in it."""
+        return self.cluster, f"{self.service}-{self.engine}"
+
 
 class Result(_Frozen):
     """A whole run. `path_seconds`: the round trip from the load tool to the head, part of every TTFT."""

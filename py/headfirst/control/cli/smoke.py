@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.status import Status
 
+    from headfirst.control.accuracy.endpoint import Address
     from headfirst.control.deployment.verbs.smoke import Watcher
     from headfirst.control.smoke.verdict import Case, Report, Result
 
@@ -56,11 +57,28 @@ def test(
         ),
     ] = None,
     compare: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
             "--compare",
-            metavar="RUN|INVENTORY",
-            help="With --accuracy: an earlier run (its folder), or an inventory whose service is asked too.",
+            metavar="RUN|INVENTORY|URL",
+            help="With --accuracy: an earlier run (its folder), or an inventory or the address of a service "
+            "that is asked too.",
+        ),
+    ] = None,
+    compare_model: Annotated[
+        str | None,
+        typer.Option(
+            "--compare-model",
+            metavar="NAME",
+            help="The model of --compare URL. Default: the only one that it serves.",
+        ),
+    ] = None,
+    compare_key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--compare-key-file",
+            metavar="FILE",
+            help="The API key of --compare URL. Default: the environment's HEADFIRST_COMPARE_KEY.",
         ),
     ] = None,
     questions: Annotated[
@@ -107,7 +125,7 @@ def test(
             run,
             output,
             accuracy,
-            compare,
+            _compared(compare, compare_model, compare_key_file),
             folder,
             questions=questions,
             max_tokens=max_tokens,
@@ -115,7 +133,8 @@ def test(
             timeout_s=timeout,
         )
         return
-    given = {"--compare": compare, "--questions": questions, "--max-tokens": max_tokens}
+    of_url = {"--compare-model": compare_model, "--compare-key-file": compare_key_file}
+    given = {"--compare": compare, **of_url, "--questions": questions, "--max-tokens": max_tokens}
     _exclude({**given, "--concurrency": concurrency, "--output": folder}, "{} needs --accuracy DATA")
     cases = runner.chosen(only or [])
     console = Terminal(highlight=False, soft_wrap=True)
@@ -146,11 +165,21 @@ def _exclude(given: dict[str, object], message: str) -> None:
             raise InputError(message.format(name), where="deploy test")
 
 
+def _compared(compare: str | None, model: str | None, key_file: Path | None) -> Path | Address | None:
+    """What `--compare` names: a path, or a service with what the options beside it set."""
+    from headfirst.control.accuracy import endpoint
+
+    if compare and endpoint.is_url(compare):
+        return endpoint.address(compare, model, key_file)
+    _exclude({"--compare-model": model, "--compare-key-file": key_file}, "{} needs --compare URL")
+    return Path(compare) if compare else None
+
+
 def _measure(
     run: RunOptions,
     output: Output,
     path: Path,
-    compare: Path | None,
+    compare: Path | Address | None,
     folder: Path | None,
     *,
     questions: int | None,
@@ -163,13 +192,13 @@ def _measure(
     from headfirst.control.cli.shown import accuracy as shown
     from headfirst.control.deployment.measuring.accuracy import Exam, is_run, measure
 
-    recorded = read(compare) if compare and is_run(compare) else None
+    recorded = read(compare) if isinstance(compare, Path) and is_run(compare) else None
     if recorded:
         max_tokens = max_tokens or recorded.setup.max_tokens
     exam = Exam.read(path, questions, max_tokens=max_tokens, concurrency=concurrency, timeout_s=timeout_s)
     if recorded:
         require_common(recorded, (question.id for question in exam.questions))
-    against = RunOptions([compare]) if compare and not recorded else None
+    against = None if recorded else RunOptions([compare]) if isinstance(compare, Path) else compare
     console = Terminal(highlight=False, soft_wrap=True)
     with shown.watcher(console, as_json=output.as_json) as watcher:
         outcome, asked = measure(run, exam, folder, watcher, against)

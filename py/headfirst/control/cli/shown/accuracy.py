@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.status import Status
 
 from headfirst.control.accuracy.comparison import Comparison
-from headfirst.control.accuracy.result import Accuracy, Answer, differences
+from headfirst.control.accuracy.result import Accuracy, Answer, Endpoint, differences
 from headfirst.control.deployment.measuring.accuracy import Outcome, Watcher
 from headfirst.control.run.amounts import duration
 
@@ -129,9 +129,13 @@ def _verdict(compared: Comparison) -> str:
 
 def _title(result: Accuracy) -> str:
     subject = result.setup.subject
-    engine = f"{subject.engine} {subject.engine_version}"
+    if isinstance(subject, Endpoint):
+        service = f"{subject.model} at {subject.url}"
+    else:
+        engine = f"{subject.engine} {subject.engine_version}"
+        service = f"{subject.service} of {subject.cluster}: {subject.model}, {engine}"
     date = result.date[:16].replace("T", " ")
-    return f"{subject.service} of {subject.cluster}: {subject.model}, {engine}; {result.setup.data}, {date}"
+    return f"{service}; {result.setup.data}, {date}"
 
 
 def _reasons(answers: Sequence[Answer]) -> list[str]:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
 
 from headfirst import __version__
-from headfirst.common.errors import HeadfirstError
+from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
 from headfirst.control.accuracy import questions as data
 from headfirst.control.accuracy import tool
+from headfirst.control.accuracy.endpoint import KEY_HINT, Address, chosen_model
 from headfirst.control.accuracy.questions import Question
-from headfirst.control.accuracy.result import FILE, JOURNAL, Accuracy, Answer, Journal, Setup
+from headfirst.control.accuracy.result import FILE, JOURNAL, Accuracy, Answer, Endpoint, Journal, Setup
 from headfirst.control.bench import environment
 from headfirst.control.bench.result import Subject
 from headfirst.control.deployment.measuring.bench import new_folder
@@ -22,13 +23,14 @@ from headfirst.control.deployment.measuring.chat_service import chat_service
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs.service import open_api
 from headfirst.control.paths import state_dir
-from headfirst.control.smoke.answers import FailedCase
-from headfirst.control.smoke.api import Api
-from headfirst.decide.cluster.types import Cluster
+from headfirst.control.smoke.answers import FailedCase, Model, RefusedRequest
+from headfirst.control.smoke.api import Api, Target
+from headfirst.decide.engines.base import RequestDialect
 
 # Of an answer; a model that thinks first needs more. No more than half of the context.
 _USUAL_TOKENS = 2048
 _TOKENS_WITH_REASONING = 16384
+_NO_KEY = "EMPTY"  # of clients of a service without keys; the client needs a text
 
 
 class Watcher(Protocol):
@@ -74,8 +76,7 @@ class Outcome:
 class Opened:
     """A service that is ready to be asked."""
 
-    cluster: Cluster
-    subject: Subject
+    subject: Subject | Endpoint
     model: str  # its name in the API
     url: str
     key: str
@@ -96,14 +97,14 @@ class Opened:
             questions=data.digest(exam.questions),
             max_tokens=self.limits.max_tokens,
         )
-        where = folder or new_folder("accuracy", self.subject, begun)
+        where = folder or new_folder("accuracy", self.subject.names, begun)
         where.mkdir(parents=True, exist_ok=True)
-        log = state_dir("logs") / f"{self.cluster.name}-accuracy-{begun:%Y%m%d-%H%M%S}.log"
+        log = state_dir("logs") / f"{self.subject.names[0]}-accuracy-{begun:%Y%m%d-%H%M%S}.log"
         with tool.running(self.python, self.url, self.key, self.model, log) as running:
             answers = ask(running, exam.questions, self.limits, setup, where, watcher)
         if all(answer.error for answer in answers):
             raise HeadfirstError(
-                f"{self.subject.service} answered no question: {answers[0].error}",
+                f"{self.model} answered no question: {answers[0].error}",
                 hint=f"Output of the tool: {log}",
             )
         log.unlink(missing_ok=True)  # after a failure it stays
@@ -113,13 +114,20 @@ class Opened:
 
 
 def measure(
-    options: RunOptions, exam: Exam, folder: Path | None, watcher: Watcher, against: RunOptions | None
+    options: RunOptions,
+    exam: Exam,
+    folder: Path | None,
+    watcher: Watcher,
+    against: RunOptions | Address | None,
 ) -> tuple[Outcome, Accuracy | None]:
     """Ask the service that `options.service` names, after that of `against`, which keeps a run of its own."""
     with ExitStack() as stack:
         # Both before the first question, which may be hours before the last.
         service = stack.enter_context(opened(options, exam, watcher))
-        other = stack.enter_context(opened(against, exam, watcher)) if against else None
+        if isinstance(against, Address):
+            other: Opened | None = at_address(against, exam, service, watcher)
+        else:
+            other = stack.enter_context(opened(against, exam, watcher)) if against else None
         earlier = other.measure(exam, None, watcher).result if other else None
         return service.measure(exam, folder, watcher), earlier
 
@@ -135,8 +143,39 @@ def opened(options: RunOptions, exam: Exam, watcher: Watcher) -> Iterator[Opened
     ):
         api.require_ready(service.readiness)
         usual = _TOKENS_WITH_REASONING if target.dialect.reasoning_parser else _USUAL_TOKENS
-        limits = tool.Limits(exam.max_tokens or _fitting(api, usual), exam.concurrency, exam.timeout_s)
-        yield Opened(service.cluster, service.subject, target.model, url, key, limits, service.python)
+        tokens = exam.max_tokens or _fitting(_listed(api), target.model, usual)
+        limits = tool.Limits(tokens, exam.concurrency, exam.timeout_s)
+        yield Opened(service.subject, target.model, url, key, limits, service.python)
+
+
+def at_address(given: Address, exam: Exam, service: Opened, watcher: Watcher) -> Opened:
+    """A service that Headfirst did not deploy, with the limits of `service`.
+
+    NotReadyError: it does not answer. InputError: it refuses the key, or the model is not clear.
+    """
+    if given.warning:
+        watcher.note(given.warning)
+    key = given.key or _NO_KEY
+    with Api(given.url, key, Target("", "chat", "", RequestDialect(None, None)), exam.timeout_s) as api:
+        try:
+            listed = api.models().data
+        except FailedCase as error:
+            raise _unanswered(given, error) from None
+    model = chosen_model(given, [model.id for model in listed])
+    tokens = exam.max_tokens or _fitting(listed, model, service.limits.max_tokens)
+    limits = replace(service.limits, max_tokens=tokens)
+    return Opened(Endpoint(url=given.url, model=model), model, given.url, key, limits, service.python)
+
+
+def _unanswered(given: Address, error: FailedCase) -> HeadfirstError:
+    """Why GET /v1/models has no list of models, with the next step."""
+    if isinstance(error, RefusedRequest) and error.status in (401, 403):
+        return InputError(f"the key is refused: {error.what}", where=given.url, hint=KEY_HINT)
+    return NotReadyError(
+        error.what,
+        where=given.url,
+        hint=f"{given.url}/v1/models must list the models, as OpenAI's API does. Check the address.",
+    )
 
 
 def ask(
@@ -171,13 +210,16 @@ def is_run(path: Path) -> bool:
     return path.suffix == ".json" or any((path / name).is_file() for name in (FILE, JOURNAL))
 
 
-def _fitting(api: Api, tokens: int) -> int:
-    """At most half of the context, so that the other half has room for the question."""
+def _listed(api: Api) -> list[Model]:
     try:
-        listed = api.models().data
+        return api.models().data
     except FailedCase as error:
         raise HeadfirstError(f"the service does not answer: {error.what}") from None
-    context = next((model.max_model_len for model in listed if model.id == api.target.model), None)
+
+
+def _fitting(listed: Sequence[Model], model: str, tokens: int) -> int:
+    """At most half of the context, so that the other half has room for the question."""
+    context = next((its.max_model_len for its in listed if its.id == model), None)
     return min(tokens, context // 2) if context else tokens
 
 

@@ -102,7 +102,7 @@ def bench(options: RunOptions, workload: Workload, folder: Path | None, watcher:
         else:
             points += [measure(load) for load in workload.loads]
     result = result_of(service, workload, points, begun)
-    where = folder or new_folder("bench", result.subject, begun)
+    where = folder or new_folder("bench", result.subject.names, begun)
     where.mkdir(parents=True, exist_ok=True)
     result.write(where)
     draw(where, [result])
@@ -183,7 +183,7 @@ def _name_of(path: Path) -> str:
     return f"{path.name} sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
-def new_folder(kind: str, subject: Subject, begun: datetime) -> Path:
-    """A folder of the state for a run of `kind`, which is a folder too."""
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{begun:%Y%m%d-%H%M%S}-{subject.service}-{subject.engine}")
-    return state_dir(kind, subject.cluster, name)
+def new_folder(kind: str, names: tuple[str, str], begun: datetime) -> Path:
+    """A folder of the state for a run of `kind`; `names` are those of the subject."""
+    group, run = names
+    return state_dir(kind, group, re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{begun:%Y%m%d-%H%M%S}-{run}"))
