@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,10 @@ from headfirst.control.accuracy.result import FILE, JOURNAL, Answer, Endpoint, r
 from headfirst.control.bench import environment
 from headfirst.control.bench.result import Subject
 from headfirst.control.cli.app import app
-from openai_server import CONTEXT, KEY, MODEL, State, serving
+from headfirst.control.credentials import local_ca
+from headfirst.control.smoke.api import Api, Target
+from headfirst.decide.engines.base import RequestDialect
+from openai_server import CONTEXT, KEY, MODEL, Server, State, serving
 from typer.testing import CliRunner
 
 LAB = str(Path(__file__).parents[2] / "inventories" / "lab.ini")
@@ -122,6 +126,33 @@ def test_a_wrong_key_is_the_reason(python: Path, tmp_path: Path) -> None:
     with serving() as (url, _), tool.running(python, url, "sk-wrong", MODEL, tmp_path / "log") as running:
         running.ask(listed, LIMITS, answers.append)
     assert "401" in (answers[0].error or "")
+
+
+def test_a_private_authority_signs_for_a_service_of_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, python: Path
+) -> None:
+    issued = local_ca.new_authority("others", ["127.0.0.1"]).shared
+    for name, text in (("ca", issued.ca_certificate), ("crt", issued.certificate), ("key", issued.key)):
+        (tmp_path / name).write_text(text)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "crt", tmp_path / "key")
+    accept = Server.get_request
+
+    def encrypted(server: Server) -> Any:
+        connection, address = accept(server)
+        return context.wrap_socket(connection, server_side=True), address
+
+    monkeypatch.setattr(Server, "get_request", encrypted)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca"))
+    listed = [Question(place="a:1", kind="text", question="Short?", answer="no")]
+    answers: list[Answer] = []
+    with serving(answers={"Short?": "no"}) as (plain, _):
+        url = plain.replace("http:", "https:")
+        with Api(url, KEY, Target(MODEL, "chat", "", RequestDialect(None, None)), 30) as api:
+            assert [model.id for model in api.models().data] == [MODEL]
+        with tool.running(python, url, KEY, MODEL, tmp_path / "log") as running:
+            running.ask(listed, LIMITS, answers.append)
+    assert [(answer.right, answer.error) for answer in answers] == [(True, None)]
 
 
 @pytest.mark.parametrize(
