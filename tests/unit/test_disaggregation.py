@@ -236,6 +236,33 @@ def test_the_traffic_of_a_prompt_is_compared_with_the_link(tmp_path: Path) -> No
     assert "100 Gbit/s: 1,000 tokens (262 MB) in 21 ms" in service.transfer.reasons[0]
 
 
+@pytest.mark.parametrize(
+    ("rate", "time"),
+    [
+        ("10gbit", "210 ms, 8,000 tokens (2,097 MB) in 1.7 s"),
+        ("1gbit", "2.1 s, 8,000 tokens (2,097 MB) in 17 s"),
+    ],
+)
+def test_no_time_is_a_power_of_ten(rate: str, time: str, tmp_path: Path) -> None:
+    (service,) = planned(cluster(tmp_path, f"{PAIR}network_rate={rate}")).services
+    assert service.transfer
+    assert f"1,000 tokens (262 MB) in {time}" in service.transfer.reasons[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "way"),
+    [
+        ("hca=none", "Mooncake over TCP"),
+        ("hca=mlx5_1\nkv_transfer=nixl", "NIXL over RDMA"),
+        ("engine=vllm", "NIXL over RDMA or TCP (not known)"),
+    ],
+)
+def test_the_plan_names_the_carrier_and_the_network(settings: str, way: str, tmp_path: Path) -> None:
+    (service,) = planned(cluster(tmp_path, PAIR + settings)).services
+    assert service.transfer
+    assert service.transfer.way == way
+
+
 def test_the_router_and_the_supervisors_get_the_role(tmp_path: Path) -> None:
     its = cluster(tmp_path, "prefill_replicas=1\ndecode_replicas=2", hosts=3)
     plan, secrets = planned(its), Secrets().with_keys([None])

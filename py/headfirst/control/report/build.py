@@ -114,7 +114,7 @@ def _choices(service: PlannedService) -> Iterator[Choice]:
         yield Choice(what=f"{of}memory", value=fits, reason=sized.fit.reason)
     if service.transfer:
         reason = " ".join(service.transfer.reasons)
-        yield Choice(what="KV cache between them", value=service.transfer.carrier, reason=reason)
+        yield Choice(what="KV cache between them", value=service.transfer.way, reason=reason)
     yield _yes("conversion to BF16", service.convert_to_bf16, service.convert_reason)
     yield _yes("code of the model's repository", service.trust_remote_code, service.trust_reason)
     yield Choice(

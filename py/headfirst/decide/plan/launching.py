@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from headfirst.common import container_names as names
-from headfirst.decide.cluster.settings import KvCarrier
 from headfirst.decide.cluster.types import Host, Place, Replica, Service
 from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.containers import blanks
@@ -57,20 +56,20 @@ class Launching:
         remote_code: bool,
         arguments: tuple[str, ...],
         among: Sequence[Host] | None = None,
-        carrier: KvCarrier | None = None,
+        moved: types.PlannedTransfer | None = None,
         shared_bytes: int = 0,
     ) -> None:
         """`adapters` are folders by name, `draft_dir` that of a draft; `arguments` are the user's and those
         chosen for them.
 
-        `among`: the hosts that exchange the KV cache by `carrier`, where prefill and decode are divided.
+        `among`: the hosts that exchange the KV cache as `moved` has it, where prefill and decode are divided.
         `shared_bytes`: room in /dev/shm beside shm_size.
         """
         self._service, self._engine, self._checkpoint = service, engine, checkpoint
         self._runtime: Runtime = runtime
         self._layout, self._task, self._model_dir = layout, task, model_dir
         self._adapters, self._remote_code, self._arguments = adapters, remote_code, arguments
-        self._among, self._carrier = among, carrier
+        self._among, self._moved = among, moved
         self._shared_bytes = shared_bytes
         self._folders = [model_dir, *adapters.values(), *([draft_dir] if draft_dir else [])]
         self.image = engine_image(service, engine)
@@ -154,11 +153,9 @@ class Launching:
         return range(first, first + self._layout.data) if first else ()
 
     def _transfer(self, replica: Replica) -> KvTransfer | None:
-        if replica.role is None or replica.transfer_port is None or self._carrier is None:
+        if replica.role is None or replica.transfer_port is None or self._moved is None:
             return None
-        gpus = self._service.settings.engine_device == "cuda"
-        rdma = network.rdma_between(self._among or replica.hosts, gpus=gpus) if gpus else False
-        return KvTransfer(replica.role, self._carrier, replica.transfer_port, rdma)
+        return KvTransfer(replica.role, self._moved.carrier, replica.transfer_port, self._moved.rdma)
 
     def _request(self, replica: Replica, rank: int, place: Place, chosen: NodeNetwork) -> LaunchRequest:
         settings = self._service.settings

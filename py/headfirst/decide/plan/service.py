@@ -87,7 +87,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
             remote_code=trusted.remote_code,
             arguments=its.choice.arguments,
             among=service.hosts if moved else None,
-            carrier=moved.carrier if moved else None,
+            moved=moved,
             shared_bytes=its.sized.host_memory.shared_bytes if its.sized.host_memory else 0,
         )
         for its in pools

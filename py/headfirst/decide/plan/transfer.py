@@ -61,7 +61,11 @@ def plan(
         )
     size = _bytes_per_token(decode.sized)
     return PlannedTransfer(
-        carrier=carrier, bytes_per_token=size, reasons=[_traffic(service.hosts, size), _PAYS]
+        carrier=carrier,
+        rdma=settings.engine_device == "cuda" and network.rdma_between(service.hosts, gpus=True),
+        one_host=_is_one(service.hosts),
+        bytes_per_token=size,
+        reasons=[_traffic(service.hosts, size), _PAYS],
     )
 
 
@@ -89,9 +93,13 @@ def _bytes_per_token(decode: Sized) -> int | None:
     return decode.fit.kv_bytes_per_token * ranks if decode.fit.gpu_memory_bytes else None
 
 
+def _is_one(hosts: Sequence[Host]) -> bool:
+    return len({host.name for host in hosts}) == 1
+
+
 def _traffic(hosts: Sequence[Host], size: int | None) -> str:
     """The bytes of a prompt, against the slowest link."""
-    if len({host.name for host in hosts}) == 1:
+    if _is_one(hosts):
         return "The KV cache of a prompt stays on its host."
     rate, text = _link(hosts)
     if size is None:
@@ -104,8 +112,13 @@ def _traffic(hosts: Sequence[Host], size: int | None) -> str:
 
 def _amount(size: int, rate: float) -> str:
     seconds = size / rate
-    time = f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1000:.2g} ms"
+    time = f"{_rounded(seconds)} s" if seconds >= 1 else f"{_rounded(seconds * 1000)} ms"
     return f"({size / 10**6:,.0f} MB) in {time}"
+
+
+def _rounded(value: float) -> str:
+    """To two digits, or to an integer."""
+    return f"{value:.2g}" if value < 10 else f"{value:,.0f}"
 
 
 def _link(hosts: Sequence[Host]) -> tuple[float, str]:

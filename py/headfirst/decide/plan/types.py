@@ -351,12 +351,23 @@ class Sized(_Frozen):
         return text + (f", EP {self.expert_parallel}" if self.expert_parallel > 1 else "")
 
 
+_CARRIERS: dict[KvCarrier, str] = {"mooncake": "Mooncake", "nixl": "NIXL"}
+
+
 class PlannedTransfer(_Frozen):
     """The KV cache on its way from prefill to decode replicas (see plan/transfer.py)."""
 
     carrier: KvCarrier
+    rdma: bool | None  # whether RDMA connects all hosts; None: not known
+    one_host: bool  # it stays there
     bytes_per_token: int | None  # that the hosts of a decode replica receive; None: not known
     reasons: list[str]  # a sentence each: when dividing pays, and what the links carry
+
+    @property
+    def way(self) -> str:
+        """What carries it, over which network."""
+        network = {True: "over RDMA", False: "over TCP", None: "over RDMA or TCP (not known)"}[self.rdma]
+        return f"{_CARRIERS[self.carrier]} {'inside the host' if self.one_host else network}"
 
 
 class PlannedService(Sized):

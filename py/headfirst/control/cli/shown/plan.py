@@ -105,7 +105,7 @@ def _print_service(console: Terminal, service: PlannedService) -> None:
     for sized, replicas in service.pools:
         _print_layout(console, service, sized, replicas)
     if service.transfer:
-        console.paragraph(f"KV cache between prefill and decode replicas: {service.transfer.carrier}")
+        console.paragraph(f"KV cache between prefill and decode replicas: {service.transfer.way}")
         for reason in service.transfer.reasons:
             console.paragraph(f"  {reason}")
     console.paragraph(f"Described by {service.model_described_by}")
