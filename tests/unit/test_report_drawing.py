@@ -203,6 +203,58 @@ def test_a_hundred_hosts_are_grouped_and_that_is_stated(tmp_path: Path, settings
     assert {str(replica.engine_port) for replica in own} <= found
 
 
+def divided(hosts: int, settings: str) -> str:
+    workers = "".join(f"node{n} ansible_host=192.0.2.{n}\n" for n in range(2, hosts + 1))
+    return (
+        f"[head]\nnode1 ansible_host=192.0.2.1\n[workers]\n{workers}[all:vars]\ngpus=8\ngpu=H100-80G\n"
+        f"model=Qwen/Qwen3-32B\nmodel_source=modelscope\n{settings}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ("hca=none", "KV cache: Mooncake over TCP, 262 MB for 1,000 tokens"),
+        ("hca=mlx5_0\nkv_transfer=nixl", "KV cache: NIXL over RDMA, 262 MB for 1,000 tokens"),
+        ("engine=vllm", "KV cache: NIXL over RDMA or TCP (not known), 262 MB for 1,000 tokens"),
+    ],
+)
+def test_the_kv_cache_has_an_arrow_from_prefill_to_decode(tmp_path: Path, settings: str, words: str) -> None:
+    counts = "prefill_replicas=1\ndecode_replicas=2\n"
+    root = xml.fromstring(svg(made(tmp_path, divided(3, counts + settings))))
+    assert_inside(root)
+    shown = texts(root)
+    assert words in shown
+    assert {"prefill replica 0", "decode replica 1", "decode replica 2"} <= set(shown)
+    prefill, *decode = (f"rank:Qwen3-32B/{index}:0" for index in range(3))
+    assert {(prefill, each, "") for each in decode} | {(each, prefill, "7100") for each in decode} <= links(
+        root
+    )
+    arrows = root.findall(".//s:polygon[@class='kv']", NS)
+    lines = root.findall(".//s:line[@class='kv']", NS)
+    assert len(arrows) == len(lines) == 2
+    # Each leads down, from the prefill replica to a decode replica below it.
+    assert all(float(line.attrib["y1"]) < float(line.attrib["y2"]) for line in lines)
+    assert any(words in text and " → " in text and "port" not in text for text in shown)
+
+
+def test_on_one_host_the_kv_cache_does_not_leave_it(tmp_path: Path) -> None:
+    plan = made(tmp_path, divided(1, "prefill_replicas=1\ndecode_replicas=1"))
+    assert "KV cache: Mooncake inside the host, 262 MB for 1,000 tokens" in texts(xml.fromstring(svg(plan)))
+
+
+def test_many_replicas_are_grouped_by_what_they_compute(tmp_path: Path) -> None:
+    plan = made(tmp_path, divided(20, "prefill_replicas=5\ndecode_replicas=15\nhca=none"))
+    root = xml.fromstring(svg(plan))
+    assert_inside(root)
+    boxes = drawn(root)
+    assert boxes["replicas:Qwen3-32B:prefill"][0] == "3 more replicas"
+    assert boxes["replicas:Qwen3-32B:decode"][0] == "13 more replicas"
+    assert len([id for id in boxes if id.startswith("rank:")]) == 4
+    assert any("16 of 20 replicas share boxes" in text for text in texts(root))
+    assert ("replicas:Qwen3-32B:prefill", "replicas:Qwen3-32B:decode", "") in links(root)
+
+
 def test_as_many_ranks_as_fit_are_all_drawn(tmp_path: Path) -> None:
     found = topology(made(tmp_path, short(8)))
     assert found.notes == []

@@ -5,6 +5,7 @@ Colours follow the reader's light or dark scheme. Widths of texts are estimated,
 
 from __future__ import annotations
 
+import math
 import unicodedata
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -22,6 +23,7 @@ _LONGEST = 160  # characters of a line
 _LETTER, _WIDE = 7.7, 13.0  # px of a letter and of a full-width one, at 12 px
 _LINE, _PAD, _GAP, _FRAME = 16, 10, 26, 14
 _GPU, _GPUS_A_ROW = 12, 8
+_KV, _HEAD = 56, 9  # px between prefill and decode replicas, and of the head of an arrow between them
 
 # One rule for both schemes; every selector begins with the class, so that a page around it is not changed.
 STYLE = """
@@ -46,6 +48,8 @@ STYLE = """
 .hf line { stroke: var(--line); stroke-width: 1.2; }
 .hf line.rendezvous { stroke-dasharray: 2 3; }
 .hf line.figures { stroke-dasharray: 6 4; }
+.hf line.kv { stroke: var(--gpu); stroke-width: 2; }
+.hf polygon.kv { fill: var(--gpu); }
 """
 
 
@@ -54,6 +58,10 @@ class _Place(NamedTuple):
     y: float
     width: float
     height: float
+
+    @property
+    def centre(self) -> tuple[float, float]:
+        return self.x + self.width / 2, self.y + self.height / 2
 
 
 def svg(plan: Plan) -> str:
@@ -72,6 +80,7 @@ class _Drawing:
     def __init__(self, graph: Topology) -> None:
         self._graph = graph
         self._places: dict[str, _Place] = {}
+        self._replicas: dict[str, _Place] = {}  # by the id of their first box
         self._right = 0.0
         self._bottom = 0.0
         self._frames = xml.Element("g")
@@ -134,13 +143,19 @@ class _Drawing:
             self._put_text(left, y, line, "dim")
         right = max(left + _width(text) for text in (service.title, *service.lines))
         x, y, low = float(left), y + _FRAME, y
+        role = service.replicas[0].role
         for replica in service.replicas:
             size = _flow(replica.boxes, WIDTH - 4 * _FRAME)
             words = [replica.title, *replica.network]
             width = max(size.width, *map(_width, words)) + 2 * _FRAME
             height = size.height + _LINE * len(words) + 2 * _FRAME + 6
-            if x > left and x + width > _GAP + WIDTH - _FRAME:
+            if replica.role != role:
+                self._put_text(left, low + _KV / 2 + 4, service.transfer)
+                right = max(right, left + _width(service.transfer))
+                x, y, role = float(left), low + _KV, replica.role
+            elif x > left and x + width > _GAP + WIDTH - _FRAME:
                 x, y = float(left), low + _FRAME
+            self._replicas[replica.boxes[0].id] = _Place(x, y, width, height)
             self._put_rect(self._frames, _Place(x, y, width, height), "frame")
             for number, word in enumerate(words, 1):
                 self._put_text(x + _FRAME, y + 4 + _LINE * number, word, "head" if number == 1 else "dim")
@@ -165,18 +180,23 @@ class _Drawing:
             self._grow(_GAP + _width(line), y)
 
     def _link(self, link: Link) -> None:
-        """A line between the centres of two boxes; the boxes cover its ends."""
-        start, end = self._places[link.source], self._places[link.target]
-        kind = link.what.partition(",")[0] if link.what.startswith(("rendezvous", "figures")) else "requests"
+        """A line between the centres of two boxes, which cover its ends; that of the KV cache leads from the
+        replica above to the one below, with a head."""
+        places = self._replicas if link.kind == "kv" else self._places
+        start, end = places[link.source], places[link.target]
+        (x1, y1), (x2, y2) = start.centre, end.centre
+        if link.kind == "kv":
+            y1, y2 = start.y + start.height, end.y
+            self._put_head(x1, y1, x2, y2)
         line = xml.SubElement(
             self._links,
             "line",
             {
-                "class": kind,
-                "x1": _number(start.x + start.width / 2),
-                "y1": _number(start.y + start.height / 2),
-                "x2": _number(end.x + end.width / 2),
-                "y2": _number(end.y + end.height / 2),
+                "class": link.kind,
+                "x1": _number(x1),
+                "y1": _number(y1),
+                "x2": _number(x2),
+                "y2": _number(y2),
                 "data-from": _clean(link.source),
                 "data-to": _clean(link.target),
                 "data-ports": " ".join(map(str, link.ports)),
@@ -184,6 +204,18 @@ class _Drawing:
         )
         names = {box.id: box.name for box in self._graph.boxes}
         xml.SubElement(line, "title").text = _clean(_in_words(names[link.source], names[link.target], link))
+
+    def _put_head(self, x1: float, y1: float, x2: float, y2: float) -> None:
+        """The head of an arrow that ends at x2, y2."""
+        length = math.hypot(x2 - x1, y2 - y1)
+        across, along = (x2 - x1) / length * _HEAD, (y2 - y1) / length * _HEAD
+        corners = [
+            (x2, y2),
+            (x2 - across - along / 2, y2 - along + across / 2),
+            (x2 - across + along / 2, y2 - along - across / 2),
+        ]
+        points = " ".join(f"{_number(x)},{_number(y)}" for x, y in corners)
+        xml.SubElement(self._links, "polygon", {"class": "kv", "points": points})
 
     def _put_boxes(self, boxes: Sequence[Box], size: _Flow, left: float, top: float) -> None:
         for box, (x, y) in zip(boxes, size.corners, strict=True):
@@ -236,7 +268,8 @@ def link_lines(graph: Topology) -> list[str]:
 
 
 def _in_words(source: str, target: str, link: Link) -> str:
-    return f"{source} → {target} port {', '.join(map(str, link.ports))}: {link.what}"
+    ports = f" port {', '.join(map(str, link.ports))}" if link.ports else ""
+    return f"{source} → {target}{ports}: {link.what}"
 
 
 class _Flow(NamedTuple):

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
+from headfirst.decide.cluster.settings import Role
 from headfirst.decide.plan.front.webui import chats
 from headfirst.decide.plan.types import Monitoring, Node, Plan, PlannedReplica, PlannedService, Sized
 
@@ -20,6 +21,7 @@ MOST_RANKS, RANKS_OF_MANY = 16, 8
 MOST_REPLICAS, REPLICAS_OF_MANY = 8, 4
 MOST_SPARES, SPARES_OF_MANY = 8, 4
 _NAMES_OF_MANY = 4
+_PROMPT = 1_000  # tokens of the prompt whose KV cache is written beside its arrow
 
 PEOPLE, PROXY, PAGE = "people", "proxy", "page"
 
@@ -40,28 +42,37 @@ class Box(_Frozen):
 
 
 class Link(_Frozen):
-    """`source` opens connections to `ports` of `target`; both are ids of boxes. Without ports: any."""
+    """`source` opens connections to `ports` of `target`; both are ids of boxes. Without ports: any.
+
+    `kind` `kv`: the KV cache on its way from `source` to `target`, whichever of them connects.
+    """
 
     source: str
     target: str
     ports: list[int]
     what: str
+    kind: Literal["requests", "rendezvous", "figures", "kv"] = "requests"
 
 
 class ReplicaBoxes(_Frozen):
-    """The ranks of a replica, or one box for several replicas; `network`: what carries the collectives."""
+    """The ranks of a replica, or one box for several replicas; `network`: what carries the collectives.
+
+    `role`: what it computes alone.
+    """
 
     title: str
+    role: Role | None
     boxes: list[Box]
     network: list[str]
 
 
 class ServiceBoxes(_Frozen):
-    """A service and its replicas."""
+    """A service and its replicas; `transfer`: the KV cache between those of prefill and those of decode."""
 
     title: str
     lines: list[str]
     replicas: list[ReplicaBoxes]
+    transfer: str = ""
 
 
 class Topology(_Frozen):
@@ -105,15 +116,31 @@ def _title(service: PlannedService) -> str:
 
 def _heads(service: PlannedService) -> list[tuple[str, PlannedReplica]]:
     """Each replica with the id of the box that has its rank 0."""
-    drawn = _drawn_replicas(service)
-    rest = [(f"replicas:{_title(service)}", replica) for replica in service.replicas[len(drawn) :]]
-    return [*((_rank_id(service, replica, replica.nodes[0]), replica) for replica in drawn), *rest]
+    return [
+        pair
+        for drawn, rest in _pools(service)
+        for pair in (
+            *((_rank_id(service, replica, replica.nodes[0]), replica) for replica in drawn),
+            *((_rest_of_pool_id(service, replica), replica) for replica in rest),
+        )
+    ]
+
+
+def _pools(service: PlannedService) -> list[tuple[list[PlannedReplica], list[PlannedReplica]]]:
+    """Of replicas that are alike, those that have boxes of their own, and those that share one."""
+    pools = [replicas for _, replicas in service.pools]
+    many = len(service.replicas) > MOST_REPLICAS
+    each = REPLICAS_OF_MANY // len(pools) if many else len(service.replicas)
+    return [(replicas[:each], replicas[each:]) for replicas in pools]
+
+
+def _rest_of_pool_id(service: PlannedService, replica: PlannedReplica) -> str:
+    return f"replicas:{_title(service)}{f':{replica.role}' if replica.role else ''}"
 
 
 def _drawn_replicas(service: PlannedService) -> list[PlannedReplica]:
     """Those that have boxes of their own."""
-    many = len(service.replicas) > MOST_REPLICAS
-    return service.replicas[: REPLICAS_OF_MANY if many else None]
+    return [replica for drawn, _ in _pools(service) for replica in drawn]
 
 
 def _drawn_ranks(replica: PlannedReplica) -> list[Node]:
@@ -168,13 +195,17 @@ def _router_id(service: PlannedService, host: str) -> str:
 
 def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
     layout = ", ".join(f"{_role(replicas[0])}{_layout(sized)}" for sized, replicas in service.pools)
-    drawn = _drawn_replicas(service)
-    replicas = [_replica(service, replica, notes) for replica in drawn]
-    if rest := service.replicas[len(drawn) :]:
-        replicas.append(_more_replicas(service, rest))
+    replicas: list[ReplicaBoxes] = []
+    grouped: list[int] = []
+    for drawn, rest in _pools(service):
+        replicas += [_replica(service, replica, notes) for replica in drawn]
+        if rest:
+            replicas.append(_more_replicas(service, rest))
+            grouped.append(len(rest))
+    if grouped:
         notes.append(
-            f"{_title(service)}: {len(rest)} of {len(service.replicas)} replicas share one box; "
-            "`deploy plan` lists each."
+            f"{_title(service)}: {sum(grouped)} of {len(service.replicas)} replicas share "
+            f"{'one box' if len(grouped) == 1 else 'boxes'}; `deploy plan` lists each."
         )
     return ServiceBoxes(
         title=_title(service),
@@ -183,7 +214,18 @@ def _service(service: PlannedService, notes: list[str]) -> ServiceBoxes:
             f"{service.engine} {service.engine_version}, {service.device}, {layout}",
         ],
         replicas=replicas,
+        transfer=_transfer(service),
     )
+
+
+def _transfer(service: PlannedService) -> str:
+    """What carries the KV cache to the decode replicas, and what it weighs."""
+    transfer = service.transfer
+    if transfer is None:
+        return ""
+    size = transfer.bytes_per_token
+    weight = f", {size * _PROMPT / 10**6:,.0f} MB for {_PROMPT:,} tokens" if size else ""
+    return f"KV cache: {transfer.way}{weight}"
 
 
 def _role(replica: PlannedReplica) -> str:
@@ -217,7 +259,7 @@ def _replica(service: PlannedService, replica: PlannedReplica, notes: list[str])
             "`deploy plan` lists each."
         )
     title = f"{_role(replica)}replica {replica.index}"
-    return ReplicaBoxes(title=title, boxes=boxes, network=_network(service, replica))
+    return ReplicaBoxes(title=title, role=replica.role, boxes=boxes, network=_network(service, replica))
 
 
 def _rest_id(service: PlannedService, replica: PlannedReplica) -> str:
@@ -263,7 +305,7 @@ def _more_replicas(service: PlannedService, rest: Sequence[PlannedReplica]) -> R
     hosts = list(dict.fromkeys(node.host for replica in rest for node in replica.nodes))
     gpus = sum(len(_gpus(service, replica, node)) for replica in rest for node in replica.nodes)
     box = Box(
-        id=f"replicas:{_title(service)}",
+        id=_rest_of_pool_id(service, rest[0]),
         kind="group",
         title=f"{len(rest)} more replicas",
         name=f"replicas {rest[0].index}–{rest[-1].index} of {_title(service)}",
@@ -275,7 +317,10 @@ def _more_replicas(service: PlannedService, rest: Sequence[PlannedReplica]) -> R
         ],
     )
     return ReplicaBoxes(
-        title=f"replicas {rest[0].index}–{rest[-1].index}", boxes=[box], network=_network(service, rest[0])
+        title=f"{_role(rest[0])}replicas {rest[0].index}–{rest[-1].index}",
+        role=rest[0].role,
+        boxes=[box],
+        network=_network(service, rest[0]),
     )
 
 
@@ -382,7 +427,7 @@ def _doors(service: PlannedService) -> list[tuple[str, int]]:
 
 
 def _links_of_services(plan: Plan) -> Iterator[Link]:
-    """From the routers to rank 0 of each replica, and from the ranks to their rendezvous."""
+    """From the routers to rank 0 of each replica, from the ranks to their rendezvous, and the KV cache."""
     for service in plan.services:
         for router in service.routers:
             source = _router_id(service, router.host)
@@ -396,9 +441,35 @@ def _links_of_services(plan: Plan) -> Iterator[Link]:
             drawn = _drawn_ranks(replica)
             for node in drawn[1:]:
                 source = _rank_id(service, replica, node)
-                yield Link(source=source, target=head, ports=ports, what="rendezvous")
+                yield Link(source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous")
             if replica.nodes[len(drawn) :]:
-                yield Link(source=_rest_id(service, replica), target=head, ports=ports, what="rendezvous")
+                source = _rest_id(service, replica)
+                yield Link(source=source, target=head, ports=ports, what="rendezvous", kind="rendezvous")
+        yield from _links_of_transfer(service)
+
+
+def _links_of_transfer(service: PlannedService) -> Iterator[Link]:
+    """From each prefill replica to each decode replica the KV cache, and back the request for it."""
+    if service.transfer is None or service.prefill is None:
+        return
+    ports: dict[str, set[int]] = {}
+    for head, replica in _heads(service):
+        if replica.role == "prefill" and replica.transfer_port:
+            first = replica.transfer_port
+            ports.setdefault(head, set()).update(range(first, first + service.prefill.data_parallel))
+    decode = dict.fromkeys(head for head, replica in _heads(service) if replica.role == "decode")
+    for source in ports:
+        for target in decode:
+            yield Link(source=source, target=target, ports=[], what=_transfer(service), kind="kv")
+    for target, listening in ports.items():
+        for source in decode:
+            yield Link(
+                source=source,
+                target=target,
+                ports=sorted(listening),
+                what="rendezvous for the KV cache",
+                kind="rendezvous",
+            )
 
 
 def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
@@ -409,7 +480,7 @@ def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
     source = ids["prometheus"]
     port = _port(plan.monitoring.prometheus_url)
     if plan.monitoring.grafana_url and "grafana" in ids:
-        yield Link(source=ids["grafana"], target=source, ports=[port], what="figures")
+        yield Link(source=ids["grafana"], target=source, ports=[port], what="figures", kind="figures")
         grafana = _port(plan.monitoring.grafana_url)
         yield Link(source=PEOPLE, target=ids["grafana"], ports=[grafana], what="dashboards")
     for name, id in ids.items():
@@ -421,13 +492,17 @@ def _links_of_monitoring(plan: Plan, boxes: Sequence[Box]) -> Iterator[Link]:
                     if program.container.name == f"headfirst-{name}"
                 }
             )
-            yield Link(source=source, target=id, ports=ports, what="figures")
+            yield Link(source=source, target=id, ports=ports, what="figures", kind="figures")
     if plan.proxy:
-        yield Link(source=source, target=PROXY, ports=[plan.proxy.metrics_port], what="figures")
+        yield Link(
+            source=source, target=PROXY, ports=[plan.proxy.metrics_port], what="figures", kind="figures"
+        )
     for service in plan.services:
         for router in service.routers:
             target = _router_id(service, router.host)
-            yield Link(source=source, target=target, ports=[router.metrics_port], what="figures")
+            yield Link(
+                source=source, target=target, ports=[router.metrics_port], what="figures", kind="figures"
+            )
         for target, port in dict.fromkeys((head, replica.engine_port) for head, replica in _heads(service)):
             what = "figures, where the engine publishes them"
-            yield Link(source=source, target=target, ports=[port], what=what)
+            yield Link(source=source, target=target, ports=[port], what=what, kind="figures")
