@@ -57,6 +57,7 @@ def plan(
     from headfirst.control.deployment import api_keys
     from headfirst.control.deployment.prepare import prepare
     from headfirst.control.inventory.allocation import with_nodes
+    from headfirst.decide.plan.sizing.alternatives import role_hint
 
     if svg and output.as_json:
         raise InputError("--svg and --json exclude each other", hint="Leave one of them out.")
@@ -92,11 +93,15 @@ def plan(
     if unfit and (svg or output.as_json):
         raise typer.Exit(InputError.exit_code)
     if unfit:
+        role = unfit[0].unfit_role
         raise InputError(
-            f"{unfit[0].served_model_name} does not fit into the memory of its GPUs",
+            f"{unfit[0].served_model_name} does not fit into the memory of "
+            + (f"the GPUs of its {role} replicas" if role else "its GPUs"),
             where=str(prepared.cluster.inventories[0]),
             hint="What fits is above, after `Instead:`."
             if unfit[0].alternatives
+            else role_hint(role)
+            if role
             else "`deploy models INVENTORY` lists what these GPUs can serve.",
         )
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.division import Members, divide, with_routers
-from headfirst.decide.cluster.settings import HUBS, ServiceSettings
+from headfirst.decide.cluster.settings import HUBS, Role, ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.engines.layout import Machines
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -29,6 +29,7 @@ class Trial:
     cluster: Cluster
     groups: tuple[Members, ...]
     at: int = 0
+    role: Role | None = None  # of the replicas whose memory is looked at
 
     @classmethod
     def of(cls, cluster: Cluster, at: int) -> Trial:
@@ -50,6 +51,11 @@ class Trial:
         return self.groups[self.at].settings
 
     @property
+    def words(self) -> str:
+        """The setting that has the engine's arguments for these replicas alone."""
+        return f"{self.role}_engine_args" if self.role else "engine_args"
+
+    @property
     def other_model(self) -> dict[str, object]:
         """What the inventory sets beside the name of another model: that it is a hub's, and no revision."""
         source: dict[str, object] = {} if self.settings.model_source in HUBS else {"model_source": HUBS[0]}
@@ -66,8 +72,8 @@ class Trial:
         """
         fit, settings = self._fit(checkpoint, settings, machines), dict(settings)
         if fit.shorter and not fit.context_given:
-            words = settings.get("engine_args", shlex.join(self.settings.engine_args))
-            settings["engine_args"] = f"{words} {shlex.join(fit.shorter)}".strip()
+            words = settings.get(self.words, shlex.join(getattr(self.settings, self.words)))
+            settings[self.words] = f"{words} {shlex.join(fit.shorter)}".strip()
             fit = self._fit(checkpoint, settings, machines).model_copy(update={"context": fit.context})
         if fit.fits is False:
             raise UnfitError(fit.reason)
@@ -79,7 +85,8 @@ class Trial:
         hosts = group.hosts
         if machines:
             replicas = settings.get("replicas")
-            count = machines.nodes * (replicas if isinstance(replicas, int) else 1)
+            each = (group.settings.prefill_replicas or 0) + (group.settings.decode_replicas or 0)
+            count = machines.nodes * (replicas if isinstance(replicas, int) else each or 1)
             hosts = tuple(
                 replace(hosts[0], name=f"{hosts[0].name}-{rank}", gpus=machines.ranks_per_node)
                 for rank in range(count)
@@ -93,4 +100,7 @@ class Trial:
         services = with_routers(divide(groups), [router.host for router in old.routers])
         draft = old.draft if changed.draft_model else None
         new = replace(services[self.at], adapters=old.adapters, draft=draft)
-        return service.plan(replace(self.cluster, services=services), new, checkpoint).fit
+        planned = service.plan(replace(self.cluster, services=services), new, checkpoint)
+        fits = {replicas[0].role: sized.fit for sized, replicas in planned.pools}
+        unfit = next((fit for fit in fits.values() if fit.fits is False), None)
+        return unfit or fits.get(self.role, planned.fit)

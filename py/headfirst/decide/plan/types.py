@@ -431,9 +431,18 @@ class PlannedService(Sized):
         ]
 
     @property
-    def unfit(self) -> Fit | None:
-        """Where the model does not fit into the memory of the GPUs: why."""
-        return next((sized.fit for sized, _ in self.pools if sized.fit.fits is False), None)
+    def unfit(self) -> str | None:
+        """Where the model does not fit into the memory of the GPUs: of which replicas, and why."""
+        for sized, replicas in self.pools:
+            if sized.fit.fits is False:
+                role = replicas[0].role
+                return f"The {role} replicas: {sized.fit.reason}" if role else sized.fit.reason
+        return None
+
+    @property
+    def unfit_role(self) -> Role | None:
+        """The replicas into whose GPUs it does not fit, where prefill and decode are divided."""
+        return next((replicas[0].role for sized, replicas in self.pools if sized.fit.fits is False), None)
 
     @property
     def model_folders(self) -> list[str]:

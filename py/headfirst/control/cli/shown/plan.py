@@ -132,7 +132,8 @@ def _print_service(console: Terminal, service: PlannedService) -> None:
     _print_carrier(console, weights.carrier)
     _print_time(console, weights.time)
     for sized, replicas in service.pools:
-        _print_fit(console, sized.fit, service.alternatives, replicas[0].role)
+        concerned = service.alternatives if replicas[0].role == service.unfit_role else []
+        _print_fit(console, sized.fit, concerned, replicas[0].role)
         if sized.host_memory:
             of = f" of the {replicas[0].role} replicas" if replicas[0].role else ""
             console.paragraph(f"Host memory{of}: {sized.host_memory.reason}")

@@ -95,7 +95,7 @@ def refusal(prepared: Prepared, service: Service, candidate: Candidate) -> str |
         planned = _planned(prepared.replanned(service, engine_args=engine_args), service)
     except HeadfirstError as error:
         return error.what
-    return planned.unfit.reason if planned.unfit else None
+    return planned.unfit
 
 
 def _planned(whole: plan.Plan, service: Service) -> plan.PlannedService:

@@ -149,7 +149,7 @@ def _refused(candidate: Path, path: Path) -> str | None:
         raise
     for service in plan.services:
         if service.unfit:
-            raise InputError(service.unfit.reason, hint=unfit_hint(service.alternatives))
+            raise InputError(service.unfit, hint=unfit_hint(service.alternatives))
     return None
 
 

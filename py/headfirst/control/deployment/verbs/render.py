@@ -101,7 +101,7 @@ def _refuse(plan: Plan, target: Target) -> None:
     for service in plan.services:
         if service.unfit:
             raise InputError(
-                f"{service.served_model_name} does not fit: {service.unfit.reason}",
+                f"{service.served_model_name} does not fit: {service.unfit}",
                 hint="`deploy plan` shows the memory term by term, and the alternatives.",
             )
     if target in _ON_HOSTS and plan.proxy:

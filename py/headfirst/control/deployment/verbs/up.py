@@ -201,9 +201,9 @@ def refuse_unfit(plan: Plan) -> None:
     for service in plan.services:
         if service.unfit:
             raise InputError(
-                service.unfit.reason,
+                service.unfit,
                 where=service.name,
-                hint=unfit_hint(service.alternatives),
+                hint=unfit_hint(service.alternatives, service.unfit_role),
             )
 
 

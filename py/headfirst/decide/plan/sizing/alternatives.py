@@ -8,13 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 
 from headfirst.common import quantization
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
+from headfirst.decide.cluster.settings import Role
 from headfirst.decide.engines import arguments, presets
 from headfirst.decide.engines.base import Engine, Values
 from headfirst.decide.engines.layout import Machines
@@ -35,6 +36,7 @@ _MOST = 3  # sentences of a kind
 _SHORTEST = 8192  # tokens of a request; a plan for shorter ones is no advice
 _SMALLER = 0.9  # of the parameters
 _MODEL = ("model", "model_source", "model_revision")  # settings
+_NODES_EACH = (2, 3, 4, 6, 8)  # of a prefill or decode replica
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,8 @@ class Attempt:
     @cached_property
     def arguments(self) -> Sequence[str]:
         """Those of the user."""
-        return self.trial.settings.engine_args
+        settings, role = self.trial.settings, self.trial.role
+        return (settings.of_role(role) if role else settings).engine_args
 
     @cached_property
     def values(self) -> Values:
@@ -103,7 +106,8 @@ class Attempt:
     def divisible(self) -> bool:
         """Whether several replicas may share these GPUs: nothing in the inventory divides them."""
         settings = self.trial.settings
-        return not (settings.replicas or settings.gpus_per_replica or settings.gpu_devices)
+        divided = settings.replicas or settings.gpus_per_replica or settings.gpu_devices
+        return not (divided or self.trial.role)
 
     def copies(self, checkpoint: Checkpoint, words: Sequence[str] = ()) -> Copies | None:
         """The copies of a checkpoint with the user's arguments and these; None where it is not served."""
@@ -129,7 +133,13 @@ class Attempt:
     def on_these(
         self, checkpoint: Checkpoint, settings: Mapping[str, object], words: Sequence[str] = ()
     ) -> Result | None:
-        """The same on the GPUs of the fleet, with the sizes that suit them, and with further arguments."""
+        """The same on the GPUs of the fleet, with the sizes that suit them, and with further arguments.
+
+        Of prefill and decode replicas each keeps its GPUs, and both get the arguments.
+        """
+        if self.trial.role:
+            both = shlex.join([*self.trial.settings.engine_args, *words])
+            return self.result(checkpoint, {**settings, **({"engine_args": both} if words else {})})
         copies = self.copies(checkpoint, words)
         if copies is None:
             return None
@@ -143,17 +153,21 @@ class Attempt:
 
     def with_words(self, words: Sequence[str]) -> dict[str, object]:
         """The user's arguments and these, which replace those that set the same."""
-        new = self.engine.check_arguments(words).values
-        divided = arguments.each(self.arguments)
+        name, new = self.trial.words, self.engine.check_arguments(words).values
+        divided = arguments.each(getattr(self.trial.settings, name))
         kept = (argument for argument in divided if not self.engine.sets(argument, new))
-        return {"engine_args": shlex.join([*chain(*kept), *words])}
+        return {name: shlex.join([*chain(*kept), *words])}
 
 
 def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> PlannedService:
-    """The plan of a service with what would work better; as it is where prefill and decode are divided."""
-    if planned.transfer:  # advice is about replicas that are all alike
+    """The plan of a service with what would work better; where prefill and decode are divided, what fits
+    where one of them does not."""
+    role = planned.unfit_role
+    if planned.transfer and role is None:
         return planned
-    service = trial.cluster.services[trial.at]
+    trial, sized = replace(trial, role=role), planned.prefill if role == "prefill" else planned
+    assert sized is not None  # noqa: S101 - it is what does not fit
+    service = trial.cluster.services[trial.at].of_role(role)
     gpu = hardware.gpu(service, "")
     if gpu is None:
         return planned
@@ -163,15 +177,15 @@ def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> Pl
     engine, _ = engines.of_image(
         service.settings.engine, service.settings.engine_image, service.settings.engine_version
     )
-    longest = (planned.fit.longest_request or 0) if planned.fit.fits else 0
-    attempt = Attempt(checkpoint, fleet, engine, trial, longest, planned.fit.shorter)
+    longest = (sized.fit.longest_request or 0) if sized.fit.fits else 0
+    attempt = Attempt(checkpoint, fleet, engine, trial, longest, sized.fit.shorter)
     sentences: list[str] = []
-    if not planned.fit.fits:
+    if not sized.fit.fits:
         known = (other for id in catalogue.ids() if (other := catalogue.lookup(id)))
         sentences = alternatives(attempt, known)
     elif longest < parallel.enough(planned.fit.context):
         sentences = [*_fewer_slots(attempt), *smaller_reserve(attempt)]
-    replicas = _replicas_rejected(attempt) if planned.data_parallel == 1 else []
+    replicas = _replicas_rejected(attempt) if planned.data_parallel == 1 and role is None else []
     rejected = [*planned.layouts_rejected, *replicas]
     return planned.model_copy(update={"alternatives": sentences, "layouts_rejected": rejected})
 
@@ -210,7 +224,7 @@ def alternatives(attempt: Attempt, others: Iterable[Checkpoint]) -> list[str]:
         *smaller_reserve(attempt),
         *_other_precisions(attempt, known),
         *_quantised_on_load(attempt),
-        *_more_gpus(attempt),
+        *(_more_gpus_of_role(attempt, attempt.trial.role) if attempt.trial.role else _more_gpus(attempt)),
         *_smaller(attempt, known),
     ]
 
@@ -277,6 +291,37 @@ def _more_gpus(attempt: Attempt) -> list[str]:
             if machines.nodes > 1:
                 what = f"{machines.nodes} nodes with {machines.ranks_per_node} × {fleet.gpu.name} each"
             return [f"{what} hold it{result.rest()}"]
+    return []
+
+
+def _more_gpus_of_role(attempt: Attempt, role: Role) -> list[str]:
+    """The fewest GPUs that hold a prefill or decode replica beside the others, else more hosts."""
+    trial, fleet = attempt.trial, attempt.fleet
+    service, group = trial.cluster.services[trial.at], trial.groups[trial.at]
+    other: Role = "decode" if role == "prefill" else "prefill"
+    counts = {name: len(service.of_role(name).replicas) for name in (role, other)}
+    of_host = min(host.gpus or 0 for host in group.hosts)
+    total = of_host * len(group.hosts)
+    beside = hardware.machines(service.of_role(other), "").gpus or 0
+    sizes: dict[str, object] = {}
+    for gpus in range(fleet.nodes * fleet.gpus_per_node + 1, total // counts[role] + 1):
+        rest = (total - gpus * counts[role]) // counts[other]
+        if gpus > of_host and gpus % of_host:
+            continue
+        if trial.settings.of_role(role).tensor_parallel:
+            sizes = {f"{role}_tensor_parallel": gpus, f"{role}_pipeline_parallel": 1}
+        for others in dict.fromkeys((min(beside, rest), rest)):
+            settings = {f"{role}_gpus_per_replica": gpus, f"{other}_gpus_per_replica": others, **sizes}
+            if others and (result := attempt.result(attempt.checkpoint, settings)):
+                return [f"{gpus} × {fleet.gpu.name} hold a {role} replica{result.rest()}"]
+    if any(group.role_hosts.values()) or any(
+        service.of_role(name).settings.gpus_per_replica for name in counts
+    ):
+        return []
+    for nodes in (nodes for nodes in _NODES_EACH if nodes > fleet.nodes):
+        if result := attempt.result(attempt.checkpoint, {}, Machines(nodes, of_host)):
+            what = f"{nodes * sum(counts.values())} nodes with {of_host} × {fleet.gpu.name} each"
+            return [f"{what}, {nodes} for a replica, hold it{result.rest()}"]
     return []
 
 
@@ -347,8 +392,17 @@ def _fitting(attempt: Attempt, known: Iterable[Checkpoint]) -> list[tuple[Checkp
     return [(other, result) for other, result in tried if result]
 
 
-def unfit_hint(sentences: Sequence[str]) -> str:
-    """What to type next where the model cannot be served as asked."""
-    listed = sentences or ["No other precision or number of nodes fits."]
+def role_hint(role: Role) -> str:
+    """The settings to change where the model does not fit into the GPUs of these replicas."""
+    return (
+        f"Give them more GPUs ({role}_gpus_per_replica, or hosts in [{role}]), or change "
+        f"{role}_tensor_parallel, {role}_engine_args or the model."
+    )
+
+
+def unfit_hint(sentences: Sequence[str], role: Role | None = None) -> str:
+    """What to type next where the model cannot be served as asked, by the replicas of a role or by all."""
+    nothing = role_hint(role) if role else "No other precision or number of nodes fits."
+    listed = sentences or [nothing]
     verbs = "`deploy models` lists what these GPUs can serve; `deploy plan` shows the memory of a GPU."
     return "\n".join([*listed, verbs])
