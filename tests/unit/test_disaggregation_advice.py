@@ -74,6 +74,25 @@ def test_the_side_that_does_not_fit_is_advised_and_the_advice_fits(
         assert followed(path, sentence).unfit is None, sentence
 
 
+def test_a_size_that_the_inventory_sets_is_changed_with_the_gpus(tmp_path: Path) -> None:
+    path = inventory(tmp_path, f"{PAIR}{SHARES.format(4, 1)}decode_tensor_parallel=1\n")
+    (more,) = (text for text in service_of(path).alternatives if "decode_gpus_per_replica=" in text)
+    assert "decode_tensor_parallel=" in more
+    assert followed(path, more).unfit is None
+
+
+def test_arguments_that_are_advised_are_of_the_side(tmp_path: Path) -> None:
+    words = "--gpu-memory-utilization 0.86"
+    text = f"{PAIR}{SHARES.format(4, 1)}engine=vllm\ndecode_engine_args='{words} --max-model-len 40960'\n"
+    path = inventory(tmp_path, text)
+    path.write_text(path.read_text().replace("A100-40G", "H100-80G"))
+    service = service_of(path)
+    assert service.unfit_role == "decode"
+    (shorter,) = (text for text in service.alternatives if "--max-model-len" in text)
+    assert f'decode_engine_args="{words} --max-model-len ' in shorter
+    assert followed(path, shorter).unfit is None
+
+
 def test_more_hosts_are_advised_where_the_present_ones_are_too_few(tmp_path: Path) -> None:
     service = service_of(inventory(tmp_path, PAIR, hosts=2, model="deepseek-ai/DeepSeek-V3"))
     assert service.unfit_role
