@@ -76,7 +76,7 @@ def parse(config: Mapping[str, Any], where: str) -> AdapterConfig:
         bias=_text(config.get("bias") or "none", "bias", where),
         saved_modules=_names(config.get("modules_to_save") or (), "modules_to_save", where),
         init=_text(init, "init_lora_weights", where) if isinstance(init, str) else "",
-        features=frozenset([*features, *(["rank_pattern"] if ranks - {rank} else [])]),
+        features=(*features, *(["rank_pattern"] if ranks - {rank} else [])),
         absent=tuple(name for name in REQUIRED if name not in given),
     )
 

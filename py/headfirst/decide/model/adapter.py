@@ -22,7 +22,7 @@ class AdapterConfig:
     bias: str = "none"
     saved_modules: tuple[str, ...] = ()  # modules_to_save
     init: str = ""
-    features: frozenset[str] = frozenset()
+    features: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
 
 
