@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import pytest
-from bundles import DEBIAN, items, manifest_of, quiet, write
+from bundles import DEBIAN, items, manifest_of, needs, quiet, write
 from draft_folders import EAGLE3, draft_folder
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
@@ -71,13 +71,11 @@ def bundle_of(
     model = making.model_of(prepared, prepared.cluster.services[0], weights=weights)
     models = {"": model.model_copy(update=change)}
     values = role_values([inventory], (), ROLE_VALUES)["node1"]
-    needs = bundle_needs.needs(
-        prepared.cluster, prepared.plan, models, drafts, values, HostSystems((DEBIAN,))
-    )
+    held = bundle_needs.needs(prepared.cluster, prepared.plan, models, drafts, values, HostSystems((DEBIAN,)))
     found = items(inventory.parent / "files", {"models/headfirst-demo/config.json": b"{}"})
     made = manifest_of(found)
     digests = {path: file.sha256 for path, file in made.files.items()}
-    made = manifest.make(made.what.model_copy(update={"needs": needs}), digests)
+    made = manifest.make(made.what.model_copy(update={"needs": held}), digests)
     archive.write(inventory.parent / "b.tar", made, b"", found, quiet)
     return BundleRequest([inventory.parent / "b.tar"], unsigned=True)
 
@@ -185,6 +183,15 @@ def test_a_draft_on_a_hub_must_be_in_the_bundle(inventory: Path, monkeypatch: py
     service = prepare([inventory], ("draft_model=org/eagle3",), probe=False, online=True).cluster.services[0]
     with pytest.raises(NotReadyError, match="org/eagle3 was not read"):
         making.draft_of(service, weights=True)
+
+
+def test_a_draft_that_is_not_in_the_bundle_is_noted_with_its_setting(inventory: Path, tmp_path: Path) -> None:
+    given = f"draft_model={draft_folder(tmp_path / 'd' / 'draft', DRAFT)}"
+    draft = making.draft_of(prepare([inventory], (given,), probe=False).cluster.services[0], weights=False)
+    assert draft is not None
+    of_hub = draft.model_copy(update={"id": "org/draft", "source": "modelscope"})
+    (note,) = making.notes(needs().model_copy(update={"drafts": {"": of_hub}}))
+    assert "weights of org/draft are not" in note and "the head and set draft_model=/its/folder." in note
 
 
 def test_somebody_must_vouch_for_a_bundle(inventory: Path, tmp_path: Path) -> None:

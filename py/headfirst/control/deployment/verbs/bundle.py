@@ -116,7 +116,7 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
     write = partial(_write, options, collected, needs, older)
     written, _ = run_jobs(reporter, "write", f"Write {options.output.name}", {"bundle": write}, unit="bytes")
     made, kept = written["bundle"]
-    return Made(options.output, made, options.sign is not None, kept, _notes(needs))
+    return Made(options.output, made, options.sign is not None, kept, notes(needs))
 
 
 def hosts_of(options: BundleOptions, cluster: Cluster) -> HostSystems:
@@ -325,12 +325,17 @@ def _is_there(options: BundleOptions, made: Manifest, advance: Advance) -> bool:
     return True
 
 
-def _notes(needs: Needs) -> list[str]:
+def notes(needs: Needs) -> list[str]:
+    """What the hosts need besides the bundle, each with what to type."""
+    settings = [
+        *((model, "model_source=path and model=/its/folder") for model in needs.models.values()),
+        *((draft, "draft_model=/its/folder") for draft in needs.drafts.values()),
+    ]
     notes = [
-        f"The weights of {model.id} are not in the bundle. Run again with --weights, or bring the folder to "
-        "the head and set model_source=path and model=/its/folder."
-        for model in needs.checkpoints
-        if model.source in HUBS and not model.folder
+        f"The weights of {each.id} are not in the bundle. Run again with --weights, or bring the folder to "
+        f"the head and set {setting}."
+        for each, setting in settings
+        if each.source in HUBS and not each.folder
     ]
     if needs.packages.driver and not needs.kernels:
         notes.append(
