@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 import pytest
 from bundles import DEBIAN, items, manifest_of, needs, quiet, write
@@ -15,7 +14,6 @@ from headfirst.common.errors import InputError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.control import demo
 from headfirst.control.bundle import archive, manifest
-from headfirst.control.bundle.needs import Model
 from headfirst.control.bundle.packages import ROLE_VALUES
 from headfirst.control.bundle.systems import System
 from headfirst.control.deployment import bundle_needs
@@ -60,19 +58,20 @@ def inventory(tmp_path: Path) -> Path:
 
 
 def bundle_of(
-    inventory: Path,
-    *,
-    weights: bool = True,
-    drafts: Mapping[str, Model] = MappingProxyType({}),
-    **change: object,
+    inventory: Path, *, weights: bool = True, without: Sequence[str] = (), **change: object
 ) -> BundleRequest:
-    """A bundle as `deploy bundle` writes it, with a small file for the weights."""
+    """A bundle as `deploy bundle` writes it, with a small file for each folder of weights.
+
+    `without`: fields of its needs that an older bundle lacks; `change`: of its model.
+    """
     prepared = prepare([inventory], (), probe=False, online=True)
-    model = making.model_of(prepared, prepared.cluster.services[0], weights=weights)
-    models = {"": model.model_copy(update=change)}
     values = role_values([inventory], (), ROLE_VALUES)["node1"]
-    held = bundle_needs.needs(prepared.cluster, prepared.plan, models, drafts, values, HostSystems((DEBIAN,)))
-    found = items(inventory.parent / "files", {"models/headfirst-demo/config.json": b"{}"})
+    plain = bundle_needs.needs(prepared.cluster, prepared.plan, values, HostSystems((DEBIAN,)))
+    held = making.with_weights(plain, prepared, weights=weights)
+    models = {"": held.models[""].model_copy(update=change)}
+    held = held.model_copy(update={"models": models} | {field: {} for field in without})
+    folders = [each.folder for each in held.weights if each.folder]
+    found = items(inventory.parent / "files", {f"{folder}/config.json": b"{}" for folder in folders})
     made = manifest_of(found)
     digests = {path: file.sha256 for path, file in made.files.items()}
     made = manifest.make(made.what.model_copy(update={"needs": held}), digests)
@@ -161,16 +160,14 @@ def test_the_draft_model_comes_from_the_bundle(inventory: Path, tmp_path: Path) 
     lines = inventory.read_text()
     inventory.write_text(f"{lines}draft_model={draft_folder(tmp_path / 'd' / 'draft', DRAFT)}\n")
     prepared = prepare([inventory], (), probe=False, online=True)
-    draft = making.draft_of(prepared.cluster.services[0], weights=True)
-    assert draft is not None and draft.folder == "models/drafts/draft"
-    request = bundle_of(inventory, drafts={"": draft})
+    request = bundle_of(inventory)
     bundled = closed(inventory, request=request)
     (service,) = bundled.plan.services
     assert service.draft_model is not None and service.draft_model.kind == "eagle3"
     assert service.draft_model.id.startswith("/var/lib/headfirst/bundle/models/")
     assert service.draft_model.id.endswith("/drafts/draft") and service.draft_model.described_by == "folder"
     assert service.draft_model.directory == prepared.plan.services[0].draft_model.directory  # type: ignore[union-attr]
-    missing = bundle_of(inventory)
+    missing = bundle_of(inventory, without=["drafts"])
     with pytest.raises(NotReadyError, match="the service is not in the bundle"):
         closed(inventory, request=missing)
 
@@ -180,16 +177,14 @@ def test_a_draft_on_a_hub_must_be_in_the_bundle(inventory: Path, monkeypatch: py
     request = bundle_of(inventory)
     with pytest.raises(NotReadyError, match="drafts with org/eagle3, and the bundle has no model of it"):
         closed(inventory, "draft_model=org/eagle3", request=request)
-    service = prepare([inventory], ("draft_model=org/eagle3",), probe=False, online=True).cluster.services[0]
-    with pytest.raises(NotReadyError, match="org/eagle3 was not read"):
-        making.draft_of(service, weights=True)
+    with pytest.raises(NotReadyError, match="the draft model org/eagle3 was not read"):
+        making.bundle(BundleOptions([inventory], ("draft_model=org/eagle3",), Path("b.tar")), QuietReporter())
 
 
 def test_a_draft_that_is_not_in_the_bundle_is_noted_with_its_setting(inventory: Path, tmp_path: Path) -> None:
     given = f"draft_model={draft_folder(tmp_path / 'd' / 'draft', DRAFT)}"
-    draft = making.draft_of(prepare([inventory], (given,), probe=False).cluster.services[0], weights=False)
-    assert draft is not None
-    of_hub = draft.model_copy(update={"id": "org/draft", "source": "modelscope"})
+    held = making.with_weights(needs(), prepare([inventory], (given,), probe=False), weights=False)
+    of_hub = held.drafts[""].model_copy(update={"id": "org/draft", "source": "modelscope"})
     (note,) = making.notes(needs().model_copy(update={"drafts": {"": of_hub}}))
     assert "weights of org/draft are not" in note and "the head and set draft_model=/its/folder." in note
 

@@ -136,7 +136,7 @@ def read(sums: bytes, contents: bytes, *, where: str) -> Manifest:
             raise UntrustedError(
                 f"the ID of the image {shown(image.name)} is not the hash of its configuration", where=where
             )
-    for model in what.needs.checkpoints:
+    for model in what.needs.weights:
         if (
             model.folder
             and relative_path(model.folder, what="a model's folder", where=where).parts[0] != "models"

@@ -42,7 +42,7 @@ class Needs(_Frozen):
     cluster: str
     engines: dict[str, str]
     images: tuple[str, ...]
-    models: dict[str, Model]
+    models: dict[str, Model] = {}
     drafts: dict[str, Model] = {}  # of services with draft_model
     systems: tuple[System, ...]
     kernels: tuple[str, ...]  # whose headers the driver is built with
@@ -50,7 +50,7 @@ class Needs(_Frozen):
     extras: tuple[str, ...]  # of the node tools
 
     @property
-    def checkpoints(self) -> list[Model]:
+    def weights(self) -> list[Model]:
         """The models and their drafts."""
         return [*self.models.values(), *self.drafts.values()]
 

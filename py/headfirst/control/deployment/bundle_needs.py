@@ -7,7 +7,7 @@ from typing import Any
 
 from headfirst import __version__
 from headfirst.common.errors import InputError
-from headfirst.control.bundle.needs import Model, Needs
+from headfirst.control.bundle.needs import Needs
 from headfirst.control.bundle.packages import Wanted, sources
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.decide.cluster.settings import HUBS
@@ -38,15 +38,8 @@ def requirements(cluster: Cluster, hosts: HostSystems) -> Wanted:
     return Wanted(gpus, rdma, hosts.kernels if gpus else (), cluster.settings.container_runtime)
 
 
-def needs(
-    cluster: Cluster,
-    plan: Plan,
-    models: Mapping[str, Model],
-    drafts: Mapping[str, Model],
-    values: Mapping[str, Any],
-    hosts: HostSystems,
-) -> Needs:
-    """All that the plan needs. `values` are those of the roles' variables on one host."""
+def needs(cluster: Cluster, plan: Plan, values: Mapping[str, Any], hosts: HostSystems) -> Needs:
+    """All that the plan needs but weights. `values` are those of the roles' variables on one host."""
     required = requirements(cluster, hosts)
     return Needs(
         headfirst=__version__,
@@ -55,8 +48,6 @@ def needs(
             service.name or "": f"{service.engine} {service.engine_version}" for service in plan.services
         },
         images=tuple(sorted({unpinned(image) for image in images(plan)})),
-        models=dict(models),
-        drafts=dict(drafts),
         systems=hosts.systems,
         kernels=tuple(required.kernels),
         packages=sources(values, required),

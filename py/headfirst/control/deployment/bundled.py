@@ -92,7 +92,7 @@ class Bundled:
         """
         hosts = hosts or HostSystems(self.manifest.what.needs.systems)
         values = role_values(self.inventories, self.extra_vars, ROLE_VALUES)
-        want = bundle_needs.needs(cluster, plan, {}, {}, values[cluster.head.name], hosts)
+        want = bundle_needs.needs(cluster, plan, values[cluster.head.name], hosts)
         if missing := list(lacks(self.manifest.what.needs, want)):
             raise self._refusal(missing, hosts)
 
@@ -100,7 +100,7 @@ class Bundled:
         words = ["deploy", "bundle", *map(str, self.inventories[:1]), "-o", str(self.bundle.path)]
         words += [word for path in self.inventories[1:] for word in ("-i", str(path))]
         words += [word for variable in self.extra_vars for word in ("-e", without_secrets(variable))]
-        if any(model.folder for model in self.manifest.what.needs.checkpoints) or any(
+        if any(model.folder for model in self.manifest.what.needs.weights) or any(
             "weights" in gap for gap in missing
         ):
             words.append("--weights")

@@ -93,17 +93,8 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
     hosts = hosts_of(options, cluster)
     values = role_values(options.inventories, options.extra_vars, packages.ROLE_VALUES)[cluster.head.name]
     older = archive.read_head(options.since)[0] if options.since else None
-    models = {
-        service.name or "": model_of(prepared, service, weights=options.weights)
-        for service in cluster.services
-        if service.settings.model_source != "demo"
-    }
-    drafts = {
-        service.name or "": draft
-        for service in cluster.services
-        if (draft := draft_of(service, weights=options.weights))
-    }
-    needs = bundle_needs.needs(cluster, plan, models, drafts, values, hosts)
+    needs = bundle_needs.needs(cluster, plan, values, hosts)
+    needs = with_weights(needs, prepared, weights=options.weights)
     ask_for_root(reporter)
     if missing := machine.missing(artifacts.packages(cluster)):
         title, install = f"Install {', '.join(missing)} on this machine", partial(machine.install, missing)
@@ -134,7 +125,22 @@ def hosts_of(options: BundleOptions, cluster: Cluster) -> HostSystems:
     return HostSystems(named, tuple(options.kernels))
 
 
-def model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
+def with_weights(needs: Needs, prepared: Prepared, *, weights: bool) -> Needs:
+    """The needs with models and drafts; with `weights` each has its folder in the bundle.
+
+    NotReadyError for a draft that was not read.
+    """
+    models, drafts = {}, {}
+    for service in prepared.cluster.services:
+        name = service.name or ""
+        if service.settings.model_source != "demo":
+            models[name] = _model_of(prepared, service, weights=weights)
+        if draft := _draft_of(service, weights=weights):
+            drafts[name] = draft
+    return needs.model_copy(update={"models": models, "drafts": drafts})
+
+
+def _model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
     """The model of a service, with its folder in the bundle where that has the `weights`."""
     settings = service.settings
     id = service.model_id.strip("/")
@@ -149,7 +155,7 @@ def model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
     )
 
 
-def draft_of(service: Service, *, weights: bool) -> Model | None:
+def _draft_of(service: Service, *, weights: bool) -> Model | None:
     """The draft of a service, None where it has none. NotReadyError for one that was not read."""
     draft = draft_model(service.settings, service.draft)
     if draft is None:
@@ -264,7 +270,7 @@ def _weight_jobs(cluster: Cluster, needs: Needs) -> dict[str, Job]:
             folder = weights.fetched(base, tools, model.source, model.id, model.revision or "", advance)
         return Collected(weights.of_folder(folder, model.folder), [])
 
-    models = {model.folder: model for model in needs.checkpoints if model.folder}
+    models = {model.folder: model for model in needs.weights if model.folder}
     return {f"weights of {model.id}": partial(collect, model) for model in models.values()}
 
 
