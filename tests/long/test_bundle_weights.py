@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -38,3 +39,17 @@ def test_a_model_is_fetched_once(
     assert found[0] == found[1]
     held = {path.removeprefix("models/team/model/"): item for path, item in found[0].items()}
     assert {name: b"".join(held[name].chunks()) for name in files} == files
+
+
+def test_an_adapter_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = json.dumps({"a": {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}}).encode()
+    files = {
+        "adapter_config.json": b'{"r": 8, "peft_type": "LORA"}',
+        "adapter_model.safetensors": len(header).to_bytes(8, "little") + header + bytes(4),
+    }
+    with running(files) as hub:
+        monkeypatch.setenv("HF_ENDPOINT", hub.url)
+        folder = weights.fetched(tmp_path / "models", tmp_path / "tools", "huggingface", MODEL, "", quiet)
+    held = weights.of_folder(folder, "models/adapters/team/model")
+    for name, data in files.items():
+        assert b"".join(held[f"models/adapters/team/model/{name}"].chunks()) == data

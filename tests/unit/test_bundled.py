@@ -16,8 +16,9 @@ from headfirst.control import demo
 from headfirst.control.bundle import archive, manifest
 from headfirst.control.bundle.packages import ROLE_VALUES
 from headfirst.control.bundle.systems import System
+from headfirst.control.checkpoints.adapter import parse
 from headfirst.control.deployment import bundle_needs
-from headfirst.control.deployment.bundled import looked_at
+from headfirst.control.deployment.bundled import looked_at, proven
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running.options import BundleRequest
@@ -175,18 +176,10 @@ def test_the_draft_model_comes_from_the_bundle(inventory: Path, tmp_path: Path) 
 def test_a_draft_on_a_hub_must_be_in_the_bundle(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     request = bundle_of(inventory)
-    with pytest.raises(NotReadyError, match="drafts with org/eagle3, and the bundle has no model of it"):
+    with pytest.raises(NotReadyError, match="drafts with org/eagle3, and the bundle has no weights of it"):
         closed(inventory, "draft_model=org/eagle3", request=request)
     with pytest.raises(NotReadyError, match="the draft model org/eagle3 was not read"):
         making.bundle(BundleOptions([inventory], ("draft_model=org/eagle3",), Path("b.tar")), QuietReporter())
-
-
-def test_a_draft_that_is_not_in_the_bundle_is_noted_with_its_setting(inventory: Path, tmp_path: Path) -> None:
-    given = f"draft_model={draft_folder(tmp_path / 'd' / 'draft', DRAFT)}"
-    held = making.with_weights(needs(), prepare([inventory], (given,), probe=False), weights=False)
-    of_hub = held.drafts[""].model_copy(update={"id": "org/draft", "source": "modelscope"})
-    (note,) = making.notes(needs().model_copy(update={"drafts": {"": of_hub}}))
-    assert "weights of org/draft are not" in note and "the head and set draft_model=/its/folder." in note
 
 
 def test_somebody_must_vouch_for_a_bundle(inventory: Path, tmp_path: Path) -> None:
@@ -208,17 +201,91 @@ def test_hosts_of_an_unknown_system_must_be_named(inventory: Path, monkeypatch: 
     assert named.systems == (System(id="ubuntu", release="24.04"),)
 
 
-def test_an_adapter_of_a_hub_is_refused_with_what_to_type(
+LORA = parse({"r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "use_dora": False}, "org/lora")
+
+
+@pytest.fixture
+def adapter(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The inventory with an adapter of a hub, which answers."""
+    monkeypatch.setattr("headfirst.control.checkpoints.adapter.read_hub", lambda id, source: LORA)
+    inventory.write_text(f"{inventory.read_text()}adapters=a=org/lora\n")
+    return inventory
+
+
+def test_an_adapter_of_a_hub_comes_from_the_bundle(
+    adapter: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    online, request = prepare([adapter], (), probe=False).plan.services[0], bundle_of(adapter)
+    monkeypatch.delattr("headfirst.control.checkpoints.adapter.read_hub")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    prepared = closed(adapter, request=request)
+    (lora,) = prepared.plan.services[0].adapters
+    assert lora.id.startswith("/var/lib/headfirst/bundle/models/") and lora.id.endswith("/adapters/org/lora")
+    assert (lora.source, lora.rank) == ("path", 8)
+    assert lora.directory == online.adapters[0].directory
+    assert prepared.plan.services[0].fit.terms == online.fit.terms
+    (service,) = prepared.cluster.services
+    assert service.adapters == {"a": LORA}
+    assert prepared.bundle
+    sent = proven(prepared.bundle, QuietReporter()).weights(service)
+    assert [file["dest"] for file in sent] == [
+        f"{service.settings.model}/config.json",
+        f"{lora.id}/config.json",
+    ]
+    assert all(Path(file["src"]).read_bytes() == b"{}" for file in sent)
+
+
+@pytest.mark.parametrize("weights", [True, False])
+def test_a_bundle_without_an_adapter_of_a_hub_is_refused(adapter: Path, weights: bool) -> None:
+    older = bundle_of(adapter, weights=weights, without=["adapters"])
+    with pytest.raises(
+        NotReadyError, match="has the adapter org/lora, and the bundle has no weights"
+    ) as error:
+        closed(adapter, request=older)
+    assert f"deploy bundle {adapter} " in str(error.value.hint) and "--weights" in str(error.value.hint)
+
+
+def test_another_adapter_than_the_bundles_is_refused(adapter: Path) -> None:
+    with pytest.raises(NotReadyError, match="has the adapter org/other, and the bundle has org/lora"):
+        closed(adapter, "adapters=a=org/other")
+
+
+def test_an_adapter_of_a_hub_must_be_in_the_bundle_with_its_weights(adapter: Path) -> None:
+    with pytest.raises(NotReadyError, match="the weights of org/lora are not in the bundle"):
+        closed(adapter, request=bundle_of(adapter, weights=False))
+
+
+def test_an_adapter_in_a_folder_stays_on_the_head(adapter: Path) -> None:
+    (service,) = closed(adapter, "adapters=a=/srv/lora").plan.services
+    assert service.adapters[0].id == "/srv/lora"
+
+
+def test_a_bundle_needs_the_description_of_an_adapter(
     inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request, adapter = bundle_of(inventory), "adapters=a=org/lora"
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    options = BundleOptions([inventory], (adapter,), inventory.parent / "new.tar")
-    for attempt in (
-        lambda: closed(inventory, adapter, request=request),
-        lambda: making.bundle(options, QuietReporter()),
-    ):
-        with pytest.raises(InputError, match="a bundle includes no adapters") as caught:
-            attempt()
-        assert "modelscope download --model org/lora" in str(caught.value.hint)
-        assert "a=/its/folder" in str(caught.value.hint)
+    with pytest.raises(NotReadyError, match="the adapter org/lora was not read") as error:
+        making.bundle(BundleOptions([inventory], ("adapters=a=org/lora",), Path("b.tar")), QuietReporter())
+    assert str(error.value.where).startswith("extra variables")
+
+
+def test_what_is_not_in_the_bundle_is_noted_with_its_setting(adapter: Path, tmp_path: Path) -> None:
+    prepared = prepare(
+        [adapter], (f"draft_model={draft_folder(tmp_path / 'd' / 'draft', DRAFT)}",), probe=False
+    )
+    held = making.with_weights(needs(), prepared, weights=False)
+    drafts = {"": held.drafts[""].model_copy(update={"id": "org/draft", "source": "modelscope"})}
+    lora, draft = making.notes(held.model_copy(update={"drafts": drafts}))
+    assert "weights of org/lora are not in the bundle" in lora and "set a=/its/folder in adapters" in lora
+    assert "weights of org/draft are not" in draft and "the head and set draft_model=/its/folder." in draft
+
+
+def test_an_adapter_outside_the_models_of_the_bundle_is_refused(adapter: Path) -> None:
+    request = bundle_of(adapter)
+    made = archive.read_head(request.paths[0])[0]
+    lora = made.what.needs.adapters[""]["a"].model_copy(update={"folder": "../../etc"})
+    changed = made.what.needs.model_copy(update={"adapters": {"": {"a": lora}}, "engines": {}})
+    digests = {path: file.sha256 for path, file in made.files.items()}
+    with pytest.raises(UntrustedError, match="folder"):
+        manifest.make(made.what.model_copy(update={"needs": changed}), digests)

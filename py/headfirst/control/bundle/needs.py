@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from headfirst.control.bundle.systems import System
 from headfirst.decide.cluster.settings import HUBS
+from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 
 
@@ -15,14 +16,25 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Model(_Frozen):
-    """A service's model or draft. `folder` is the one in the bundle; "" where the weights are not in it."""
+class Weights(_Frozen):
+    """What ranks load, from a hub or a folder. `folder` is the one in the bundle; "": not in it."""
 
     id: str
     source: str
     revision: str | None
     folder: str
+
+
+class Model(Weights):
+    """A service's model or draft."""
+
     checkpoint: Checkpoint
+
+
+class Adapter(Weights):
+    """A service's LoRA adapter on a hub."""
+
+    config: AdapterConfig
 
 
 class Packages(_Frozen):
@@ -44,15 +56,23 @@ class Needs(_Frozen):
     images: tuple[str, ...]
     models: dict[str, Model] = {}
     drafts: dict[str, Model] = {}  # of services with draft_model
+    adapters: dict[str, dict[str, Adapter]] = {}  # of a service by their names in the API
     systems: tuple[System, ...]
     kernels: tuple[str, ...]  # whose headers the driver is built with
     packages: Packages
     extras: tuple[str, ...]  # of the node tools
 
     @property
-    def weights(self) -> list[Model]:
-        """The models and their drafts."""
-        return [*self.models.values(), *self.drafts.values()]
+    def weights(self) -> list[Weights]:
+        """Of all services."""
+        names = {**self.models, **self.adapters, **self.drafts}
+        return [each for name in names for each in self.weights_of(name)]
+
+    def weights_of(self, name: str) -> list[Weights]:
+        """The model, the adapters and the draft of a service."""
+        model, draft = self.models.get(name), self.drafts.get(name)
+        adapters = self.adapters.get(name, {}).values()
+        return [each for each in (model, *adapters, draft) if each]
 
 
 def lacks(have: Needs, want: Needs) -> Iterator[str]:
@@ -76,19 +96,19 @@ def lacks(have: Needs, want: Needs) -> Iterator[str]:
         yield f"the node tools' packages for {extra} are not in the bundle"
 
 
-def lacks_model(
-    name: str, have: Model | None, id: str, source: str, revision: str | None, verb: str = "serves"
+def lacks_weights(
+    name: str, verb: str, have: Weights | None, id: str, source: str, revision: str | None
 ) -> str:
-    """What the bundle lacks of a service's model, as a sentence; "" for nothing, or a folder on the head.
+    """What the bundle lacks of a service's weights, as a sentence; "" for nothing, or a folder on the head.
 
-    `verb`: what the service does with it.
+    `verb`: what the service does with them.
     """
     if have is not None and (have.id, have.revision) == (id, revision):
         in_place = source not in HUBS
         return "" if have.folder or in_place else f"the weights of {id} are not in the bundle"
     if source not in HUBS and have is None:
         return f"{_service(name)} is not in the bundle"
-    held = _model(have.id, have.revision) if have else "no model of it"
+    held = _model(have.id, have.revision) if have else "no weights of it"
     return f"{_service(name)} {verb} {_model(id, revision)}, and the bundle has {held}"
 
 

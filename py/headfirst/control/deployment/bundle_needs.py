@@ -6,20 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from headfirst import __version__
-from headfirst.common.errors import InputError
 from headfirst.control.bundle.needs import Needs
 from headfirst.control.bundle.packages import Wanted, sources
 from headfirst.control.deployment.hosts.host_systems import HostSystems
 from headfirst.decide.cluster.settings import HUBS
-from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan.host import devices
-from headfirst.decide.plan.types import Plan
+from headfirst.decide.plan.types import Adapter, Plan
 from headfirst.decide.plan.weights.decide import adapters
-
-_FETCH = {
-    "modelscope": "modelscope download --model {id} --local_dir {name}",
-    "huggingface": "hf download {id} --local-dir {name}",
-}
 
 
 def unpinned(image: str) -> str:
@@ -55,18 +49,10 @@ def needs(cluster: Cluster, plan: Plan, values: Mapping[str, Any], hosts: HostSy
     )
 
 
-def refuse_adapters(cluster: Cluster) -> None:
-    """InputError for a LoRA adapter on a hub: a bundle carries none, and its hosts reach no hub."""
-    for service in cluster.services:
-        listed = adapters(service.settings, served_name=service.served_model_name, where=None)
-        for adapter in (each for each in listed if each.source in HUBS):
-            fetch = _FETCH[adapter.source].format(id=adapter.id, name=adapter.name)
-            raise InputError(
-                f"the adapter {adapter.name} is on a hub, and a bundle includes no adapters",
-                where=service.given.get("adapters"),
-                hint=f"Where there is a network: {fetch}. Bring the folder to the head, and write "
-                f"{adapter.name}=/its/folder in adapters.",
-            )
+def hub_adapters(service: Service) -> list[Adapter]:
+    """The LoRA adapters that a bundle has; one in a folder stays on the head."""
+    listed = adapters(service.settings, served_name=service.served_model_name, where=None)
+    return [adapter for adapter in listed if adapter.source in HUBS]
 
 
 def extras(cluster: Cluster) -> tuple[str, ...]:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.bundle.manifest import Manifest
-from headfirst.control.bundle.needs import Model, lacks, lacks_model
+from headfirst.control.bundle.needs import Needs, Weights, lacks, lacks_weights
 from headfirst.control.bundle.packages import KEPT_OUT, ROLE_VALUES
 from headfirst.control.bundle.store import Accepted, Bundle, Store, opened
 from headfirst.control.bundle.systems import RELEASES, System
@@ -64,9 +64,8 @@ class Bundled:
         return self.bundle.manifest
 
     def applied(self, cluster: Cluster) -> Cluster:
-        """The cluster with sources that are in the bundle. Raises where a model or an adapter is not."""
-        bundle_needs.refuse_adapters(cluster)
-        missing = [gap for service in cluster.services for gap in self._lacks_models(service)]
+        """The cluster with sources that are in the bundle. NotReadyError where weights are not."""
+        missing = [gap for service in cluster.services for gap in self._lacks_weights(service)]
         if missing:
             raise self._refusal(missing)
         images = {
@@ -82,7 +81,7 @@ class Bundled:
 
     def checkpoint(self, service: Service) -> Checkpoint | None:
         """The description of the model, as it was when the bundle was made; None where the demo is served."""
-        model = self._models.get(service.name or "")
+        model = self._needs.models.get(service.name or "")
         return model.checkpoint.model_copy(update={"id": service.model_id}) if model else None
 
     def refuse(self, cluster: Cluster, plan: Plan, hosts: HostSystems | None = None) -> None:
@@ -90,21 +89,19 @@ class Bundled:
 
         Without `hosts` they are taken for those that the bundle was made for.
         """
-        hosts = hosts or HostSystems(self.manifest.what.needs.systems)
+        hosts = hosts or HostSystems(self._needs.systems)
         values = role_values(self.inventories, self.extra_vars, ROLE_VALUES)
         want = bundle_needs.needs(cluster, plan, values[cluster.head.name], hosts)
-        if missing := list(lacks(self.manifest.what.needs, want)):
+        if missing := list(lacks(self._needs, want)):
             raise self._refusal(missing, hosts)
 
     def _refusal(self, missing: Sequence[str], hosts: HostSystems | None = None) -> NotReadyError:
         words = ["deploy", "bundle", *map(str, self.inventories[:1]), "-o", str(self.bundle.path)]
         words += [word for path in self.inventories[1:] for word in ("-i", str(path))]
         words += [word for variable in self.extra_vars for word in ("-e", without_secrets(variable))]
-        if any(model.folder for model in self.manifest.what.needs.weights) or any(
-            "weights" in gap for gap in missing
-        ):
+        if any(each.folder for each in self._needs.weights) or any("weights" in gap for gap in missing):
             words.append("--weights")
-        known = hosts or HostSystems(self.manifest.what.needs.systems, self.manifest.what.needs.kernels)
+        known = hosts or HostSystems(self._needs.systems, self._needs.kernels)
         words += [word for system in known.systems for word in ("--system", str(system))]
         words += [word for kernel in known.kernels for word in ("--kernel", kernel)]
         return NotReadyError(
@@ -114,33 +111,39 @@ class Bundled:
         )
 
     @property
-    def _models(self) -> Mapping[str, Model]:
-        return self.manifest.what.needs.models
+    def _needs(self) -> Needs:
+        return self.manifest.what.needs
 
-    @property
-    def _drafts(self) -> Mapping[str, Model]:
-        return self.manifest.what.needs.drafts
-
-    def _lacks_models(self, service: Service) -> Iterator[str]:
-        """A sentence for the model and for the draft of a service that the bundle lacks."""
-        settings, name = service.settings, service.name or ""
+    def _lacks_weights(self, service: Service) -> Iterator[str]:
+        """A sentence for the model, each adapter and the draft of a service that the bundle lacks."""
+        settings, name, needs = service.settings, service.name or "", self._needs
+        required: list[tuple[str, Weights | None, str, str, str | None]] = []
         if settings.model_source != "demo":
-            held, revision = self._models.get(name), trust.revision(settings)
-            if gap := lacks_model(name, held, service.model_id, settings.model_source, revision):
-                yield gap
+            revision = trust.revision(settings)
+            model = needs.models.get(name)
+            required.append(("serves", model, service.model_id, settings.model_source, revision))
+        for adapter in bundle_needs.hub_adapters(service):
+            held = needs.adapters.get(name, {}).get(adapter.name)
+            required.append(("has the adapter", held, adapter.id, adapter.source, adapter.revision))
         if draft := draft_model(settings, None):
-            held = self._drafts.get(name)
-            if gap := lacks_model(name, held, draft.id, draft.source, draft.revision, "drafts with"):
-                yield gap
+            required.append(("drafts with", needs.drafts.get(name), draft.id, draft.source, draft.revision))
+        return filter(None, (lacks_weights(name, *each) for each in required))
 
     def _service(self, service: Service) -> Service:
-        settings, model = service.settings, self._models.get(service.name or "")
+        settings, name = service.settings, service.name or ""
+        model = self._needs.models.get(name)
         changes: dict[str, Any] = {}
         if settings.engine_image is not None:
             changes["engine_image"] = unpinned(settings.engine_image)
-        draft = self._drafts.get(service.name or "") if settings.draft_model else None
+        draft = self._needs.drafts.get(name) if settings.draft_model else None
         if draft is not None and draft.folder:
             changes |= {"draft_model": self._path(draft), "draft_model_revision": None}
+        adapters = {
+            adapter.name: self._needs.adapters[name][adapter.name]
+            for adapter in bundle_needs.hub_adapters(service)
+        }
+        paths = {name: self._path(adapter) for name, adapter in adapters.items()}
+        changes["adapters"] = settings.adapters | paths
         if model is not None and model.folder:
             changes |= {
                 "model_source": "path",
@@ -152,18 +155,22 @@ class Bundled:
             commit = catalogue.trusted_commit(settings.model, settings.model_source)
             if settings.trust_remote_code is None and commit and model.revision == commit:
                 changes["trust_remote_code"] = True  # what a hub's commit has earned, its copy has too
-        described = draft.checkpoint if draft else None
-        return replace(service, settings=settings.model_copy(update=changes), draft=described)
+        return replace(
+            service,
+            settings=settings.model_copy(update=changes),
+            adapters={name: adapter.config for name, adapter in adapters.items()},
+            draft=draft.checkpoint if draft else None,
+        )
 
-    def _path(self, model: Model) -> str:
-        """Where the head gets it: a path that changes with the content and ends with the model's name."""
-        return f"{FOLDER}/models/{self._key(model)}/{model.folder.removeprefix('models/')}"
+    def _path(self, weights: Weights) -> str:
+        """Where the head gets it: a path that changes with the content and ends with the name."""
+        return f"{FOLDER}/models/{self._key(weights)}/{weights.folder.removeprefix('models/')}"
 
-    def _key(self, model: Model) -> str:
+    def _key(self, weights: Weights) -> str:
         files = [
             (path, file.sha256)
             for path, file in self.manifest.files.items()
-            if path.startswith(f"{model.folder}/")
+            if path.startswith(f"{weights.folder}/")
         ]
         return hashlib.sha256(repr(files).encode()).hexdigest()[:12]
 
@@ -205,13 +212,17 @@ class Unpacked(Bundled):
 
     def weights(self, service: Service) -> list[dict[str, str]]:
         """What role `bundle` sends to the head of a service, as its `bundle_files`."""
-        name, settings = service.name or "", service.settings
-        sent = [(self._models.get(name), settings.model)]
-        sent += [(self._drafts.get(name), settings.draft_model)] if settings.draft_model else []
-        return [file for model, path in sent if model and model.folder for file in self._files(model, path)]
+        settings = service.settings
+        loaded = {settings.model, settings.draft_model, *settings.adapters.values()}
+        return [
+            file
+            for weights in self._needs.weights_of(service.name or "")
+            if weights.folder and (path := self._path(weights)) in loaded
+            for file in self._files(weights, path)
+        ]
 
-    def _files(self, model: Model, path: str) -> list[dict[str, str]]:
-        folder, prefix = self.store.view(self.manifest, model.folder), f"{model.folder}/"
+    def _files(self, weights: Weights, path: str) -> list[dict[str, str]]:
+        folder, prefix = self.store.view(self.manifest, weights.folder), f"{weights.folder}/"
         names = [file.removeprefix(prefix) for file in self.manifest.files if file.startswith(prefix)]
         return [{"src": str(folder / name), "dest": f"{path}/{name}"} for name in names]
 

@@ -111,7 +111,7 @@ def _with_companions(cluster: Cluster, service: Service, *, probe: bool) -> Serv
     """The service with its adapters and its draft, where they can be read; with `probe` on the head too."""
     known = {}
     for adapter in adapters(service.settings, served_name=service.served_model_name, where=None):
-        config = _adapter(cluster, service, adapter, probe=probe)
+        config = service.adapters.get(adapter.name) or _adapter(cluster, service, adapter, probe=probe)
         if config is not None:
             known[adapter.name] = config
     return replace(service, adapters=known, draft=service.draft or _draft(cluster, service, probe=probe))

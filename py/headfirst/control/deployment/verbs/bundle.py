@@ -24,7 +24,7 @@ from headfirst.control.bundle import (
 from headfirst.control.bundle.apt import Apt
 from headfirst.control.bundle.items import Item, hashes
 from headfirst.control.bundle.manifest import Contents, Image, Manifest
-from headfirst.control.bundle.needs import Model, Needs
+from headfirst.control.bundle.needs import Adapter, Model, Needs, Weights
 from headfirst.control.bundle.systems import RELEASES, System
 from headfirst.control.deployment import bundle_needs
 from headfirst.control.deployment.bundle_needs import unpinned
@@ -89,7 +89,6 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
     """Collect and write. Raises HeadfirstError on the first failure; run it again to go on."""
     prepared = prepare(options.inventories, options.extra_vars, probe=options.probe, online=True)
     cluster, plan = prepared.cluster, prepared.plan
-    bundle_needs.refuse_adapters(cluster)
     hosts = hosts_of(options, cluster)
     values = role_values(options.inventories, options.extra_vars, packages.ROLE_VALUES)[cluster.head.name]
     older = archive.read_head(options.since)[0] if options.since else None
@@ -126,18 +125,20 @@ def hosts_of(options: BundleOptions, cluster: Cluster) -> HostSystems:
 
 
 def with_weights(needs: Needs, prepared: Prepared, *, weights: bool) -> Needs:
-    """The needs with models and drafts; with `weights` each has its folder in the bundle.
+    """The needs with models, adapters and drafts; with `weights` each has its folder in the bundle.
 
-    NotReadyError for a draft that was not read.
+    NotReadyError for an adapter or a draft that was not read.
     """
-    models, drafts = {}, {}
+    models, adapters, drafts = {}, {}, {}
     for service in prepared.cluster.services:
         name = service.name or ""
         if service.settings.model_source != "demo":
             models[name] = _model_of(prepared, service, weights=weights)
+        if of_hub := _adapters_of(service, weights=weights):
+            adapters[name] = of_hub
         if draft := _draft_of(service, weights=weights):
             drafts[name] = draft
-    return needs.model_copy(update={"models": models, "drafts": drafts})
+    return needs.model_copy(update={"models": models, "adapters": adapters, "drafts": drafts})
 
 
 def _model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
@@ -161,11 +162,7 @@ def _draft_of(service: Service, *, weights: bool) -> Model | None:
     if draft is None:
         return None
     if service.draft is None:
-        raise NotReadyError(
-            f"the draft model {draft.id} was not read, and a bundle has its description",
-            where=service.given.get("draft_model"),
-            hint="Make the bundle where its hub or folder can be read.",
-        )
+        raise _unread(service, f"draft model {draft.id}", "draft_model")
     name = draft.id if draft.source in HUBS else draft.name
     return Model(
         id=draft.id,
@@ -173,6 +170,31 @@ def _draft_of(service: Service, *, weights: bool) -> Model | None:
         revision=draft.revision,
         folder=f"models/drafts/{name}" if weights else "",
         checkpoint=service.draft,
+    )
+
+
+def _adapters_of(service: Service, *, weights: bool) -> dict[str, Adapter]:
+    """The adapters of a service on hubs, by name. NotReadyError for one that was not read."""
+    described = {}
+    for adapter in bundle_needs.hub_adapters(service):
+        config = service.adapters.get(adapter.name)
+        if config is None:
+            raise _unread(service, f"adapter {adapter.id}", "adapters")
+        described[adapter.name] = Adapter(
+            id=adapter.id,
+            source=adapter.source,
+            revision=adapter.revision,
+            folder=f"models/adapters/{adapter.id}" if weights else "",
+            config=config,
+        )
+    return described
+
+
+def _unread(service: Service, what: str, setting: str) -> NotReadyError:
+    return NotReadyError(
+        f"the {what} was not read, and a bundle has its description",
+        where=service.given.get(setting),
+        hint="Make the bundle where its hub or folder can be read.",
     )
 
 
@@ -263,7 +285,7 @@ def _wheel_jobs(cluster: Cluster, hosts: HostSystems) -> dict[str, Job]:
 
 
 def _weight_jobs(cluster: Cluster, needs: Needs) -> dict[str, Job]:
-    def collect(model: Model, advance: Advance) -> Collected:
+    def collect(model: Weights, advance: Advance) -> Collected:
         folder = Path(model.id)
         if model.source in HUBS:
             base, tools = cache_dir("bundle", "models"), cache_dir("bundle", "tools")
@@ -335,6 +357,11 @@ def notes(needs: Needs) -> list[str]:
     """What the hosts need besides the bundle, each with what to type."""
     settings = [
         *((model, "model_source=path and model=/its/folder") for model in needs.models.values()),
+        *(
+            (adapter, f"{name}=/its/folder in adapters")
+            for adapters in needs.adapters.values()
+            for name, adapter in adapters.items()
+        ),
         *((draft, "draft_model=/its/folder") for draft in needs.drafts.values()),
     ]
     notes = [
