@@ -16,7 +16,7 @@ from typing import Any
 
 BLOCK = 128  # rows and columns of one scale
 SCALE = "_scale_inv"
-NEW_TOKENS = 64
+NEW_TOKENS = 96  # the longest answer of the demo model has 65
 
 
 def main() -> None:
