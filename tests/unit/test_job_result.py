@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -48,18 +49,36 @@ PLAY = """
       ansible.builtin.raw: "true"
       ignore_unreachable: true
 """
+# Of a member that is not the head.
+BRING = {
+    "__weights_is_head": False,
+    "__weights_choice": {"order": ["192.0.2.1", "192.0.2.2"]},
+    "__weights_argv": ["true"],
+    "__weights_environment": {},
+    "__weights_secrets": {},
+    "__weights_all_began": True,
+    "weights_job_timeout": 60,
+    "weights_job_silence_timeout": 0,
+}
 
 
-def run_against(answer: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunResult:
-    """A run in which `sh` on node1 answers any script with this result of a job."""
+def run_against(
+    answers: Sequence[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, play: str = PLAY
+) -> RunResult:
+    """A run in which `sh` on node1 answers scripts with these results of a job, in turn."""
     shell = tmp_path / "node" / "sh"
     shell.parent.mkdir()
-    report = f"state ended\nexit success exited 0\nresult {json.dumps(answer)}\n"
-    shell.write_text(f"#!/bin/sh\ncat >/dev/null\ncat <<'END'\n{report}END\n")
+    for number, answer in enumerate(answers):
+        report = f"state ended\nexit success exited 0\nresult {json.dumps(answer)}\n"
+        (shell.parent / str(number)).write_text(report)
+    # The first file that is left, which is removed but for the last one.
+    shell.write_text(
+        f"#!/bin/sh\ncat >/dev/null\ncd {shell.parent}\nset -- [0-9]\ncat $1\n[ $# = 1 ] || rm $1\n"
+    )
     shell.chmod(0o755)
     monkeypatch.setenv("PATH", f"{shell.parent}:{os.environ['PATH']}")
     (tmp_path / "hosts.ini").write_text(INVENTORY)
-    (tmp_path / "play.yml").write_text(PLAY)
+    (tmp_path / "play.yml").write_text(play)
     return run_playbook(
         tmp_path / "play.yml",
         [tmp_path / "hosts.ini"],
@@ -74,11 +93,31 @@ def test_a_node_does_not_run_a_command_on_the_controller(
     mark = tmp_path / "taken"
     way = {"ansible_connection": "ssh", "ansible_ssh_common_args": f"-o ProxyCommand='touch {mark}'"}
     added = {"host_name": "node2", "groups": [], "host_vars": way}
-    run_against({"changed": True, "add_host": added}, tmp_path, monkeypatch)
+    run_against([{"changed": True, "add_host": added}], tmp_path, monkeypatch)
     log = (tmp_path / "run.log").read_text()
     assert not mark.exists()
     assert "weights: the answer of node1 is refused: it has add_host" in log
     assert "UNREACHABLE" not in log
+
+
+def test_weights_that_came_while_other_hosts_began_are_a_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = {"digest": "a", "whole": "", "sent": 0, "received": 0, "carrier": "tcp"}
+    play = yaml.safe_dump(
+        [
+            {
+                "name": "weights | Bring",
+                "hosts": "node1",
+                "gather_facts": False,
+                "vars": BRING,
+                "tasks": [{"ansible.builtin.include_tasks": str(ROLES / "weights" / "tasks" / "bring.yml")}],
+            }
+        ]
+    )
+    answers = [{**result, "changed": changed} for changed in (True, False)]
+    done = run_against(answers, tmp_path, monkeypatch, play)
+    assert (done.ok, done.changed_total) == (True, 1), (tmp_path / "run.log").read_text()
 
 
 def follow(report: Report, returns: dict[str, Any]) -> dict[str, Any]:
