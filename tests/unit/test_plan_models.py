@@ -475,3 +475,15 @@ def test_a_narrow_terminal_breaks_lines_between_words() -> None:
     above, _, _ = narrow.partition(" per GPU")
     assert above.split() == piped.partition(" per GPU")[0].split()
     assert all(len(line) <= 80 or setting[0] in line for line in above.splitlines())
+
+
+@pytest.mark.parametrize("verb", ["models", "plan"])
+def test_gpus_of_another_vendor_are_refused_before_anything_is_listed(tmp_path: Path, verb: str) -> None:
+    inventory = tmp_path / "amd.ini"
+    inventory.write_text(
+        "[head]\nn1 ansible_host=192.0.2.1 gpus=8 gpu=MI300X nic=eth0\n\n[all:vars]\nmodel=Qwen/Qwen3-32B\n"
+    )
+    result = CliRunner().invoke(app, [verb, str(inventory)])
+    assert isinstance(result.exception, InputError)
+    assert "MI300X is not an NVIDIA GPU" in result.exception.what
+    assert result.output == ""

@@ -24,7 +24,7 @@ from headfirst.decide.model import catalogue
 from headfirst.decide.model.catalogue_entries import ID
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan.host import network
+from headfirst.decide.plan.host import hardware, network
 from headfirst.decide.plan.sizing.models import Models, survey
 from headfirst.decide.plan.sizing.sizes import Fleet
 from headfirst.decide.plan.trial import Trial
@@ -148,6 +148,7 @@ def fleet(cluster: Cluster) -> Fleet:
         gpus.reported(host.gpu or "", host.gpu_memory_bytes, host.gpu_capability, where=host.name)
         for host in cluster.ranks
     ]
+    hardware.require_nvidia(devices, where)
     counts = {host.gpus or 0 for host in cluster.ranks}
     kinds = sorted({gpu.name for gpu in devices})
     if len(kinds) > 1 or len(counts) > 1:

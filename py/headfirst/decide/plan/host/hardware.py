@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Host, Service
 from headfirst.decide.engines.layout import Machines
@@ -18,12 +20,7 @@ def gpu(service: Service, where: str) -> Gpu | None:
         gpus.reported(host.gpu or "GPU", host.gpu_memory_bytes, host.gpu_capability, where=host.name)
         for host in named
     ]
-    if other := next((gpu for gpu in reported if gpu.vendor != "nvidia"), None):
-        raise InputError(
-            f"{other.name} is not an NVIDIA GPU: its driver, devices and images are not set up yet",
-            where=where,
-            hint="Start the engine's own image for such GPUs by hand.",
-        )
+    require_nvidia(reported, where)
     listed = sorted({gpu.name for gpu in reported})
     if len(listed) > 1:
         raise InputError(
@@ -33,6 +30,16 @@ def gpu(service: Service, where: str) -> Gpu | None:
             "each type a service: a group of its own that sets model=.",
         )
     return min(reported, key=lambda gpu: gpu.memory_bytes)
+
+
+def require_nvidia(reported: Iterable[Gpu], where: str) -> None:
+    """InputError for GPUs that the roles cannot set up."""
+    if other := next((gpu for gpu in reported if gpu.vendor != "nvidia"), None):
+        raise InputError(
+            f"{other.name} is not an NVIDIA GPU: its driver, devices and images are not set up yet",
+            where=where,
+            hint="Start the engine's own image for such GPUs by hand.",
+        )
 
 
 def machines(service: Service, where: str) -> Machines:
