@@ -19,20 +19,15 @@ from headfirst.control.accuracy.endpoint import KEY_VARIABLE
 from headfirst.control.accuracy.questions import Question
 from headfirst.control.accuracy.result import FILE, JOURNAL, Answer, Endpoint, read
 from headfirst.control.bench import environment
-from headfirst.control.bench.result import Subject
 from headfirst.control.cli.app import app
 from headfirst.control.credentials import local_ca
 from headfirst.control.smoke.api import Api, Target
 from headfirst.decide.engines.base import RequestDialect
+from measured_subject import SUBJECT
 from openai_server import CONTEXT, KEY, MODEL, Server, State, serving
 from typer.testing import CliRunner
 
 LAB = str(Path(__file__).parents[2] / "inventories" / "lab.ini")
-SUBJECT = Subject(
-    cluster="c", service="s", replicas=[0], is_routed=False, model="m", engine="sglang", engine_version="1",
-    image="i", device="cpu", hosts=["a"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1,
-    arguments=[],
-)  # fmt: skip
 LIMITS = tool.Limits(max_tokens=20, concurrency=4, timeout_s=30)
 SUMS = 12
 RIGHT = {f"What is {n} and 1?": f"It is \\boxed{{{n + 1}}}." for n in range(SUMS)}

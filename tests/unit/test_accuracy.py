@@ -22,15 +22,10 @@ from headfirst.control.accuracy.result import (
     read,
 )
 from headfirst.control.accuracy.statistics import mcnemar, paired_difference, wilson
-from headfirst.control.bench.result import Subject
 from headfirst.control.cli.app import app
+from measured_subject import SUBJECT
 from typer.testing import CliRunner
 
-SUBJECT = Subject(
-    cluster="c", service="s", replicas=[0], is_routed=False, model="m", engine="sglang", engine_version="1",
-    image="i", device="cpu", hosts=["a"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1,
-    arguments=[],
-)  # fmt: skip
 SETUP = Setup(headfirst="1", tool="evalscope 1", subject=SUBJECT, data="d", questions="q", max_tokens=9)
 
 

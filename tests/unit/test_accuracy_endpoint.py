@@ -17,18 +17,13 @@ from headfirst.control.accuracy.endpoint import KEY_VARIABLE
 from headfirst.control.accuracy.questions import Question
 from headfirst.control.accuracy.result import Answer, Endpoint, read
 from headfirst.control.bench import environment
-from headfirst.control.bench.result import Subject
 from headfirst.control.cli.app import app
 from headfirst.control.deployment.measuring import accuracy, chat_service
+from measured_subject import SUBJECT
 from openai_server import CONTEXT, KEY, MODEL, serving
 from typer.testing import CliRunner
 
 LAB = str(Path(__file__).parents[2] / "inventories" / "lab.ini")
-SUBJECT = Subject(
-    cluster="c", service="s", replicas=[0], is_routed=False, model="m", engine="sglang", engine_version="1",
-    image="i", device="cpu", hosts=["a"], tensor_parallel=1, pipeline_parallel=1, data_parallel=1,
-    arguments=[],
-)  # fmt: skip
 SECRET = "sk-of-nobody"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -128,19 +129,6 @@ def test_nothing_starts_where_a_file_is_missing(tmp_path: Path, missing: str, me
     code, _, error = job.run()
     assert code == 1
     assert message in error
-    assert job.programs.records("python3") == []
-
-
-def test_a_port_in_use_ends_the_job_before_the_start(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-        job = Job(tmp_path, lab(tmp_path, f"dist_port={port}"))
-        job.programs.record("python3")
-        job.programs.add("ip", IP.replace("192.0.2.2$((SLURM_PROCID + 1))", "127.0.0.1"))
-        code, _, error = job.run()
-    assert code == 1
-    assert f"Port {port} of" in error
-    assert "-e dist_port=" in error
     assert job.programs.records("python3") == []
 
 
@@ -319,13 +307,19 @@ def test_the_job_of_a_divided_service_ends_with_its_first_step(tmp_path: Path) -
     assert job.run(tasks=4)[0] == 7
 
 
-def test_ports_of_the_router_are_free_before_the_start(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("plan", "setting", "tasks"), [(lab, "dist_port", 2), (divided, "router_port", 4)], ids=["lab", "divided"]
+)
+def test_a_port_in_use_ends_the_job_before_the_start(
+    tmp_path: Path, plan: Callable[..., Plan], setting: str, tasks: int
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        job = Job(tmp_path, divided(tmp_path, f"router_port={port}"))
+        job = Job(tmp_path, plan(tmp_path, f"{setting}={port}"))
         job.programs.record("python3")
         job.programs.add("ip", IP.replace("192.0.2.2$((SLURM_PROCID + 1))", "127.0.0.1"))
-        code, _, error = job.run(tasks=4)
+        code, _, error = job.run(tasks=tasks)
     assert code == 1
     assert f"Port {port} of" in error
-    assert "-e router_port=" in error
+    assert f"-e {setting}=" in error
+    assert job.programs.records("python3") == []
