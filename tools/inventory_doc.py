@@ -33,6 +33,9 @@ The ranks use IPv4 addresses among themselves: `address`, or else `ansible_host`
 name is read from ssh's configuration (`HostName`) and then resolved on this machine; one that does not
 resolve, resolves to several addresses or to a loopback address is refused: write `address=` then.
 
+A relative path of a file on this machine (`tls_key`, `api_key_file`, `registry_logins`, `bundle`, …) starts
+at the folder of the inventory.
+
 Every variable of a role (`docker_engine_*`, `weights_*`, …: see [Roles](reference/roles.md)) passes through
 to it, and is checked against its argument specification first.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import stat
@@ -12,6 +11,7 @@ from pathlib import Path
 from headfirst.common.errors import InputError
 from headfirst.control.credentials import secrets as stored
 from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.inventory.local_files import local_file
 from headfirst.decide.cluster.types import Cluster, Service
 
 SETTING = "api_key_file"
@@ -36,15 +36,10 @@ def read(cluster: Cluster) -> dict[str | None, str]:
 
 
 def file_of(cluster: Cluster, service: Service) -> Path | None:
-    """Where the inventory states that the key is; a relative path starts at the folder of the inventory."""
+    """Where the inventory states that the key is."""
     if not service.settings.api_key_file:
         return None
-    inventory = cluster.inventories[0]
-    folder = inventory if inventory.is_dir() else inventory.parent
-    path = Path(service.settings.api_key_file)
-    with contextlib.suppress(RuntimeError):  # no user of this name: there is no such file
-        path = path.expanduser()
-    return folder / path
+    return local_file(cluster, service.settings.api_key_file)
 
 
 def applied(secrets: Secrets, keys: Keys, brought: Service | None, tags: Sequence[str]) -> Secrets:

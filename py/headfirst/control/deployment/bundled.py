@@ -23,6 +23,7 @@ from headfirst.control.deployment.running.artifacts import Artifacts, Tarball
 from headfirst.control.deployment.running.local_work import Advance, run_jobs
 from headfirst.control.deployment.running.options import BundleRequest
 from headfirst.control.deployment.running.role_vars import HostVars
+from headfirst.control.inventory.local_files import local_file
 from headfirst.control.inventory.names import without_secrets
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.paths import cache_dir, state_dir
@@ -290,10 +291,10 @@ def _accepted() -> Accepted:
 
 def _of_inventory(cluster: Cluster) -> BundleRequest:
     settings = cluster.settings
-    paths = [Path(path).expanduser() for path in settings.bundle]
+    paths = [local_file(cluster, path) for path in settings.bundle]
     if settings.bundle_signers in (None, "none"):
         return BundleRequest(paths, unsigned=settings.bundle_signers == "none")
-    return BundleRequest(paths, Path(settings.bundle_signers).expanduser())
+    return BundleRequest(paths, local_file(cluster, settings.bundle_signers))
 
 
 def proven(bundled: Bundled, reporter: Reporter) -> Unpacked:

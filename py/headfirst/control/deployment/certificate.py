@@ -11,6 +11,7 @@ from headfirst.common.state_files import read_file, replace_file
 from headfirst.control.credentials import local_ca
 from headfirst.control.credentials.identity import cluster_folder
 from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.inventory.local_files import local_file
 from headfirst.decide.cluster.types import Cluster
 
 
@@ -169,7 +170,7 @@ def _read(cluster: Cluster, name: str, value: str | None) -> tuple[str, str]:
             where=cluster.given.get("tls"),
             hint="Write tls_certificate=/path/to/chain.pem and tls_key=/path/to/key.pem under [all:vars].",
         )
-    path = Path(value).expanduser().absolute()
+    path = local_file(cluster, value)
     try:
         return path.read_text(), str(path)
     except (OSError, UnicodeDecodeError) as error:

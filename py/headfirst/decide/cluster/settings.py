@@ -430,8 +430,7 @@ class ServiceSettings(BaseModel):
     api_key_file: Text | None = Field(
         None,
         description="File on this machine with the key of the API, for clients that have one already: one "
-        "line, mode 0600; a relative path starts at the inventory's folder. Default: `deploy up` generates "
-        "a key. See docs/tls-and-keys.md.",
+        "line, mode 0600. Default: `deploy up` generates a key. See docs/tls-and-keys.md.",
     )
     ready_timeout: int = Field(3600, ge=10, description="Seconds until the service must answer a request.")
     drain_timeout: int = Field(

@@ -15,6 +15,7 @@ from headfirst.control.deployment.lab_nodes import NODE_SHARE, lab_of, share_dir
 from headfirst.control.deployment.running.local_work import Advance
 from headfirst.control.images import build, recipes
 from headfirst.control.images.archive import ImageArchive
+from headfirst.control.inventory.local_files import local_file
 from headfirst.control.lab.packages import FOR_IMAGES, FOR_LAB, Package
 from headfirst.control.paths import cache_dir
 from headfirst.control.run.node_wheel import build_node_wheel
@@ -63,7 +64,7 @@ def registry_logins(cluster: Cluster) -> dict[str, str]:
     """
     if not cluster.settings.registry_logins:
         return {}
-    path, where = Path(cluster.settings.registry_logins).expanduser().absolute(), "registry_logins"
+    path, where = local_file(cluster, cluster.settings.registry_logins), "registry_logins"
     try:
         logins(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -126,7 +127,7 @@ def _builds_prometheus(cluster: Cluster) -> bool:
 def _engine(cluster: Cluster, service: Service, built: dict[str, Any]) -> Tarball | None:
     settings = service.settings
     if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
-        return Tarball(Path(settings.engine_image_tarball).expanduser().absolute(), on_node=False)
+        return Tarball(local_file(cluster, settings.engine_image_tarball), on_node=False)
     if settings.engine_image_source == "build":
         return _tarball(cluster, built.get(f"image {_recipe(cluster, service).tag}"))
     return None

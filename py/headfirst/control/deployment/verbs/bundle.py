@@ -34,6 +34,7 @@ from headfirst.control.deployment.prepare import Prepared, prepare
 from headfirst.control.deployment.running import artifacts
 from headfirst.control.deployment.running.local_work import Advance, ask_for_root, run_jobs
 from headfirst.control.images.archive import ImageArchive
+from headfirst.control.inventory.local_files import local_file
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.lab import packages as machine
 from headfirst.control.paths import cache_dir
@@ -233,7 +234,7 @@ def _image_files(cluster: Cluster, plan: Plan) -> dict[str, Path]:
     for service in plan.services:
         settings = cluster.service(service.name).settings
         if settings.engine_image_source == "tarball" and settings.engine_image_tarball:
-            archives[_engine_image(service)] = Path(settings.engine_image_tarball).expanduser().absolute()
+            archives[_engine_image(service)] = local_file(cluster, settings.engine_image_tarball)
     return archives
 
 
