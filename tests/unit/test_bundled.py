@@ -207,7 +207,7 @@ LORA = parse({"r": 8, "lora_alpha": 16, "target_modules": ["q_proj"], "use_dora"
 @pytest.fixture
 def adapter(inventory: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The inventory with an adapter of a hub, which answers."""
-    monkeypatch.setattr("headfirst.control.checkpoints.adapter.read_hub", lambda id, source: LORA)
+    monkeypatch.setattr("headfirst.control.checkpoints.adapter.read_hub", lambda id, source, revision: LORA)
     inventory.write_text(f"{inventory.read_text()}adapters=a=org/lora\n")
     return inventory
 
@@ -236,6 +236,14 @@ def test_an_adapter_of_a_hub_comes_from_the_bundle(
     assert all(Path(file["src"]).read_bytes() == b"{}" for file in sent)
 
 
+def test_revisions_of_an_adapter_have_folders_of_their_own(adapter: Path) -> None:
+    text = adapter.read_text().replace("adapters=a=org/lora", "adapters=a=org/lora b=org/lora@v2")
+    adapter.write_text(text)
+    service = closed(adapter, request=bundle_of(adapter)).plan.services[0]
+    first, second = (lora.id.partition("/adapters/")[2] for lora in service.adapters)
+    assert (first, second) == ("org/lora", "org/lora--v2")
+
+
 @pytest.mark.parametrize("weights", [True, False])
 def test_a_bundle_without_an_adapter_of_a_hub_is_refused(adapter: Path, weights: bool) -> None:
     older = bundle_of(adapter, weights=weights, without=["adapters"])
@@ -249,6 +257,8 @@ def test_a_bundle_without_an_adapter_of_a_hub_is_refused(adapter: Path, weights:
 def test_another_adapter_than_the_bundles_is_refused(adapter: Path) -> None:
     with pytest.raises(NotReadyError, match="has the adapter org/other, and the bundle has org/lora"):
         closed(adapter, "adapters=a=org/other")
+    with pytest.raises(NotReadyError, match="has the adapter org/lora at v2, and the bundle has org/lora"):
+        closed(adapter, "adapters=a=org/lora@v2")
 
 
 def test_an_adapter_of_a_hub_must_be_in_the_bundle_with_its_weights(adapter: Path) -> None:

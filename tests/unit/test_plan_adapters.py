@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +35,18 @@ INVENTORY = Path(__file__).resolve().parents[2] / "inventories" / "a100x1-70b.in
 
 def test_where_each_adapter_comes_from_and_lies() -> None:
     settings = ServiceSettings.model_validate(
-        {"model_source": "huggingface", "weights_dir": "/data/", "adapters": "a=org/lora-a b-2=/srv/lora"}
+        {
+            "model_source": "huggingface",
+            "weights_dir": "/data/",
+            "adapters": "a=org/lora-a b-2=/srv/lora c=org/lora-c@refs/pr/1 d=/srv/lora@2",
+        }
     )
     listed = adapters(settings, served_name="model", where=None)
-    assert [(one.name, one.source, one.id, one.directory) for one in listed] == [
-        ("a", "huggingface", "org/lora-a", "/data/adapters/a"),
-        ("b-2", "path", "/srv/lora", "/data/adapters/b-2"),
+    assert [(one.name, one.source, one.id, one.revision, one.directory) for one in listed] == [
+        ("a", "huggingface", "org/lora-a", None, "/data/adapters/a"),
+        ("b-2", "path", "/srv/lora", None, "/data/adapters/b-2"),
+        ("c", "huggingface", "org/lora-c", "refs/pr/1", "/data/adapters/c--refs-pr-1"),
+        ("d", "path", "/srv/lora@2", None, "/data/adapters/d"),
     ]
 
 
@@ -59,6 +66,9 @@ def test_beside_a_folder_an_adapters_hub_is_modelscope() -> None:
         "a=/srv/../etc",
         "a=/etc/lora",
         "a=org/x/y",
+        "a=org/lora@",
+        "a=org/lora@-v1",
+        "a=org/lora@v1@v2",
     ],
 )
 def test_a_wrong_name_or_id_is_refused(value: str) -> None:
@@ -183,6 +193,21 @@ def test_the_rank_comes_from_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert (
         read_hub("org/lora", "huggingface", environment={}, transport=httpx.MockTransport(refused)) == config
     )
+
+
+def test_the_rank_is_that_of_the_revision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = "c0ffee" * 6 + "c0ff"
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        assert request.url.path == f"/org/lora/resolve/{commit}/adapter_config.json"
+        return httpx.Response(200, content=json.dumps({"r": 32}))
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    transport, config = httpx.MockTransport(answer), parse({"r": 32}, "org/lora")
+    pinned = partial(read_hub, "org/lora", "huggingface", revision=commit)
+    assert pinned(environment={}, transport=transport) == config
+    assert pinned(environment={"HF_HUB_OFFLINE": "1"}) == config
+    assert read_hub("org/lora", "huggingface", environment={"HF_HUB_OFFLINE": "1"}) is None
 
 
 @pytest.mark.parametrize(

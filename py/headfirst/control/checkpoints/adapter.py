@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ def read_hub(
     id: str,
     source: str,
     *,
+    revision: str | None = None,
     environment: Mapping[str, str] = os.environ,
     transport: httpx.BaseTransport | None = None,
 ) -> AdapterConfig | None:
@@ -41,12 +43,11 @@ def read_hub(
     from headfirst.control.checkpoints.hub import hub_json, stored_json
     from headfirst.control.checkpoints.hub_requests import Hub
 
-    hub = Hub.of(source, environment)
-    try:
-        config = None if is_offline(environment) else hub_json(hub, id, CONFIG, transport=transport)
-    except NotReadyError:
-        config = None
-    config = config or stored_json(hub, id, CONFIG)
+    hub, config = Hub.of(source, environment), None
+    if not is_offline(environment):
+        with suppress(NotReadyError):
+            config = hub_json(hub, id, CONFIG, revision=revision, transport=transport)
+    config = config or stored_json(hub, id, CONFIG, revision=revision)
     return parse(config, id) if config else None
 
 

@@ -99,17 +99,24 @@ def describe_stored(hub: Hub, id: str, *, revision: str | None, note: str) -> Ch
         return None
 
 
-def hub_json(hub: Hub, id: str, file: str, *, transport: httpx.BaseTransport | None = None) -> dict[str, Any]:
+def hub_json(
+    hub: Hub,
+    id: str,
+    file: str,
+    *,
+    revision: str | None = None,
+    transport: httpx.BaseTransport | None = None,
+) -> dict[str, Any]:
     """A JSON file of the repository `id`. Raises as read_hub does."""
-    at = hub.default_revision
+    at = revision or hub.default_revision
     with Requests.opened(hub, id, at, transport) as requests:
         session = _Session(hub, id, at, requests, Cache(hub.address, id))
         return requests.run(lambda: _read(session, lambda pinned: pinned.json(file)))
 
 
-def stored_json(hub: Hub, id: str, file: str) -> dict[str, Any] | None:
+def stored_json(hub: Hub, id: str, file: str, *, revision: str | None = None) -> dict[str, Any] | None:
     """The same file as the hub sent it for an earlier plan; None where the cache does not have it."""
-    session = _stored(hub, id, None)
+    session = _stored(hub, id, revision)
     try:
         return session.json(file) if session else None
     except HeadfirstError:

@@ -146,7 +146,7 @@ def _here(cluster: Cluster, folder: Path) -> Path | None:
 
 def _adapter(cluster: Cluster, service: Service, adapter: Adapter, *, probe: bool) -> AdapterConfig | None:
     if adapter.source != "path":
-        return adapter_files.read_hub(adapter.id, adapter.source)
+        return adapter_files.read_hub(adapter.id, adapter.source, revision=adapter.revision)
     folder = _here(cluster, Path(adapter.id))
     if folder is not None:
         return adapter_files.read_folder(folder)

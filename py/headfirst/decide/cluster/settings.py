@@ -270,7 +270,8 @@ class ServiceSettings(BaseModel):
     )
     adapters: Adapters = Field(
         default_factory=dict,
-        description="LoRA adapters: `name=org/repository` or `name=/folder/on/the/head`, more after spaces.",
+        description="LoRA adapters: `name=org/repository`, `name=org/repository@revision` (branch, tag or "
+        "commit) or `name=/folder/on/the/head`, more after spaces.",
     )
     draft_model: DraftModel | None = Field(
         None,

@@ -22,6 +22,7 @@ _IMAGE = re.compile(
     r"(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?"
 )
 _ADAPTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,199}")
 _HUB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}/[A-Za-z0-9][A-Za-z0-9._-]{0,95}")
 # A name of DNS, with * for its first part, or the text of an IPv4 address.
 _HOST_NAME = re.compile(
@@ -110,15 +111,25 @@ def hcas(text: str) -> str:
 
 
 def adapters(given: dict[str, str]) -> dict[str, str]:
-    """LoRA adapters: a name in the API, and a hub id or an absolute folder."""
+    """LoRA adapters: a name in the API, and an absolute folder, or a hub id with or without a revision."""
     for name, source in given.items():
         if not _ADAPTER.fullmatch(name):
             raise ValueError(
                 f"{name!r} cannot be an adapter's name: write at most 64 letters, digits, dots, dashes and "
                 "underscores, such as support-v2"
             )
-        _source(source, f"of adapter {name}")
+        id, at, revision = pinned(source)
+        _source(id, f"of adapter {name}")
+        if at and not _REVISION.fullmatch(revision):
+            raise ValueError(
+                f"{source!r} has no revision after the @ of adapter {name}: write a branch, a tag or a commit"
+            )
     return given
+
+
+def pinned(source: str) -> tuple[str, str, str]:
+    """A folder or a hub id, an @, and what the id is pinned to; the last two are empty where it is not."""
+    return (source, "", "") if source.startswith("/") else source.partition("@")
 
 
 def draft_model(source: str) -> str:

@@ -169,9 +169,8 @@ def _print_choices(console: Terminal, service: PlannedService) -> None:
         _print_arguments(console, sized, replicas[0].role)
     for adapter in service.adapters:
         rank = f", rank {adapter.rank}" if adapter.rank else ""
-        console.paragraph(
-            f"Adapter {adapter.name}: {adapter.id} ({adapter.source}{rank}), to {adapter.directory}"
-        )
+        id = f"{adapter.id}@{adapter.revision}" if adapter.revision else adapter.id
+        console.paragraph(f"Adapter {adapter.name}: {id} ({adapter.source}{rank}), to {adapter.directory}")
     if draft := service.draft_model:
         parts = [draft.source, draft.kind, f"{draft.source_bytes / GB:,.1f} GB" if draft.source_bytes else ""]
         at = f", at revision {draft.revision}" if draft.revision else ""

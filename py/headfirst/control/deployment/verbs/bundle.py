@@ -43,7 +43,7 @@ from headfirst.decide.cluster.settings import HUBS
 from headfirst.decide.cluster.types import Cluster, Service
 from headfirst.decide.plan import trust
 from headfirst.decide.plan.types import Plan, PlannedService
-from headfirst.decide.plan.weights.decide import draft_model
+from headfirst.decide.plan.weights.decide import at_revision, draft_model
 
 Job = Callable[[Advance], Any]
 
@@ -169,7 +169,7 @@ def _draft_of(service: Service, *, weights: bool) -> Model | None:
         id=draft.id,
         source=draft.source,
         revision=draft.revision,
-        folder=f"models/drafts/{name}" if weights else "",
+        folder=f"models/drafts/{name}{at_revision(draft.revision)}" if weights else "",
         checkpoint=service.draft,
     )
 
@@ -185,7 +185,7 @@ def _adapters_of(service: Service, *, weights: bool) -> dict[str, Adapter]:
             id=adapter.id,
             source=adapter.source,
             revision=adapter.revision,
-            folder=f"models/adapters/{adapter.id}" if weights else "",
+            folder=f"models/adapters/{adapter.id}{at_revision(adapter.revision)}" if weights else "",
             config=config,
         )
     return described

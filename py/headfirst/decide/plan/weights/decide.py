@@ -9,6 +9,7 @@ from types import MappingProxyType
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import HUBS, FetchMode, ServiceSettings
 from headfirst.decide.cluster.types import Cluster, Service
+from headfirst.decide.cluster.values import pinned
 from headfirst.decide.model.adapter import AdapterConfig
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.drafting import kind_of_id
@@ -178,7 +179,8 @@ def adapters(
     """One entry an adapter, in the order of the inventory; `known` are those that were read.
 
     A hub id comes from the model's own hub; beside a model that comes from none, from ModelScope. Raises
-    InputError at `where` for an adapter that has the model's own name in the API.
+    InputError at `where` for an adapter that has the model's own name in the API. The folder's name has the
+    revision, as that of a draft.
     """
     if served_name in settings.adapters:
         raise InputError(
@@ -187,16 +189,25 @@ def adapters(
             hint="Requests name the model or an adapter: choose another name in adapters=.",
         )
     folder = f"{settings.weights_dir.rstrip('/')}/adapters"
-    return [
-        Adapter(
-            name=name,
-            source=_companion_source(settings, id),
-            id=id,
-            directory=f"{folder}/{name}",
-            rank=known[name].largest_rank if name in known else None,
+    listed = []
+    for name, text in settings.adapters.items():
+        id, _, revision = pinned(text)
+        listed.append(
+            Adapter(
+                name=name,
+                source=_companion_source(settings, id),
+                id=id,
+                directory=f"{folder}/{name}{at_revision(revision)}",
+                revision=revision or None,
+                rank=known[name].largest_rank if name in known else None,
+            )
         )
-        for name, id in settings.adapters.items()
-    ]
+    return listed
+
+
+def at_revision(revision: str | None) -> str:
+    """What follows in the name of a folder whose content is at a revision of its hub."""
+    return f"--{_UNSAFE.sub('-', revision)}" if revision else ""
 
 
 def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftModel | None:
@@ -212,15 +223,15 @@ def draft_model(settings: ServiceSettings, known: Checkpoint | None) -> DraftMod
     source = _companion_source(settings, id)
     owner, _, name = id.rstrip("/").rpartition("/")
     revision = settings.draft_model_revision if source != "path" else None
-    at = f"--{_UNSAFE.sub('-', revision)}" if revision else ""
     folder = f"{settings.weights_dir.rstrip('/')}/drafts"
+    of_hub = f"{folder}/{owner}/{name}{at_revision(revision)}"
     drafting = known.drafting if known else None
     kind = (drafting.kind if drafting else "standalone") if known else kind_of_id(id) or ""
     return DraftModel(
         name=name,
         source=source,
         id=id,
-        directory=f"{folder}/{name}" if source == "path" else f"{folder}/{owner}/{name}{at}",
+        directory=f"{folder}/{name}" if source == "path" else of_hub,
         revision=revision,
         kind=kind,
         described_by=known.described_by if known else "",
