@@ -74,6 +74,28 @@ def test_the_side_that_does_not_fit_is_advised_and_the_advice_fits(
         assert followed(path, sentence).unfit is None, sentence
 
 
+@pytest.mark.parametrize(("role", "gpus"), [("decode", (4, 2)), ("prefill", (2, 4))])
+def test_the_side_that_holds_short_requests_only_is_advised(
+    role: str, gpus: tuple[int, int], tmp_path: Path
+) -> None:
+    path = inventory(tmp_path, PAIR + SHARES.format(*gpus))
+    service = service_of(path)
+    before = {replicas[0].role: sized.fit.longest_request or 0 for sized, replicas in service.pools}
+    assert (service.unfit, service.smallest_role) == (None, role)
+    (sentence,) = service.alternatives
+    assert f"{role}_engine_args=" in sentence
+    after = {
+        replicas[0].role: sized.fit.longest_request or 0 for sized, replicas in followed(path, sentence).pools
+    }
+    assert after[role] > before[role]  # type: ignore[index]
+    shown = CliRunner().invoke(app, ["plan", str(path)], terminal_width=1000).output
+    assert sentence in shown
+
+
+def test_two_sides_that_hold_a_long_request_need_no_advice(tmp_path: Path) -> None:
+    assert service_of(inventory(tmp_path, PAIR + SHARES.format(4, 4))).alternatives == []
+
+
 def test_a_size_that_the_inventory_sets_is_changed_with_the_gpus(tmp_path: Path) -> None:
     path = inventory(tmp_path, f"{PAIR}{SHARES.format(4, 1)}decode_tensor_parallel=1\n")
     (more,) = (text for text in service_of(path).alternatives if "decode_gpus_per_replica=" in text)

@@ -445,6 +445,12 @@ class PlannedService(Sized):
         return next((replicas[0].role for sized, replicas in self.pools if sized.fit.fits is False), None)
 
     @property
+    def smallest_role(self) -> Role | None:
+        """The replicas that hold the shortest requests, or none; None where prefill and decode are one."""
+        longest = [(sized.fit.longest_request or 0 if sized.fit.fits else -1) for sized, _ in self.pools]
+        return self.pools[longest.index(min(longest))][1][0].role
+
+    @property
     def model_folders(self) -> list[str]:
         """Folders of checkpoints that the ranks load, on every host."""
         return [self.weights.directory, *([self.draft_model.directory] if self.draft_model else [])]

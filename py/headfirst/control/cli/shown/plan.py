@@ -132,7 +132,7 @@ def _print_service(console: Terminal, service: PlannedService) -> None:
     _print_carrier(console, weights.carrier)
     _print_time(console, weights.time)
     for sized, replicas in service.pools:
-        concerned = service.alternatives if replicas[0].role == service.unfit_role else []
+        concerned = service.alternatives if replicas[0].role == service.smallest_role else []
         _print_fit(console, sized.fit, concerned, replicas[0].role)
         if sized.host_memory:
             of = f" of the {replicas[0].role} replicas" if replicas[0].role else ""

@@ -160,13 +160,11 @@ class Attempt:
 
 
 def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> PlannedService:
-    """The plan of a service with what would work better; where prefill and decode are divided, what fits
-    where one of them does not."""
-    role = planned.unfit_role
-    if planned.transfer and role is None:
-        return planned
+    """The plan of a service with what would work better; where prefill and decode are divided, of the side
+    that holds less."""
+    role = planned.smallest_role
     trial, sized = replace(trial, role=role), planned.prefill if role == "prefill" else planned
-    assert sized is not None  # noqa: S101 - it is what does not fit
+    assert sized is not None  # noqa: S101 - it is one of the two
     service = trial.cluster.services[trial.at].of_role(role)
     gpu = hardware.gpu(service, "")
     if gpu is None:
@@ -183,7 +181,7 @@ def advised(planned: PlannedService, checkpoint: Checkpoint, trial: Trial) -> Pl
     if not sized.fit.fits:
         known = (other for id in catalogue.ids() if (other := catalogue.lookup(id)))
         sentences = alternatives(attempt, known)
-    elif longest < parallel.enough(planned.fit.context):
+    elif longest < parallel.enough(sized.fit.context):
         sentences = [*_fewer_slots(attempt), *smaller_reserve(attempt)]
     replicas = _replicas_rejected(attempt) if planned.data_parallel == 1 and role is None else []
     rejected = [*planned.layouts_rejected, *replicas]
