@@ -59,7 +59,7 @@ class Site:
     def inventory(self, name: str, *hosts: int) -> Path:
         path = self.folder / name
         path.parent.mkdir(exist_ok=True)
-        lines = [f"n{number} ansible_host=127.0.0.{number}" for number in hosts]
+        lines = [f"n{number} ansible_host=127.0.0.{number} address=192.0.2.{number}" for number in hosts]
         path.write_text(
             f"[head]\n{lines[0]}\n[workers]\n" + "\n".join(lines[1:]) + "\n[all:vars]\n"
             f"ansible_user=root\nansible_port={self.sshd.port}\n"
