@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -127,6 +130,22 @@ def test_members_hear_at_once_why_the_origin_failed(source: Path, tmp_path: Path
             assert member.returncode == 3
             assert f"1 shard(s) that are not there: {SHARD_2}" in errors
             assert ("the node that brings the weights failed" in errors) == (index > 0)
+
+
+def test_members_that_start_later_hear_why_the_origin_failed(source: Path, tmp_path: Path) -> None:
+    (source / SHARD_2).unlink()
+    members = Members(tmp_path, 3)
+    with ended(_start_late(members, fetching(source))) as started:
+        for member in started:
+            _, errors = member.communicate(timeout=LIMIT_S)
+            assert member.returncode == 3
+            assert f"1 shard(s) that are not there: {SHARD_2}" in errors
+
+
+def _start_late(members: Members, command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    yield members.start(0, command)
+    time.sleep(4)
+    yield from (members.start(index, command) for index in (1, 2))
 
 
 def test_a_tensor_that_is_not_understood_stops_all_before_a_shard_is_converted(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from headfirst.node.weights.transfer.transport import Traffic, Transfer, Transpo
 
 _TICK_S = 0.1
 _SILENCE_S = 60.0
+_START_S = 10.0  # hosts of one run start within this time
 """Seconds without a report after which a node that is done does not wait for a member."""
 
 
@@ -285,5 +286,13 @@ class Pipeline:
         if self._origin and self._board.overview is None:  # news are taken only together with an overview
             self._board.describe(Overview(time.time_ns(), {}, {}))
         self._board.report(error=str(error))
+        since = time.monotonic()
+        # One that starts when this one has ended would wait for it in vain.
+        while self._origin and time.monotonic() - since < _START_S and not self._all_have_begun:
+            time.sleep(_TICK_S)
         if self._transport:
             self._transport.farewell()
+
+    @property
+    def _all_have_begun(self) -> bool:
+        return all(self._board.silent_for(index) is not None for index in self._others)
