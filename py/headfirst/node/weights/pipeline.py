@@ -29,8 +29,8 @@ from headfirst.node.weights.transfer.transport import Traffic, Transfer, Transpo
 
 _TICK_S = 0.1
 _SILENCE_S = 60.0
-_START_S = 10.0  # hosts of one run start within this time
 """Seconds without a report after which a node that is done does not wait for a member."""
+_START_S = 10.0  # hosts of one run start within this time
 
 
 @dataclass(frozen=True)
