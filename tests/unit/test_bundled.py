@@ -139,6 +139,69 @@ def test_another_model_is_refused_before_the_plan(inventory: Path) -> None:
         closed(inventory, "model=/srv/other", request=request)
 
 
+TWO = """\
+[first]
+node1 ansible_host=192.0.2.11
+
+[second]
+node2 ansible_host=192.0.2.12
+
+[all:vars]
+engine_device=cpu
+cpu_cores=0-3
+nic=eth0
+engine_image=registry.example/sglang:v0.5.23@sha256:{digest}
+webui_image=registry.example/page:1@sha256:{digest}
+services=first second
+model_source=path
+
+[first:vars]
+model={first}
+served_model_name=one
+
+[second:vars]
+model={second}
+served_model_name=two
+"""
+
+
+def test_folders_of_one_name_are_all_in_the_bundle(inventory: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "models/headfirst-demo", tmp_path / "b/headfirst-demo"
+    shutil.copytree(first, second)
+    (second / "README.md").write_text("another model\n")
+    inventory.write_text(TWO.format(digest="a" * 64, first=first, second=second))
+    prepared = prepare([inventory], (), probe=False, online=True)
+    held = making.with_weights(needs(), prepared, weights=True)
+    collected = {path for job in making.weight_jobs(held).values() for path in job(quiet).items}
+    models = [f"{held.models[name].folder}/README.md" for name in ("first", "second")]
+    assert [path in collected for path in models] == [False, True]
+    assert len({held.models[name].folder for name in ("first", "second")}) == 2
+
+
+def test_revisions_of_a_model_are_all_in_the_bundle(
+    inventory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for revision in ("", "v2"):
+        (tmp_path / f"hub{revision}").mkdir()
+        (tmp_path / f"hub{revision}/config.json").write_text(revision)
+
+    def fetched(base: Path, tools: Path, source: str, id: str, revision: str, advance: object) -> Path:
+        return tmp_path / f"hub{revision}"
+
+    monkeypatch.setattr("headfirst.control.bundle.weights.fetched", fetched)
+    held = making.with_weights(needs(), prepare([inventory], (), probe=False, online=True), weights=True)
+    drafts = {
+        name: held.models[""].model_copy(
+            update={"id": "org/m", "source": "modelscope", "revision": revision, "folder": f"models/{name}"}
+        )
+        for name, revision in (("one", None), ("two", "v2"))
+    }
+    held = held.model_copy(update={"models": {}, "drafts": drafts})
+    (job,) = making.weight_jobs(held).values()
+    texts = {path: b"".join(item.chunks()) for path, item in job(quiet).items.items()}
+    assert texts == {"models/one/config.json": b"", "models/two/config.json": b"v2"}
+
+
 def test_weights_that_are_not_in_the_bundle_stay_on_the_head(inventory: Path) -> None:
     (service,) = closed(inventory, request=bundle_of(inventory, weights=False)).plan.services
     assert service.model == str(inventory.parent / "models/headfirst-demo")

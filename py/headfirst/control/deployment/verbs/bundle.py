@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from headfirst.common.errors import InputError, NotReadyError
@@ -101,7 +102,7 @@ def bundle(options: BundleOptions, reporter: Reporter) -> Made:
         run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")
     jobs = _image_jobs(cluster, plan) | _package_jobs(cluster, hosts, values)
     jobs |= _wheel_jobs(cluster, hosts)
-    jobs |= _weight_jobs(cluster, needs)
+    jobs |= weight_jobs(needs)
     done, _ = run_jobs(reporter, "collect", "Collect images, packages and wheels", jobs)
     collected = _joined(done.values())
     write = partial(_write, options, collected, needs, older)
@@ -145,16 +146,22 @@ def with_weights(needs: Needs, prepared: Prepared, *, weights: bool) -> Needs:
 def _model_of(prepared: Prepared, service: Service, *, weights: bool) -> Model:
     """The model of a service, with its folder in the bundle where that has the `weights`."""
     settings = service.settings
-    id = service.model_id.strip("/")
+    id, source, revision = service.model_id, settings.model_source, trust.revision(settings)
     # A folder is named by its last part, a model of a hub by its owner too.
-    name = id if settings.model_source in HUBS else id.rpartition("/")[2]
+    name = id if source in HUBS else id.rstrip("/").rpartition("/")[2]
     return Model(
-        id=service.model_id,
-        source=settings.model_source,
-        revision=trust.revision(settings),
-        folder=f"models/{name}" if weights else "",
+        id=id,
+        source=source,
+        revision=revision,
+        folder=_folder("", source, id, revision, name) if weights else "",
         checkpoint=prepared.checkpoints[service.name],
     )
+
+
+def _folder(kind: str, source: str, id: str, revision: str | None, name: str) -> str:
+    """A folder in the bundle that ends with the name, for this source and revision only."""
+    key = hashlib.sha256(f"{source} {id}@{revision}".encode()).hexdigest()[:12]
+    return str(PurePosixPath("models", key, kind, name))
 
 
 def _draft_of(service: Service, *, weights: bool) -> Model | None:
@@ -164,12 +171,12 @@ def _draft_of(service: Service, *, weights: bool) -> Model | None:
         return None
     if service.draft is None:
         raise _unread(service, f"draft model {draft.id}", "draft_model")
-    name = draft.id if draft.source in HUBS else draft.name
+    name = f"{draft.id if draft.source in HUBS else draft.name}{at_revision(draft.revision)}"
     return Model(
         id=draft.id,
         source=draft.source,
         revision=draft.revision,
-        folder=f"models/drafts/{name}{at_revision(draft.revision)}" if weights else "",
+        folder=_folder("drafts", draft.source, draft.id, draft.revision, name) if weights else "",
         checkpoint=service.draft,
     )
 
@@ -181,12 +188,10 @@ def _adapters_of(service: Service, *, weights: bool) -> dict[str, Adapter]:
         config = service.adapters.get(adapter.name)
         if config is None:
             raise _unread(service, f"adapter {adapter.id}", "adapters")
+        id, source, revision = adapter.id, adapter.source, adapter.revision
+        folder = _folder("adapters", source, id, revision, f"{id}{at_revision(revision)}") if weights else ""
         described[adapter.name] = Adapter(
-            id=adapter.id,
-            source=adapter.source,
-            revision=adapter.revision,
-            folder=f"models/adapters/{adapter.id}{at_revision(adapter.revision)}" if weights else "",
-            config=config,
+            id=id, source=source, revision=revision, folder=folder, config=config
         )
     return described
 
@@ -285,16 +290,25 @@ def _wheel_jobs(cluster: Cluster, hosts: HostSystems) -> dict[str, Job]:
     return {"wheels": collect}
 
 
-def _weight_jobs(cluster: Cluster, needs: Needs) -> dict[str, Job]:
-    def collect(model: Weights, advance: Advance) -> Collected:
-        folder = Path(model.id)
-        if model.source in HUBS:
-            base, tools = cache_dir("bundle", "models"), cache_dir("bundle", "tools")
-            folder = weights.fetched(base, tools, model.source, model.id, model.revision or "", advance)
-        return Collected(weights.of_folder(folder, model.folder), [])
+def weight_jobs(needs: Needs) -> dict[str, Job]:
+    """One job an ID: it collects every folder of it, one after another, since some share what is fetched."""
 
-    models = {model.folder: model for model in needs.weights if model.folder}
-    return {f"weights of {model.id}": partial(collect, model) for model in models.values()}
+    def collect(models: Sequence[Weights], advance: Advance) -> Collected:
+        return _joined(_weights(model, advance) for model in models)
+
+    by_id: dict[str, dict[str, Weights]] = {}
+    for model in needs.weights:
+        if model.folder:
+            by_id.setdefault(model.id, {})[model.folder] = model
+    return {f"weights of {id}": partial(collect, list(models.values())) for id, models in by_id.items()}
+
+
+def _weights(model: Weights, advance: Advance) -> Collected:
+    folder = Path(model.id)
+    if model.source in HUBS:
+        base, tools = cache_dir("bundle", "models"), cache_dir("bundle", "tools")
+        folder = weights.fetched(base, tools, model.source, model.id, model.revision or "", advance)
+    return Collected(weights.of_folder(folder, model.folder), [])
 
 
 def _joined(parts: Iterable[Collected]) -> Collected:
