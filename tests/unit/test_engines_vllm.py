@@ -11,6 +11,7 @@ from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.engines.base import LaunchRequest
 from headfirst.decide.engines.layout import Layout
+from model_configs import checkpoint
 
 ENGINE = engines.get("vllm")
 
@@ -117,6 +118,19 @@ def test_pipeline_stages_without_gpus_warm_up() -> None:
     assert "--enforce-eager" not in launch.command
     assert ("--max-model-len", "2048") in pairs(launch.command)
     assert launch.environment["VLLM_USE_AOT_COMPILE"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "backend"), [({}, False), ({"qk_nope_head_dim": 8}, True), ({"v_head_dim": 24}, True)]
+)
+def test_latent_attention_that_amx_does_not_pack(changes: dict[str, int], backend: bool) -> None:
+    model = checkpoint("deepseek-ai--DeepSeek-R1")
+    assert model.mla
+    model = model.model_copy(update={"mla": model.mla.model_copy(update=changes)})
+    words = pairs(ENGINE.launch(replace(LAB, checkpoint=model)).command)
+    assert (("--attention-backend", "CPU_MLA") in words) == backend
+    on_gpus = replace(LLAMA, checkpoint=model)
+    assert "--attention-backend" not in ENGINE.launch(on_gpus).command
 
 
 def test_the_users_arguments_and_variables_win_over_the_cpu_defaults() -> None:

@@ -13,6 +13,7 @@ from headfirst.decide.engines import nccl, ray
 from headfirst.decide.engines.base import KvTransfer, Launch, LaunchRequest
 from headfirst.decide.engines.vllm.arguments import plain, without_servers
 from headfirst.decide.engines.vllm.disaggregation import KV_ROLES
+from headfirst.decide.model.checkpoint import Mla
 
 # Without a GPU: no compiling at start, and a context that fits into the small KV cache.
 _CPU_DEFAULTS = {"--enforce-eager": None, "--max-model-len": "2048", "--distributed-timeout-seconds": "120"}
@@ -60,7 +61,7 @@ def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
         command += ["--config", request.config_file] if request.config_file else []
     command += _defaults(_TASKS.get(request.task, {}), given)
     if request.device == "cpu":
-        command += _defaults(_cpu_defaults(request.layout.pipeline), given)
+        command += _defaults(_cpu_defaults(request), given)
     if request.transfer:
         command += ["--kv-transfer-config", _transfer_config(request, request.transfer)]
     if request.adapters:
@@ -70,10 +71,20 @@ def _serve(request: LaunchRequest, nodes: list[str]) -> list[str]:
     return [*command, *extra]
 
 
-def _cpu_defaults(stages: int) -> dict[str, str | None]:
+def _cpu_defaults(request: LaunchRequest) -> dict[str, str | None]:
     """Later stages have no buffer for what arrives unless a warm-up ran, which --enforce-eager leaves out
     (v1/worker/cpu_worker.py, _should_warm_up_model): the first request would end them."""
-    return {flag: value for flag, value in _CPU_DEFAULTS.items() if stages == 1 or flag != "--enforce-eager"}
+    skipped = {"--enforce-eager"} if request.layout.pipeline > 1 else set()
+    flags = {flag: value for flag, value in _CPU_DEFAULTS.items() if flag not in skipped}
+    mla = request.checkpoint and request.checkpoint.mla
+    return flags if not mla or _packed_by_amx(mla) else flags | {"--attention-backend": "CPU_MLA"}
+
+
+def _packed_by_amx(mla: Mla) -> bool:
+    """Whether tiles of AMX, 16 outputs of 32 inputs, divide the heads' matrices. vLLM takes AMX wherever the
+    CPU has it, and fails at the others (v1/attention/backends/mla/amx_mla.py, convert_weight_packed)."""
+    inputs, outputs = (mla.qk_nope_head_dim, mla.kv_lora_rank), (mla.kv_lora_rank, mla.v_head_dim)
+    return all(size % 32 == 0 for size in inputs) and all(size % 16 == 0 for size in outputs)
 
 
 def _nodes(request: LaunchRequest) -> list[str]:
