@@ -140,6 +140,33 @@ def test_services_share_a_host_with_gpus_and_ports_of_their_own(tmp_path: Path) 
     assert configs[0] == "/etc/headfirst/engine-chat.yaml"
 
 
+@pytest.mark.parametrize(
+    ("chat", "small", "end", "what"),
+    [
+        (f"model={SMALL}", "model_revision=v2", "", f"{SMALL} of service chat and {SMALL} at v2"),
+        ("adapters=a=org/x", "adapters=a=org/y", "", "org/x of service chat and org/y of service small"),
+        ("draft_model=/a/EAGLE3", "draft_model=/b/EAGLE3", "", "/a/EAGLE3 of service chat and /b/EAGLE3 of"),
+        (
+            f"model={SMALL}",
+            "model_revision=v2",
+            "[spares]\nnode3 ansible_host=192.0.2.3\n",
+            "node3 would keep",
+        ),
+    ],
+)
+def test_a_host_keeps_one_content_in_a_folder(
+    tmp_path: Path, chat: str, small: str, end: str, what: str
+) -> None:
+    """Services with a host in common, or with a spare that may serve either."""
+    chat = f"gpus_per_replica=4\nreplicas=3\n{chat}"
+    hosts = "node4 ansible_host=192.0.2.4\n" if end else "node2\n"
+    text = services(chat, f"gpus_per_replica=1\nreplicas=1\nserved_model_name=s\n{small}", hosts, end)
+    with pytest.raises(InputError, match=what) as caught:
+        planned(cluster(tmp_path, text))
+    assert "weights_dir=/var/lib/headfirst/models/small" in str(caught.value.hint)
+    planned(cluster(tmp_path, text.replace(small, f"{small}\nweights_dir=/data/small")))
+
+
 def test_a_setting_of_one_group_is_not_another_ones(tmp_path: Path) -> None:
     made = cluster(tmp_path, services("gpus_per_replica=4\nreplicas=2", "engine_env='A=1'\nreplicas=1"))
     chat, small = made.services

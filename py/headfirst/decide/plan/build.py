@@ -13,6 +13,7 @@ from headfirst.decide.plan.host import devices, memory, rank_ports
 from headfirst.decide.plan.sizing.alternatives import advised
 from headfirst.decide.plan.trial import Trial
 from headfirst.decide.plan.types import Plan
+from headfirst.decide.plan.weights import folders
 
 
 def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:
@@ -30,6 +31,7 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
         for checkpoint in [checkpoints[its.name]]
     ]
     memory.refuse(cluster, services)
+    folders.refuse(cluster, services)
     chats = [(url, chat.name) for chat in webui.chats(services) for url in chat.urls]
     keys = [blanks.api_key(name) for _, name in chats]
     page = webui.plan(cluster, [url for url, _ in chats], keys) if chats else None

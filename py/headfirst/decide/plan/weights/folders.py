@@ -1,0 +1,44 @@
+"""Refuses services that would keep different contents in one folder of a host."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.types import DraftModel, PlannedService
+
+Content = tuple[str, str, str | None]
+"""Source, ID and revision."""
+
+
+def refuse(cluster: Cluster, services: Sequence[PlannedService]) -> None:
+    """Raise for the first such folder: what is brought later would replace what a rank loads."""
+    kept: dict[tuple[str, str], tuple[str | None, Content]] = {}
+    for service in services:
+        its = cluster.service(service.name)
+        for setting, directory, content in _contents(service):
+            for host in (*its.hosts, *cluster.spares):
+                other, held = kept.setdefault((host.name, directory), (service.name, content))
+                if held != content:
+                    own = f"{its.settings.weights_dir.rstrip('/')}/{service.name}"
+                    raise InputError(
+                        f"{host.name} would keep {_text(held)} of service {other} and {_text(content)} of "
+                        f"service {service.name} in one folder, {directory}",
+                        where=its.given.get(setting),
+                        hint=f"Give service {service.name} a folder of its own: weights_dir={own}",
+                    )
+
+
+def _contents(service: PlannedService) -> Iterator[tuple[str, str, Content]]:
+    """Of each folder: the setting that names its content, its path, and the content."""
+    weights = service.weights
+    yield "model", weights.directory, (weights.source, weights.model, weights.revision)
+    for each in service.companions:
+        setting = "draft_model" if isinstance(each, DraftModel) else "adapters"
+        yield setting, each.directory, (each.source, each.id, each.revision)
+
+
+def _text(content: Content) -> str:
+    _, id, revision = content
+    return f"{id} at {revision}" if revision else id
