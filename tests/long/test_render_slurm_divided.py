@@ -24,7 +24,7 @@ while [ $# -gt 0 ]; do
   case "$1" in
   --host) host=$2 ;;
   --port) port=$2 ;;
-  --config) KEY=$(awk '{{print $2}}' "$2") ;;
+  --config) KEY=$(awk -F '"' '{{print $2}}' "$2") ;;
   esac
   shift
 done
