@@ -36,8 +36,8 @@ def logins(text: str) -> dict[str, dict[str, str]]:
 
 def registry(image: str) -> str:
     """The registry of an image: registry.example.org:5000/engine:v1, or Docker Hub's."""
-    first, slash, _ = image.partition("/")
-    named = slash and ("." in first or ":" in first or first == "localhost")
+    first = image.partition("/")[0]
+    named = first != image and ("." in first or ":" in first or first == "localhost")
     return _host(first) if named else _HUB
 
 
@@ -63,7 +63,7 @@ def _login(entry: Mapping[str, Any]) -> dict[str, str]:
     if not entry.get("auth"):
         return {}
     try:
-        name, _, password = base64.b64decode(entry["auth"], validate=True).decode().partition(":")
+        login = base64.b64decode(entry["auth"], validate=True).decode().partition(":")
     except binascii.Error:
         raise ValueError("not base64") from None
-    return {"username": name, "password": password.rstrip("\0")}
+    return {"username": login[0], "password": login[2].rstrip("\0")}
