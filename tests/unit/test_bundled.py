@@ -28,6 +28,16 @@ from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.reading import role_values
 from headfirst.control.run.reporters.reporter import QuietReporter
 
+SETTINGS = f"""\
+[all:vars]
+engine_device=cpu
+cpu_cores=0-3
+nic=eth0
+engine_image=registry.example/sglang:v0.5.23@sha256:{"a" * 64}
+webui_image=registry.example/page:1@sha256:{"a" * 64}
+model_source=path
+"""
+
 INVENTORY = """\
 [head]
 node1 ansible_host=192.0.2.11
@@ -35,14 +45,7 @@ node1 ansible_host=192.0.2.11
 [workers]
 node2 ansible_host=192.0.2.12
 
-[all:vars]
-engine_device=cpu
-cpu_cores=0-3
-nic=eth0
-engine_image=registry.example/sglang:v0.5.23@sha256:{digest}
-webui_image=registry.example/page:1@sha256:{digest}
-model_source=path
-model={model}
+{settings}model={model}
 """
 
 DRAFT = EAGLE3 | {"hidden_size": 192, "vocab_size": 768, "draft_vocab_size": 256}  # of the demo model
@@ -54,7 +57,7 @@ def inventory(tmp_path: Path) -> Path:
     with demo.checkpoint(demo.CHAT_MODEL) as source:
         shutil.copytree(source, model)
     path = tmp_path / "closed.ini"
-    path.write_text(INVENTORY.format(digest="a" * 64, model=model))
+    path.write_text(INVENTORY.format(settings=SETTINGS, model=model))
     return path
 
 
@@ -146,14 +149,7 @@ node1 ansible_host=192.0.2.11
 [second]
 node2 ansible_host=192.0.2.12
 
-[all:vars]
-engine_device=cpu
-cpu_cores=0-3
-nic=eth0
-engine_image=registry.example/sglang:v0.5.23@sha256:{digest}
-webui_image=registry.example/page:1@sha256:{digest}
-services=first second
-model_source=path
+{settings}services=first second
 
 [first:vars]
 model={first}
@@ -169,7 +165,7 @@ def test_folders_of_one_name_are_all_in_the_bundle(inventory: Path, tmp_path: Pa
     first, second = tmp_path / "models/headfirst-demo", tmp_path / "b/headfirst-demo"
     shutil.copytree(first, second)
     (second / "README.md").write_text("another model\n")
-    inventory.write_text(TWO.format(digest="a" * 64, first=first, second=second))
+    inventory.write_text(TWO.format(settings=SETTINGS, first=first, second=second))
     prepared = prepare([inventory], (), probe=False, online=True)
     held = making.with_weights(needs(), prepared, weights=True)
     collected = {path for job in making.weight_jobs(held).values() for path in job(quiet).items}
