@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import offers
@@ -10,6 +11,13 @@ from headfirst.common.errors import InputError
 from headfirst.control.checkpoints.offline import OFFLINE
 from headfirst.decide import engines
 from headfirst.decide.model import catalogue
+from inventory_server import quick_inventories
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_inventories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with quick_inventories(tmp_path_factory.mktemp("reader")):
+        yield
 
 
 @pytest.mark.parametrize("engine", engines.names())

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 import pytest
-from headfirst.control.inventory import reading
-from inventory_server import InventoryServer
+from inventory_server import quick_inventories
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -21,12 +20,8 @@ def _own_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _quick_inventories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Inventories are read as by the command, but with Ansible's library imported once."""
-    server = InventoryServer(tmp_path_factory.mktemp("reader"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "_ask", server.ask)
+    with quick_inventories(tmp_path_factory.mktemp("reader")):
         yield
-    server.close()
 
 
 class _Seconds:
