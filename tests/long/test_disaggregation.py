@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -104,10 +104,18 @@ def ready() -> bool:
     return bool(json.loads(done.stdout)["ready"])
 
 
-def wait_until_ready(seconds: float = 600) -> None:
+def transferred() -> bool:
+    """Whether a decode replica has logged KV cache that it got from a prefill replica."""
+    logs = [
+        on_node("node2", f"docker logs {name} 2>&1", INVENTORY) for name in (DECODE, "headfirst-engine-3")
+    ]
+    return any("Num successful transfers" in log for log in logs)
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> None:
     ends = time.monotonic() + seconds
-    while not ready():
-        assert time.monotonic() < ends
+    while not condition():
+        assert time.monotonic() < ends, condition.__name__
         time.sleep(5)
 
 
@@ -128,10 +136,7 @@ def test_answers_equal_those_of_an_undivided_model_token_for_token(divided: Serv
         ).json()
         assert answer["prompt_token_ids"] == reference.prompt
         assert answer["choices"][0]["token_ids"] == reference.answer
-    logs = [
-        on_node("node2", f"docker logs {name} 2>&1", INVENTORY) for name in (DECODE, "headfirst-engine-3")
-    ]
-    assert any("Num successful transfers" in log for log in logs)
+    wait_until(transferred, seconds=120)  # vLLM logs its transfers every 10 s
 
 
 def test_status_names_the_roles(divided: Service) -> None:
@@ -144,7 +149,7 @@ def test_status_names_the_roles(divided: Service) -> None:
 def test_a_rank_that_is_killed_under_load_takes_its_replica_only(
     divided: Service, node: str, name: str
 ) -> None:
-    wait_until_ready()
+    wait_until(ready, seconds=600)
     with load(divided) as seen:
         time.sleep(15)
         on_node(node, f"docker kill {name}", INVENTORY)
@@ -154,7 +159,7 @@ def test_a_rank_that_is_killed_under_load_takes_its_replica_only(
     assert seen.wrong == []
     # A stream that has begun on the decode replica cannot be sent to another one.
     assert len(seen.broken) <= (STREAMS if name == DECODE else 0)
-    wait_until_ready()
+    wait_until(ready, seconds=600)
     assert ask(divided, stream=False) == ANSWER
 
 
@@ -166,7 +171,7 @@ def leave_cores() -> None:
 
 
 def test_a_change_of_decode_replicas_loses_no_request(divided: Service) -> None:
-    wait_until_ready()
+    wait_until(ready, seconds=600)
     leave_cores()
     with load(divided, FEW_CLIENTS, PAUSE_S) as seen:
         for count in (1, 2):
