@@ -335,6 +335,16 @@ def test_advice_of_another_model_drops_the_revision_of_this_one(tmp_path: Path) 
     assert json.loads(planned.stdout)["services"][0]["weights"]["revision"] is None
 
 
+def test_a_model_that_the_engine_lacks_has_no_layout_as_the_way_out(tmp_path: Path) -> None:
+    """Three GPUs share no layer of it either, but no tensor_parallel would be accepted."""
+    path = offers.inventory(tmp_path / "cluster.ini", "A100-80G", 1, 3)
+    path.write_text(
+        f"{path.read_text()}engine=lmdeploy\nmodel=LiquidAI/LFM2.5-8B-A1B\ntrust_remote_code=true\n"
+    )
+    with pytest.raises(InputError, match="does not support the architecture Lfm2MoeForCausalLM"):
+        prepare([path], [], probe=False)
+
+
 def test_more_gpus_come_with_the_context_that_they_hold() -> None:
     """vLLM ends where its KV cache does not hold the model's longest request."""
     llama, vllm = model("meta-llama/Llama-3.3-70B-Instruct"), engines.get("vllm")

@@ -79,11 +79,23 @@ def decide(
     spread = parallel.Spread(
         loaded.checkpoint, machines, engine, arguments, loaded.dtype, rdma, settings.preset, memory=memories
     )
-    shared = spread.choose(tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where)
-    sizes = shared.candidate.layout
     task = _task(service, checkpoint, arguments)
     drafting.refuse_task(service, task)
     image = engine_image(service, engine)
+    served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
+
+    def refuse_unsupported(arguments: Values) -> None:
+        start = Start(image, engine.cuda(image), gpu, machines.nodes, arguments)
+        _refuse_unsupported(engine, served, task, start, settings.engine_env, where)
+
+    try:
+        shared = spread.choose(
+            tensor=settings.tensor_parallel, pipeline=settings.pipeline_parallel, where=where
+        )
+    except InputError:
+        refuse_unsupported(arguments)  # no size helps where the engine lacks the model
+        raise
+    sizes = shared.candidate.layout
     choice = presets.choose(
         presets.Situation(
             checkpoint=loaded.checkpoint,
@@ -117,9 +129,7 @@ def decide(
         added = types.ChosenArgument(flag=flag, value=value, reason=needs.reason, source=needs.source)
         choice = choice.with_argument(added)
         arguments = values_of(choice.arguments)
-    served = checkpoint.converted if dtype.convert_to_bf16 else checkpoint
-    start = Start(image, engine.cuda(image), gpu, machines.nodes, arguments)
-    _refuse_unsupported(engine, served, task, start, settings.engine_env, where)
+    refuse_unsupported(arguments)
     room = fit(loaded.checkpoint, gpu, sizes, engine, dtype=loaded.dtype, arguments=arguments)
     kept = memory.kept(service, engine, loaded.checkpoint, sizes, machines.nodes, arguments, room)
     sized = types.Sized(
