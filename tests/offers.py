@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from headfirst.common.errors import InputError
 from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.verbs.models import models
 from headfirst.decide.plan.types import PlannedService
@@ -57,14 +58,42 @@ def check(path: Path, fleet: tuple[str, int, int], engine: str, *, most: int | N
 
 
 def check_advice(path: Path, fleet: tuple[str, int, int], variables: Mapping[str, str]) -> list[str]:
-    """Plan what the plan of these variables proposes; HF_HUB_OFFLINE is set. Returns what was proposed."""
+    """Plan what the plan of these variables proposes; HF_HUB_OFFLINE is set. Returns what was proposed.
+
+    Where no layout uses all GPUs, those that the refusal names are planned, with their advice.
+    """
+    try:
+        return _check_lines(path, fleet, variables, _planned(path, fleet, variables))
+    except InputError as refused:
+        lines = _lines(refused.hint or "")
+        if not lines:
+            raise
+    checked = []
+    for name, value in lines:
+        settings = {**variables, name: value}
+        checked += [f"{name}={value}", *_check_lines(path, fleet, settings, _accepted(path, fleet, settings))]
+    return checked
+
+
+def _lines(hint: str) -> list[tuple[str, str]]:
+    """Names and values of the layouts that a hint proposes, each of them alone."""
+    sizes = re.search(r"tensor_parallel can be ([\d, ]+)\.", hint)
+    replicas = re.search(r"replicas=(\d+)", hint)
+    return [
+        *(("tensor_parallel", size) for size in (sizes[1].split(", ") if sizes else [])),
+        *([("replicas", replicas[1])] if replicas else []),
+    ]
+
+
+def _check_lines(
+    path: Path, fleet: tuple[str, int, int], variables: Mapping[str, str], service: PlannedService
+) -> list[str]:
     gpu, nodes, gpus = fleet
-    service = _planned(path, fleet, variables)
     advice = [*service.alternatives, *(line for line in service.layouts_rejected if "replicas=" in line)]
     for sentence in advice:
         more = _GPUS.match(sentence)
         hosts = (gpu, max(nodes, int(more[1] or 1)), max(gpus, int(more[2]))) if more else fleet
-        planned = _planned(path, hosts, {**variables, **dict(_SETTING.findall(sentence))})
+        planned = _accepted(path, hosts, {**variables, **dict(_SETTING.findall(sentence))})
         tokens = planned.fit.kv_tokens_of_replica or 0
         figure = re.search(r"([\d,]+) tokens (of KV cache|in all)", sentence)
         assert planned.fit.fits, (sentence, planned.fit.reason)
@@ -72,6 +101,14 @@ def check_advice(path: Path, fleet: tuple[str, int, int], variables: Mapping[str
         count = len(planned.replicas) if figure[2] == "in all" else 1
         assert figure[1] == f"{tokens * count:,}", (sentence, tokens)
     return advice
+
+
+def _accepted(path: Path, fleet: tuple[str, int, int], variables: Mapping[str, str]) -> PlannedService:
+    """The plan of variables that were printed: a refusal fails."""
+    try:
+        return _planned(path, fleet, variables)
+    except InputError as refused:
+        raise AssertionError(f"{variables}: {refused}") from refused
 
 
 def _planned(path: Path, fleet: tuple[str, int, int], variables: Mapping[str, str]) -> PlannedService:
