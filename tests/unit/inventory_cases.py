@@ -282,6 +282,23 @@ READ: dict[str, Read] = {
         "ansible_become_method=su", login__obstacle="ansible_become_method=su: this verb needs sudo"
     ),
     # Values.
+    "devices with spaces": Read(ini(TWO, "hca='mlx5_0 mlx5_1'\n"), {"head.hca": "mlx5_0,mlx5_1"}),
+    "numbers of YAML": Read(
+        {
+            "hosts.yml": YAML.replace(
+                "org/model}", "org/model, gpus: 8, gpu_devices: [4, 5], engine_args: [--tp, 2]}"
+            )
+        },
+        {"settings.gpu_devices": ["4", "5"], "settings.engine_args": ["--tp", "2"]},
+    ),
+    "numbers with commas on a host's line": host_is("cpu_cores=0,2,4-7", cpu_cores="0,2,4-7"),
+    "numbers with commas alone": host_is("cpu_cores=0,2", cpu_cores="0,2"),
+    "cores with spaces": Read(ini(TWO, "cpu_cores='0-3, 8-11 16'\n"), {"head.cpu_cores": "0-3,8-11,16"}),
+    "addresses with spaces": Read(
+        ini(ONE, "weights_addresses='10.1.0.1, 10.2.0.1 10.3.0.1'\n"),
+        {"head.weights_addresses": ("10.1.0.1", "10.2.0.1", "10.3.0.1")},
+    ),
+    "names with commas": Read(ini(ONE, "own_variables=modle,site_*\nmodle=1\nsite_x=1\n"), {"notes": 0}),
     "spaces after commas": Read(ini(TWO, "hca=mlx5_0, mlx5_1\n"), {"head.hca": "mlx5_0,mlx5_1"}),
     "devices with ports": Read(ini(TWO, "hca=mlx5_0:1,mlx5_1:1\n"), {"head.hca": "mlx5_0:1,mlx5_1:1"}),
     "all devices but one": Read(ini(TWO, "hca=^mlx5_0\n"), {"head.hca": "^mlx5_0"}),
@@ -362,6 +379,9 @@ _SETTINGS: dict[str, tuple[str, str, str]] = {
     "an image with a space": ("engine_image=a b:1", "image name", ""),
     "an image with capitals": ("engine_image=Org/Image:1", "image name", ""),
     "devices by semicolons": ("hca=mlx5_0;mlx5_1", "separated by commas", "hca"),
+    "cores in words": ("cpu_cores=all", "cores separated by commas", ""),
+    "cores beyond any host": ("cpu_cores=0-999999", "cores separated by commas", ""),
+    "an address of letters": ("weights_addresses=10.1.0.1,eth1", "weights_addresses", ""),
     "an empty device": ("hca=mlx5_0,,mlx5_1", "separated by commas", ""),
     "a source that does not exist": ("docker_engine_source=alyun", "is not a source", "aliyun, "),
     "a role's choice": ("weights_source=hub", "must be one of", "role weights"),

@@ -8,12 +8,15 @@ take before the decode replicas of their service.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import get_args
 
 from headfirst.common.errors import InputError
 from headfirst.decide.cluster.settings import Role, ServiceSettings
 from headfirst.decide.cluster.types import Host, Place, Replica, Router, Service
+from headfirst.decide.cluster.values import device_kind
 
 # An engine may take ports after the rendezvous too, and the weights come over ports from 5010.
 _PORT_STEP = 100
@@ -207,15 +210,14 @@ def _gpus(group: Members, taken: _Taken) -> list[tuple[Place, ...]]:
             for start in range(0, len(free[host.name]) - each + 1, each)
         ]
     count = group.settings.replicas
-    if count is not None and count > len(replicas):
+    if _count(group) > len(replicas):
         raise InputError(
-            f"{count} replicas of {each} GPUs are more than the free GPUs of the service's hosts: "
+            f"{_count(group)} replicas of {each} GPUs are more than the free GPUs of the service's hosts: "
             + ", ".join(f"{name} {len(devices)}" for name, devices in free.items()),
             where=group.where,
-            hint=(
-                f"{len(replicas)} replicas are possible: write "
-                f"replicas={max(1, len(replicas))}, or fewer GPUs each."
-            ),
+            hint=f"{len(replicas)} replicas are possible: write replicas={len(replicas)}, or fewer GPUs each."
+            if replicas
+            else f"Write gpus_per_replica={sum(map(len, free.values()))} or fewer.",
         )
     replicas = replicas[:count]
     for place in (place for places in replicas for place in places):
@@ -237,18 +239,13 @@ def _free(group: Members, host: Host, taken: _Taken) -> list[str]:
             hint="Write gpus=8, for example, on the line of the host or under [all:vars].",
         )
     chosen = group.settings.gpu_devices or [str(index) for index in range(host.gpus)]
-    beyond = [device for device in chosen if device.isdecimal() and int(device) >= host.gpus]
     used = taken.devices.get(host.name, set())
-    both = [device for device in group.settings.gpu_devices if device in used]
-    if beyond or both or len(set(chosen)) < len(chosen):
-        why = (
-            f"{host.name} has no GPU {beyond[0]}: it has {host.gpus}, counted from 0"
-            if beyond
-            else f"GPU {both[0]} of {host.name} belongs to another service"
-            if both
-            else "a GPU is listed twice"
+    if why := _contradiction(group, host, chosen, used):
+        raise InputError(
+            f"gpu_devices: {why}",
+            where=group.where,
+            hint="List other GPUs; those of a host all by index, or all by UUID.",
         )
-        raise InputError(f"gpu_devices: {why}", where=group.where, hint="List other GPUs.")
     free = [device for device in chosen if device not in used]
     if not free:
         raise InputError(
@@ -257,6 +254,29 @@ def _free(group: Members, host: Host, taken: _Taken) -> list[str]:
             hint="Give each service its share: gpus_per_replica and replicas, or gpu_devices.",
         )
     return free
+
+
+def _contradiction(group: Members, host: Host, chosen: Sequence[str], used: AbstractSet[str]) -> str:
+    """Why a service cannot have these GPUs of a host, of which earlier ones use some; "" where it can."""
+    count, listed = host.gpus or 0, group.settings.gpu_devices
+    kinds = {device_kind(device) for device in (*chosen, *used)}
+    if len(kinds) > 1:  # one GPU has an index and a UUID, and the parts of it UUIDs of their own
+        ways = " and by ".join(sorted(kinds))
+        return f"services name GPUs of {host.name} by {ways}: name all of them in one way"
+    if beyond := [device for device in listed if device.isdecimal() and int(device) >= count]:
+        return f"{host.name} has no GPU {beyond[0]}: it has {count}, counted from 0"
+    if both := [device for device in listed if any(_same(device, other) for other in used)]:
+        return f"GPU {both[0]} of {host.name} belongs to another service"
+    if any(_same(*pair) for pair in combinations(listed, 2)):
+        return "a GPU is listed twice"
+    if kinds == {"UUID"} and len(chosen) + len(used) > count:
+        return f"{len(chosen) + len(used)} GPUs of {host.name} are listed: it has {count}"
+    return ""
+
+
+def _same(device: str, other: str) -> bool:
+    """Whether both name one GPU; Docker takes the beginning of a UUID, too."""
+    return device == other or ("-" in device and (device.startswith(other) or other.startswith(device)))
 
 
 def _even(group: Members, free: Mapping[str, Sequence[str]]) -> int:

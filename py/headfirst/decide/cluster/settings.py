@@ -15,8 +15,12 @@ from headfirst.decide.model.task import Task
 
 
 def _words(value: Any) -> Any:
-    """INI has only strings and numbers: split a shell-quoted one into words."""
-    return shlex.split(value) if isinstance(value, str) else [str(value)] if _is_number(value) else value
+    """INI has strings and numbers: split a shell-quoted one into words. YAML's lists may have numbers."""
+    if isinstance(value, str):
+        return shlex.split(value)
+    return (
+        list(map(_text, value)) if isinstance(value, list) else [str(value)] if _is_number(value) else value
+    )
 
 
 def _is_number(value: Any) -> bool:
@@ -41,11 +45,6 @@ def _text(value: Any) -> Any:
     return str(value) if _is_number(value) else value
 
 
-def _addresses(value: Any) -> Any:
-    """`10.1.0.11,10.2.0.11` to a list."""
-    return value.split(",") if isinstance(value, str) else value
-
-
 _RATE = re.compile(r"(\d+(?:\.\d+)?)([kmgt]?)(bit|byte)(?:/s)?", re.IGNORECASE)
 _POWER = {"": 0, "k": 3, "m": 6, "g": 9, "t": 12}
 
@@ -63,6 +62,7 @@ def _rate(value: Any) -> Any:
 
 
 Words = Annotated[list[str], BeforeValidator(_words)]
+Listed = Annotated[list[str], BeforeValidator(values.words)]  # with commas or spaces
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
 EngineEnvironment = Annotated[Pairs, AfterValidator(values.engine_environment)]
 Text = Annotated[str, BeforeValidator(_text)]
@@ -72,7 +72,7 @@ HighPort = Annotated[int, Field(ge=1024, le=65535)]
 Rate = Annotated[int, BeforeValidator(_rate)]  # bytes a second
 Bytes = Annotated[str, BeforeValidator(_text), AfterValidator(values.memory)]
 ByteCount = Annotated[int, BeforeValidator(lambda value: values.memory_bytes(_text(value)))]
-Addresses = Annotated[list[IPv4Address], BeforeValidator(_addresses)]
+Addresses = Annotated[list[IPv4Address], BeforeValidator(values.words)]
 HUBS = ("modelscope", "huggingface")
 # What model_source=demo has: a chat model, the default, and an embedding model (control/demo).
 DEMO_MODELS = ("headfirst-demo", "headfirst-demo-embedding")
@@ -106,7 +106,9 @@ Image = Annotated[str, BeforeValidator(_text), AfterValidator(values.image)]
 Volumes = Annotated[list[Annotated[str, AfterValidator(values.volume)]], BeforeValidator(_words)]
 Adapters = Annotated[Pairs, AfterValidator(values.adapters)]
 DraftModel = Annotated[Text, AfterValidator(values.draft_model)]
-Hcas = Annotated[str, BeforeValidator(_text), AfterValidator(values.hcas)]
+Hcas = Annotated[str, BeforeValidator(values.hcas), BeforeValidator(values.words)]
+Cores = Annotated[str, BeforeValidator(values.cores), BeforeValidator(values.words)]
+Devices = Annotated[Listed, AfterValidator(values.devices)]
 
 
 class ClusterSettings(BaseModel):
@@ -148,7 +150,7 @@ class ClusterSettings(BaseModel):
     webui_env: Pairs = Field(
         default_factory=dict, description="More environment for the chat page: `A=1 B=2`."
     )
-    webui_origins: Words = Field(
+    webui_origins: Listed = Field(
         default_factory=list,
         description="Further addresses at which browsers open the chat page, such as "
         "`https://chat.example.org` of a proxy. At any other address it does not work.",
@@ -192,7 +194,7 @@ class ClusterSettings(BaseModel):
         description="With tls=files: PEM file on this machine, the certificate and its chain.",
     )
     tls_key: Text | None = Field(None, description="With tls=files: PEM file on this machine, not encrypted.")
-    tls_names: Annotated[Words, AfterValidator(values.host_names)] = Field(
+    tls_names: Annotated[Listed, AfterValidator(values.host_names)] = Field(
         default_factory=list,
         description="Names and addresses at which users reach the proxy; the first one is printed. Default: "
         "proxy_addresses, which are always among them.",
@@ -224,7 +226,7 @@ class ClusterSettings(BaseModel):
     )
     allow_reboot: bool = Field(False, description="A host may be rebooted where its driver requires it.")
     lab_subnet: IPv4Network | None = Field(None, description="Network of lab nodes, created on this machine.")
-    own_variables: Words = Field(
+    own_variables: Listed = Field(
         default_factory=list,
         description="Names of your own variables, or patterns such as `site_*`, that are not compared "
         "with the names above.",
@@ -335,9 +337,9 @@ class ServiceSettings(BaseModel):
     decode_gpus_per_replica: int | None = Field(
         None, ge=1, le=1024, description="gpus_per_replica of the decode replicas."
     )
-    gpu_devices: Words = Field(
+    gpu_devices: Devices = Field(
         default_factory=list,
-        description="GPUs of each host that this service uses, by index or UUID, such as `0 1 2 3`. Default: "
+        description="GPUs of each host that this service uses, by index or UUID, such as `0,1,2,3`. Default: "
         "all, or those that the services before it leave.",
     )
     engine: Text = Field("sglang", description="Serving engine, see docs/engines.md.")
@@ -493,11 +495,9 @@ class HostSettings(BaseModel):
             "Sustained rate of the disk of weights_dir, e.g. 3gbyte; `deploy plan` uses it in its estimates."
         ),
     )
-    cpu_cores: Annotated[str, BeforeValidator(_text), Field(pattern=r"^\d+(-\d+)?(,\d+(-\d+)?)*$")] | None = (
-        Field(
-            None,
-            description="With engine_device=cpu, the cores that its ranks share, e.g. 0-15. Default: all.",
-        )
+    cpu_cores: Cores | None = Field(
+        None,
+        description="With engine_device=cpu, the cores that its ranks share, e.g. 0-15. Default: all.",
     )
     lab: bool = Field(False, description="This host is a node that is created on this machine.")
     lab_memory: Bytes | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
+from typing import Any
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:ib)?)?", re.IGNORECASE)
 _DECIMAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])b\s*", re.IGNORECASE)
@@ -30,6 +31,12 @@ _HOST_NAME = re.compile(
 )
 _GPU_VARIABLES = {"CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES"}
 _HCA = re.compile(r"[A-Za-z0-9_.-]+(?::\d+)?")
+# As docker run --gpus takes them, and `nvidia-smi -L` prints them; a UUID may be cut short.
+_DEVICE = re.compile(
+    r"(?P<index>[0-9]{1,3})|(?P<UUID>GPU-[0-9a-f-]{1,36})|(?P<MIG>MIG-(?:GPU-)?[0-9a-f/-]{1,48})"
+    r"|(?P<part>[0-9]{1,3}:[0-9]{1,3})"
+)
+_CORES = re.compile(r"[0-9]{1,5}(?:-[0-9]{1,5})?")
 
 
 def memory(text: str) -> str:
@@ -101,13 +108,45 @@ def engine_environment(variables: dict[str, str]) -> dict[str, str]:
     return variables
 
 
-def hcas(text: str) -> str:
-    """RDMA devices separated by commas, `none`, or NCCL's ^ and = in front; spaces are dropped."""
-    names = re.sub(r"\s*,\s*", ",", text.strip())
-    listed = names.removeprefix("^").removeprefix("=").split(",")
-    if not all(_HCA.fullmatch(name) for name in listed):
+def words(value: Any) -> list[str]:
+    """Texts or numbers with commas or spaces between them, or a list of such."""
+    if isinstance(value, list):
+        return [word for item in value for word in words(item)]
+    if not isinstance(value, str | int | float) or isinstance(value, bool):
+        raise ValueError("it must be a text, or a list of texts")
+    return re.split(r"\s*,\s*|\s+", str(value).strip()) if value != "" else []
+
+
+def hcas(names: list[str]) -> str:
+    """RDMA devices, `none`, or NCCL's ^ and = in front, with commas between them."""
+    first, *rest = names or [""]
+    if not all(_HCA.fullmatch(name) for name in (first.removeprefix("^").removeprefix("="), *rest)):
         raise ValueError("it must be device names separated by commas, such as mlx5_0,mlx5_1, or none")
-    return names
+    return ",".join(names)
+
+
+def cores(ranges: list[str]) -> str:
+    """Cores and ranges of them, with commas between them."""
+    if not ranges or not all(_CORES.fullmatch(text) for text in ranges):
+        raise ValueError("it must be cores separated by commas, such as 0-15 or 0,2,4-7")
+    return ",".join(ranges)
+
+
+def devices(names: list[str]) -> list[str]:
+    """GPUs by index or by UUID, all in one way: which index has which UUID only the host states."""
+    matches = [_DEVICE.fullmatch(name) for name in names]
+    if not all(matches):
+        wrong = next(name for name, match in zip(names, matches, strict=True) if not match)
+        raise ValueError(f"{wrong!r} is no GPU: write indices, such as 0,1,2,3, or UUIDs of `nvidia-smi -L`")
+    if len({device_kind(name) for name in names}) > 1:
+        raise ValueError("a GPU may have both: write all by index, or all by UUID")
+    return [str(int(name)) if name.isdecimal() else name for name in names]
+
+
+def device_kind(name: str) -> str:
+    """How a GPU is named: index, UUID, or MIG, a part of one. Only names of one kind can be compared."""
+    match = _DEVICE.fullmatch(name)
+    return match.lastgroup or "" if match else ""
 
 
 def adapters(given: dict[str, str]) -> dict[str, str]:

@@ -53,6 +53,7 @@ _OWNED = {
     "master_addr": "It is the head's address.",
     "master_port": "Set dist_port in the inventory.",
     "headless": "All ranks but the head's are headless.",
+    "device_ids": "Set gpu_devices in the inventory.",
     "distributed_executor_backend": "Set engine_runtime=ray in the inventory for Ray; without it vLLM's own "
     "processes are used.",
     "data_parallel_size_local": _RANKS,
