@@ -1,4 +1,4 @@
-"""A cluster of an earlier release is taken over by `up`: nothing that serves restarts, no request fails."""
+"""A cluster of an earlier release is taken over by `up`: nothing restarts that was not announced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from readme_lab import INVENTORY, ROOT, Service, bring_up, deploy, on_node, star
 
 pytestmark = pytest.mark.lab
 # What this commit of our own history leaves on hosts and controller is the state to be taken over.
-PREVIOUS = "0b9104e4af1a8619942c1fd31a860e1e8263d6cc"
+PREVIOUS = "de421972cd68af0bc6e58cc596c8dd924bbc8f30"
 VERSION = "0.0.9"
 NODES = ("node1", "node2")
 
@@ -45,7 +45,7 @@ def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
     version = folder / "py" / "headfirst" / "__init__.py"
     version.write_text(version.read_text().replace('"0.1.0"', f'"{VERSION}"'))
     # The lab's nodes are the test's: with another recipe of them, `up` would make them again.
-    recipe = folder / "py" / "headfirst" / "lab" / "node_image"
+    recipe = folder / "py" / "headfirst" / "control" / "lab" / "node_image"
     shutil.rmtree(recipe)
     shutil.copytree(ROOT / "py" / "headfirst" / "control" / "lab" / "node_image", recipe)
     return folder
@@ -83,23 +83,45 @@ def tools_version(inventory: Path) -> str:
     return on_node("node1", "/opt/headfirst/venv/bin/headfirst-supervisor --version", inventory)
 
 
-def test_up_takes_over_without_a_restart(previous: Path, inventory: Path) -> None:
+def announced(events: str) -> list[str]:
+    """What restarts by the warnings of a run, which come before its first stage that changes a host."""
+    found: list[str] = []
+    for event in map(json.loads, events.splitlines()):
+        if event["event"] == "stage_started" and event["stage"] != "check":
+            break
+        if event["event"] == "findings_reported":
+            found += [finding["what"] for finding in event["findings"] if finding["id"] == "restart"]
+    return found
+
+
+def test_up_takes_over_and_restarts_what_it_announced(previous: Path, inventory: Path) -> None:
     command = [str(previous / "deploy"), "up", str(inventory), "--json"]
     done = subprocess.run(command, cwd=previous, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert VERSION in tools_version(inventory)
     summary = json.loads(done.stdout.splitlines()[-1])
     key = json.loads(Path(summary["credentials"]).read_text())["engine_api_key"]
-    before = [*(started(node, inventory) for node in NODES), page_started(inventory)]
+    ranks, page = [started(node, inventory) for node in NODES], page_started(inventory)
+
+    checked = deploy("up", inventory=inventory, options=["--check", "--json"])
+    assert checked.returncode == 0, checked.stdout[-2000:] + checked.stderr
+    assert [started(node, inventory) for node in NODES] == ranks
 
     url, headers = f"{summary['services'][0]['api'][0]}/models", {"Authorization": f"Bearer {key}"}
     with asked_all_along(url, headers) as failures:
-        service: Service = bring_up(inventory=inventory)
-    assert failures == []
-    assert service.api_key == key
-    assert [*(started(node, inventory) for node in NODES), page_started(inventory)] == before
+        done = deploy("up", inventory=inventory, options=["--json"])
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    restarts = announced(done.stdout)
+    assert restarts == announced(checked.stdout)
+    print(*restarts, sep="\n")
+    of_ranks = [text for text in restarts if text.startswith("Replica 0")]
+    assert bool(of_ranks) == ([started(node, inventory) for node in NODES] != ranks)
+    assert bool(of_ranks) == bool(failures)
+    assert ("The chat page" in " ".join(restarts)) == (page_started(inventory) != page)
     assert VERSION not in tools_version(inventory)
-    assert bring_up(inventory=inventory).changed == 0
+    again: Service = bring_up(inventory=inventory)
+    assert again.changed == 0
+    assert again.api_key == key
 
 
 def test_a_controller_reads_what_the_earlier_one_stored(inventory: Path) -> None:

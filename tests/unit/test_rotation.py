@@ -67,6 +67,7 @@ class Site:
         monkeypatch.setattr(verb, "recorded", lambda *given: nullcontext(given[3]))
         monkeypatch.setattr(verb.artifacts, "collect", lambda *_: None)
         monkeypatch.setattr(verb.devices, "comes_first", lambda *_: False)
+        monkeypatch.setattr(verb, "announced", lambda *_: [])
         monkeypatch.setattr(verb, "of_up", lambda cluster, plan, secrets, files, service: secrets)
         monkeypatch.setattr(verb, "run_phases", self.run_phases)
 

@@ -22,6 +22,7 @@ from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.running.phases import of_up
 from headfirst.control.deployment.running.playbooks import run_phases, run_stages
 from headfirst.control.deployment.running.recorded import keep_plan, recorded
+from headfirst.control.deployment.running.restarts import announced
 from headfirst.control.deployment.running.role_vars import with_sources
 from headfirst.control.deployment.running.role_vars.hosts import hardware_vars
 from headfirst.control.deployment.running.role_vars.weights import hub_tokens
@@ -117,6 +118,12 @@ def _warn(subject: str, host: Host, text: str, reporter: Reporter) -> None:
     reporter.handle(FindingsReported(subject, host.name, (finding,)))
 
 
+def _announce_restarts(prepared: Prepared, secrets: Secrets, options: RunOptions, reporter: Reporter) -> None:
+    service = prepared.cluster.whole_service(options.service)
+    for finding in announced(prepared, secrets, service, options.tags):
+        reporter.handle(FindingsReported("restart", finding.host, (finding,)))
+
+
 def _webui_ran(cluster: Cluster, options: RunOptions, claim: Claim) -> bool:
     # With --service other services have the keys from before.
     reached = cluster.webui.name in claim.held.states and options.service is None
@@ -136,6 +143,8 @@ def _carry_out(
     start = time.monotonic()
     before: list[StageTime] = []
     sources = closed.variables(prepared.cluster) if closed else {}
+    if not devices.comes_first(prepared.cluster):
+        _announce_restarts(prepared, secrets, options, reporter)
     if closed:
         brought = run_stages("bundle.yml", options, prepared.cluster, sources, reporter)
         before = [closed.bundle.proving, *brought.stages]
@@ -144,6 +153,7 @@ def _carry_out(
         variables = with_sources(hardware_vars(prepared.cluster, prepared.plan, peers), sources)
         before += run_stages("hardware.yml", options, prepared.cluster, variables, reporter).stages
         prepared = _prepared(options)
+        _announce_restarts(prepared, secrets, options, reporter)
     cluster = prepared.cluster
     service = cluster.whole_service(options.service)
     planned = _brought(prepared.plan, service)

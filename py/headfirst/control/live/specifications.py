@@ -1,0 +1,60 @@
+"""The specifications of the engine containers on the hosts, from the labels that the roles gave them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import docker
+from ansible_collections.headfirst.serving.plugins.module_utils.container_spec import SPEC_JSON_LABEL
+
+from headfirst.common.errors import HeadfirstError
+from headfirst.common.untrusted import UntrustedError, json_document
+from headfirst.control.live.ssh_access.access import HostAccess
+from headfirst.control.live.ssh_access.ssh import try_each
+from headfirst.control.live.ssh_access.transport import docker_over_ssh
+
+_LIMIT = 1 << 20  # bytes of a label
+
+
+class Present(NamedTuple):
+    """A container: whether it runs, and its specification; `planned_image_id`: "" where the host lacks it."""
+
+    running: bool
+    spec: Mapping[str, Any]
+    planned_image_id: str
+
+
+def specifications(
+    hosts: Sequence[HostAccess], planned: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, Present] | HeadfirstError]:
+    """The containers that are there, by host and name; the error of a host that cannot be asked.
+
+    `planned`: by host, the image that each container is to have, by the container's name.
+    """
+
+    def ask(access: HostAccess) -> dict[str, Present]:
+        with docker_over_ssh(access) as client:
+            present = {
+                name: _present(client, name, image, access.host)
+                for name, image in planned[access.host].items()
+            }
+        return {name: container for name, container in present.items() if container}
+
+    return try_each([access for access in hosts if access.host in planned], ask)
+
+
+def _present(client: docker.DockerClient, name: str, image: str, host: str) -> Present | None:
+    try:
+        container = client.containers.get(name)
+    except docker.errors.NotFound:
+        return None
+    text = (container.labels or {}).get(SPEC_JSON_LABEL, "{}")
+    spec = json_document(text, what=f"the specification of {name}", where=host, limit=_LIMIT)
+    if not isinstance(spec, dict):
+        raise UntrustedError(f"the specification of {name} is no object", where=host)
+    try:
+        image_id = str(client.images.get(image).id)
+    except docker.errors.ImageNotFound:
+        image_id = ""
+    return Present(container.status == "running", spec, image_id)
