@@ -78,6 +78,18 @@ def test_a_whole_record_is_read(tmp_path: Path) -> None:
     assert records.standbys(SPARE, tmp_path) == []
 
 
+def test_the_routers_of_a_generation_have_the_keys_of_all_generations(tmp_path: Path) -> None:
+    path = written(tmp_path, json.dumps({**RECORD, "worked_at": 1.0}))
+    routers = [{"url": "http://router:8000", "key": "new"}, {"url": "http://elsewhere:8000", "key": "new"}]
+    planned = changed(("supervision", "routers"), routers)
+    path.with_name("0123456789ab.json").write_text(planned)
+    path.with_name("damaged.json").write_text("{")
+    record = records.read(NAME, GENERATION, tmp_path)
+    assert record
+    found = [(router.url, router.key) for router in records.router_keys(record, tmp_path)]
+    assert found == [("http://router:8000", "one"), ("http://router:8000", "new")]
+
+
 @pytest.mark.parametrize("value", [None, 5, "text", [], {}, ["a", 1], -1, float("nan"), True, "http://a:x"])
 @pytest.mark.parametrize(
     "keys",

@@ -22,7 +22,7 @@ import pytest
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError
 from headfirst.decide.plan.front.router import command, with_replicas
-from headfirst.node.supervisor.registration import Router, Status, Worker, without
+from headfirst.node.supervisor.registration import Router, Status, Worker, drain, without
 
 WORKER = Path(__file__).parents[1] / "slow_worker.py"
 KEY, ADMIN_KEY = "sk-of-the-service", "key-of-the-supervisors"
@@ -314,6 +314,79 @@ def test_a_run_waits_until_a_router_sends_requests_to_the_replica(monkeypatch: p
     )
     assert without("http://a", [router], 60) == []
     assert next(states, None) is None
+
+
+def draining(requests: int) -> bytes:
+    return json.dumps({"workers": [GOOD | {"status": "draining", "load": requests}]}).encode()
+
+
+class Failing:
+    """A router that fails, once or always; then its replica has 7 requests, then none."""
+
+    def __init__(self, status: int, body: bytes, *, always: bool = False) -> None:
+        bad = [(status, body)] * (1000 if always else 1)
+        self.answers = [*bad, (200, draining(7)), (200, draining(0))]
+        parent = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, *_: object) -> None:
+                """Keep the tests' output clean."""
+
+            def do_GET(self) -> None:
+                status, body = parent.answers.pop(0)
+                if not status:
+                    return  # the connection is closed
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(body)
+
+        self.server = HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+
+
+NO_ANSWERS = [(500, b"{}"), (409, b"{}"), (401, b"{}"), (200, b"soon"), (0, b"")]
+
+
+@pytest.mark.parametrize(("status", "body"), NO_ANSWERS)
+def test_a_router_that_fails_does_not_answer_that_nothing_runs(status: int, body: bytes) -> None:
+    router = Failing(status, body)
+    assert drain("http://a", [Router(router.url, ADMIN_KEY)], 30) == (0, {})
+    assert router.answers == []
+    router.server.shutdown()
+
+
+def test_a_drain_reports_the_routers_whose_requests_are_not_known() -> None:
+    router, sure, late = Failing(500, b"{}", always=True), replying(200, draining(7)), socket.socket()
+    late.bind(("127.0.0.1", 0))
+    gone = f"http://127.0.0.1:{free_port()}"  # one that stops refuses connections while its requests go on
+    slow = f"http://127.0.0.1:{late.getsockname()[1]}"
+    late.listen()
+    urls = [router.url, f"http://127.0.0.1:{sure.server_port}", slow, gone]
+    left, unknown = drain("http://a", [Router(url, ADMIN_KEY, timeout_s=0.2) for url in urls], 1)
+    assert (left, [*unknown]) == (7, [router.url, slow, gone])
+    assert "500" in unknown[router.url]
+    late.close()
+    for server in (router.server, sure):
+        server.shutdown()
+
+
+def test_a_router_whose_key_was_replaced_answers_to_the_new_one(lan: Lan) -> None:
+    lan.register()
+    asked = lan.chat(30, 0.05)
+    until(lambda: lan.running() == 1)
+    routers = [Router(lan.url, key) for key in ("a key of before", ADMIN_KEY)]
+    urls = [worker.url for worker in lan.router.workers() if worker.requests]
+    assert drain(urls[0], routers, 0.1) == (1, {})
+    assert drain(urls[0], routers, 30) == (0, {})
+    assert asked.result()[0] == 200
+
+
+def test_a_replica_that_is_not_ready_keeps_its_requests_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    router = Router("http://127.0.0.1:9", ADMIN_KEY)
+    found = iter([Worker(str(GOOD["id"]), "http://a", "not_ready", requests=3)])
+    monkeypatch.setattr(router, "worker", lambda _: next(found))
+    assert router.drain("http://a") == 3
 
 
 def test_an_answer_without_an_end_and_a_redirect_are_refused() -> None:

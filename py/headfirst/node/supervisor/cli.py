@@ -59,16 +59,22 @@ def _resume(name: str) -> None:
 
 def _drain(name: str, seconds: float) -> int:
     """Exit code 3 where the replica is not held: its supervisor would register it again."""
+    from headfirst.node.supervisor import records
     from headfirst.node.supervisor.host_state import Holds
-    from headfirst.node.supervisor.registration import drain, routers_of
+    from headfirst.node.supervisor.registration import Router, drain
 
     if not Holds().is_held(name):
         print(f"{name} is not held. First: headfirst-supervisor hold {name}", file=sys.stderr)
         return 3
     record = _current(name)
-    left = drain(record.url, routers_of(record), seconds) if record else 0
+    if record is None:
+        return 0
+    routers = [Router(router.url, router.key) for router in records.router_keys(record)]
+    left, unknown = drain(record.url, routers, seconds)
     if left:
         print(f"{name}: {left} requests still run after {seconds:.0f} s", file=sys.stderr)
+    for url, why in unknown.items():
+        print(f"{name}: whether requests of the router {url} run is not known: {why}", file=sys.stderr)
     return 0
 
 

@@ -84,6 +84,16 @@ def read(name: str, generation: str, folder: Path = CONFIG) -> Record | None:
     return _checked(_path(name, generation, folder), served)
 
 
+def router_keys(record: Record, folder: Path = CONFIG) -> list[RouterAddress]:
+    """The routers of the generation, with the key of each other one too: a run may have replaced the key."""
+    name, routers = record.name, list(record.routers)
+    for path in sorted((folder / name).glob("*.json")):
+        other = _checked(path, lambda document, path=path: _record(name, path.stem, document))  # type: ignore[misc]
+        routers += other.routers if other else ()
+    addresses = [router.url for router in record.routers]
+    return [router for router in dict.fromkeys(routers) if router.url in addresses]
+
+
 def standby(name: str, generation: str, folder: Path = CONFIG) -> Standby | None:
     """The generation that waits; None where there is none, or it was activated."""
 

@@ -81,7 +81,8 @@ class Router:
     def drain(self, url: str) -> int:
         """Send no new requests to the replica; the number of those that it still answers."""
         worker = self.worker(url)
-        if worker is not None and worker.status != "draining":
+        # smg removes one that is not ready, and counts its requests no more; new ones it does not get.
+        if worker and (worker.status == "ready" or (worker.status != "draining" and not worker.requests)):
             self._delete(worker)
             worker = self._after(url, lambda latest: latest.status == "draining")
         return worker.requests if worker else 0
@@ -193,21 +194,25 @@ def routers_of(record: Record) -> list[Router]:
     return [Router(router.url, router.key) for router in record.routers]
 
 
-def drain(url: str, routers: Sequence[Router], seconds: float) -> int:
-    """Let routers send no new requests to the replica; wait until none runs. The number that still runs.
+def drain(url: str, routers: Sequence[Router], seconds: float) -> tuple[int, dict[str, str]]:
+    """Let routers send no new requests to the replica; wait until none runs.
 
-    A router that does not answer sends nothing either.
+    The number that still runs, and why it is not known, by address of a router that does not answer: it may
+    send more, and one that stops refuses connections while its requests go on. Of several routers with one
+    address, and different keys, one must answer.
     """
     ends = time.monotonic() + seconds
     while True:
-        left = 0
+        left: dict[str, int] = {}
+        unknown: dict[str, str] = {}
         for router in routers:
             try:
-                left += router.drain(url)
-            except _Failed:
-                continue
-        if not left or time.monotonic() > ends:
-            return left
+                left[router.url] = router.drain(url)
+            except _Failed as error:
+                unknown[router.url] = error.what
+        unknown = {address: why for address, why in unknown.items() if address not in left}
+        if not (unknown or any(left.values())) or time.monotonic() > ends:
+            return sum(left.values()), unknown
         time.sleep(0.5)
 
 
