@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import pytest
 import typer
 from headfirst.common.errors import InputError
+from headfirst.control.cli.app import app as deploy
 from headfirst.control.cli.verb import _AFTER, _BEFORE, Output, verb
 from headfirst.control.deployment.running.options import BundleRequest, RunOptions
 from typer.testing import CliRunner
 
-ALL = [name for name in (*_BEFORE, *_AFTER) if name != "whole_service"]
+ALL = [name for name in (*_BEFORE, *_AFTER) if name not in ("whole_service", "shown_hosts")]
 
 
 def call(*words: str, shared: list[str] = ALL, **kind: Any) -> dict[str, Any]:
@@ -75,3 +79,99 @@ def test_an_inventory_is_required_but_for_the_option_that_needs_none() -> None:
     assert call("--quick", unless="quick")["run"].inventories == []
     assert call("a.ini", "-i", "b.ini", inventory="alone")["code"] == 2
     assert call(inventory="required")["code"] == 2
+
+
+# What sets each shared option, and what of RunOptions and Output has it then.
+MARKS = {
+    "service": ("s", "service='s'"), "whole_service": ("s", "service='s'"),
+    "limit": ("l", "limit='l'"), "shown_hosts": ("l", "limit='l'"),
+    "check": (True, "check=True"), "diff": (True, "diff=True"), "wait": (7.0, "wait_s=7.0"),
+    "tags": (["t"], "tags=['t']"), "verbose": (3, "verbosity=3"), "extra_vars": (["x=1"], "['x=1']"),
+    "json": (True, "as_json=True"), "plain": (True, "plain=True"), "bundle": ([Path("b")], "PosixPath('b')"),
+    "signers": (Path("s"), "signers=PosixPath('s')"), "older_bundle": (True, "older=True"),
+    "inventories": ([Path("i")], "PosixPath('i')"),
+}  # fmt: skip
+
+
+def declare(*shared: str, reads: Any = "optional", **own: Any) -> None:
+    """A verb with these options of its own, by the names of its parameters."""
+
+    def hosts(run: RunOptions, output: Output) -> None: ...
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    more = [inspect.Parameter(name, kind, default=None, annotation=own[name]) for name in own]
+    signature = inspect.Signature([*inspect.signature(hosts).parameters.values(), *more])
+    hosts.__signature__ = signature  # type: ignore[attr-defined]
+    hosts.__annotations__ |= own
+    verb("deploy hosts cluster.ini", *shared, of=typer.Typer(), inventory=reads)(hosts)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "clash"),
+    [
+        ("service", Annotated[str, typer.Option()], "--service"),
+        ("check", Annotated[bool, typer.Option("--check")], "--check"),
+        ("only", Annotated[str, typer.Option("-l", "--limit")], "--limit, -l"),
+        ("now", Annotated[bool, typer.Option("--now/--plain")], "--plain"),
+        ("wait", Annotated[float, typer.Option(min=1)], "--wait"),
+        ("place", Annotated[str, typer.Option("-i")], "-i"),
+        ("identity", Annotated[str, typer.Option("--vault-id")], "--vault-id"),
+        ("extra_vars", Annotated[str, typer.Option("--more")], "extra_vars"),
+        ("inventory", Annotated[str, typer.Argument()], "inventory"),
+        ("tags", Annotated[str, typer.Argument()], "tags"),
+    ],
+)
+def test_an_own_option_with_the_name_of_a_shared_one_is_no_verb(name: str, kind: Any, clash: str) -> None:
+    with pytest.raises(TypeError, match=rf"^deploy hosts cluster.ini: .*{clash}.* shared option"):
+        declare(**{name: kind})
+
+
+@pytest.mark.parametrize(
+    ("shared", "inventory", "what"),
+    [
+        (["chek"], "optional", "chek"),
+        (["service", "whole_service"], "optional", "--service"),
+        (["limit"], "none", "limit"),
+        (["check", "json"], "none", "check"),
+    ],
+)
+def test_a_shared_option_that_cannot_arrive_is_no_verb(shared: list[str], inventory: str, what: str) -> None:
+    with pytest.raises(TypeError, match=what):
+        declare(*shared, reads=inventory)
+
+
+def test_a_verb_takes_what_its_options_set() -> None:
+    def without_run(output: Output) -> None: ...
+
+    def without_output(run: RunOptions) -> None: ...
+
+    with pytest.raises(TypeError, match="run is no parameter"):
+        verb("deploy without-run", of=typer.Typer())(without_run)
+    with pytest.raises(TypeError, match="output is no parameter"):
+        verb("deploy without-output", "json", of=typer.Typer())(without_output)
+
+
+def verbs(group: typer.Typer = deploy) -> Iterator[Callable[..., None]]:
+    """The command of every verb of `deploy`."""
+    yield from (command.callback for command in group.registered_commands if command.callback)
+    for inner in group.registered_groups:
+        yield from verbs(cast(typer.Typer, inner.typer_instance))
+
+
+@pytest.mark.parametrize("command", [*verbs()], ids=lambda command: command.__qualname__)
+def test_each_option_that_a_verb_accepts_arrives_in_its_function(
+    command: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arrived: dict[str, Any] = {}
+    cell = command.__closure__[command.__code__.co_freevars.index("function")]
+    function = cell.cell_contents
+    monkeypatch.setattr(
+        cell, "cell_contents", functools.wraps(function)(lambda **given: arrived.update(given))
+    )
+    parameters = inspect.signature(command).parameters
+    given = dict.fromkeys(parameters) | {"inventory": Path("a.ini")} if "inventory" in parameters else {}
+    accepted = [name for name in MARKS if name in parameters]
+    command(**dict.fromkeys(parameters) | given | {name: MARKS[name][0] for name in accepted})
+    seen = repr((arrived.get("run"), arrived.get("output")))
+    assert [name for name in accepted if MARKS[name][1] not in seen] == []
+    assert arrived.keys() == inspect.signature(function).parameters.keys()

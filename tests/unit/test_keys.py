@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command import deploy
 from headfirst.common.errors import InputError
 from headfirst.control.credentials.local_ca import new_authority
 from headfirst.control.credentials.secrets import Secrets, new_key
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import keys
 from headfirst.control.ownership.node_script import LIMIT
+from host_records import HostRecords
 
 ONE = "[head]\nn1 ansible_host=192.0.2.7\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
 
@@ -64,16 +68,50 @@ def test_the_largest_record_of_keys_fits_in_the_file_on_the_head() -> None:
 
 def test_without_a_proxy_the_settings_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="need the proxy") as error:
-        keys.add(options(tmp_path, ONE), "alice", None, None)
+        keys.add(options(tmp_path, ONE), "alice", None)
     assert "proxy=true" in str(error.value.hint)
 
 
 @pytest.mark.parametrize("name", ["", "Alice", "a b", "a|b", "-a", "a" * 64, "../a"])
 def test_a_name_that_a_record_cannot_have_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match="cannot be the name of a key"):
-        keys.add(options(tmp_path, ONE + "proxy=true\n"), name, None, None)
+        keys.add(options(tmp_path, ONE + "proxy=true\n"), name, None)
 
 
 def test_a_service_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no service is called other"):
-        keys.add(options(tmp_path, ONE + "proxy=true\n"), "alice", "other", None)
+        keys.add(replace(options(tmp_path, ONE + "proxy=true\n"), service="other"), "alice", None)
+
+
+TWO = """\
+[chat]
+n1 ansible_host=192.0.2.7
+[chat:vars]
+model=/models/a
+[small]
+n2 ansible_host=192.0.2.8
+[small:vars]
+model=/models/b
+[all:vars]
+gpus=8
+model_source=path
+proxy=true
+"""
+
+
+@pytest.mark.parametrize(("words", "service"), [([], None), (["--service", "small"], "small")])
+def test_a_key_is_kept_for_the_service_that_is_named(
+    words: list[str], service: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / "state").mkdir()
+    hosts = HostRecords(tmp_path / "hosts", monkeypatch)
+    monkeypatch.setattr(keys, "run_stages", lambda *_: None)  # the proxy's part
+    path = str(options(tmp_path, TWO).inventories[0])
+    done = deploy("keys", "add", path, "alice", *words, "--json")
+    assert done.returncode == 0, done.stderr
+    kept = hosts.record("n1", "/etc/headfirst/credentials.json") or {}
+    assert kept["named_keys"]["alice"].get("service") == service
+    assert [url.rpartition("/")[0].rpartition("/")[2] for url in json.loads(done.stdout)["urls"]] == (
+        [service] if service else ["chat", "small"]
+    )

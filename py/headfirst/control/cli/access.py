@@ -45,6 +45,8 @@ def credentials(
             "--rotate replaces all credentials, and --service names one service",
             hint="Leave one of them out.",
         )
+    if run.wait_s and not rotate:
+        raise InputError("--wait is for --rotate", hint="Credentials are shown without a lock: leave it out.")
     if rotate:
         from headfirst.control.cli.up import print_summary
 
@@ -105,21 +107,28 @@ def _print_key(console: Terminal, cluster: Cluster, service: Service, key: str |
     console.print(f"API        {urls}   model {service.served_model_name}")
 
 
-@verb("deploy keys add cluster.ini alice --rate 60/min", "wait", "json", of=keys, inventory="required")
+@verb(
+    "deploy keys add cluster.ini alice --rate 60/min",
+    *("whole_service", "wait", "json"),
+    of=keys,
+    inventory="required",
+)
 def add(
     run: RunOptions,
     output: Output,
     name: _Name,
-    service: Annotated[str | None, typer.Option("--service", help="Only for this service.")] = None,
     rate: Annotated[
         str | None,
         typer.Option("--rate", metavar="N/min", help="Requests that are accepted in a minute."),
     ] = None,
 ) -> None:
-    """Create a key and print it once: only a hash of it is stored. It is valid immediately."""
+    """Create a key and print it once: only a hash of it is stored. It is valid immediately.
+
+    With --service only for this service; without it for all.
+    """
     from headfirst.control.deployment.verbs import keys
 
-    made = keys.add(run, name, service, keys.requests_per_minute(rate))
+    made = keys.add(run, name, keys.requests_per_minute(rate))
     if output.as_json:
         typer.echo(json.dumps({"event": "key added", "name": name, "key": made.key, "urls": made.urls}))
         return

@@ -32,15 +32,12 @@ Nodes = Annotated[
 ]
 
 
-@verb("deploy plan cluster.ini --json", "bundle", "json")
+@verb("deploy plan cluster.ini --json", "shown_hosts", "bundle", "json")
 def plan(
     run: RunOptions,
     output: Output,
     probe: Probe = False,
     nodes: Nodes = None,
-    only: Annotated[
-        str | None, typer.Option("-l", "--limit", help="Show these hosts only, as Ansible's --limit.")
-    ] = None,
     svg: Annotated[
         bool, typer.Option("--svg", help="Draw hosts, ranks and their connections as an SVG file.")
     ] = False,
@@ -63,13 +60,13 @@ def plan(
         raise InputError("--svg and --json exclude each other", hint="Leave one of them out.")
     if file and not svg:
         raise InputError("--output is for --svg", hint="deploy plan INVENTORY --svg -o plan.svg")
-    if only and (svg or output.as_json):
+    if run.limit and (svg or output.as_json):
         option = "--svg" if svg else "--json"
         raise InputError(f"-l and {option} exclude each other", hint=f"{option} has all hosts: leave -l out.")
     _refuse_probe(probe, nodes)
     with with_nodes(run.inventories, nodes) as inventories:
         prepared = prepare(
-            inventories, run.extra_vars, probe=probe, rates=probe, bundle=run.bundle, limit=only
+            inventories, run.extra_vars, probe=probe, rates=probe, bundle=run.bundle, limit=run.limit
         )
     if prepared.bundle:
         from headfirst.control.cli.bundle import print_sources, sources
@@ -251,6 +248,9 @@ def models(
     from headfirst.control.inventory.allocation import with_nodes
 
     if refresh:
+        for option, given in {"--task": task, "--engine": engine, "--probe": probe, "--nodes": nodes}.items():
+            if given:
+                raise InputError(f"{option} is for a list of models", hint="Leave it or --refresh out.")
         _refresh(run, output, model or [], model_source)
         return
     if model_source:
@@ -263,9 +263,11 @@ def models(
     with with_nodes(run.inventories, nodes) as inventories:
         survey = models(inventories, run.extra_vars, task=task, engine=engine, probe=probe)
     if model:
-        _print_lines(survey, model[0])
-    elif output.as_json:
+        survey = _of_model(survey, model[0])
+    if output.as_json:
         typer.echo(survey.model_dump_json(indent=2, ensure_ascii=True))
+    elif model:
+        typer.echo("\n".join(survey.offers[0].lines))
     else:
         from headfirst.control.cli.shown.models import print_models
 
@@ -292,12 +294,11 @@ def _refresh(run: RunOptions, output: Output, ids: list[str], source: str | None
         raise typer.Exit(1)
 
 
-def _print_lines(survey: Models, model: str) -> None:
-    """The lines of one model, to be appended to an inventory; InputError where it cannot be served."""
+def _of_model(survey: Models, model: str) -> Models:
+    """The offer of one model alone; InputError where it cannot be served."""
     for offer in survey.offers:
         if offer.model.lower() == model.lower():
-            typer.echo("\n".join(offer.lines))
-            return
+            return survey.model_copy(update={"offers": [offer], "refused": []})
     for refusal in survey.refused:
         if refusal.model.lower() == model.lower():
             raise InputError(f"{refusal.model} cannot be served here. {refusal.reason}")

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.up import Outcome
 
 _Host = Annotated[str, typer.Argument(metavar="HOST", help="The host to remove.")]
-_ShowOnly = Annotated[bool, typer.Option("--check", help="Show the change of the inventory only.")]
 
 
 @verb(
@@ -55,7 +54,7 @@ def rollback(run: RunOptions, output: Output) -> None:
 
 @verb(
     "deploy replace cluster.ini node03 --with node05",
-    *("wait", "json", "plain", "verbose"),
+    *("check", "wait", "json", "plain", "verbose"),
     inventory="alone",
 )
 def replace(
@@ -66,28 +65,33 @@ def replace(
     keep: Annotated[
         bool, typer.Option("--keep", help="HOST becomes a spare; without it HOST is removed.")
     ] = False,
-    check: _ShowOnly = False,
 ) -> None:
-    """Replace a host by a spare: stop its rank, change the inventory, start the replica again."""
+    """Replace a host by a spare: stop its rank, change the inventory, start the replica again.
+
+    With --check it only shows the change of the inventory.
+    """
     from headfirst.control.deployment.verbs.membership import replacement
 
-    _carry_out(replacement(run, host, spare, keep=keep), run, output, check=check)
+    _carry_out(replacement(run, host, spare, keep=keep), run, output)
 
 
 @verb(
     "deploy remove cluster.ini node03",
-    *("wait", "json", "plain", "verbose"),
+    *("check", "wait", "json", "plain", "verbose"),
     inventory="alone",
 )
-def remove(run: RunOptions, output: Output, host: _Host, check: _ShowOnly = False) -> None:
-    """Remove a host: stop its rank, change the inventory, divide the services among the others."""
+def remove(run: RunOptions, output: Output, host: _Host) -> None:
+    """Remove a host: stop its rank, change the inventory, divide the services among the others.
+
+    With --check it only shows the change of the inventory.
+    """
     from headfirst.control.deployment.verbs.membership import removal
 
-    _carry_out(removal(run, host), run, output, check=check)
+    _carry_out(removal(run, host), run, output)
 
 
-def _carry_out(change: Change, run: RunOptions, output: Output, *, check: bool) -> None:
-    """Print how the inventory changes, and unless `check` carry it out."""
+def _carry_out(change: Change, run: RunOptions, output: Output) -> None:
+    """Print how the inventory changes, and but for check mode carry it out."""
     from headfirst.control.deployment.verbs.membership import carry_out
 
     if output.as_json:
@@ -96,7 +100,7 @@ def _carry_out(change: Change, run: RunOptions, output: Output, *, check: bool) 
         console = Terminal(highlight=False, soft_wrap=True)
         for line in change.diff:
             console.print(escape(line))
-    if check:
+    if run.check:
         return
     with output.reporter() as reporter:
         outcome = carry_out(change, run, reporter)

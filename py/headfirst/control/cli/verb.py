@@ -97,6 +97,9 @@ _BEFORE: dict[str, Any] = {
     "whole_service": Annotated[
         str | None, typer.Option("--service", metavar="NAME", help="Only this service.")
     ],
+    "shown_hosts": Annotated[
+        str | None, typer.Option("-l", "--limit", help="Show these hosts only, as Ansible's --limit.")
+    ],
 }
 _AFTER: dict[str, Any] = {
     "check": Annotated[bool, typer.Option("--check", help="Change nothing; report what would change.")],
@@ -136,6 +139,15 @@ _AFTER: dict[str, Any] = {
 }
 _DEFAULTS = {float: 0.0, bool: False, int: 0}
 _OF_A_BUNDLE = ("bundle", "signers", "unsigned", "older_bundle")
+_OF_OUTPUT = ("json", "plain")
+_SHARED = {
+    "inventory": _INVENTORY,
+    "inventories": _INVENTORIES,
+    "extra_vars": _EXTRA_VARS,
+    **_BEFORE,
+    **_AFTER,
+    **passwords.OPTIONS,
+}
 
 
 def verb(
@@ -149,9 +161,11 @@ def verb(
 
     `shared`: names of _BEFORE and _AFTER; `bundle` brings the three options beside it. `inventory`: whether
     one must be given as an argument, `alone` without -i. `unless`: an own option that needs no inventory.
+    TypeError for an option that would not arrive in the function.
     """
 
     def declare(function: Verb) -> Verb:
+        _refuse_lost(example, function, shared, takes_run=inventory != "none")
         parameters = _parameters(function, shared, inventory)
 
         @functools.wraps(function)
@@ -199,6 +213,33 @@ def _signature(function: Verb) -> dict[str, inspect.Parameter]:
     return dict(inspect.signature(function).parameters)
 
 
+def _refuse_lost(example: str, function: Verb, shared: Sequence[str], *, takes_run: bool) -> None:
+    """TypeError where a shared option would swallow one of the verb, or does not arrive in the function."""
+    kinds = inspect.get_annotations(function, eval_str=True)
+    own = {text for name in kinds.keys() - {"run", "output", "return"} for text in _spelt(name, kinds[name])}
+    offered = {name: _SHARED[name] for name in (*_BEFORE, *_AFTER) if takes_run or name in _OF_OUTPUT}
+    texts = [text for name in shared if name in offered for text in _spelt(name, offered[name])]
+    receivers = {"run": takes_run, "output": bool({*shared} & {*_OF_OUTPUT})}
+    reasons = {
+        "has the name of a shared option: name that one in @verb": own
+        & {text for name, kind in _SHARED.items() for text in _spelt(name, kind)},
+        "is no shared option of such a verb": {*shared} - offered.keys(),
+        "is there twice": {text for text in texts if texts.count(text) > 1},
+        "is no parameter, and options set it": {name for name in receivers if receivers[name]} - kinds.keys(),
+    }
+    for reason, names in reasons.items():
+        if names:
+            raise TypeError(f"{example}: {', '.join(sorted(names))} {reason}")
+
+
+def _spelt(name: str, kind: Any) -> list[str]:
+    """What sets a parameter: its name, and the option as it is typed."""
+    kind = kind.__metadata__[0]
+    # In Annotated, typer has the first option in the place of a default.
+    declared = [text for text in (kind.default, *(kind.param_decls or ())) if text is not ...]
+    return [name, *(text for part in declared or [f"--{name.replace('_', '-')}"] for text in part.split("/"))]
+
+
 def _parameters(function: Verb, shared: Sequence[str], inventory: str) -> list[inspect.Parameter]:
     """Those of the command line, in the order of the help: arguments, options, passwords."""
     known = inspect.get_annotations(function, eval_str=True)
@@ -243,7 +284,7 @@ def _run_options(given: dict[str, Any], *, required: bool) -> RunOptions:
     return RunOptions(
         inventories,
         given.pop("extra_vars") or [],
-        limit=given.pop("limit", None),
+        limit=given.pop("limit", given.pop("shown_hosts", None)),
         tags=given.pop("tags", None) or [],
         check=given.pop("check", False),
         diff=given.pop("diff", False),

@@ -41,13 +41,14 @@ def requests_per_minute(rate: str | None) -> int | None:
     return int(match.group(1))
 
 
-def add(options: RunOptions, name: str, chosen: str | None, limit: int | None) -> MadeKey:
-    """Make a key of this name. InputError where there is one already; NotReadyError where no proxy runs."""
+def add(options: RunOptions, name: str, limit: int | None) -> MadeKey:
+    """Make a key of this name, for `options.service` or for all.
+
+    InputError where there is one already; NotReadyError where no proxy runs.
+    """
     cluster = _load(options)
     _require_name(name)
-    service = cluster.service(chosen) if chosen else None
-    if service and service.name is None:
-        service = None  # the only one, and it has no name
+    service = cluster.whole_service(options.service)
     key, record = new_key(service.name if service else None, limit)
     with claimed(cluster, options, "keys add", QuietReporter()) as claim:
         if name in claim.secrets.named_keys:
