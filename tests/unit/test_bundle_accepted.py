@@ -42,11 +42,13 @@ def cluster(name: str = "lab") -> Cluster:
     return cast(Cluster, SimpleNamespace(name=name, inventories=()))  # the request names the bundle
 
 
-def accept(path: Path, key: Path | None, *, older: bool = False, user: str = "lab") -> Bundled:
+def accept(
+    path: Path, key: Path | None, *, older: bool = False, user: str = "lab", check: bool = False
+) -> Bundled:
     """What `deploy up --bundle` of the cluster `user` does with it before any host is asked."""
     request = BundleRequest([path], signers(key) if key else None, unsigned=key is None, older=older)
     bundled = looked_at(request, cluster(user), ())
-    proven(bundled, PlainReporter())
+    proven(bundled, PlainReporter(), check=check)
     return bundled
 
 
@@ -88,6 +90,11 @@ def test_other_clusters_and_unsigned_bundles_are_apart(tmp_path: Path, key: Path
 def test_a_bundle_that_was_not_proven_is_not_recorded(tmp_path: Path, key: Path) -> None:
     request = BundleRequest([signed(tmp_path / "new.tar", key, 1_700_000_000)], signers(key))
     looked_at(request, cluster(), ())
+    accept(signed(tmp_path / "old.tar", key, 1_000_000_000), key)
+
+
+def test_check_mode_accepts_no_bundle_for_later_runs(tmp_path: Path, key: Path) -> None:
+    accept(signed(tmp_path / "new.tar", key, 1_700_000_000), key, check=True)
     accept(signed(tmp_path / "old.tar", key, 1_000_000_000), key)
 
 

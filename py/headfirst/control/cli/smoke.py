@@ -139,6 +139,7 @@ def test(
     cases = runner.chosen(only or [])
     console = Terminal(highlight=False, soft_wrap=True)
     if list_:
+        _exclude({"--service": run.service, "--junit": junit}, "--list excludes {}")
         print_cases(cases, console, as_json=output.as_json)
         return
     from headfirst.control.deployment.verbs import smoke

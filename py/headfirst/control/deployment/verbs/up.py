@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from headfirst.common.errors import InputError
+from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.credentials.secrets import Secrets, credentials_file
 from headfirst.control.deployment import api_keys
 from headfirst.control.deployment.bundled import Closed, proven
@@ -77,7 +77,7 @@ def _up(prepared: Prepared, options: RunOptions, reporter: Reporter, *, rotate: 
     for text in api_keys.changes(prepared.cluster, keys, service, options.tags):
         _warn("api-key", prepared.cluster.head, text, reporter)
     with_keys = partial(api_keys.applied, keys=keys, brought=service, tags=options.tags)
-    bundle = proven(prepared.bundle, reporter) if prepared.bundle else None
+    bundle = proven(prepared.bundle, reporter, check=options.check) if prepared.bundle else None
     here = None
     if lab_of(prepared.cluster):
         refuse_unfit(_brought(prepared.plan, service))
@@ -242,6 +242,11 @@ def _prepare_here(
     ask_for_root(reporter)
     times = []
     if builds and (missing := packages.missing(artifacts.packages(built_for))):
+        if options.check:
+            raise NotReadyError(
+                f"this machine lacks {', '.join(missing)}, and --check installs nothing",
+                hint="`deploy up` installs what is missing; or run: apt-get install " + " ".join(missing),
+            )
         title, install = f"Install {', '.join(missing)} on this machine", partial(packages.install, missing)
         times.append(run_jobs(reporter, "packages", title, {"apt-get": install}, unit="%")[1])
     built, seconds = run_jobs(reporter, "prepare", "Nodes and images on this machine", jobs)
