@@ -93,13 +93,12 @@ def test_nothing_listens_wider_than_it_must(tmp_path: Path) -> None:
 def test_exporters_take_ports_only_where_they_run(tmp_path: Path) -> None:
     """On the nodes of a cluster with monitoring; elsewhere the same numbers are free."""
     exporters = {"node_exporter_port", "dcgm_exporter_port"}
-    roles = {"weights_port": 5010}
     cluster, _ = made(tmp_path)
     assert cluster.monitoring
-    assert exporters <= set(ports.services(cluster, cluster.ranks[0], roles))
-    assert not exporters & set(ports.services(cluster, cluster.monitoring, roles))
+    assert exporters <= {use.name for use in ports.of_host(cluster, cluster.ranks[0])}
+    assert not exporters & {use.name for use in ports.of_host(cluster, cluster.monitoring)}
     unwatched, _ = made(tmp_path, watched="")
-    assert not exporters & set(ports.services(unwatched, unwatched.ranks[0], roles))
+    assert not exporters & {use.name for use in ports.of_host(unwatched, unwatched.ranks[0])}
 
 
 def test_targets_follow_replicas(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
     _refuse_busy_spares(cluster, reading, paths)
     _refuse_strangers(cluster, reading, paths)
     _refuse_same_names(cluster, paths)
-    _refuse_ports(cluster, reading)
+    ports.refuse(cluster)
     _refuse_empty_limit(cluster, limit)
     return cluster
 
@@ -325,6 +325,7 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
         lab=settings.lab,
         lab_memory=settings.lab_memory,
         lab_cpus=settings.lab_cpus,
+        weights_port=host.role_values["weights_port"],
         weights_addresses=tuple(str(address) for address in settings.weights_addresses),
     )
 
@@ -395,21 +396,6 @@ def _refuse_same_names(cluster: Cluster, paths: tuple[Path, ...]) -> None:
                 hint=f"Give one another name: served_model_name={name}-2 under [{service}:vars].",
             )
         seen[name] = str(service)
-
-
-def _refuse_ports(cluster: Cluster, reading: Reading) -> None:
-    for host in cluster.hosts:
-        host_reading = reading.hosts[host.name]
-        services = ports.services(cluster, host, host_reading.role_values)
-        if taken := ports.clash(host.login.port, services):
-            name, other, port = taken
-            variables = [text.partition(" ")[0] for text in (name, other)]
-            place = next((host_reading.where[key] for key in variables if host_reading.where.get(key)), None)
-            raise InputError(
-                f"{name} and {other} have the same port {port} on {host.name}",
-                where=place,
-                hint=f"Give {name} a free port, for example {variables[0]}={port + 150}.",
-            )
 
 
 def _refuse_empty_limit(cluster: Cluster, limit: str | None) -> None:

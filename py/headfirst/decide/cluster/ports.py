@@ -1,65 +1,108 @@
-"""TCP ports that the inventory gives out on a host: no two services may have the same one."""
+"""TCP ports of a host: who has each, and the setting that moves it. No two programs may have the same one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
-from headfirst.decide.cluster.types import Cluster, Host
+from headfirst.common.errors import InputError
+from headfirst.decide.cluster.settings import HIGHEST_PORT
+from headfirst.decide.cluster.types import Cluster, Host, Service
 
 SSH_PORT = 22
 PROXY_METRICS_PORT = 9101
 
 
-def services(cluster: Cluster, host: Host, role_values: Mapping[str, int]) -> dict[str, range]:
-    """Ports of a host by the variable that names them; `role_values` has those of the role weights."""
-    ports: dict[str, range] = {}
+@dataclass(frozen=True)
+class Use:
+    """Ports of one program; `setting` of `service` moves them ("": none does); `where` is its place."""
+
+    name: str
+    ports: Sequence[int]
+    setting: str
+    where: str | None
+    service: Service | None = None
+
+
+def refuse(cluster: Cluster, more: Mapping[str, Sequence[Use]] | None = None) -> None:
+    """InputError for a port that two programs of a host would have; `more` are those of engines, by host."""
+    for host in cluster.hosts:
+        taken: dict[int, Use] = {}
+        for use in (*of_host(cluster, host), *(more or {}).get(host.name, ())):
+            for port in use.ports:
+                if port > HIGHEST_PORT:
+                    raise InputError(
+                        f"{use.name} would be {port} on {host.name}, and no port is above {HIGHEST_PORT}",
+                        where=use.where,
+                        hint=f"Give {use.setting} a lower number.",
+                    )
+                if port in taken:
+                    raise _twice(cluster, host, port, use, taken)
+            taken |= dict.fromkeys(use.ports, use)
+
+
+def of_service(service: Service, name: str, ports: Sequence[int], setting: str, replica: int = 0) -> Use:
+    """Ports of a service; `replica` is the number of the one that has them."""
+    of = f" of {service.name}" if service.name else ""
+    number = f" (replica {replica})" if replica else ""
+    return Use(f"{name}{of}{number}", ports, setting, service.given.get(setting), service)
+
+
+def _twice(cluster: Cluster, host: Host, port: int, use: Use, taken: Mapping[int, Use]) -> InputError:
+    other = taken[port]
+    moved = use if use.setting else other
+    near = (*range(port + 150, HIGHEST_PORT, 50), *range(port - 150, 1023, -50))
+    free = next(first for first in near if taken.keys().isdisjoint(range(first, first + 8)))
+    hint = f"Give {moved.name} a free port" + (
+        f", for example {moved.setting}={free}." if moved.setting else "."
+    )
+    its, others = use.service, other.service
+    if use.setting == other.setting and its and others and its.name == others.name:
+        hint = (
+            "Give its replicas hosts of their own, or make each a service: its settings are for all of them."
+        )
+    return InputError(
+        f"{use.name} and {other.name} have the same port {port} on {host.name}",
+        where=use.where or other.where or str(cluster.inventories[0]),
+        hint=hint,
+    )
+
+
+def of_host(cluster: Cluster, host: Host) -> Iterator[Use]:
+    """Those that the inventory gives out on a host."""
+    settings, given = cluster.settings, cluster.given
+
+    def of_cluster(name: str, port: int, setting: str | None = None) -> Use:
+        setting = name if setting is None else setting
+        return Use(name, [port], setting, given.get(setting))
+
+    yield of_cluster("SSH", host.login.port or SSH_PORT, "ansible_port")
     if host in cluster.nodes:
-        ports["weights_port"] = _single(role_values["weights_port"])
-        ports["supervisor_port"] = _single(cluster.settings.supervisor_port)
+        if host.weights_port:
+            yield of_cluster("weights_port", host.weights_port)
+        yield of_cluster("supervisor_port", settings.supervisor_port)
     for service in cluster.services:
-        of = f" of {service.name}" if service.name else ""
         for replica in service.replicas:
             if host is replica.head:
-                number = f" (replica {replica.index})" if replica.index else ""
-                ports[f"dist_port{of}{number}"] = _single(replica.dist_port)
-                ports[f"engine_port{of}{number}"] = _single(replica.engine_port)
-            for place in replica.places:
-                if host is place.host and replica.transfer_port:
-                    # One for each rank there, as vLLM's NixlConnector has them.
-                    last = replica.transfer_port + (place.gpus or 1)
-                    ports[f"kv_transfer_port{of} (replica {replica.index})"] = range(
-                        replica.transfer_port, last
-                    )
+                for name, port in (("dist_port", replica.dist_port), ("engine_port", replica.engine_port)):
+                    yield of_service(service, name, [port], name, replica.index)
+            if host in replica.hosts and replica.transfer_port:
+                name = "kv_transfer_port"
+                yield of_service(service, name, [replica.transfer_port], name, replica.index)
         for router in service.routers:
             if host is router.host:
-                ports[f"router_port{of}"] = _single(router.port)
-                ports[f"router_metrics_port{of}"] = _single(router.metrics_port)
-    settings = cluster.settings
+                yield of_service(service, "router_port", [router.port], "router_port")
+                name = "router_metrics_port"
+                yield of_service(service, name, [router.metrics_port], name)
     if host is cluster.webui:
-        ports["webui_port"] = _single(settings.webui_port)
+        yield of_cluster("webui_port", settings.webui_port)
         if cluster.has_proxy:
-            ports["proxy_port"] = _single(cluster.proxy_port)
-            ports["proxy_metrics_port"] = _single(PROXY_METRICS_PORT)
+            yield of_cluster("proxy_port", cluster.proxy_port)
+            yield of_cluster("proxy_metrics_port", PROXY_METRICS_PORT, "")
     if host is cluster.monitoring:
-        ports["prometheus_port"] = _single(settings.prometheus_port)
+        yield of_cluster("prometheus_port", settings.prometheus_port)
         if settings.grafana:
-            ports["grafana_port"] = _single(settings.grafana_port)
+            yield of_cluster("grafana_port", settings.grafana_port)
     if cluster.monitoring and host in cluster.nodes:
-        ports["node_exporter_port"] = _single(settings.node_exporter_port)
-        ports["dcgm_exporter_port"] = _single(settings.dcgm_exporter_port)
-    return ports
-
-
-def clash(ssh_port: int | None, ports: Mapping[str, range]) -> tuple[str, str, int] | None:
-    """The variable whose port is taken, by what, and the port; None where all differ."""
-    taken = {ssh_port or SSH_PORT: "SSH"}
-    for name, span in ports.items():
-        for port in span:
-            if port in taken:
-                return name, taken[port], port
-            taken[port] = name
-    return None
-
-
-def _single(port: int) -> range:
-    return range(port, port + 1)
+        yield of_cluster("node_exporter_port", settings.node_exporter_port)
+        yield of_cluster("dcgm_exporter_port", settings.dcgm_exporter_port)

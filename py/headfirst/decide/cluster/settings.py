@@ -66,9 +66,10 @@ Listed = Annotated[list[str], BeforeValidator(values.words)]  # with commas or s
 Pairs = Annotated[dict[str, str], BeforeValidator(_pairs)]
 EngineEnvironment = Annotated[Pairs, AfterValidator(values.engine_environment)]
 Text = Annotated[str, BeforeValidator(_text)]
-Port = Annotated[int, Field(ge=1, le=65535)]
+HIGHEST_PORT = 65535
+Port = Annotated[int, Field(ge=1, le=HIGHEST_PORT)]
 # Ports of a container that may run as any user.
-HighPort = Annotated[int, Field(ge=1024, le=65535)]
+HighPort = Annotated[int, Field(ge=1024, le=HIGHEST_PORT)]
 Rate = Annotated[int, BeforeValidator(_rate)]  # bytes a second
 Bytes = Annotated[str, BeforeValidator(_text), AfterValidator(values.memory)]
 ByteCount = Annotated[int, BeforeValidator(lambda value: values.memory_bytes(_text(value)))]

@@ -71,6 +71,7 @@ class Host:
     memory_bytes: int | None = None
     network: NetworkFacts | None = None
     weights_addresses: tuple[str, ...] = ()  # one for each interface; none: `address`
+    weights_port: int | None = None  # of role weights
     weights_dir_shared: bool = False
     model_folder: FolderFacts | None = None  # of the first service here that may serve it where it is
     cgroup_obstacle: CgroupObstacle | None = None  # to rules by the cgroup of a socket; "": none

@@ -60,6 +60,7 @@ class LaunchRequest:
     dist_port: int
     address: str  # this rank's own address on the data plane
     port: int = 30000
+    shares_host: bool = False  # a replica of the service before it has the first ports of the host
     listen_address: str = "0.0.0.0"  # noqa: S104 - the chat page and clients come from other hosts
     device: str = "cuda"  # cuda | cpu
     task: Task = "chat"
@@ -340,6 +341,10 @@ def _all_layers(stage: int, stages: int, layers: int, environment: Mapping[str, 
     return range(layers)
 
 
+def _no_ports(request: LaunchRequest) -> Sequence[int]:
+    return ()
+
+
 def _always(values: Mapping[str, Any]) -> bool:
     return True
 
@@ -454,6 +459,8 @@ class Engine:
     rendezvous_ports: Callable[[LaunchRequest], Sequence[int]]
     # How clients write what OpenAI's API lacks.
     request_dialect: Callable[[Values], RequestDialect]
+    # Further ports of a rank's host that only this rank may have; by default none.
+    more_ports: Callable[[LaunchRequest], Sequence[int]] = _no_ports
     # The hidden layers that a pipeline stage loads, of the stage, the number of stages and of layers, and the
     # user's environment. InputError for what the engine refuses there. By default all: it has no such stages.
     pipeline_layers: Callable[[int, int, int, Mapping[str, str]], range] = _all_layers

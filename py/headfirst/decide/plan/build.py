@@ -9,7 +9,7 @@ from headfirst.decide.containers import blanks
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import contents, monitoring, service
 from headfirst.decide.plan.front import proxy, webui
-from headfirst.decide.plan.host import devices, memory, rank_ports
+from headfirst.decide.plan.host import devices, memory, ports, rank_ports
 from headfirst.decide.plan.sizing.alternatives import advised
 from headfirst.decide.plan.trial import Trial
 from headfirst.decide.plan.types import Plan
@@ -32,6 +32,7 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
     ]
     memory.refuse(cluster, services)
     folders.refuse(cluster, services)
+    ports.refuse(cluster, services)
     chats = [(url, chat.name) for chat in webui.chats(services) for url in chat.urls]
     keys = [blanks.api_key(name) for _, name in chats]
     page = webui.plan(cluster, [url for url, _ in chats], keys) if chats else None

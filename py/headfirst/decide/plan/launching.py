@@ -169,6 +169,7 @@ class Launching:
             dist_port=replica.dist_port,
             address=chosen.host_ip,
             port=replica.engine_port,
+            shares_host=replica.dist_port != settings.dist_port,
             listen_address=place.host.address,
             device=settings.engine_device,
             cache_dir=settings.engine_cache_dir,
@@ -202,6 +203,7 @@ class Launching:
             rank=rank.request.rank,
             gpu_devices=None if rank.place.devices is None else list(rank.place.devices),
             network=rank.network,
+            more_ports=list(self._engine.more_ports(rank.request)),
             container=container,
             docker_run=docker_run(container, self._runtime),
         )

@@ -194,6 +194,8 @@ class Node(_Frozen):
     rank: int
     gpu_devices: list[str] | None  # by index or UUID; None: all GPUs of the host
     network: NodeNetwork
+    # That the rank takes beside those of its replica.
+    more_ports: list[int] = Field(default_factory=list, exclude_if=operator.not_)
     container: Container
     docker_run: list[str]
 

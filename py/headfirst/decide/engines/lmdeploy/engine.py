@@ -109,6 +109,12 @@ def _rendezvous_ports(request: LaunchRequest) -> Sequence[int]:
     return range(request.dist_port, request.dist_port + 2)
 
 
+def _more_ports(request: LaunchRequest) -> Sequence[int]:
+    """The API servers of --dp, on each node."""
+    groups = request.layout.attention_data
+    return range(request.port + 1, request.port + 1 + groups // request.nodes) if groups > 1 else ()
+
+
 def _engine(version: str) -> Engine:
     def fp8_capability(checkpoint: Checkpoint) -> tuple[int, int] | None:
         """What both back ends need, where both have the model: several nodes take the PyTorch engine."""
@@ -142,6 +148,7 @@ def _engine(version: str) -> Engine:
         host_memory=host_memory.host_memory,
         launch=partial(launch.launch, version),
         rendezvous_ports=_rendezvous_ports,
+        more_ports=_more_ports,
         publishes=_publishes,
         request_dialect=_dialect,
     )

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from headfirst.common.metrics import Metrics, Series
+from headfirst.decide.cluster.settings import HIGHEST_PORT
 from headfirst.decide.engines.arguments import Refused
 from headfirst.decide.engines.base import (
     OWN_KEY,
@@ -188,9 +189,22 @@ def _dialect(values: Mapping[str, Any]) -> RequestDialect:
 
 
 def _rendezvous_ports(request: LaunchRequest) -> Sequence[int]:
-    """With data parallelism SGLang takes the six ports after the rendezvous too (PortArgs)."""
-    more = 6 if max(request.layout.data, request.layout.attention_data) > 1 else 0
-    return range(request.dist_port, request.dist_port + more + 1)
+    """With attention groups SGLang takes six ports beside the rendezvous (PortArgs)."""
+    if request.layout.attention_data > 1 and launch.meets(request):
+        return _with_groups(request.dist_port)
+    return (request.dist_port,)
+
+
+def _more_ports(request: LaunchRequest) -> Sequence[int]:
+    """Where the ranks do not meet, those of attention groups are on loopback (ZMQ_TCP_PORT_DELTA)."""
+    if request.layout.attention_data == 1 or launch.meets(request):
+        return ()
+    return _with_groups(request.port + (233 if request.port + 233 <= HIGHEST_PORT else -233))
+
+
+def _with_groups(first: int) -> Sequence[int]:
+    after = first + 1 if first + 6 <= HIGHEST_PORT else first - 7
+    return (first, *range(after, after + 6))
 
 
 def _engine(version: str) -> Engine:
@@ -224,6 +238,7 @@ def _engine(version: str) -> Engine:
         launch=launch.launch,
         disaggregation=disaggregation.DISAGGREGATION,
         rendezvous_ports=_rendezvous_ports,
+        more_ports=_more_ports,
         request_dialect=_dialect,
     )
 

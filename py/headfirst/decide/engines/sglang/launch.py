@@ -27,6 +27,12 @@ def launch(request: LaunchRequest) -> Launch:
     return Launch(_argv(request), _environment(request))
 
 
+def meets(request: LaunchRequest) -> bool:
+    """Whether the ranks meet at dist_port. On one host that keeps the ports of attention groups, which else
+    follow engine_port, from those of the replica before."""
+    return request.nodes > 1 or (request.shares_host and request.layout.attention_data > 1)
+
+
 def _argv(request: LaunchRequest) -> list[str]:
     """The container's command. Rank 0 listens for clients; the API key comes from the config file."""
     if request.runtime is not None:
@@ -50,8 +56,10 @@ def _argv(request: LaunchRequest) -> list[str]:
     if request.adapters:
         folders = [f"{name}={folder}" for name, folder in request.adapters.items()]
         command += ["--enable-lora", "--lora-paths", *folders]
+    if meets(request):
+        address = request.head_address if request.nodes > 1 else "127.0.0.1"
+        command += ["--dist-init-addr", f"{address}:{request.dist_port}"]
     if request.nodes > 1:
-        command += ["--dist-init-addr", f"{request.head_address}:{request.dist_port}"]
         command += ["--nnodes", str(request.nodes), "--node-rank", str(request.rank)]
     # On every rank, though only rank 0 is asked: the ranks' schedulers must be configured alike.
     if METRICS_FLAG not in request.extra_args:

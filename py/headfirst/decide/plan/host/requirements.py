@@ -98,6 +98,7 @@ def _of_spare(plan: Plan) -> list[Rank]:
 
 def _ports(cluster: Cluster, plan: Plan, host: Host, ranks: list[Rank]) -> list[int]:
     engine = [replica.engine_port for _, replica, node in ranks if node.rank == 0]
+    engine += [port for _, _, node in ranks for port in node.more_ports]
     routers = [port for router in routers_on(plan, host) for port in (router.port, router.metrics_port)]
     page = [plan.webui.port] if plan.webui and plan.webui.host == host.name else []
     proxy = [plan.proxy.port, plan.proxy.metrics_port] if plan.proxy and plan.proxy.host == host.name else []
