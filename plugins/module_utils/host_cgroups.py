@@ -13,6 +13,7 @@ OBSTACLES = {
     "nested": "the host is a container itself",
     "cgroup-driver": "its container runtime does not leave cgroups to systemd",
     "nftables": "its kernel or its nft cannot match a socket by its cgroup",
+    "no-rules": "its kernel takes no rules of nftables",
 }
 EMPTY = "table inet headfirst-trial {}\n"
 # system.slice is on every host that systemd has booted.
@@ -26,12 +27,20 @@ table inet headfirst-trial {
 """
 
 
-def obstacle(source: Source, docker: t.Dict[str, t.Any]) -> str:
+def obstacle(source: Source, docker: t.Dict[str, t.Any], uid: int) -> str:
     """What prevents rules by cgroup here, a key of OBSTACLES; "" for nothing.
 
-    `docker` is what host_docker.gather returns. What is not installed yet comes with the settings of its
-    distribution and is no obstacle; where nft is missing, the role that loads the rules reports the kernel.
+    `docker` is what host_docker.gather returns; `uid` that of this login. What is not installed yet comes
+    with the settings of its distribution and is no obstacle; where nft is missing, the role that loads the
+    rules reports the kernel.
     """
+    found = _of_cgroups(source, docker)
+    # Without an obstacle the role loads the rules, and reports the kernel that does not take them.
+    refuses_all = found and uid == 0 and source.run("nft", "--version") and not takes(source, (), EMPTY)
+    return "no-rules" if refuses_all else found
+
+
+def _of_cgroups(source: Source, docker: t.Dict[str, t.Any]) -> str:
     names = source.names(ROOT)
     version = docker["cgroup_version"] or ("2" if "cgroup.controllers" in names else "1")
     if version != "2":

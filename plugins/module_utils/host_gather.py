@@ -33,12 +33,13 @@ def gather(source: Source, disk_path: str, peers: t.List[str], images: t.List[st
     with concurrent.futures.ThreadPoolExecutor(max_workers=len(jobs)) as pool:
         running = {name: pool.submit(job) for name, job in jobs.items()}
         facts = {name: job.result() for name, job in running.items()}
+    system = facts.pop("system")
     return {
-        **facts.pop("system"),
+        **system,
         **facts.pop("smi"),
         **facts.pop("pci"),
         **facts,
-        "cgroup_obstacle": host_cgroups.obstacle(source, facts["docker"]),
+        "cgroup_obstacle": host_cgroups.obstacle(source, facts["docker"], system["uid"]),
         "disk_type": host_facts.file_system(source, disk_path),
         "stuck": sorted(source.stuck),
     }

@@ -90,7 +90,7 @@ host:
       fabric_manager_active, unheld, auto_upgrades) and docker (version, runtimes, cgroup_driver,
       cgroup_version, snap, char_links, images).
     - cgroup_obstacle is what prevents rules of nftables by the cgroup of a socket (cgroup-v1, nested,
-      cgroup-driver, nftables), empty for nothing.
+      cgroup-driver, nftables), or any rules beside (no-rules); empty for nothing.
     - stuck lists the commands that did not end.
   type: dict
   returned: always

@@ -58,13 +58,18 @@ def _cgroup(facts: Facts, limits: Limits) -> Iterator[str]:
     "rank-ports",
     failures=(11,),
     severity="warning",
-    why="The ports that the kernel chooses for the ranks stay open, and a message to one can run code.",
-    fix="Boot with cgroup v2 and a kernel of Linux 5.13 or newer, with nft 1.0 or newer, and remove "
-    "native.cgroupdriver=cgroupfs from Docker's settings; or put the ranks on a network of their own.",
+    why="Ranks trust every program that reaches their ports: a message can run code, or read the KV cache.",
+    fix="Put the ranks on a network of their own; or name these ports in host_tuning_closed_ports, where no "
+    "other program has one of them; or boot with cgroup v2 and a kernel of Linux 5.13 or newer, with nft 1.0 "
+    "or newer, and remove native.cgroupdriver=cgroupfs from Docker's settings.",
 )
 def _rank_ports(facts: Facts, limits: Limits) -> Iterator[str]:
-    if limits["is_rank"] and facts["cgroup_obstacle"]:
-        yield f"no rule by cgroup can close the ranks' ports: {OBSTACLES[facts['cgroup_obstacle']]}"
+    obstacle, exposed = facts["cgroup_obstacle"], limits["exposed_ports"]
+    if obstacle == "no-rules":
+        exposed = [*limits["closed_ports"], "those that the kernel chooses"]
+    if limits["is_rank"] and exposed and (obstacle or not limits["firewall"]):
+        why = OBSTACLES[obstacle] if limits["firewall"] else "host_tuning_firewall is false"
+        yield f"ports of ranks that stay open to everybody: {', '.join(exposed)}, since {why}"
 
 
 @rule(

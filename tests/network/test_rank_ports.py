@@ -97,12 +97,12 @@ def nft(lan: Lan, *arguments: str, text: str = "") -> str:
     return done.stdout
 
 
-def load(lan: Lan) -> None:
+def load(lan: Lan, ports: Sequence[str] = ("5000",), slice_name: str = SLICE) -> None:
     """The role's rules, as its unit loads them."""
     text = rules(
         "firewall.nft.j2",
-        host_tuning_rendezvous_ports=["5000"],
-        host_tuning_ranks_slice=SLICE,
+        host_tuning_rendezvous_ports=list(ports),
+        host_tuning_ranks_slice=slice_name,
         host_tuning_served_ports=[str(SERVED)],
         host_tuning_peers=["10.99.0.2", "fd99::2"],
     )
@@ -123,6 +123,14 @@ def test_every_port_of_the_ranks_is_closed_and_no_other(lan: Lan) -> None:
     assert peer.reached(LISTENED) == set(LISTENED)
     here = [*LISTENED, f"tcp 127.0.0.1 {CHOSEN}", f"udp ::1 {CHOSEN}"]
     assert own.reached(here) == set(here)
+
+
+def test_a_range_of_ports_is_closed_without_cgroups(lan: Lan) -> None:
+    """As that of Mooncake: its TCP ports, and no other port."""
+    load(lan, [f"{SERVED}-{CHOSEN}"], "")
+    closed = {f"tcp {address} {port}" for address in ADDRESSES for port in (CHOSEN, SERVED)}
+    assert Caller(lan, STRANGER).reached(LISTENED) == set(LISTENED) - closed
+    assert Caller(lan, PEER).reached(LISTENED) == Caller(lan, NODE).reached(LISTENED) == set(LISTENED)
 
 
 def test_a_slice_that_was_made_again_needs_the_rules_again(lan: Lan) -> None:

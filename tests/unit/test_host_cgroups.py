@@ -26,6 +26,8 @@ class Host(Source):
         self.taken, self.root_user = taken, root_user
 
     def run(self, *argv: str, stdin: str = "") -> str:
+        if argv == ("nft", "--version"):
+            return "" if self.taken is None else "nftables v1.0.6"
         may = self.root_user or "unshare" in argv
         return (
             "taken\n" if may and self.taken is not None and any(word in stdin for word in self.taken) else ""
@@ -63,7 +65,15 @@ def test_what_prevents_rules_by_cgroup(
 ) -> None:
     host = Host(tmp_path, taken, files, root_user)
     docker = {"cgroup_driver": driver, "cgroup_version": version}
-    assert host_cgroups.obstacle(host, docker) == obstacle
+    assert host_cgroups.obstacle(host, docker, 0 if root_user else 1000) == obstacle
     assert obstacle in get_args(CgroupObstacle) and {"", *host_cgroups.OBSTACLES} == set(
         get_args(CgroupObstacle)
     )
+
+
+@pytest.mark.parametrize(("files", "obstacle"), [([], "no-rules"), ([V2, NESTED], "no-rules"), ([V2], "")])
+def test_a_host_that_takes_no_rules_at_all(tmp_path: Path, files: list[str], obstacle: str) -> None:
+    """Known to root alone. Where cgroups allow rules, the role that loads them reports the kernel."""
+    docker = {"cgroup_driver": "", "cgroup_version": ""}
+    found = [host_cgroups.obstacle(Host(tmp_path, [], files, True), docker, uid) for uid in (0, 1000)]
+    assert found[0] == obstacle and "no-rules" not in found[1:]

@@ -280,6 +280,17 @@ def test_nothing_is_told_of_a_host_where_all_is_well() -> None:
             {"host_tuning_ntp_servers": ["10.0.0.3"]},
             "ntpsec keeps the clock",
         ),
+        (
+            {"digest": "", "outdated": [], "firewall": True},
+            {
+                "host_tuning_rendezvous_ports": ["7100", "15000-17000"],
+                "ansible_check_mode": False,
+                "inventory_hostname": "node1",
+                "ansible_play_hosts_all": ["node1"],
+                "hostvars": {},
+            },
+            "these ports stay open to everybody: 15000-17000, 7100.",
+        ),
         ({"dropping": ["inet filter input"]}, {"host_tuning_peers": ["10.0.0.2"]}, "inet filter input."),
     ],
 )

@@ -166,10 +166,10 @@ class _Reader:
         assignments = {key: value for key, value in variables.items() if key not in _MAGIC}
         where = {str(key): self._where(key, value) for key, value in assignments.items()}
         templar = Templar(loader=self._loader, variables=variables)
-        of_roles = [
-            _role_variable(templar, key, assignments[key], where[key], role_options[key])
+        of_roles = {
+            key: _role_variable(templar, key, assignments[key], where[key], role_options[key])
             for key in sorted(role_options.keys() & assignments.keys())
-        ]
+        }
         values = {
             key: _value(templar, key, assignments[key], where[key])
             for key in sorted(keys & assignments.keys())
@@ -177,6 +177,7 @@ class _Reader:
         return {
             "where": where,
             "values": values,
+            "of_roles": of_roles,
             "used": sorted(_names_in(assignments.values())),
             "urls": sorted({text for text in _texts([of_roles, values]) if "://" in text}),
             "login": _login(templar, variables, where),
@@ -254,7 +255,10 @@ def _plain(value: Any) -> Any:
 def _role_variable(
     templar: Templar, key: str, value: Any, where: str | None, option: Mapping[str, Any]
 ) -> Any:
-    """The value of a role's variable; what the role's argument specification refuses is refused."""
+    """A role's variable in the type of its argument specification; None where it needs facts.
+
+    What the specification refuses is refused.
+    """
     try:
         given = _plain(templar.template(value))
     except AnsibleError as error:
@@ -273,7 +277,7 @@ def _role_variable(
     result = ArgumentSpecValidator({key: dict(option["spec"])}).validate({key: given})
     if result.error_messages:
         raise Refusal("; ".join(result.error_messages), where, f"See `{key}` of role {option['role']}.")
-    return given
+    return _plain(result.validated_parameters[key])
 
 
 def _texts(value: Any) -> Iterator[str]:

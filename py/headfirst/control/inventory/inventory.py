@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils.host_firewall import normal_ports
 from pydantic import ValidationError
 
 from headfirst.common.errors import InputError
 from headfirst.control.inventory.address import address_of, is_reachable
 from headfirst.control.inventory.login import login_of
 from headfirst.control.inventory.names import refuse_unknown
-from headfirst.control.inventory.reading import Reading, read
+from headfirst.control.inventory.reading import HostReading, Reading, read
 from headfirst.decide.cluster import ports
 from headfirst.decide.cluster.division import ROLES, Members, divide, with_routers
 from headfirst.decide.cluster.settings import (
@@ -327,7 +328,21 @@ def _host(name: str, reading: Reading, paths: tuple[Path, ...]) -> Host:
         lab_cpus=settings.lab_cpus,
         weights_port=host.role_values["weights_port"],
         weights_addresses=tuple(str(address) for address in settings.weights_addresses),
+        firewall=host.role_values["host_tuning_firewall"],
+        closed_ports=_closed_ports(host),
     )
+
+
+def _closed_ports(host: HostReading) -> frozenset[int]:
+    try:
+        spans = normal_ports(host.role_values["host_tuning_closed_ports"])
+    except ValueError as error:
+        raise InputError(
+            f"host_tuning_closed_ports: {error}",
+            where=host.where["host_tuning_closed_ports"],
+            hint='Write it so: host_tuning_closed_ports=["5432","32768-60999"].',
+        ) from None
+    return frozenset(port for low, high in spans for port in range(low, high + 1))
 
 
 def _refuse_addresses(hosts: list[Host], reading: Reading, paths: tuple[Path, ...]) -> None:

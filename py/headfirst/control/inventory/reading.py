@@ -18,8 +18,8 @@ from headfirst.common.errors import InputError
 from headfirst.control.inventory.variables import role_options
 from headfirst.decide.cluster.settings import SERVICE_NAMES, SETTING_NAMES
 
-# Variables of roles that the plan's checks compare with others.
-_ROLE_VALUES = ("weights_port",)
+# Variables of roles that the plan and its checks read.
+_ROLE_VALUES = ("weights_port", "host_tuning_firewall", "host_tuning_closed_ports")
 READER = Path(__file__).with_name("ansible_reader.py")
 
 
@@ -38,7 +38,7 @@ class HostReading:
 
     where: Mapping[str, str | None]
     values: Mapping[str, Any]
-    role_values: Mapping[str, int]  # those of _ROLE_VALUES
+    role_values: Mapping[str, Any]  # those of _ROLE_VALUES
     used: frozenset[str]  # names that its templates use
     login: Mapping[str, Any] = field(repr=False)  # options of Ansible's ssh and sudo plugins
     urls: tuple[str, ...]  # values, of the roles' variables too, that hold a URL
@@ -84,7 +84,7 @@ def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) ->
         {
             "inventories": [str(path) for path in paths],
             "extra_vars": list(extra_vars),
-            "wanted": sorted({*SETTING_NAMES, *_ROLE_VALUES}),
+            "wanted": sorted(SETTING_NAMES),
             "service_names": sorted(SERVICE_NAMES),
             "role_options": {
                 key: option for key, option in role_options().items() if key not in SETTING_NAMES
@@ -121,8 +121,11 @@ def role_values(
 
 
 def _host(answer: Mapping[str, Any]) -> HostReading:
-    values = answer["values"]
-    role_values = {name: int(values.get(name, role_options()[name]["default"])) for name in _ROLE_VALUES}
+    values, of_roles = answer["values"], answer["of_roles"]
+    defaults = {name: role_options()[name]["default"] for name in _ROLE_VALUES}
+    role_values = {
+        name: default if of_roles.get(name) is None else of_roles[name] for name, default in defaults.items()
+    }
     return HostReading(
         answer["where"],
         values,

@@ -63,6 +63,8 @@ class Host:
     lab: bool
     lab_memory: str | None
     lab_cpus: float | None
+    firewall: bool  # host_tuning_firewall
+    closed_ports: frozenset[int]  # host_tuning_closed_ports
     gpu_memory_bytes: int | None = None  # of its smallest GPU
     gpu_capability: tuple[int, int] | None = None
     # Facts that only the host itself reports; None until it was asked (deployment/hosts/probe.py).

@@ -479,6 +479,7 @@ class Engine:
     length_problems: Callable[[Checkpoint, Values, Mapping[str, str]], list[str]] = _no_problems
     # How it divides prefill and decode; None: not as these routers need it.
     disaggregation: Disaggregation | None = None
+    ports_alone: range = range(0)  # of which a replica on one host takes a port, on every interface
     # Why what is in the image cannot serve the checkpoint on the GPU, a clause each. By default nothing.
     start_problems: Callable[[Checkpoint, Start], list[str]] = _always_starts
     publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics

@@ -56,7 +56,7 @@ Gbit = Annotated[float, Field(strict=True, ge=0, le=1e6, allow_inf_nan=False)]
 Count = Annotated[int, _bounded("a number", 2**32 - 1)]
 Bytes = Annotated[int, _bounded("a number of bytes", 2**56)]
 Digest = Annotated[str, Field(strict=True, pattern=r"^([0-9a-f]{32})?$")]
-CgroupObstacle = Literal["", "cgroup-v1", "nested", "cgroup-driver", "nftables"]
+CgroupObstacle = Literal["", "cgroup-v1", "nested", "cgroup-driver", "nftables", "no-rules"]
 Capability = Annotated[str, Field(strict=True, pattern=r"^([1-9][0-9]?\.[0-9])?$")]
 
 

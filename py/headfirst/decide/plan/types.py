@@ -550,6 +550,10 @@ class RankPorts(_Frozen):
     slice: str | None  # of systemd, whose every port is closed; None: ports are closed by number
     served: list[int]  # ports of the slice that clients reach
     peers: list[str]  # addresses of other hosts' ranks, which reach every port of the slice
+    closed: list[str]  # ports and ranges that are closed by number
+    exposed: list[
+        str
+    ]  # those that everybody reaches; where the host was not asked, unless it has rules by cgroup
     reason: str
 
 

@@ -239,6 +239,7 @@ def _engine(version: str) -> Engine:
         disaggregation=disaggregation.DISAGGREGATION,
         rendezvous_ports=_rendezvous_ports,
         more_ports=_more_ports,
+        ports_alone=range(22000, 30000),  # srt/utils/network.py, get_free_port_below_ephemeral
         request_dialect=_dialect,
     )
 

@@ -13,12 +13,11 @@ from headfirst.decide.engines import nccl
 from headfirst.decide.plan.host.requirements import (
     RankRequirements,
     ranks_on,
-    rendezvous_ports,
     requirements,
     routers_on,
 )
 from headfirst.decide.plan.monitoring import exporter_ports
-from headfirst.decide.plan.types import HostDevices, Plan
+from headfirst.decide.plan.types import HostDevices, Plan, RankPorts
 
 GB = 10**9
 GPU_ROLES = ("nvidia_driver", "rdma", "nvidia_container_toolkit")
@@ -57,6 +56,7 @@ def _check(cluster: Cluster, plan: Plan, host: Host, peers: Sequence[Host]) -> d
 def _check_rank(cluster: Cluster, plan: Plan, host: Host, required: RankRequirements) -> dict[str, Any]:
     devices = _devices(plan, host)
     gid_index = required.network.ib_gid_index
+    ports = _rank_ports(plan, host)
     return {
         "check_services": required.services,
         "check_images": required.images,
@@ -69,6 +69,9 @@ def _check_rank(cluster: Cluster, plan: Plan, host: Host, required: RankRequirem
         "check_may_reboot": cluster.settings.allow_reboot,
         "check_open_peers": required.peers,
         "check_open_ports": required.dist_ports,
+        "check_closed_ports": ports.closed if ports else [],
+        "check_exposed_ports": ports.exposed if ports else [],
+        "check_firewall": host.firewall,
         "check_slow_start_args": required.slow_start_args,
         "check_nic": required.network.nic or "",
         "check_hca": required.network.hca or "",
@@ -77,21 +80,17 @@ def _check_rank(cluster: Cluster, plan: Plan, host: Host, required: RankRequirem
 
 
 def _host_tuning(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
-    # A rank that is alone meets nobody there.
-    meeting = [rank for rank in ranks_on(plan, host) if len(rank[1].nodes) > 1]
-    ports = next((rank_ports for rank_ports in plan.rank_ports if rank_ports.host == host.name), None)
+    ports = _rank_ports(plan, host)
     peers = [peer.address for peer in cluster.hosts if peer.name != host.name]
+    metrics = [router.metrics_port for router in routers_on(plan, host)] + list(exporter_ports(cluster, host))
+    proxied = closed_ports(plan, host.name)
+    meets = any(len(replica.nodes) > 1 for _, replica, _ in ranks_on(plan, host))
     return {
         # host_tuning_closed_ports is the user's own.
-        "host_tuning_rendezvous_ports": [
-            str(port)
-            for port in (
-                *rendezvous_ports(meeting),
-                *(router.metrics_port for router in routers_on(plan, host)),
-                *exporter_ports(cluster, host),
-            )
-        ],
-        "host_tuning_proxied_ports": closed_ports(plan, host.name),
+        "host_tuning_rendezvous_ports": [*(ports.closed if ports else ()), *map(str, metrics)],
+        "host_tuning_proxied_ports": proxied,
+        # Where no ranks of several hosts meet, a host that takes no rules is reported, not refused.
+        "host_tuning_firewall_optional": not (meets or metrics or proxied or (ports and ports.slice)),
         "host_tuning_hosts": {node.name: node.address for node in cluster.nodes},
         "host_tuning_peers": list(dict.fromkeys([*peers, *(ports.peers if ports else [])])),
         "host_tuning_ranks_slice": (ports and ports.slice) or "",
@@ -109,6 +108,10 @@ def _drivers(cluster: Cluster, plan: Plan, host: Host) -> dict[str, Any]:
         "nvidia_driver_allow_reboot": cluster.settings.allow_reboot,
         "rdma_devices": list(hcas),
     }
+
+
+def _rank_ports(plan: Plan, host: Host) -> RankPorts | None:
+    return next((ports for ports in plan.rank_ports if ports.host == host.name), None)
 
 
 def _devices(plan: Plan, host: Host) -> HostDevices | None:
