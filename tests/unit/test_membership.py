@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headfirst.common.errors import NotReadyError, UnreachableError
+from headfirst.common.errors import InputError, NotReadyError, UnreachableError
 from headfirst.control.deployment.hosts import probe
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.deployment.verbs import membership
@@ -115,6 +116,25 @@ def test_a_host_that_does_not_answer_leaves(inventory: Path, monkeypatch: pytest
     carry_out(inventory)
     assert "node2" not in inventory.read_text()
     assert (verbs.locked, verbs.brought_up) == ([{"node1", "node3"}], True)
+
+
+def test_an_inventory_that_was_changed_meanwhile_stays(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Verbs(monkeypatch)
+    inventory.write_text(mine := INVENTORY + "served_model_name=mine\n")
+    with pytest.raises(InputError, match="changed meanwhile"):
+        carry_out(inventory)
+    assert inventory.read_text() == mine
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the file belongs to this user")
+def test_another_users_inventory_is_refused_before_a_rank_is_stopped(
+    inventory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(membership.os, "geteuid", lambda: 4242)
+    with pytest.raises(InputError, match="cannot replace the inventory"):
+        membership.removal(RunOptions([inventory]), "node3")
 
 
 @pytest.mark.parametrize(

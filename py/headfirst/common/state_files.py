@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +28,22 @@ def read_file(path: Path) -> str | None:
     return text if text.strip("\0 \n") else None
 
 
-def replace_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Write `path` as a whole: a reader, also after a crash, finds the old content or the new."""
+def text_of(path: Path) -> str:
+    """The text of a person's file, with its own ends of lines and bytes that are no UTF-8."""
+    return path.read_bytes().decode(errors="surrogateescape")
+
+
+def rewrite_file(path: Path, text: str) -> None:
+    """Write `text_of` a person's file as a whole: links to it, its mode, owner and attributes stay."""
+    target = path.resolve()
+    replace_file(target, text.encode(errors="surrogateescape"), like=target)
+
+
+def replace_file(path: Path, content: str | bytes, mode: int = 0o600, *, like: Path | None = None) -> None:
+    """Write `path` as a whole: a reader, also after a crash, finds the old content or the new.
+
+    `like` is a file whose mode, owner and attributes it gets.
+    """
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     part = Path(name)
     try:
@@ -37,6 +52,11 @@ def replace_file(path: Path, content: str | bytes, mode: int = 0o600) -> None:
             file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
+        if like is not None:
+            status = like.stat()
+            os.chown(part, status.st_uid, status.st_gid)
+            shutil.copystat(like, part)
+            os.utime(part)
         part.replace(path)
     except BaseException:
         part.unlink(missing_ok=True)

@@ -57,15 +57,30 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _SECTION = re.compile(r"^\[([^\]:\s]+)(?::(\w+))?\]")
 
 
+class _Loader(DataLoader):  # type: ignore[misc]
+    """Reads files, and some of them from texts that nobody has written yet."""
+
+    def __init__(self, texts: Mapping[str, str]) -> None:
+        super().__init__()
+        self._texts = texts
+
+    def _get_file_contents(self, file_name: str) -> tuple[bytes, bool]:
+        text = self._texts.get(self.path_dwim(file_name))
+        if text is None:
+            contents: tuple[bytes, bool] = super()._get_file_contents(file_name)
+            return contents
+        return Origin(path=file_name).tag(text.encode(errors="surrogateescape")), True
+
+
 class _Reader:
     """One inventory, read."""
 
-    def __init__(self, sources: list[str], extra_vars: list[str]) -> None:
+    def __init__(self, sources: list[str], extra_vars: list[str], texts: Mapping[str, str]) -> None:
         origin = Origin(description=_EXTRA)
         trusted = tuple(TrustedAsTemplate().tag(origin.tag(item)) for item in extra_vars)
         context.CLIARGS = ImmutableDict(extra_vars=trusted)
         self._sources = sources
-        self._loader = DataLoader()
+        self._loader = _Loader(texts)
         try:
             secrets = CLI.setup_vault_secrets(
                 self._loader, vault_ids=list(C.DEFAULT_VAULT_IDENTITY_LIST), auto_prompt=False
@@ -114,6 +129,21 @@ class _Reader:
         """Groups of the user that have hosts."""
         groups = self._inventory.groups.items()
         return [str(name) for name, group in groups if name not in _NOT_OWN and _hosts_of(group)]
+
+    def stated(self) -> dict[str, Any]:
+        """What the inventory's own files state, no value templated or decrypted."""
+        inventory = self._inventory
+        return {
+            "hosts": {str(name): _own(host.vars) for name, host in inventory.hosts.items()},
+            "groups": {
+                str(name): {
+                    "hosts": [str(host.name) for host in group.hosts],
+                    "children": sorted(str(child.name) for child in group.child_groups),
+                    "vars": _own(group.vars),
+                }
+                for name, group in inventory.groups.items()
+            },
+        }
 
     def services(self, keys: set[str]) -> dict[str, dict[str, Any]]:
         """Groups that set `model` of their own: hosts in order, and the group's values of `keys`.
@@ -197,7 +227,7 @@ class _Reader:
         plugin = inventory_loader.get("ansible.builtin.ini")
         lines: list[list[str]] = []
         for path in _ini_files(self._sources):
-            group, kind = "ungrouped", None
+            group, kind, plugin._origin = "ungrouped", None, Origin(path=str(path))
             for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
                 text = line.strip()
                 if not text or text.startswith(("#", ";")):
@@ -205,9 +235,13 @@ class _Reader:
                 if match := _SECTION.match(text):
                     group, kind = match.group(1), match.group(2)
                 elif kind in (None, "hosts"):
-                    names, _ = plugin._expand_hostpattern(text.split()[0])
+                    names, _, _ = plugin._parse_host_definition(text)
                     lines += [[group, str(name), f"{path}:{number}"] for name in names]
         return lines
+
+
+def _own(variables: Mapping[str, Any]) -> dict[str, str]:
+    return {str(name): repr(value) for name, value in variables.items() if name not in _MAGIC}
 
 
 def _hosts_of(group: Group) -> list[str]:
@@ -378,7 +412,7 @@ def _position(origin: Origin) -> str:
 def read(request: Mapping[str, Any]) -> dict[str, Any]:
     """Answer a request of reading.py."""
     init_plugin_loader()
-    reader = _Reader(request["inventories"], request["extra_vars"])
+    reader = _Reader(request["inventories"], request["extra_vars"], request.get("texts", {}))
     groups = reader.groups()
     services = reader.services(set(request["service_names"]))
     listed = [*groups.values(), *(service["hosts"] for service in services.values())]
@@ -389,6 +423,7 @@ def read(request: Mapping[str, Any]) -> dict[str, Any]:
         "own_groups": reader.own_groups(),
         "services": services,
         "lines": reader.host_lines(),
+        "stated": reader.stated(),
         "hosts": {name: reader.host(name, keys, request["role_options"]) for name in names},
         "limited": None if request["limit"] is None else reader.limited(request["limit"]),
     }

@@ -60,7 +60,8 @@ class ServiceReading:
 @dataclass(frozen=True)
 class Reading:
     """What Ansible reads. `services` are by group. `own_groups`: other groups with hosts, in their order.
-    `limited`: hosts that --limit leaves; None without it.
+    `limited`: hosts that --limit leaves; None without it. `stated`: all hosts and groups with members
+    and variables, as the inventory's own files have them, untemplated.
     """
 
     groups: Mapping[str, list[str]]
@@ -69,10 +70,19 @@ class Reading:
     hosts: Mapping[str, HostReading]
     lines: tuple[HostLine, ...]
     limited: list[str] | None
+    stated: Mapping[str, Any] = field(repr=False)
 
 
-def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) -> Reading:
-    """Ask Ansible's library, in a process of its own. Raises InputError with file and line."""
+def read(
+    paths: Sequence[Path],
+    extra_vars: Sequence[str],
+    limit: str | None,
+    texts: Mapping[Path, str] | None = None,
+) -> Reading:
+    """Ask Ansible's library, in a process of its own. Raises InputError with file and line.
+
+    `texts` are read in the place of what the files have.
+    """
     for path in paths:
         _refuse_encoding(path)
     for item in extra_vars:
@@ -90,6 +100,7 @@ def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) ->
                 key: option for key, option in role_options().items() if key not in SETTING_NAMES
             },
             "limit": limit,
+            "texts": {str(path.absolute()): text for path, text in (texts or {}).items()},
         }
     )
     if error := answer.get("error"):
@@ -97,7 +108,8 @@ def read(paths: Sequence[Path], extra_vars: Sequence[str], limit: str | None) ->
     hosts = {name: _host(host) for name, host in answer["hosts"].items()}
     lines = tuple(HostLine(*line) for line in answer["lines"])
     services = {name: ServiceReading(**service) for name, service in answer["services"].items()}
-    return Reading(answer["groups"], answer["own_groups"], services, hosts, lines, answer["limited"])
+    named = (answer[name] for name in ("limited", "stated"))
+    return Reading(answer["groups"], answer["own_groups"], services, hosts, lines, *named)
 
 
 def role_values(
