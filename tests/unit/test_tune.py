@@ -303,7 +303,7 @@ def test_the_best_is_written_into_an_ini_file(tmp_path: Path) -> None:
     assert file.read_text() == "all: {vars: {engine_args: --old}}\n"
 
 
-CHAT_SECTION = "[chat]\na engine_env=x\n[chat:vars]\nmodel=m\n[other:vars]\nmodel=n\n"
+CHAT_SECTION = "[chat]\na engine_env=x\n[chat:vars]\nmodel=m\n[other]\nb\n[other:vars]\nmodel=n\n"
 
 
 @pytest.mark.parametrize(
@@ -321,6 +321,40 @@ def test_the_best_of_a_service_is_written_for_its_group(tmp_path: Path, before: 
     assert file.read_text() == written
     write_arguments([file], ["--newer"], "chat")
     assert file.read_text() == written.replace("--new", "--newer")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("[head]\na\n[all:vars]", "[head]\na\n[all:vars]\nengine_args=--new\n"),
+        ("[head]\na\n[all:vars]\nengine_args=--old", "[head]\na\n[all:vars]\nengine_args=--new\n"),
+        ("[head]\r\na\r\n[all:vars]\r\nx=1\r\n", "[head]\r\na\r\n[all:vars]\r\nengine_args=--new\r\nx=1\r\n"),
+    ],
+)
+def test_other_lines_and_their_ends_stay(before: str, after: str, tmp_path: Path) -> None:
+    (tmp_path / "real.ini").write_bytes(before.encode())
+    link = tmp_path / "cluster.ini"
+    link.symlink_to("real.ini")
+    assert write_arguments([link], ["--new"]) == link
+    assert (link.is_symlink(), link.read_bytes()) == (True, after.encode())
+
+
+@pytest.mark.parametrize(
+    ("text", "extra_vars"),
+    [
+        ("[head]\na engine_args=--mine\n[all:vars]\nx=1\n", []),  # the host's own wins
+        ("[head]\na\n[all:vars]\nengine_args=--old\nengine_args=--older\n", []),
+        ("[head]\na\n[all:vars]\nx=1\n", ["engine_args=--extra"]),
+    ],
+)
+def test_arguments_that_ansible_would_not_read_are_not_written(
+    text: str, extra_vars: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "cluster.ini"
+    file.write_text(text)
+    with pytest.raises(InputError, match="cannot be written"):
+        write_arguments([file], ["--new"], None, extra_vars)
+    assert file.read_text() == text
 
 
 def test_a_line_that_wins_over_the_group_is_not_written_around(tmp_path: Path) -> None:

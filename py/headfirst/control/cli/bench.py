@@ -202,7 +202,7 @@ def tune(
             console.print(f"  In the inventory: {escape(line_of(best))}")
         console.print(f"  Result   {escape(str(folder))}")
     if write and best is not None:
-        file = write_arguments(run.inventories, best, plan.service.name)
+        file = write_arguments(run.inventories, best, plan.service.name, run.extra_vars)
         console.print(f"Written to {escape(str(file))}; `deploy up` applies it.")
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headfirst.common.errors import InputError
+from headfirst.common.state_files import rewrite_file, text_of
+from headfirst.control.inventory.edit import reread
+from headfirst.control.inventory.reading import read
 
 _NAME = "engine_args"
 _MENTION = re.compile(rf"(?:^|[\s{{{{,])[\"']?{_NAME}[\"']?\s*[=:]")
@@ -21,40 +25,58 @@ def line_of(arguments: Sequence[str]) -> str:
 
 
 def write_arguments(
-    inventories: Sequence[Path], arguments: Sequence[str], service: str | None = None
+    inventories: Sequence[Path],
+    arguments: Sequence[str],
+    service: str | None = None,
+    extra_vars: Sequence[str] = (),
 ) -> Path:
     """Replace the line where engine_args is set, or add one below [all:vars]; returns the file.
 
     For a service with a name both are in [SERVICE:vars]. InputError, with the line to write, where this is no
-    INI file with such a place.
+    INI file with such a place, or Ansible would not read these arguments, or would read another change too.
     """
     section = f"{service or 'all'}:vars"
     mentions = [mention for mention in _mentions(inventories) if _counts(mention, service)]
-    new = line_of(arguments) + "\n"
-    if mentions:
-        file, number, of = mentions[0]
-        lines = file.read_text().splitlines(keepends=True)
-        single = _ASSIGNMENT.match(lines[number]) and not lines[number].rstrip().endswith("\\")
-        if single and (service is None or of == section):
-            lines[number] = new
-            return _written(file, lines)
-    else:
-        file = inventories[0]
-        lines = file.read_text().splitlines(keepends=True) if file.is_file() else []
-        headers = [number for number, line in enumerate(lines) if _section(line) == section]
-        if headers:
-            lines.insert(headers[0] + 1, new)
-            return _written(file, lines)
+    file, number, of = mentions[0] if mentions else (inventories[0], None, section)
+    lines = text_of(file).splitlines(keepends=True) if file.is_file() else []
+    place = None
+    if number is None:
+        place = next((index for index, line in enumerate(lines) if _section(line) == section), None)
+    elif _ASSIGNMENT.match(lines[number]) and not lines[number].rstrip().endswith("\\"):
+        place = number if service is None or of == section else None
+    if place is not None:
+        body = lines[place].rstrip("\r\n")
+        end = lines[place].removeprefix(body) or "\n"
+        lines[place] = ("" if mentions else body + end) + line_of(arguments) + end
+        if _is_read(inventories, file, "".join(lines), of or section, arguments, service, extra_vars):
+            rewrite_file(file, "".join(lines))
+            return file
     raise InputError(
         f"{_NAME} cannot be written into this file",
         where=str(file),
-        hint=f"Write: {new.strip()}" + (f" for the group {service}" if service else ""),
+        hint=f"Write: {line_of(arguments)}" + (f" for the group {service}" if service else ""),
     )
 
 
-def _written(file: Path, lines: Sequence[str]) -> Path:
-    file.write_text("".join(lines))
-    return file
+def _is_read(
+    inventories: Sequence[Path],
+    file: Path,
+    text: str,
+    section: str,
+    arguments: Sequence[str],
+    service: str | None,
+    extra_vars: Sequence[str],
+) -> bool:
+    """Whether Ansible reads these arguments, and nothing else that is new, where `file` has this text."""
+    value, (group, _, _) = shlex.join(arguments), section.partition(":")
+    meant = copy.deepcopy(read(inventories, extra_vars, None).stated)
+    meant["groups"][group]["vars"][_NAME] = repr(value)
+    reading = reread(inventories, file, text, meant, extra_vars)
+    if reading is None:
+        return False
+    ranks = (reading.hosts[host] for name in ("head", "workers") for host in reading.groups[name])
+    readers = [reading.services[service]] if service else ranks
+    return all(reader.values.get(_NAME) == value for reader in readers)
 
 
 def _counts(mention: tuple[Path, int, str | None], service: str | None) -> bool:
