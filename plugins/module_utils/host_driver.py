@@ -14,7 +14,7 @@ SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e0
 # All that comes with a driver's version; the container toolkit and the prebuilt modules of a kernel do not.
 PACKAGES = re.compile(
     r"nvidia-(driver(?!-pinning)|headless|dkms|open|kernel|utils|compute-utils|smi|firmware|persistenced|imex"
-    r"|fabricmanager)|libnvidia-(?!container)|libcuda1$|cuda-drivers"
+    r"|fabricmanager)|nvlsm$|libnvidia-(?!container)|libcuda1$|cuda-drivers"
 )
 AUTO_UPGRADES = "/etc/apt/apt.conf.d/20auto-upgrades"
 

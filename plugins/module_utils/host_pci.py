@@ -13,6 +13,10 @@ GPU_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers
 MELLANOX = "0x15b3"
 ETHERNET_CLASS, INFINIBAND_CLASS = "0x0200", "0x0207"
 NVSWITCH_CLASS = "0x0680"  # "bridge, other": lspci calls them Bridge: NVIDIA Corporation
+# NVLink 5's switches (HGX B200) are no PCI devices. ConnectX functions manage them, with this in their vital
+# product data; they carry no traffic between hosts. Source: NVIDIA/gpu-driver-container.
+NVLINK5, NVLINK5_VPD = "nvlink5", b"SW_MNG"
+BLACKWELL = 0x2900  # the first PCI device ID of that generation; older GPUs have no NVLink 5
 BRIDGE_CLASS = "0x0604"
 ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 # Names as `nvidia-smi topo -m` has them, from near to far.
@@ -35,7 +39,7 @@ class Device(t.NamedTuple):
 
 def devices(source: Source) -> t.List[Device]:
     """Every PCI device, by address."""
-    return [
+    found = [
         Device(
             address,
             source.real(f"{DEVICES}/{address}"),
@@ -45,6 +49,15 @@ def devices(source: Source) -> t.List[Device]:
         )
         for address in source.names(DEVICES)
     ]
+    ids = [source.read(f"{DEVICES}/{gpu.address}/device") for gpu in gpus(found)]
+    if not any(int(id, 16) >= BLACKWELL for id in ids if id):
+        return found
+    managers = {
+        card.address
+        for card in hcas(found)
+        if NVLINK5_VPD in source.read_bytes(f"{DEVICES}/{card.address}/vpd")
+    }
+    return [device._replace(kind=NVLINK5) if device.address in managers else device for device in found]
 
 
 def gpus(devices: t.List[Device]) -> t.List[Device]:
@@ -53,8 +66,12 @@ def gpus(devices: t.List[Device]) -> t.List[Device]:
 
 
 def nvswitches(devices: t.List[Device]) -> t.List[Device]:
-    """The chips of an HGX board that need the fabric manager."""
-    return [device for device in devices if device.vendor == NVIDIA and device.kind == NVSWITCH_CLASS]
+    """The chips of an HGX board that need the fabric manager, or what manages these."""
+    return [
+        device
+        for device in devices
+        if device.kind == NVLINK5 or (device.vendor == NVIDIA and device.kind == NVSWITCH_CLASS)
+    ]
 
 
 def hcas(devices: t.List[Device]) -> t.List[Device]:

@@ -13,13 +13,18 @@ UNSET = ("", "0000:0000:0000:0000:0000:0000:0000:0000")
 
 
 def hcas(source: Source, devices: t.List[host_pci.Device]) -> t.List[t.Dict[str, t.Any]]:
-    """Every device: {name, firmware, pci, numa, gpu_distances, ports}; distances in the order of the GPUs."""
+    """Every device: {name, firmware, pci, numa, gpu_distances, ports}; distances in the order of the GPUs.
+
+    Not those that manage NVLink's switches.
+    """
     places = {device.address: device for device in devices}
     gpus = host_pci.gpus(devices)
     result = []
     for name in source.names(DEVICES):
         steps = source.real(f"{DEVICES}/{name}").split("/infiniband/")[0]
         place = places.get(steps.rpartition("/")[2])
+        if place and place.kind == host_pci.NVLINK5:
+            continue
         result.append(
             {
                 "name": name,

@@ -16,9 +16,10 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_source impo
 
 # NVIDIA numbers its chips in the order of their generations. The open module drives Turing and newer, and
 # nothing else drives Blackwell and newer: the README of NVIDIA/open-gpu-kernel-modules lists the numbers.
-TURING, BLACKWELL = 0x1E00, 0x2900
+TURING = 0x1E00
 MANAGER, PERSISTENCE = "nvidia-fabricmanager.service", "nvidia-persistenced.service"
 MANAGER_PROGRAM = "/usr/bin/nv-fabricmanager"
+SUBNET_MANAGER, UMAD = "/var/lib/dpkg/info/nvlsm.list", "/sys/class/infiniband_mad"
 # Keys that dkms signs modules with: Ubuntu's, then dkms's own.
 SIGNING_KEYS = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
 DKMS_LINE = re.compile(
@@ -39,6 +40,7 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
         "kernel": kernel,
         "gpus_on_pci": [gpu.address for gpu in gpus],
         "nvswitches": len(host_pci.nvswitches(devices)),
+        "nvlink5": any(device.kind == host_pci.NVLINK5 for device in devices),
         **generations([source.read(f"{host_pci.DEVICES}/{gpu.address}/device") for gpu in gpus]),
     }
     if not gpus:
@@ -62,6 +64,8 @@ def gather(source: Source) -> t.Dict[str, t.Any]:
             "already enrolled" in source.run("mokutil", "--test-key", key) for key in SIGNING_KEYS
         ),
         services=services(source),
+        # NVLink 5's subnet manager, which the fabric manager starts, and the module by which it sends.
+        subnet_manager=bool(source.read(SUBNET_MANAGER)) and bool(source.names(UMAD)),
     )
     facts["state"] = state(facts)
     return {**facts, "faults": faults(facts)}
@@ -72,7 +76,7 @@ def generations(ids: t.List[str]) -> t.Dict[str, bool]:
     numbers = [int(device_id, 16) for device_id in ids if device_id]
     return {
         "open_possible": all(number >= TURING for number in numbers),
-        "open_needed": any(number >= BLACKWELL for number in numbers),
+        "open_needed": any(number >= host_pci.BLACKWELL for number in numbers),
     }
 
 
@@ -103,6 +107,10 @@ def faults(facts: t.Dict[str, t.Any]) -> t.List[str]:
         if driver["fabric_manager"] != running:
             have = driver["fabric_manager"] or "not installed"
             faults.append(f"The fabric manager is {have}, and the driver {running}: the two must be equal.")
+        if facts["nvlink5"] and not facts["subnet_manager"]:
+            faults.append(
+                "NVLink's subnet manager (package nvlsm) is not installed, or ib_umad is not loaded."
+            )
         if not (manager["active"] and manager["enabled"]) or manager["stale"]:
             faults.append(
                 "nvidia-fabricmanager is not active and enabled at the installed version: see "

@@ -40,15 +40,17 @@ EXAMPLES = r"""
 RETURN = r"""
 host:
   description:
-    - Always os, os_version, architecture, kernel, gpus_on_pci (addresses), nvswitches (how many),
-      open_possible and open_needed (whether the open kernel module can drive all GPUs, and whether only it
-      can), state, pinned (the version in pin_file) and repository_known.
+    - Always os, os_version, architecture, kernel, gpus_on_pci (addresses), nvswitches (how many, or how many
+      devices manage those of NVLink 5), nvlink5 (whether they do), open_possible and open_needed (whether the
+      open kernel module can drive all GPUs, and whether only it can), state, pinned (the version in pin_file)
+      and repository_known.
     - state is no-gpu; absent (no driver); unbuilt (its sources are there, no module for this kernel);
       unloaded; outdated (another version is running than is installed); faulty (nvidia-smi does not list
       every GPU); works.
     - Where there is a GPU also driver (as of host_facts), nouveau (it holds a GPU), smi_error, gpus_listed,
       persistence, dkms, dkms_ready, headers (those of the running kernel), key_enrolled (with Secure Boot),
-      services and faults (sentences; empty when all is well).
+      services, subnet_manager (NVLink 5's is installed and can send) and faults (sentences; empty when all
+      is well).
   type: dict
   returned: always
 """

@@ -131,14 +131,15 @@ def _busy(facts: Facts, limits: Limits) -> Iterator[str]:
     role="nvidia_driver",
     failures=(24,),
     why="GPUs behind an NVSwitch compute only when the fabric manager has set it up (Error 802).",
-    fix="Install the fabric manager of the driver's version; systemctl enable --now nvidia-fabricmanager",
+    fix="Install the fabric manager of the driver's version, on HGX B200 nvlsm too (modprobe ib_umad); "
+    "systemctl enable --now nvidia-fabricmanager",
 )
 def _fabric(facts: Facts, limits: Limits) -> Iterator[str]:
     driver = facts["driver"]
-    if not facts["nvswitches"] or not driver["running"]:
+    if not driver["running"]:
         return
     pending = [gpu["bus"] for gpu in facts["gpus"] if gpu["fabric"] not in ("", "N/A", "Completed")]
-    if not driver["fabric_manager_active"]:
+    if facts["nvswitches"] and not driver["fabric_manager_active"]:
         yield f"{facts['nvswitches']} NVSwitches and no running nvidia-fabricmanager"
     elif pending:
         yield f"the fabric manager has not finished with the GPU at {', '.join(pending)}"
@@ -175,13 +176,29 @@ def _held(facts: Facts, limits: Limits) -> Iterator[str]:
     "cuda",
     failures=(31, 32),
     why="The image's CUDA needs a newer driver (Error 803, 804, unsatisfied condition: cuda>=).",
-    fix="Install a newer driver (CUDA 13 needs 580 or newer), or set engine_image to one for this CUDA.",
+    fix="Install a driver for which `nvidia-smi` prints the image's CUDA version or a newer one, or set "
+    "engine_image to one for this CUDA version.",
 )
 def _cuda(facts: Facts, limits: Limits) -> Iterator[str]:
     # Within one major version an older driver serves a newer image: NVIDIA's minor version compatibility.
     have, need = facts["smi_cuda"], limits["min_cuda"]
     if have and need and number(have)[0] < number(need)[0]:
         yield f"the driver {facts['smi_driver']} serves CUDA {have}, and the image needs {need}"
+
+
+@rule(
+    "cuda-minor",
+    failures=(32,),
+    severity="warning",
+    why="The compatibility library of the image's CUDA is for data center GPUs: others fail with Error 804.",
+    fix="Install a driver for which `nvidia-smi` prints the image's CUDA version or a newer one, or set "
+    "engine_image to one for this CUDA version.",
+)
+def _cuda_minor(facts: Facts, limits: Limits) -> Iterator[str]:
+    have, need = facts["smi_cuda"], limits["min_cuda"]
+    others = [gpu["name"] for gpu in facts["gpus"] if "GeForce" in gpu["name"] or "RTX" in gpu["name"]]
+    if others and have and need and number(have)[0] == number(need)[0] and number(have) < number(need):
+        yield f"the driver of {others[0]} serves CUDA {have}, and the image is built with {need}"
 
 
 @rule(

@@ -33,6 +33,7 @@ COLLECTED = {
     "nvidia_driver": {
         "{{ __nvidia_driver_chosen.packages }}": "__nvidia_driver_nvidia_sets",
         "{{ __nvidia_driver_headers }}": "__nvidia_driver_headers",
+        "{{ __nvidia_driver_subnet_manager_packages }}": "__nvidia_driver_subnet_manager_packages",
         # Of the installer, which a bundle refuses.
         "{{ __nvidia_driver_build_packages }}": "__nvidia_driver_build_packages",
     },
@@ -115,6 +116,7 @@ def test_the_driver_comes_in_both_kinds_with_its_fabric_manager_and_headers() ->
         "nvidia-driver-cuda 580.126.20-1",
         "nvidia-driver-cuda 590.1.1-1",
         "nvidia-fabricmanager-580 580.126.20-1",
+        "nvlsm 2025.10.1-1",
     )
     found = packages.groups(values(), GPUS, DEBIAN, apt)  # type: ignore[arg-type]
     version = "580.126.20-1"
@@ -122,6 +124,7 @@ def test_the_driver_comes_in_both_kinds_with_its_fabric_manager_and_headers() ->
     assert [f"nvidia-kernel-open-dkms={version}", *rest] in found
     assert [f"nvidia-kernel-dkms={version}", *rest] in found
     assert ["linux-headers-6.1.0-28-amd64"] in found
+    assert ["nvlsm", "infiniband-diags"] in found
     assert ["rdma-core", "ibverbs-providers", "infiniband-diags"] in found
     assert "Pin: version 580.126.20-*" in apt.preferences
 

@@ -35,6 +35,23 @@ def test_machines_with_gpus(
     assert found["docker"]["runtimes"] == ["io.containerd.runc.v2", "nvidia", "runc"]
 
 
+def test_cards_that_manage_nvlink_5_are_switches_and_no_rdma(tmp_path: Path) -> None:
+    """HGX B200: no NVSwitch is on PCI; ConnectX functions with SW_MNG in their VPD are no network cards."""
+    plain = facts("hgx-h100-infiniband", tmp_path / "plain")
+    cards = [(hca["name"], hca["pci"]) for hca in plain["hcas"]]
+    devices = host_pci.devices(Source(str(tmp_path / "plain")))
+    paths = {device.address: device.path for device in devices}
+    vpd = {f"{paths[address]}/vpd": "ID: CX7 SW_MNG" for _name, address in cards[:2]}
+    gone = {f"{switch.path}/class": "0x050000" for switch in host_pci.nvswitches(devices)}
+    ids = {f"{paths[address]}/device": "0x2901" for address in plain["gpus_on_pci"]}
+    found = facts("hgx-h100-infiniband", tmp_path / "b200", changes={"files": vpd | gone | ids})
+    assert found["nvswitches"] == 2
+    assert [hca["name"] for hca in found["hcas"]] == [name for name, _address in cards[2:]]
+    assert len(found["hcas_on_pci"]) == len(plain["hcas_on_pci"]) - 2
+    older = facts("hgx-h100-infiniband", tmp_path / "older", changes={"files": vpd})
+    assert len(older["hcas"]) == len(cards)
+
+
 def test_a_machine_without_gpus_or_rdma(tmp_path: Path) -> None:
     found = facts("cpu-only", tmp_path, peers=("10.0.0.2",))
     assert (found["gpus"], found["hcas"], found["nvswitches"], found["smi_driver"]) == ([], [], 0, "")

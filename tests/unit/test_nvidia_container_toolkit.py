@@ -133,7 +133,7 @@ def value(expression: str, installed: dict[str, str] | None = None, **variables:
 @pytest.mark.parametrize(
     ("installed", "version", "first"),
     [
-        ({}, "", "nvidia-container-toolkit"),
+        ({}, "", "nvidia-container-toolkit=1.19.0-*"),
         ({}, "1.19.1", "nvidia-container-toolkit=1.19.1-*"),
         ({}, "1.19.1-1", "nvidia-container-toolkit=1.19.1-1"),
         ({"libnvidia-container1": "1.17.8-1"}, "", "nvidia-container-toolkit=1.17.8-1"),
@@ -145,6 +145,14 @@ def test_the_packages_are_of_one_version(installed: dict[str, str], version: str
         "{{ __nvidia_container_toolkit_packages }}", installed, nvidia_container_toolkit_version=version
     )
     assert len(names) == 4 and names[0] == first
+
+
+@pytest.mark.parametrize("source", ["distribution", "/srv/packages"])
+def test_other_sources_give_the_newest(source: str) -> None:
+    (first, *_) = value(
+        "{{ __nvidia_container_toolkit_packages }}", {}, nvidia_container_toolkit_source=source
+    )
+    assert first == "nvidia-container-toolkit"
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
-from ansible_collections.headfirst.serving.plugins.module_utils import nvidia_driver
+from ansible_collections.headfirst.serving.plugins.module_utils import host_pci, nvidia_driver
 from recorded_hosts import RecordedSource
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "nvidia_driver"
@@ -220,3 +220,15 @@ def test_the_fabric_manager_is_that_of_the_installed_driver() -> None:
     names = value("__nvidia_driver_managers", host={"driver": {"installed": "535.161.08"}})
     assert names == ["nvidia-fabricmanager-535", "nvidia-fabricmanager"]
     assert value("__nvidia_driver_managers", host={"nvswitches": 0}) == []
+
+
+@pytest.mark.parametrize(("installed", "faults"), [("", 1), ("/opt/nvidia\n", 0)])
+def test_nvlink_5_requires_the_subnet_manager(tmp_path: Path, installed: str, faults: int) -> None:
+    plain = RecordedSource("hgx-h100-infiniband", tmp_path / "plain")
+    devices = host_pci.devices(plain)
+    files = {f"{card.path}/vpd": "SW_MNG" for card in host_pci.hcas(devices)[:1]}
+    files |= {f"{gpu.path}/device": "0x2901" for gpu in host_pci.gpus(devices)}
+    files |= {nvidia_driver.SUBNET_MANAGER: installed, f"{nvidia_driver.UMAD}/umad0/ibdev": "mlx5_0"}
+    host = nvidia_driver.gather(RecordedSource("hgx-h100-infiniband", tmp_path / "b200", {"files": files}))
+    assert host["nvlink5"]
+    assert sum("nvlsm" in fault for fault in host["faults"]) == faults

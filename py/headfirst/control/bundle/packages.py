@@ -115,9 +115,14 @@ def groups(values: Values, needs: Wanted, system: System, apt: Apt) -> list[list
     if needs.rdma:
         sets.append(role_vars("rdma")["__rdma_packages_of"][values["rdma_source"]])
     if needs.gpus:
-        version = values["nvidia_container_toolkit_version"]
+        toolkit = role_vars("nvidia_container_toolkit")
+        version = values["nvidia_container_toolkit_version"] or (
+            ""
+            if values["nvidia_container_toolkit_source"] == "distribution"
+            else toolkit["__nvidia_container_toolkit_new"]
+        )
         exact = f"={version}{'' if '-' in version else '-*'}" if version else ""
-        names = role_vars("nvidia_container_toolkit")["__nvidia_container_toolkit_names"]
+        names = toolkit["__nvidia_container_toolkit_names"]
         sets.append([f"{name}{exact}" for name in names])
     if _has_driver(values, needs):
         sets += _driver(values, needs, system, apt)
@@ -150,7 +155,8 @@ def _driver(values: Values, needs: Wanted, system: System, apt: Apt) -> list[lis
             where="nvidia_driver_branch",
             hint="Choose another nvidia_driver_branch or nvidia_driver_source.",
         )
-    return [*sets, *headers]
+    subnet = role_vars("nvidia_driver")["__nvidia_driver_subnet_manager_packages"]  # of NVLink 5
+    return [*sets, *headers, *([subnet] if apt.madison(subnet[:1]) else [])]
 
 
 def _chosen(
