@@ -59,7 +59,7 @@ _DRIVER: Spec = {
     "unheld": _NAMES,
 }
 _DOCKER: Spec = {
-    **_texts("version", "cgroup_driver", "cgroup_version"),
+    **_texts("version", "cgroup_driver", "cgroup_version", "image_store"),
     **_flags("podman", "cdi", "snap", "char_links"),
     "runtimes": _NAMES,
     "images": {"type": "dict", "elements": "str"},
@@ -68,7 +68,7 @@ HOST: Spec = {
     **_texts("hostname", "os", "os_name", "kernel", "cmdline", "python", "architecture", "disk_type"),
     **_texts("smi_driver", "smi_cuda", "smi_error"),
     **_counts("uid", "cores", "memory_bytes", "disk_free_bytes", "disk_used_bytes"),
-    **_counts("shm_bytes", "shm_free_bytes"),
+    **_counts("shm_bytes", "shm_free_bytes", "image_store_free_bytes"),
     "disk_read_rate": "float",
     "disk_shared": "bool",
     "clock_skew_s": "float",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
 from ansible_collections.headfirst.serving.plugins.module_utils.host_source import Source
 
 CDI = ("/etc/cdi", "/var/run/cdi")
+CONTAINERD_RUN, CONTAINERD_CONFIG = "/run/containerd", "/etc/containerd/config.toml"
 
 
 def gather(source: Source, images: t.List[str]) -> t.Dict[str, t.Any]:
@@ -15,7 +17,7 @@ def gather(source: Source, images: t.List[str]) -> t.Dict[str, t.Any]:
 
     `podman`: whether the engine is Podman. `cdi`: whether the GPUs are described for CDI.
 
-    `images` of the result maps each name that is there to its ID.
+    `images` of the result maps each name that is there to its ID; `image_store` is the folder of all images.
     """
     info = source.docker("/info")
     known = {name: source.docker(f"/images/{name}/json").get("Id", "") for name in images} if info else {}
@@ -29,4 +31,17 @@ def gather(source: Source, images: t.List[str]) -> t.Dict[str, t.Any]:
         "snap": bool(source.names("/snap/docker")),
         "char_links": "195:255" in source.names("/dev/char"),  # /dev/nvidiactl, for systemd's cgroups
         "images": {name: id for name, id in known.items() if id},
+        "image_store": image_store(source, info),
     }
+
+
+def image_store(source: Source, info: t.Dict[str, t.Any]) -> str:
+    """The folder of the images. New installations of Docker 29 keep them in containerd's, which data-root
+    does not move."""
+    root = info.get("DockerRootDir") or "/var/lib/docker"
+    if "io.containerd.snapshotter.v1" not in str(info.get("DriverStatus")):
+        return root
+    if "containerd.sock" not in source.names(CONTAINERD_RUN):  # Docker has started one of its own
+        return f"{root}/containerd"
+    line = re.search(r"^root\s*=\s*[\"']([^\"']+)", source.read(CONTAINERD_CONFIG), re.MULTILINE)
+    return line.group(1) if line else "/var/lib/containerd"

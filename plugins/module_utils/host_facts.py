@@ -57,7 +57,12 @@ def cores(source: Source) -> int:
 def disk(path: str) -> t.Dict[str, int]:
     """Free bytes of the filesystem that holds `path`, and the bytes that files under `path` take already."""
     used = sum(itertools.islice(_sizes(path), MAX_FILES))
-    return {"disk_free_bytes": shutil.disk_usage(_existing(path)).free, "disk_used_bytes": used}
+    return {"disk_free_bytes": free(path), "disk_used_bytes": used}
+
+
+def free(path: str) -> int:
+    """Free bytes of the filesystem that holds `path`, or will hold it."""
+    return shutil.disk_usage(_existing(path)).free
 
 
 def file_system(source: Source, path: str) -> str:

@@ -76,7 +76,8 @@ host:
   description:
     - Of the system hostname, os (like debian-12), os_name, kernel, cmdline, python, architecture, uid, cores,
       memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, disk_read_rate (bytes a second; 0 where it
-      was not requested or no large file is there), shm_bytes, shm_free_bytes, clock_skew_s.
+      was not requested or no large file is there), shm_bytes, shm_free_bytes, clock_skew_s,
+      image_store_free_bytes.
     - Of O(model_folder) model_folder, as module shared_folder_facts returns it; disk_shared, whether
       disk_path is on a file system that hosts share.
     - Of the network nics (name, kind, addresses, mtu, state, mbit), routes (to each peer its nic and source),
@@ -88,7 +89,7 @@ host:
       gpus_on_pci, nvswitches, acs_bridges, xids, smi_driver, smi_cuda, smi_error.
     - Of the software driver (running, open, installed, modules, secure_boot, fabric_manager,
       fabric_manager_active, unheld, auto_upgrades) and docker (version, runtimes, cgroup_driver,
-      cgroup_version, snap, char_links, images).
+      cgroup_version, snap, char_links, images, image_store).
     - cgroup_obstacle is what prevents rules of nftables by the cgroup of a socket (cgroup-v1, nested,
       cgroup-driver, nftables), or any rules beside (no-rules); empty for nothing.
     - stuck lists the commands that did not end.
@@ -140,6 +141,7 @@ def main() -> None:
         cut_ports=host_network.cut_ports(open_peers, params["open_ports"]),
         disk_read_rate=disk_speed.read_rate(params["disk_path"]) if params["read_speed"] else 0,
     )
+    host["image_store_free_bytes"] = host_facts.free(host["docker"]["image_store"])
     host_network.name_containers([process for gpu in host["gpus"] for process in gpu["processes"]])
     module.exit_json(changed=False, host=host)
 

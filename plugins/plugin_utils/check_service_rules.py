@@ -8,6 +8,8 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_cgroups imp
 from ansible_collections.headfirst.serving.plugins.module_utils.shared_folder import SHARED_TYPES
 from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules import GB, Facts, Limits, rule
 
+IMAGE_GB = 40  # lmsysorg/sglang and vllm/vllm-openai, unpacked beside their layers
+
 
 @rule(
     "docker-snap",
@@ -70,6 +72,21 @@ def _rank_ports(facts: Facts, limits: Limits) -> Iterator[str]:
     if limits["is_rank"] and exposed and (obstacle or not limits["firewall"]):
         why = OBSTACLES[obstacle] if limits["firewall"] else "host_tuning_firewall is false"
         yield f"ports of ranks that stay open to everybody: {', '.join(exposed)}, since {why}"
+
+
+@rule(
+    "image-disk",
+    gpus=True,
+    failures=(34,),
+    severity="warning",
+    why="The engine's image is unpacked there: no space left on device.",
+    fix="Free space there. Docker's data-root does not move the images in containerd's folder: set root in "
+    "/etc/containerd/config.toml, then: systemctl restart containerd docker.",
+)
+def _image_disk(facts: Facts, limits: Limits) -> Iterator[str]:
+    docker, free = facts["docker"], facts["image_store_free_bytes"] / GB
+    if not docker["images"] and free < IMAGE_GB:
+        yield f"{free:.1f} GB free for images in {docker['image_store']}, and one takes up to {IMAGE_GB} GB"
 
 
 @rule(

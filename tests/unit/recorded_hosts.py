@@ -58,6 +58,7 @@ def facts(
     for process in (process for gpu in found["gpus"] for process in gpu["processes"]):
         process["container"] = ""
     live = {"clock_skew_s": 0.4, "disk_free_bytes": 4 * 10**12, "disk_used_bytes": 0, "busy_ports": []}
+    live["image_store_free_bytes"] = 4 * 10**12
     own = {"uid": 0, "python": "3.10.12", "architecture": "x86_64"}
     return (
         found
