@@ -261,3 +261,9 @@ def test_probes_ask_what_the_task_serves() -> None:
     assert ENGINE.readiness("rerank").probe_path == "/v1/rerank"
     assert ENGINE.readiness("reward").probe_path == "/pooling"
     assert {ENGINE.readiness(task).path for task in ("chat", "embedding", "rerank", "reward")} == {"/health"}
+
+
+def test_vllm_waits_for_its_processes_as_long_as_the_plan() -> None:
+    """Its own limit is 600 s, which the weights of a large model exceed."""
+    launch = ENGINE.launch(replace(DISTILL, ready_seconds=5400))
+    assert launch.environment["VLLM_ENGINE_READY_TIMEOUT_S"] == "5400"

@@ -76,6 +76,7 @@ class LaunchRequest:
     nic: str | None = None
     hca: str | None = None  # NCCL_IB_HCA
     ib_gid_index: int | None = None
+    ready_seconds: int | None = None  # until then the replica must serve
     cpu_cores: tuple[str, ...] = ()  # with device=cpu, the cores of each rank of this node, as `0-3`
 
 

@@ -180,6 +180,7 @@ class Launching:
             runtime=settings.engine_runtime,
             transfer=self._transfer(replica),
             config_file=names.engine_config(self._service.container(replica)),
+            ready_seconds=settings.ready_timeout,
             nic=chosen.nic,
             hca=chosen.hca,
             ib_gid_index=chosen.ib_gid_index,

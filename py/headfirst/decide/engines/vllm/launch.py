@@ -129,6 +129,8 @@ def _environment(request: LaunchRequest) -> dict[str, str]:
     env = {"VLLM_NO_USAGE_STATS": "1"}  # otherwise it reports to the project's server
     if request.nodes > 1:
         env["VLLM_HOST_IP"] = request.address
+    if request.ready_seconds:  # vLLM gives up after 600 s, while a large model still loads
+        env["VLLM_ENGINE_READY_TIMEOUT_S"] = str(request.ready_seconds)
     env |= nccl.environment(request, nvls=True)
     env |= _cpu(request) if request.device == "cpu" else {}
     env |= _transfer(request) | _caches(request.cache_dir)
