@@ -11,10 +11,15 @@ from typing import Any, ClassVar
 from ansible import constants, context
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
 from ansible_collections.headfirst.serving.plugins.module_utils import docker_api
+from ansible_collections.headfirst.serving.plugins.modules import await_ranks as documented
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line, Symptom, Weight
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import (
+    GatedAction,
+    argument_spec,
+    report,
+)
 from ansible_collections.headfirst.serving.plugins.plugin_utils.rank_board import (
     ALIVE,
     DIED,
@@ -40,12 +45,6 @@ DYING_GRACE_S = 10.0
 SETTLE_S = 12.0
 WATCH = "headfirst.serving.container_watch"
 MAX_ERRORS = 3
-_READINESS = {
-    "path": {"type": "str", "required": True},
-    "probe_path": {"type": "str", "required": True},
-    "probe_body": {"type": "dict", "required": True},
-    "answer": {"type": "list", "elements": "str", "required": True},
-}
 
 
 class ActionModule(GatedAction):
@@ -54,18 +53,7 @@ class ActionModule(GatedAction):
     _supports_check_mode = True
     _requires_connection = True
 
-    ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "name": {"type": "str", "required": True},
-        "rank": {"type": "int", "required": True},
-        "hosts": {"type": "list", "elements": "str", "required": True},
-        "start_error": {"type": "str", "default": ""},
-        "url": {"type": "str", "required": True},
-        "model": {"type": "str", "required": True},
-        "api_key": {"type": "str", "no_log": True},
-        "readiness": {"type": "dict", "required": True, "options": _READINESS},
-        "engine_log": {"type": "dict", "default": {}},
-        "timeout": {"type": "int", "default": 3600},
-    }
+    ARGUMENTS = argument_spec(documented.DOCUMENTATION, "api_key")
     ANSWERS: ClassVar[dict[str, Any]] = {
         WATCH: {
             **dict.fromkeys(("exists", "running", "ready", "oom_killed"), "bool"),

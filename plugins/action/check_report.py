@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.modules import check_report as documented
 from ansible_collections.headfirst.serving.plugins.plugin_utils import check_findings
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, argument_spec
 
 
 class ActionModule(GatedAction):
@@ -13,10 +14,7 @@ class ActionModule(GatedAction):
 
     _requires_connection = False
     _supports_check_mode = True
-    ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "results": {"type": "dict", "required": True},
-        "limits": {"type": "dict", "required": True},
-    }
+    ARGUMENTS = argument_spec(documented.DOCUMENTATION)
     RETURNS = ("headfirst_findings",)
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any, ClassVar, NoReturn
 
 from ansible.errors import AnsibleActionFail
+from ansible_collections.headfirst.serving.plugins.modules import container_rollout as documented
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_change
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import (
+    GatedAction,
+    argument_spec,
+    report,
+)
 
 CONTAINER = "headfirst.serving.container"
 GENERATIONS = "headfirst.serving.container_generations"
@@ -22,26 +27,7 @@ class ActionModule(GatedAction):
     _supports_check_mode = True
     _requires_connection = True
 
-    ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "name": {"type": "str", "required": True},
-        "title": {"type": "str", "required": True},
-        "spec": {"type": "dict", "required": True},
-        "fingerprint": {"type": "str", "required": True},
-        "url": {"type": "str", "required": True},
-        "path": {"type": "str", "default": "/health"},
-        "ready_timeout": {"type": "int", "required": True},
-        "stop_timeout": {"type": "int", "default": 30},
-        "proofs": {
-            "type": "list",
-            "elements": "dict",
-            "default": [],
-            "options": {
-                "module": {"type": "str", "required": True, "choices": PROOFS},
-                "args": {"type": "dict", "required": True},
-            },
-        },
-        "backup": {"type": "dict", "default": {}},
-    }
+    ARGUMENTS = argument_spec(documented.DOCUMENTATION)
     ANSWERS: ClassVar[dict[str, Any]] = {
         CONTAINER: _CHANGED,
         GENERATIONS: {

@@ -7,11 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible_collections.headfirst.serving.plugins.modules import job as documented
 from ansible_collections.headfirst.serving.plugins.plugin_utils import job_script, node_answer
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, report
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import (
+    GatedAction,
+    argument_spec,
+    report,
+)
 from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report
 
-STATES = ("finished", "started", "stopped")
 FIRST_WAIT_S = 0.5
 LONGEST_WAIT_S = 2.0
 RECONNECT_PAUSE_S = 3.0
@@ -26,18 +30,7 @@ class ActionModule(GatedAction):
     _supports_check_mode = True
     _requires_connection = True
 
-    ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "name": {"type": "str", "required": True},
-        "what": {"type": "str"},
-        "argv": {"type": "list", "elements": "str", "default": []},
-        "environment": {"type": "dict", "default": {}},
-        "environment_secret": {"type": "dict", "default": {}, "no_log": True},
-        "state": {"type": "str", "choices": STATES, "default": "finished"},
-        "reconnect_timeout": {"type": "int", "default": 600},
-        "timeout": {"type": "int", "default": 86400},
-        "silence_timeout": {"type": "int", "default": 3600},
-        "returns": {"type": "dict", "default": {}},
-    }
+    ARGUMENTS = argument_spec(documented.DOCUMENTATION, "environment_secret")
     REQUIRED_IF: ClassVar[list[Any]] = [("state", "finished", ["argv"]), ("state", "started", ["argv"])]
     RETURNS = ("exit",)
 

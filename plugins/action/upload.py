@@ -7,10 +7,15 @@ import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from ansible.errors import AnsibleActionFail
-from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction, report
+from ansible_collections.headfirst.serving.plugins.modules import upload as documented
+from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import (
+    GatedAction,
+    argument_spec,
+    report,
+)
 
 CHUNK = 32 * 2**20
 _SIZE = re.compile(r"-1|[0-9]{1,18}")
@@ -20,11 +25,7 @@ class ActionModule(GatedAction):
     """Unlike ansible.builtin.copy, needs no space in the login user's home and can be taken up again."""
 
     _supports_check_mode = True
-    ARGUMENTS: ClassVar[dict[str, Any]] = {
-        "src": {"type": "path", "required": True},
-        "dest": {"type": "path", "required": True},
-        "what": {"type": "str", "default": "upload"},
-    }
+    ARGUMENTS = argument_spec(documented.DOCUMENTATION)
     RETURNS = ("dest", "size", "sent")
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -78,7 +78,7 @@ EXAMPLES = r"""
     name: headfirst-engine
     rank: "{{ engine_rank }}"
     hosts: "{{ ansible_play_hosts_all }}"
-    url: http://127.0.0.1:30000
+    url: "{{ engine_url }}"
     model: demo
     readiness:
       path: /health

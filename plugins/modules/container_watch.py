@@ -60,7 +60,7 @@ EXAMPLES = r"""
 - name: Wait for the page
   headfirst.serving.container_watch:
     name: headfirst-page
-    url: http://127.0.0.1:8080
+    url: "{{ open_webui_url }}"
     path: /ready
     seconds: 120
   register: page

@@ -43,7 +43,7 @@ author: The Headfirst authors (@headfirst)
 EXAMPLES = r"""
 - name: Sign in and find the model
   headfirst.serving.webui_check:
-    url: http://127.0.0.1:8080
+    url: "{{ open_webui_url }}"
     email: admin@localhost
     password: "{{ password }}"
     model: demo

@@ -9,18 +9,37 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ansible.errors import AnsibleAction, AnsibleActionFail
+from ansible.module_utils.common.yaml import yaml_load
 from ansible.plugins.action import ActionBase
 from ansible_collections.headfirst.serving.plugins.plugin_utils import node_answer
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_answer import FAILURE, Spec
 
 _SHELL: Spec = {"rc": "int", "stdout": {"type": "str", "max": 64 << 20}, "stderr": {"type": "str"}}
+_CHECKED = ("type", "elements", "required", "default", "choices")
+
+
+def argument_spec(documentation: str, *secret: str) -> dict[str, Any]:
+    """The argument_spec of a module's documentation; options that are `secret` are in no log."""
+    spec = _spec(yaml_load(documentation)["options"])
+    for name in secret:
+        spec[name]["no_log"] = True
+    return spec
+
+
+def _spec(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {key: option[key] for key in _CHECKED if key in option}
+        | ({"options": _spec(option["suboptions"])} if "suboptions" in option else {})
+        for name, option in options.items()
+    }
 
 
 class GatedAction(ActionBase):  # type: ignore[misc]
     """Declares what it takes, reads and returns; ansible-core gets a result with these names alone.
 
-    ARGUMENTS is the argument_spec (None: the module checks them), REQUIRED_IF belongs to it, ANSWERS has the
-    specification of each module's result, and RETURNS the names of the result beside those of every action.
+    ARGUMENTS is the argument_spec, made of the documentation (None: the module checks them), REQUIRED_IF
+    belongs to it, ANSWERS has the specification of each module's result, and RETURNS the names of the result
+    beside those of every action.
     """
 
     ARGUMENTS: ClassVar[dict[str, Any] | None] = None
