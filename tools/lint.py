@@ -20,7 +20,7 @@ _SCRIPTS = "git ls-files -z --cached --others --exclude-standard deploy test .ci
 # Defaults come before the pages that are made of them.
 CHECKS = {
     "mypy": "",
-    "python tools/role_defaults.py": "",
+    "python tools/role_defaults.py": "python tools/role_defaults.py --fix",
     "ruff check .": "ruff check --fix .",
     "ruff format --check .": "ruff format .",
     "yamllint --strict .": "",

@@ -1,33 +1,34 @@
 """Check that a default that stands in several places is the same in all of them.
 
-Usage: python tools/role_defaults.py
+Usage: python tools/role_defaults.py [--fix]
 - Every role: a public variable stands in defaults/main.yml and in the entry point `main` of
   meta/argument_specs.yml; only a required one has no default. It carries the role's name as a prefix. Other
   entry points have the same default.
-- Modules that run as an action: the action's arguments have the defaults of the module's documentation.
 - The inventory's settings: a variable of a role that takes its value from a setting has the setting's default
   (`FOLLOWING`, and variables with the name of a setting).
 - Pairs of variables that two roles have for one purpose (`EQUAL`).
 - Documentation: a number beside the name of a setting, in a row or in parentheses, is its default.
-Exit code 1 when one differs.
+With --fix what follows is written: the settings come first, then defaults/main.yml and the documentation of a
+module. Exit code 1 when one differs, or with --fix when one is left that only a person can write.
 """
 
 from __future__ import annotations
 
-import importlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from default_places import Difference, Place, in_yaml, write, yaml_of
 from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
 from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 
 ROOT = Path(__file__).resolve().parent.parent
 ROLES = ROOT / "roles"
-PLUGINS = "ansible_collections.headfirst.serving.plugins"
+MODULES = ROOT / "plugins" / "modules"
+SETTINGS = ServiceSettings().model_dump() | ClusterSettings().model_dump()
 # Variables of roles and options of modules (MODULE.OPTION) whose default is made of a setting's.
 FOLLOWING = {
     "await_ranks.timeout": "{ready_timeout}",
@@ -49,11 +50,14 @@ ALONE = {
 }
 # One decision for both container engines.
 EQUAL = {"podman_engine_log_max_size": "docker_engine_log_max_size"}
-# `| 8000 (`router_port`) |`, with the parentheses of both languages.
-_AFTER = re.compile(r"^\| *(\d+) *[(（]`(\w+)`[)）]", re.MULTILINE)
-_BEFORE = re.compile(r"^\| *`(\w+)` *\| *`?(\d+)`? *\|", re.MULTILINE)
-# `hang_timeout` seconds (180), anywhere.
-_BESIDE = re.compile(r"`(\w+)`(?: seconds| ?秒)? ?[(（](\d+)[)）]")
+_CHAIN = 2  # a setting, the file that follows it, and what follows that
+# What a page in both languages shows of a setting: 8000 (`router_port`) in a cell, a row of `router_port` and
+# `8000`, and `hang_timeout` seconds (180) anywhere.
+_SHOWN = [
+    re.compile(r"(?<=[|,、]) *(?P<default>\d+) ?[(（]`(?P<name>\w+)`[)）]"),
+    re.compile(r"^\| *`(?P<name>\w+)` *\| *`?(?P<default>[\w/.-]*\d[\w/.-]*)`? *\|", re.MULTILINE),
+    re.compile(r"`(?P<name>\w+)`(?: seconds| ?秒)? ?[(（](?P<default>\d+)[)）]"),
+]
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -61,12 +65,13 @@ def load(path: Path) -> dict[str, Any]:
     return (yaml.safe_load(path.read_text()) if path.exists() else None) or {}
 
 
-def differences(role: Path) -> list[str]:
-    """Sentences about what does not agree in the folder of one role."""
-    defaults = load(role / "defaults" / "main.yml")
-    entry_points = load(role / "meta" / "argument_specs.yml").get("argument_specs", {})
+def differences(role: Path) -> list[Difference]:
+    """What does not agree in the folder of one role."""
+    defaults_file, specs_file = role / "defaults" / "main.yml", role / "meta" / "argument_specs.yml"
+    defaults = load(defaults_file)
+    entry_points = load(specs_file).get("argument_specs", {})
     if "main" not in entry_points:
-        return [f"{role.name}: meta/argument_specs.yml has no entry point main"]
+        return [Difference(f"{role.name}: meta/argument_specs.yml has no entry point main")]
     options = entry_points["main"].get("options", {})
     lines = [f"{key} is in defaults but not in argument_specs" for key in defaults.keys() - options.keys()]
     for key, option in options.items():
@@ -78,89 +83,90 @@ def differences(role: Path) -> list[str]:
             lines.append(f"{key} has a default, which argument_specs does not tell")
         elif key not in defaults and not option.get("required"):
             lines.append(f"{key} is neither required nor in defaults")
-        elif option.get("default") != defaults.get(key):
-            lines.append(f"{key} defaults to {defaults[key]!r}, argument_specs says {option['default']!r}")
+    found = [Difference(f"{role.name}: {text}") for text in sorted(lines)]
     for name, entry_point in entry_points.items():
-        for key, option in entry_point.get("options", {}).items() if name != "main" else ():
-            if key in defaults and option.get("default") != defaults[key]:
-                lines.append(f"{key} defaults to {defaults[key]!r}, {name} says {option.get('default')!r}")
-    return [f"{role.name}: {text}" for text in sorted(lines)]
+        for key, option in entry_point.get("options", {}).items():
+            told = "default" in option or name != "main"
+            if key in defaults and told and option.get("default") != defaults[key]:
+                keys = ("argument_specs", name, "options", key, "default")
+                sentence = f"{key} defaults to {defaults[key]!r}, {name} says {option.get('default')!r}"
+                found.append(Difference(f"{role.name}: {sentence}", in_yaml(specs_file, keys, defaults[key])))
+    return found
 
 
-def action_differences(names: Iterable[str]) -> list[str]:
-    """Sentences about actions whose arguments have other defaults than their modules' documentation."""
-    lines = []
-    for name in names:
-        arguments = getattr(
-            importlib.import_module(f"{PLUGINS}.action.{name}").ActionModule, "ARGUMENTS", None
-        )
-        for option, documented in _documented(name).items() if arguments else ():
-            actual, default = arguments.get(option, {}).get("default"), documented.get("default")
-            if actual != default:
-                lines.append(f"{name}: {option} defaults to {default!r}, and to {actual!r} in the action")
-    return lines
-
-
-def setting_differences(defaults: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
-    """Sentences about defaults of roles and modules that are not those of the settings that they follow."""
+def setting_differences(
+    defaults: Mapping[str, tuple[Path, Any]], settings: Mapping[str, Any]
+) -> list[Difference]:
+    """Defaults of roles and modules, with their files, that are not those of the settings they follow."""
     expected = {name: form.format_map(settings) for name, form in FOLLOWING.items()}
     same = settings.keys() & defaults.keys() - ALONE.keys()
     expected |= {name: "" if settings[name] is None else str(settings[name]) for name in same}
-    return [
-        f"{name} defaults to {defaults.get(name)!r}, the inventory's settings require {value!r}"
-        for name, value in sorted(expected.items())
-        if str(defaults.get(name)) != value
-    ]
+    found = []
+    for name, text in sorted(expected.items()):
+        path, actual = defaults[name]
+        if str(actual) != text:
+            module, _, option = name.partition(".")
+            keys = ("options", option, "default") if option else (module,)
+            place = in_yaml(path, keys, text if isinstance(actual, str) else yaml.safe_load(text))
+            sentence = f"{name} defaults to {actual!r}, the inventory's settings require {text!r}"
+            found.append(Difference(sentence, place))
+    return found
 
 
-def pair_differences(defaults: Mapping[str, Any]) -> list[str]:
-    """Sentences about variables of two roles that must have one default."""
-    return [
-        f"{name} defaults to {defaults[name]!r}, {other} to {defaults[other]!r}"
-        for name, other in EQUAL.items()
-        if defaults[name] != defaults[other]
-    ]
+def pair_differences(defaults: Mapping[str, tuple[Path, Any]]) -> list[Difference]:
+    """Variables of two roles that must have one default."""
+    found = []
+    for name, other in EQUAL.items():
+        (path, actual), (_, default) = defaults[name], defaults[other]
+        if actual != default:
+            sentence = f"{name} defaults to {actual!r}, {other} to {default!r}"
+            found.append(Difference(sentence, in_yaml(path, (name,), default)))
+    return found
 
 
-def page_differences(path: Path, settings: Mapping[str, Any]) -> list[str]:
-    """Sentences about numbers of a page that are not the defaults of the settings beside them."""
+def page_differences(path: Path, settings: Mapping[str, Any]) -> list[Difference]:
+    """Defaults on a page that are not those of the settings beside them."""
     text = path.read_text(encoding="utf-8")
-    shown = [(name, number) for number, name in _AFTER.findall(text)]
-    shown += _BEFORE.findall(text) + _BESIDE.findall(text)
     return [
-        f"{path}: {name} is {number}, its default {settings[name]}"
-        for name, number in shown
-        if name in settings and str(settings[name]) != number
+        Difference(
+            f"{name} is {match['default']}, its default {settings[name]}",
+            Place(path, *match.span("default"), str(settings[name])),
+        )
+        for form in _SHOWN
+        for match in form.finditer(text)
+        if (name := match["name"]) in settings and str(settings[name]) != match["default"]
     ]
 
 
-def _documented(module: str) -> dict[str, Any]:
-    text = importlib.import_module(f"{PLUGINS}.modules.{module}").DOCUMENTATION
-    options: dict[str, Any] = yaml.safe_load(text).get("options", {})
-    return options
-
-
-def _defaults(roles: Iterable[Path]) -> Iterator[tuple[str, Any]]:
-    for role in roles:
-        yield from load(role / "defaults" / "main.yml").items()
+def _defaults() -> Iterator[tuple[str, tuple[Path, Any]]]:
+    """Variable of a role or MODULE.OPTION → its file and its default."""
+    for path in sorted(ROLES.glob("*/defaults/main.yml")):
+        yield from ((name, (path, default)) for name, default in load(path).items())
     for name in FOLLOWING:
         module, _, option = name.partition(".")
         if option:
-            yield name, _documented(module).get(option, {}).get("default")
+            path = MODULES / f"{module}.py"
+            options = yaml.safe_load(yaml_of(path)[1])["options"]
+            yield name, (path, options.get(option, {}).get("default"))
+
+
+def all_differences() -> list[Difference]:
+    """What differs in this checkout."""
+    defaults = dict(_defaults())
+    found = setting_differences(defaults, SETTINGS) + pair_differences(defaults)
+    found += [item for role in sorted(ROLES.iterdir()) if role.is_dir() for item in differences(role)]
+    pages = sorted(ROOT.glob("docs/**/*.md"))
+    return found + [item for page in pages for item in page_differences(page, SETTINGS)]
 
 
 def main() -> int:
-    """Print what differs; return the exit code."""
-    roles = sorted(path for path in ROLES.iterdir() if path.is_dir())
-    actions = sorted(path.stem for path in (ROOT / "plugins" / "action").glob("*.py"))
-    settings = ServiceSettings().model_dump() | ClusterSettings().model_dump()
-    lines = [text for role in roles for text in differences(role)]
-    lines += action_differences(actions)
-    defaults = dict(_defaults(roles))
-    lines += setting_differences(defaults, settings) + pair_differences(defaults)
-    lines += [text for page in sorted(ROOT.glob("docs/**/*.md")) for text in page_differences(page, settings)]
-    print("\n".join(lines) or "Every default is the same in all places.")
-    return 1 if lines else 0
+    """Print what differs, or write it; return the exit code."""
+    found = all_differences()
+    for _ in range(_CHAIN if "--fix" in sys.argv else 0):
+        write(item.place for item in found if item.place)
+        found = all_differences()
+    print("\n".join(map(str, found)) or "Every default is the same in all places.")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,14 +11,12 @@ import pytest
 import role_defaults
 import role_readme
 import yaml
-from ansible_collections.headfirst.serving.plugins.action.await_ranks import ActionModule
-from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def role(folder: Path, defaults: str, options: str) -> Path:
-    path = folder / "engine"
+    path = folder / "roles" / "engine"
     for part, text in {"defaults/main": defaults, "meta/argument_specs": options}.items():
         file = path / f"{part}.yml"
         file.parent.mkdir(parents=True)
@@ -25,6 +24,7 @@ def role(folder: Path, defaults: str, options: str) -> Path:
     return path
 
 
+VALUE = re.compile(r"\d+|false|true|/var/lib/headfirst/models|/data/models")
 SPECS = "argument_specs: {main: {short_description: Text, description: [Text.], options: {%s}}}"
 
 
@@ -38,7 +38,7 @@ SPECS = "argument_specs: {main: {short_description: Text, description: [Text.], 
         (
             "engine_port: 1",
             "engine_port: {type: int, default: 2}",
-            ["engine: engine_port defaults to 1, argument_specs says 2"],
+            ["roles/engine/meta/argument_specs.yml:1: engine: engine_port defaults to 1, main says 2"],
         ),
         (
             "engine_port: 1",
@@ -49,40 +49,75 @@ SPECS = "argument_specs: {main: {short_description: Text, description: [Text.], 
         (
             "engine_port: 1",
             "engine_port: {type: int, default: 1}}}, stop: {options: {engine_port: {type: int, default: 2}",
-            ["engine: engine_port defaults to 1, stop says 2"],
+            ["roles/engine/meta/argument_specs.yml:1: engine: engine_port defaults to 1, stop says 2"],
         ),
     ],
 )
 def test_differences_are_found(tmp_path: Path, defaults: str, options: str, expected: list[str]) -> None:
-    assert role_defaults.differences(role(tmp_path, defaults, SPECS % options)) == expected
+    found = role_defaults.differences(role(tmp_path, defaults, SPECS % options))
+    assert [str(item).removeprefix(f"{tmp_path}/") for item in found] == expected
 
 
 def test_the_defaults_of_the_repository_agree() -> None:
     assert role_defaults.main() == 0
 
 
-def test_another_default_of_a_setting_names_the_places_that_do_not_follow() -> None:
-    tool = role_defaults
-    settings = ServiceSettings().model_dump() | ClusterSettings().model_dump()
-    defaults = dict(tool._defaults(sorted((REPOSITORY / "roles").iterdir())))
-    assert tool.setting_differences(defaults, settings) == []
-    found = "\n".join(
-        tool.setting_differences(
-            defaults, settings | {"ready_timeout": 1800, "router_port": 8500, "supervisor_port": 5030}
-        )
-    )
-    assert re.findall(r"^\S+", found, re.MULTILINE) == [
-        "await_ranks.timeout", "engine_ready_timeout", "router_url", "supervisor_port",
-    ]  # fmt: skip
+@pytest.fixture
+def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the files that have defaults."""
+    for folder in ("roles", "docs", "plugins/modules"):
+        shutil.copytree(REPOSITORY / folder, tmp_path / folder)
+    monkeypatch.setattr(role_defaults, "ROOT", tmp_path)
+    monkeypatch.setattr(role_defaults, "ROLES", tmp_path / "roles")
+    monkeypatch.setattr(role_defaults, "MODULES", tmp_path / "plugins" / "modules")
+    return tmp_path
 
 
-def test_an_action_has_the_defaults_of_its_documentation(monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = role_defaults
-    assert tool.action_differences(["await_ranks", "job", "host_facts"]) == []
-    changed = {**ActionModule.ARGUMENTS, "timeout": {"type": "int", "default": 900}}
-    monkeypatch.setattr(ActionModule, "ARGUMENTS", changed)
-    (text,) = tool.action_differences(["await_ranks"])
-    assert "timeout" in text and "900" in text
+def test_fix_writes_another_default_in_all_its_places(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    numbers = {name: value + 1 for name, value in role_defaults.SETTINGS.items() if type(value) is int}
+    texts = {"weights_dir": "/data/models", "prometheus_retention": "20d", "keep_fp8": True}
+    monkeypatch.setattr(role_defaults, "SETTINGS", role_defaults.SETTINGS | numbers | texts)
+    before = {path: path.read_text("utf-8") for path in checkout.rglob("*.*")}
+    assert role_defaults.main() == 1
+    printed = capsys.readouterr().out
+    assert f"{checkout}/roles/engine/defaults/main.yml:32: engine_ready_timeout defaults to 3600" in printed
+    monkeypatch.setattr(sys, "argv", ["role_defaults.py", "--fix"])
+    assert role_defaults.main() == 0
+    assert role_defaults.all_differences() == []
+    changed = {
+        (path.relative_to(checkout).as_posix(), line, written)
+        for path, text in before.items()
+        for line, written in zip(text.splitlines(), path.read_text("utf-8").splitlines(), strict=True)
+        if line != written
+    }
+    # Only values changed; comments and layout are those of before.
+    assert all(VALUE.sub("", line) == VALUE.sub("", written) for _, line, written in changed)
+    assert {
+        ("roles/router/defaults/main.yml", "router_url: http://127.0.0.1:8001"),
+        ("roles/router/meta/argument_specs.yml", "        default: http://127.0.0.1:8001"),
+        ("roles/weights/defaults/main.yml", "weights_keep_fp8: true"),
+        ("plugins/modules/await_ranks.py", "    default: 3601"),
+        ("docs/monitoring.md", "| `prometheus_retention` | `20d` | how long figures are kept |"),
+    } <= {(path, written) for path, _, written in changed}
+
+
+def test_two_roles_with_one_purpose_have_one_default(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = checkout / "roles/docker_engine/defaults/main.yml"
+    path.write_text(path.read_text("utf-8").replace("50m", "100m"), "utf-8")
+    found = [str(difference) for difference in role_defaults.all_differences()]
+    assert "podman_engine_log_max_size defaults to '50m', docker_engine_log_max_size to '100m'" in found[0]
+    monkeypatch.setattr(sys, "argv", ["role_defaults.py", "--fix"])
+    assert role_defaults.main() == 0
+    assert "max_size: 100m" in (checkout / "roles/podman_engine/defaults/main.yml").read_text("utf-8")
+
+
+def test_what_only_a_person_can_write_is_left(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = checkout / "roles/engine/defaults/main.yml"
+    path.write_text(path.read_text("utf-8") + "engine_more: 1\n", "utf-8")
+    monkeypatch.setattr(sys, "argv", ["role_defaults.py", "--fix"])
+    assert role_defaults.main() == 1
 
 
 @pytest.mark.parametrize(
@@ -94,7 +129,7 @@ def test_another_number_on_a_page_is_found(tmp_path: Path, row: str) -> None:
     tool = role_defaults
     assert tool.page_differences(page, {"router_port": 8001}) == []
     (text,) = tool.page_differences(page, {"router_port": 8000})
-    assert text.endswith("router_port is 8001, its default 8000")
+    assert str(text).endswith("router_port is 8001, its default 8000")
 
 
 @pytest.mark.parametrize(
@@ -111,14 +146,7 @@ def test_a_number_beside_the_name_of_a_setting_is_its_default(tmp_path: Path, ro
     page.write_text(row)
     assert role_defaults.page_differences(page, {"hang_timeout": 180}) == []
     (text,) = role_defaults.page_differences(page, {"hang_timeout": 360})
-    assert text.endswith("hang_timeout is 180, its default 360")
-
-
-def test_two_roles_with_one_purpose_have_one_default() -> None:
-    same = {"docker_engine_log_max_size": "50m", "podman_engine_log_max_size": "50m"}
-    assert role_defaults.pair_differences(same) == []
-    (text,) = role_defaults.pair_differences(same | {"docker_engine_log_max_size": "100m"})
-    assert "podman_engine_log_max_size defaults to '50m', docker_engine_log_max_size to '100m'" in text
+    assert str(text).endswith("hang_timeout is 180, its default 360")
 
 
 def test_readme_lists_every_variable_and_shows_how_to_use_the_role() -> None:
@@ -140,7 +168,7 @@ def test_readme_lists_every_variable_and_shows_how_to_use_the_role() -> None:
 def test_check_fails_for_a_stale_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tool = role_readme
     path = role(tmp_path, "", SPECS % "")
-    monkeypatch.setattr(tool, "ROLES", tmp_path)
+    monkeypatch.setattr(tool, "ROLES", path.parent)
     monkeypatch.setattr(sys, "argv", ["role_readme.py", "--check"])
     assert tool.main() == 1
     assert not (path / "README.md").exists()
