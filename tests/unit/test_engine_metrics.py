@@ -32,7 +32,7 @@ vllm:generation_tokens_total{engine="0",model_name="m"} 1e3
 vllm:generation_tokens_total{engine="1",model_name="m"} 24.0
 vllm:prompt_tokens_total{engine="1",model_name="m"} 7.0
 """
-    assert metrics.read(text, VLLM) == Figures(5, 0, 0.5, 1024.0, 7.0, 1031.0)
+    assert metrics.read(text, VLLM) == Figures(5, None, 0.5, 1024.0, 7.0, 1031.0)
     stages = """\
 sglang:num_running_reqs{dp_rank="0",pp_rank="0"} 4.0
 sglang:num_running_reqs{dp_rank="0",pp_rank="1"} 3.0
@@ -44,7 +44,7 @@ sglang:realtime_tokens_total{mode="decode",pp_rank="1"} 10.0
 sglang:realtime_tokens_total{mode="prefill_cache",pp_rank="0"} 3.0
 sglang:realtime_tokens_total{mode="prefill_compute",pp_rank="0"} 4.0
 """
-    assert metrics.read(stages, SGLANG) == Figures(5, 5, 0.0, 10.0, 7.0, 17.0)
+    assert metrics.read(stages, SGLANG) == Figures(5, 5, None, 10.0, 7.0, 17.0)
 
 
 def test_text_of_another_program_has_no_figures() -> None:

@@ -18,6 +18,7 @@ from headfirst.control.live.load import Load, Meter
 from headfirst.control.live.ssh_access.access import HostAccess
 from headfirst.control.live.status import ReplicaTarget
 from headfirst.control.live.status_types import Supervision
+from headfirst.control.live.supervision import unknown
 from headfirst.decide import engines
 from headfirst.decide.engines.base import ReadinessProbe
 
@@ -53,8 +54,8 @@ def test_rates_are_between_two_readings() -> None:
     assert one.read() is None
     assert one.read() == Load(
         running=1,
-        queued=0,
-        cache_usage=0.0,
+        queued=None,
+        cache_usage=None,
         generated_tokens_per_s=10.0,
         prompt_tokens_per_s=0.0,
         requests_per_s=2.0,
@@ -85,7 +86,7 @@ class Host:
         self.smi: list[GpuUse] | Exception = []
         monkeypatch.setattr(watch, "gpus", self.gpus)
         self.kept: dict[str, Supervision] = {}
-        monkeypatch.setattr(watch, "supervision", lambda _connection: self.kept)
+        monkeypatch.setattr(watch, "of_container", lambda _connection, name: self.kept.get(name))
 
     @contextmanager
     def ssh(self, access: HostAccess) -> Iterator[None]:
@@ -157,9 +158,18 @@ def test_restarts_are_those_of_the_supervisor(monkeypatch: pytest.MonkeyPatch) -
     assert [row.restarts for row in looking.read().ranks] == [2, 2], "without a supervisor they are Docker's"
     host.kept = {"engine": Supervision(phase="serving", for_s=1.0, restarts=5)}
     assert [row.restarts for row in looking.read().ranks] == [5, 5]
+    host.kept = {"engine": unknown(NotReadyError("its state cannot be read"))}
+    read = looking.read().ranks
+    assert [(row.restarts, row.state) for row in read] == [(None, "running"), (None, "running")]
     host.down = True
-    assert [row.restarts for row in looking.read().ranks] == [5, 5]
+    assert [row.restarts for row in looking.read().ranks] == [None, None]
     looking.close()
+
+
+def test_a_use_of_memory_that_is_not_reported_is_not_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    Host(monkeypatch).used["memory_stats"] = {}
+    row = watch._Rank(TARGET, 0, TARGET.ranks[0]).look()
+    assert (row.state, row.memory_bytes) == ("running", None)
 
 
 def test_a_host_that_went_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,11 +71,11 @@ class Metrics:
 
 @dataclass(frozen=True)
 class Figures:
-    """A replica at one moment. Counters are since the start of the engine."""
+    """A replica at one moment. Counters are since the start of the engine; a missing gauge is None."""
 
     running: int
-    queued: int
-    cache_usage: float  # 0..1
+    queued: int | None
+    cache_usage: float | None  # 0..1
     generated_tokens: float
     prompt_tokens: float
     progress: float
@@ -108,8 +108,10 @@ def read(text: str, metrics: Metrics) -> Figures | None:
         return None
     return Figures(
         running=round(_total(scrape, metrics.running, metrics.copies)),
-        queued=round(_total(scrape, metrics.queued, metrics.copies)),
-        cache_usage=max([0.0, *(sample.value for sample in _of(scrape, metrics.cache_usage))]),
+        queued=round(_total(scrape, metrics.queued, metrics.copies))
+        if any(_of(scrape, metrics.queued))
+        else None,
+        cache_usage=max((sample.value for sample in _of(scrape, metrics.cache_usage)), default=None),
         generated_tokens=_total(scrape, metrics.generated_tokens, metrics.copies),
         prompt_tokens=_total(scrape, metrics.prompt_tokens, metrics.copies),
         progress=sum(_total(scrape, series, metrics.copies) for series in metrics.progress),

@@ -20,7 +20,7 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from headfirst.control.deployment.verbs.events import Event
     from headfirst.control.live.load import Load
-    from headfirst.control.live.status_types import ClusterStatus, ReplicaStatus, Supervision
+    from headfirst.control.live.status_types import ClusterStatus, ReplicaStatus, RoutedReplica, Supervision
 
 
 @verb("deploy status cluster.ini --json", "service", "json")
@@ -177,7 +177,7 @@ def print_status(status: ClusterStatus, inventory: str, console: Console, *, arg
         if arguments:
             _arguments(replica, console)
     for router in status.routers:
-        workers = [f"{worker.url} {worker.state}, {worker.requests} requests" for worker in router.replicas]
+        workers = [_worker(worker) for worker in router.replicas]
         what = f"router of {router.service}"
         _line(console, what, router.url, router.ready, ", ".join(workers) or router.state, router.problem)
     if page := status.webui:
@@ -215,11 +215,19 @@ def _replica(replica: ReplicaStatus, console: Console, *, alone: bool) -> None:
         console.print(f"load    {_load(replica.engine.load)}", soft_wrap=True)
 
 
+def _worker(worker: RoutedReplica) -> str:
+    requests = "" if worker.requests is None else f", {worker.requests} requests"
+    return f"{worker.url} {worker.state}{requests}"
+
+
 def _supervision(supervision: Supervision) -> str:
     """The phase, since when, and how often and why the replica was started again."""
-    parts = [f"{supervision.phase.replace('_', ' ')} for {duration(supervision.for_s)}"]
+    since = "" if supervision.for_s is None else f" for {duration(supervision.for_s)}"
+    parts = [supervision.phase.replace("_", " ") + since]
     parts += [supervision.text] if supervision.text else []
-    if supervision.restarts:
+    if supervision.restarts is None:
+        parts.append("? restarts")
+    elif supervision.restarts:
         parts.append(f"{supervision.restarts} restarts, the last one: {supervision.last_reason}")
     return "supervisor  " + "; ".join(parts)
 
@@ -238,8 +246,10 @@ def _line(console: Console, what: str, url: str, ready: bool, more: str, problem
 def _load(load: Load | None) -> str:
     if load is None:
         return "unknown: the engine publishes no metrics"
+    queued = "?" if load.queued is None else load.queued
+    cache = "?" if load.cache_usage is None else f"{load.cache_usage:.0%}"
     return (
         f"{load.generated_tokens_per_s:.1f} tokens/s generated, "
         f"{load.prompt_tokens_per_s:.1f} tokens/s read, "
-        f"{load.running} running, {load.queued} queued, KV cache {load.cache_usage:.0%}"
+        f"{load.running} running, {queued} queued, KV cache {cache}"
     )

@@ -16,7 +16,7 @@ ANSWER_BYTES = 16 << 20
 
 
 class Load(BaseModel):
-    """A replica over the time between two readings. Rates are a second; `cache_usage` is 0..1.
+    """A replica over the time between two readings. Rates are a second; `cache_usage` is 0..1. None: unknown.
 
     `first_token_s` is the mean of the requests whose first token came in that time; None without one.
     """
@@ -24,8 +24,8 @@ class Load(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     running: int
-    queued: int
-    cache_usage: float
+    queued: int | None
+    cache_usage: float | None
     generated_tokens_per_s: float
     prompt_tokens_per_s: float
     requests_per_s: float

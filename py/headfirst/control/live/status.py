@@ -31,7 +31,7 @@ from headfirst.control.live.status_types import (
     Supervision,
     WebuiStatus,
 )
-from headfirst.control.live.supervision import supervision
+from headfirst.control.live.supervision import of_container, unknown
 from headfirst.decide.engines.base import ReadinessProbe
 
 # Between two readings of an engine's counters.
@@ -92,6 +92,8 @@ def _replica(
     target: ReplicaTarget, rows: list[RankStatus], engine: EngineStatus, keeper: Supervision | None
 ) -> ReplicaStatus:
     running = all(row.state == "running" for row in rows)
+    if keeper:
+        rows = [row.model_copy(update={"restarts": keeper.restarts}) for row in rows]
     return ReplicaStatus(
         service=target.service,
         index=target.index,
@@ -106,11 +108,9 @@ def _replica(
 def _supervision(target: ReplicaTarget) -> Supervision | None:
     try:
         with ssh(target.ranks[0]) as connection:
-            return supervision(connection).get(target.container)
-    except NotReadyError:  # the row of rank 0 shows why
-        return None
-    except UntrustedError as error:
-        return Supervision(phase="unknown", text=error.what, for_s=0, restarts=0)
+            return of_container(connection, target.container)
+    except (NotReadyError, UntrustedError) as error:
+        return unknown(error)
 
 
 def _rank(rank: int, access: HostAccess, target: ReplicaTarget) -> RankStatus:

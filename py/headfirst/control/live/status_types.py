@@ -25,7 +25,7 @@ class ContainerStatus(_Frozen):
     state: str
     problem: str | None = None
     health: str | None = None
-    restarts: int | None = None  # by Docker; those of a replica by its supervisor are in `supervisor`
+    restarts: int | None = None  # by Docker
     exit_code: int | None = None
     image: str | None = None
     image_id: str | None = None
@@ -34,7 +34,11 @@ class ContainerStatus(_Frozen):
 
 
 class RankStatus(ContainerStatus):
-    """The container of one rank."""
+    """The container of one rank.
+
+    `restarts` are those of the supervisor, which starts all ranks of a replica together, None where they
+    cannot be read; without a supervisor they are Docker's.
+    """
 
     rank: int
     # Of the rank; left out of JSON on hosts without GPUs.
@@ -64,7 +68,7 @@ class RoutedReplica(_Frozen):
 
     url: str
     state: str
-    requests: int = 0  # that it answers now
+    requests: int | None = None  # that it answers now; None where the router does not list it
 
 
 class RouterStatus(ContainerStatus):
@@ -77,12 +81,15 @@ class RouterStatus(ContainerStatus):
 
 
 class Supervision(_Frozen):
-    """A replica as the supervisor of its head sees it; `for_s` is how long the phase has lasted."""
+    """A replica as the supervisor of its head sees it; `for_s` is how long the phase has lasted.
+
+    Where that cannot be read the phase is `unknown`, `text` states why, and the figures are None.
+    """
 
     phase: str = Field(pattern=r"^[a-z_]{1,20}$")
     text: str = ""
-    for_s: float = Field(ge=0)
-    restarts: int = Field(ge=0)  # of all ranks together, by the supervisor
+    for_s: float | None = Field(default=None, ge=0)
+    restarts: int | None = Field(default=None, ge=0)  # of all ranks together, by the supervisor
     last_reason: str = ""
     start_seconds: float | None = None  # how long the last start took
 

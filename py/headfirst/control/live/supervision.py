@@ -11,6 +11,7 @@ from typing import Any
 import paramiko
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError, for_terminal, json_document
 from headfirst.control.live.clock import LATEST, Clock, run_script
 from headfirst.control.live.ssh_access.access import HostAccess
@@ -21,6 +22,9 @@ STATE = "/run/headfirst/supervisor.json"
 HISTORY = "/var/lib/headfirst/supervisor/events.jsonl"
 _LONGEST = 8 << 20
 _TIMEOUT_S = 30.0
+# A supervisor writes its state each second, and systemd starts one again that stands still for 60 s.
+_SILENT_S = 90.0
+_READ_STATE = f"LC_ALL=C cat /proc/uptime {STATE}"
 # Answers its clock for each line `time`, and then sends the history.
 _SCRIPT = f"""\
 import pathlib, sys, time
@@ -64,21 +68,44 @@ class HostHistory(_Frozen):
 
 
 def supervision(client: paramiko.SSHClient) -> dict[str, Supervision]:
-    """The replicas that the host's supervisor keeps, by the name of their containers."""
-    answer = run(client, f"cat {STATE}")
-    if answer.code != 0:
+    """The replicas that the host's supervisor keeps, by the name of their containers.
+
+    NotReadyError, UntrustedError: its state cannot be read, or it has ended, so that its state is an old one.
+    """
+    answer = run(client, _READ_STATE)
+    if answer.code and "No such file" in answer.err:
         return {}
-    document = json_document(answer.out, what="the state of the supervisor", depth=4)
+    if answer.code:
+        raise NotReadyError(f"the state of the supervisor cannot be read: {for_terminal(answer.err.strip())}")
+    uptime, _, text = answer.out.partition("\n")
+    document = json_document(text, what="the state of the supervisor", depth=4)
     try:
-        return {
+        silent_s = float(uptime.split()[0]) - document["uptime"]
+        replicas = {
             str(name): Supervision(
                 for_s=max(0.0, document["uptime"] - replica["since"]),
                 **{key: _clean(replica[key]) for key in Supervision.model_fields if key != "for_s"},
             )
             for name, replica in document["replicas"].items()
         }
-    except (KeyError, TypeError, AttributeError, ValidationError):
+    except (KeyError, TypeError, AttributeError, ValueError, IndexError):
         raise UntrustedError("the state of the supervisor is not valid") from None
+    if silent_s > _SILENT_S:
+        raise NotReadyError(f"the supervisor has been silent for {silent_s:.0f} s")
+    return replicas
+
+
+def of_container(client: paramiko.SSHClient, name: str) -> Supervision | None:
+    """The replica with this container; None where no supervisor keeps it."""
+    try:
+        return supervision(client).get(name)
+    except (NotReadyError, UntrustedError) as error:
+        return unknown(error)
+
+
+def unknown(error: HeadfirstError) -> Supervision:
+    """A replica whose supervisor cannot be read."""
+    return Supervision(phase="unknown", text=error.what)
 
 
 def history(access: HostAccess) -> HostHistory:

@@ -25,7 +25,8 @@ from headfirst.control.live.ssh_access.ssh import AT_ONCE, ssh
 from headfirst.control.live.ssh_access.transport import docker_client
 from headfirst.control.live.ssh_access.tunnel import local_client, no_answer_reason, tunnel
 from headfirst.control.live.status import ReplicaTarget
-from headfirst.control.live.supervision import supervision
+from headfirst.control.live.status_types import Supervision
+from headfirst.control.live.supervision import of_container, unknown
 
 NS = 10**9
 Connection = TypeVar("Connection")
@@ -46,8 +47,8 @@ class ReplicaRow:
 class RankRow:
     """One rank's container. `cpus` are cores in use since the last reading; `state` as in ContainerStatus.
 
-    `restarts` are those of the supervisor, which starts all ranks of a replica together; without a supervisor
-    they are Docker's.
+    `restarts` are those of the supervisor, which starts all ranks of a replica together, None where they
+    cannot be read; without a supervisor they are Docker's.
     """
 
     service: str
@@ -87,7 +88,7 @@ class Watch:
         ranks = [self._pool.submit(rank.look) for rank in self._ranks]
         rows = [future.result() for future in ranks]
         kept = {
-            (row.service, row.index): rank.kept
+            (row.service, row.index): rank.kept.restarts
             for row, rank in zip(rows, self._ranks, strict=True)
             if rank.kept is not None
         }
@@ -171,8 +172,8 @@ class _Rank:
         self._rank = rank
         self._access = access
         self._connections = _Kept(self._connect)
-        self.kept: int | None = None
-        """Restarts that the supervisor last reported; rank 0's host has the supervisor of the replica."""
+        self.kept: Supervision | None = None
+        """What the supervisor of the replica reports, which rank 0's host has; None where there is none."""
         self._before: tuple[float, int] | None = None  # when, and the nanoseconds of processors used by then
 
     def _connect(self, stack: ExitStack) -> tuple[paramiko.SSHClient, docker.DockerClient]:
@@ -183,23 +184,24 @@ class _Rank:
         try:
             connection, client = self._connections.use()
             if self._rank == 0:
-                report = supervision(connection).get(self._target.container)
-                self.kept = report.restarts if report else None
+                self.kept = of_container(connection, self._target.container)
             return self._row(**{**self._gpus(connection), **self._container(client)})
         except HeadfirstError as error:
-            self.close()
-            return self._row(state="unreachable", problem=error.what)
+            return self._lost(error)
         except (docker.errors.APIError, paramiko.SSHException, OSError):
-            self.close()
-            return self._row(
-                state="unreachable", problem="the connection to the Docker Engine was interrupted"
-            )
+            return self._lost(NotReadyError("the connection to the Docker Engine was interrupted"))
 
     def _gpus(self, connection: paramiko.SSHClient) -> dict[str, Any]:
         try:
             return {"gpus": of_rank(gpus(connection), self._target.devices_of(self._rank))}
         except (NotReadyError, UntrustedError) as error:
             return {"problem": error.what}
+
+    def _lost(self, error: HeadfirstError) -> RankRow:
+        self.close()
+        if self._rank == 0:
+            self.kept = unknown(error)
+        return self._row(state="unreachable", problem=error.what)
 
     def _row(self, **more: Any) -> RankRow:
         target = self._target
@@ -227,10 +229,13 @@ class _Rank:
         now, before = time.monotonic(), self._before
         self._before = (now, total)
         cpus = None if before is None else max(total - before[1], 0) / NS / max(now - before[0], 1e-3)
-        memory = integer(used["memory_stats"].get("usage", 0), what="the use of memory")
+        memory = used["memory_stats"].get("usage")
+        if memory is None:
+            return {"cpus": cpus}
         # As `docker stats` counts it: without the pages of files, which the kernel gives back.
         files = used["memory_stats"].get("stats", {}).get("inactive_file", 0)
-        return {"cpus": cpus, "memory_bytes": max(memory - integer(files, what="pages of files"), 0)}
+        used_bytes = integer(memory, what="the use of memory") - integer(files, what="pages of files")
+        return {"cpus": cpus, "memory_bytes": max(used_bytes, 0)}
 
     def close(self) -> None:
         self._before = None

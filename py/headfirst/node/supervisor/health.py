@@ -32,7 +32,7 @@ class Health:
         self._record = record
         self._begun = time.monotonic()
         self._alive_at: float | None = None
-        self._seen: tuple[float, float] | None = None
+        self._seen: tuple[float, float | None] | None = None
         self._closed = threading.Event()
         self._session = requests.Session()
         self._session.trust_env = False  # a proxy must not be between a node and its own engine

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import mean
 from typing import ClassVar, NamedTuple
 
@@ -139,9 +139,7 @@ class Top(App[None]):
         order = (*REPLICA_COLUMNS, *self._rank_columns)[self._sorted]
         return for_terminal(
             f"{self._cluster}: {self._service or 'all services'}, {running} of {len(ranks)} ranks run, "
-            f"{sum(load.running for load in loads)} running, {sum(load.queued for load in loads)} queued, "
-            f"{sum(load.generated_tokens_per_s for load in loads):.1f} tokens/s; "
-            f"sorted by {order}{' (reversed)' if self._reversed else ''}"
+            f"{_total(loads)}; sorted by {order}{' (reversed)' if self._reversed else ''}"
         )
 
     def _fill(
@@ -179,6 +177,16 @@ def _replica(row: ReplicaRow) -> list[Cell]:
     ]
 
 
+def _total(loads: Sequence[Load]) -> str:
+    """The load of all replicas that give figures."""
+    if not loads:
+        return "load unknown"
+    waiting = _sum(load.queued for load in loads)
+    queued = "?" if waiting is None else f"{waiting:.0f}"
+    tokens = sum(load.generated_tokens_per_s for load in loads)
+    return f"{sum(load.running for load in loads)} running, {queued} queued, {tokens:.1f} tokens/s"
+
+
 def _load(load: Load) -> list[Cell]:
     return [
         _number(load.generated_tokens_per_s, "{:.1f}"),
@@ -186,7 +194,7 @@ def _load(load: Load) -> list[Cell]:
         _number(load.requests_per_s, "{:.2f}"),
         _number(load.running, "{}"),
         _number(load.queued, "{}"),
-        Cell(f"{load.cache_usage:.0%}", load.cache_usage),
+        _number(load.cache_usage, "{:.0%}"),
         _number(load.first_token_s, "{:.3f} s"),
     ]
 
@@ -199,7 +207,7 @@ def _rank(row: RankRow) -> list[Cell]:
         _number(row.rank, "{}"),
         Cell(row.host, row.host),
         Cell(state, state, "green" if row.state == "running" else "red"),
-        _number(row.restarts, "{}"),
+        Cell("?" if row.restarts is None else f"{row.restarts}", row.restarts),
         Cell(row.started_at[:19], row.started_at or None),
         _number(row.cpus, "{:.1f}"),
         _number(row.memory_bytes and row.memory_bytes / GIB, "{:.1f} GiB"),
@@ -209,14 +217,24 @@ def _rank(row: RankRow) -> list[Cell]:
 
 def _gpus(listed: Sequence[GpuUse]) -> list[Cell]:
     """Memory and power of all of them, their mean use, and the temperature of the hottest."""
-    used = sum(gpu.memory_used_bytes or 0 for gpu in listed) / GIB
-    total = sum(gpu.memory_total_bytes or 0 for gpu in listed) / GIB
+    used, total = (
+        _sum(getattr(gpu, name) for gpu in listed) for name in ("memory_used_bytes", "memory_total_bytes")
+    )
     use = [gpu.use for gpu in listed if gpu.use is not None]
     celsius = [gpu.celsius for gpu in listed if gpu.celsius is not None]
-    watts = [gpu.watts for gpu in listed if gpu.watts is not None]
+    memory = Cell("", None)
+    if used is not None and total is not None:
+        memory = Cell(f"{used / GIB:.0f} of {total / GIB:.0f} GiB", used)
     return [
-        Cell(f"{used:.0f} of {total:.0f} GiB", used) if total else Cell("", None),
+        memory,
         _number(mean(use) if use else None, "{:.0f}%"),
         _number(max(celsius, default=None), "{} °C"),
-        _number(sum(watts) if watts else None, "{:.0f} W"),
+        _number(_sum(gpu.watts for gpu in listed), "{:.0f} W"),
     ]
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """None where one is not known, and where there is none."""
+    listed = [*values]
+    known = [value for value in listed if value is not None]
+    return sum(known) if known and len(known) == len(listed) else None
