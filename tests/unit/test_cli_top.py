@@ -5,17 +5,26 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
-from headfirst.control.cli.shown.top import GPU_COLUMNS, RANK_COLUMNS, REPLICA_COLUMNS, Top
-from headfirst.control.live.gpus import parsed
+from headfirst.control.cli.shown.top import (
+    GPU_COLUMNS,
+    RANK_COLUMNS,
+    REPLICA_COLUMNS,
+    Top,
+    _rank,
+    _replica,
+    _total,
+)
+from headfirst.control.live.gpus import GpuUse, parsed
 from headfirst.control.live.load import Load
 from headfirst.control.live.watch import RankRow, ReplicaRow, Snapshot
 from textual.pilot import Pilot
@@ -111,6 +120,69 @@ def test_what_it_shows() -> None:
         assert "lab: all services, 2 of 3 ranks run, 12 running, 2 queued, 57.5 tokens/s" in summary(top)
 
     drive(act)
+
+
+GPU = parsed("0, GPU-0, 40960, 81920, 90, 61, 512.3\n")[0]
+REPLICA = ReplicaRow("chat", 1, load(50.0, running=3, queued=2).model_copy(update={"first_token_s": 0.25}))
+LOST = load(50.0, running=3).model_copy(update={"queued": None, "cache_usage": None})
+RANK = RankRow("chat", 1, 2, "node1", "running", 5, "2026-11-22T11:00:00.1Z", 1.5, 3 << 30, gpus=[GPU])
+
+
+def test_each_column_has_its_figure() -> None:
+    cells = dict(zip(REPLICA_COLUMNS, (cell.text for cell in _replica(REPLICA)), strict=True))
+    assert cells == {
+        "service": "chat", "replica": "1", "tokens/s": "50.0", "read/s": "1.0", "requests/s": "0.50",
+        "running": "3", "queued": "2", "KV cache": "25%", "first token": "0.250 s", "state": "answers",
+    }  # fmt: skip
+    cells = dict(zip(RANK_COLUMNS + GPU_COLUMNS, (cell.text for cell in _rank(RANK)), strict=True))
+    assert cells == {
+        "service": "chat", "replica": "1", "rank": "2", "host": "node1", "container": "running",
+        "restarts": "5", "since": "2026-11-22T11:00:00", "CPUs": "1.5", "memory": "3.0 GiB",
+        "GPU memory": "40 of 80 GiB", "GPU use": "90%", "GPU temperature": "61 °C", "GPU power": "512 W",
+    }  # fmt: skip
+
+
+def changes(row: Any) -> Iterator[Any]:
+    """The row with another value in each of its fields."""
+    for field in fields(row):
+        value = getattr(row, field.name)
+        if isinstance(value, int | float):
+            yield replace(row, **{field.name: value * 2})
+        elif not isinstance(value, Load | Sequence) or isinstance(value, str):
+            yield replace(row, **{field.name: "other"})
+
+
+def test_each_figure_has_a_column() -> None:
+    figures = REPLICA.load
+    assert figures
+    replicas = [*changes(REPLICA)]
+    replicas += [
+        replace(REPLICA, load=figures.model_copy(update={name: getattr(figures, name) * 2}))
+        for name in Load.model_fields
+    ]
+    assert len(replicas) == len(fields(REPLICA)) - 1 + len(Load.model_fields)
+    assert [row for row in replicas if _replica(row) == _replica(REPLICA)] == []
+    ranks = [*changes(RANK)]
+    # Which GPUs they are is in JSON alone: the columns are of all GPUs of the rank.
+    ranks += [
+        replace(RANK, gpus=[GPU.model_copy(update={name: getattr(GPU, name) * 2})])
+        for name in GpuUse.model_fields.keys() - {"index", "uuid"}
+    ]
+    assert len(ranks) == len(fields(RANK)) - 1 + len(GpuUse.model_fields) - 2
+    assert [row for row in ranks if _rank(row) == _rank(RANK)] == []
+
+
+def test_what_is_not_known_is_not_zero() -> None:
+    unknown = GPU.model_copy(update={"memory_used_bytes": None, "watts": None})
+    row = replace(RANK, restarts=None, memory_bytes=None, gpus=[GPU, unknown])
+    cells = dict(zip(RANK_COLUMNS + GPU_COLUMNS, (cell.text for cell in _rank(row)), strict=True))
+    assert [cells[name] for name in ("restarts", "memory", "GPU memory", "GPU power")] == ["?", "", "", ""]
+    cells = dict(
+        zip(REPLICA_COLUMNS, (cell.text for cell in _replica(replace(REPLICA, load=LOST))), strict=True)
+    )
+    assert (cells["queued"], cells["KV cache"]) == ("", "")
+    assert _total([LOST]) == "3 running, ? queued, 50.0 tokens/s"
+    assert _total([]) == "load unknown"
 
 
 def test_gpus_have_columns_where_there_are_some() -> None:
