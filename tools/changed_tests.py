@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Chooses the unit tests of what the working tree changed since it left its upstream branch.
 
-Usage: python tools/changed_tests.py [--seconds N]
-Prints a test file a line; what is left out goes to stderr. A test file is near to a changed file when it
-imports it, directly or through others, or has its path. Nearest come first, until N seconds on all cores are
-full: times of the last `./test unit` here, which tests/unit/conftest.py keeps in pytest's cache.
+Usage: python tools/changed_tests.py [--record]
+Prints a test file a line; what the run takes, and what is left out, go to stderr. A test file is near to a
+changed file when it imports it, directly or through others, or has its path. Nearest come first, until they
+and lint fill a minute; a test file that has changed runs in any case. Seconds are those of the last run here,
+which tests/unit/conftest.py keeps in pytest's cache, else those of tests/unit/data/seconds.json, which
+--record writes.
 """
 
 from __future__ import annotations
 
-import argparse
 import ast
 import json
 import os
@@ -20,8 +21,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SECONDS = ROOT / ".pytest_cache/v/headfirst/seconds"
-UNKNOWN_S = 3.0  # a test file that has not run here
+CACHE = ROOT / ".pytest_cache/v/headfirst/seconds"
+RECORD = ROOT / "tests/unit/data/seconds.json"
+RECORDED_S = 2.0  # of a file in RECORD, at least; others take UNKNOWN_S
+UNKNOWN_S = 0.5
+# Of a run on two quiet cores: tools/lint.py, and pytest before its first test.
+MINUTE_S, LINT_S, START_S = 60.0, 16.0, 6.0
 # Folder → the package that its files are imported from.
 PACKAGES = {
     "py/headfirst": "headfirst",
@@ -118,37 +123,56 @@ def distances(changes: Iterable[str], root: Path) -> dict[str, int]:
     return {path: distance for path, distance in away.items() if re.match(r"tests/unit/test_\w+\.py$", path)}
 
 
+def seconds(cores: int) -> dict[str, float]:
+    """Test file → how long it takes: each core imports all files, and runs its part of the tests."""
+    known = json.loads(RECORD.read_text("utf-8"))
+    known |= json.loads(CACHE.read_text("utf-8")) if CACHE.exists() else {}
+    return {path: collect_s + run_s / cores for path, (collect_s, run_s) in known.items()}
+
+
 def chosen(away: Mapping[str, int], taken: Mapping[str, float], limit: float) -> list[str]:
     """The test files to run, nearest first: those that changed, and others that fit into `limit` seconds."""
     paths: list[str] = []
     for path in sorted(away, key=lambda path: (away[path], taken.get(path, UNKNOWN_S), path)):
-        seconds = taken.get(path, UNKNOWN_S)
-        if away[path] == 0 or seconds <= limit:
+        cost = taken.get(path, UNKNOWN_S)
+        if away[path] == 0 or cost <= limit:
             paths.append(path)
-            limit -= seconds
+            limit -= cost
     return paths
 
 
+def plan(
+    away: Mapping[str, int], taken: Mapping[str, float], cores: int, load: float
+) -> tuple[list[str], str]:
+    """The test files to run, and what a person reads before they do; `load` is what else runs here."""
+    run = chosen(away, taken, MINUTE_S - LINT_S - START_S)
+    tests_s = START_S + sum(taken.get(path, UNKNOWN_S) for path in run)
+    total_s = tests_s + LINT_S
+    lines = [f"Takes about {total_s:.0f} s: {len(run)} test files {tests_s:.0f} s, lint {LINT_S:.0f} s."]
+    if load > cores / 2:
+        lines += [f"This machine is busy (load {load:.1f}): about {total_s * (1 + load / cores):.0f} s."]
+    if total_s > MINUTE_S:
+        slow = [f"{path} {taken[path]:.0f} s" for path in run if taken.get(path, UNKNOWN_S) > MINUTE_S / 6]
+        lines += [f"Longer than a minute, since you changed: {', '.join(slow) or f'{len(run)} test files'}."]
+    left = [Path(path).stem for path in sorted(away, key=lambda path: (away[path], path)) if path not in run]
+    if left:
+        lines += [f"Left out, {len(left)} test files, nearest first: {' '.join(left)}"]
+    return run, "\n".join(lines)
+
+
 def main() -> int:
-    """Print the choice; return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--seconds", type=float, default=25.0)
-    limit = parser.parse_args().seconds * (os.cpu_count() or 1)
-    taken = json.loads(SECONDS.read_text()) if SECONDS.exists() else {}
-    away = distances(changed(ROOT), ROOT)
-    run = chosen(away, taken, limit)
+    """Print the choice, or record how long tests take; return the exit code."""
+    if "--record" in sys.argv:
+        taken = json.loads(CACHE.read_text("utf-8"))
+        slow = sorted((path, s) for path, s in taken.items() if sum(s) >= RECORDED_S)
+        rows = [f"{json.dumps(path)}: {json.dumps(s)}" for path, s in slow]
+        RECORD.write_text("{\n" + ",\n".join(rows) + "\n}\n", "utf-8")
+        return 0
+    cores = os.cpu_count() or 1
+    run, text = plan(distances(changed(ROOT), ROOT), seconds(cores), cores, os.getloadavg()[0])
+    print(text, file=sys.stderr)
     for path in run:
         print(path)
-    left_out = [Path(path).stem for path in away if path not in run]
-    print(f"Unit tests near to what changed, which run: {len(run)} files.", file=sys.stderr)
-    print(f"Left out, further away: {len(left_out)} files. {' '.join(sorted(left_out))}", file=sys.stderr)
-    if unknown := len(away.keys() - taken.keys()):
-        print(
-            f"{unknown} of them count {UNKNOWN_S:.0f} s each: `./test unit` has not run here.",
-            file=sys.stderr,
-        )
     return 0
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from inventory_server import quick_inventories
@@ -25,20 +28,52 @@ def _quick_inventories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 
 
 class _Seconds:
-    """Seconds of each test file, which tools/changed_tests.py reads from pytest's cache."""
+    """Seconds that each test file takes, in pytest's cache, where tools/changed_tests.py reads them.
 
-    def __init__(self) -> None:
-        self.taken: defaultdict[str, float] = defaultdict(float)
+    Of each file: seconds to import it and collect its tests, as each worker of xdist does, and to run them.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._run: defaultdict[str, float] = defaultdict(float)
+        self._collect: defaultdict[str, float] = defaultdict(float)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_make_collect_report(
+        self, collector: pytest.Collector
+    ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+        started = time.perf_counter()
+        report = yield
+        self._collect[collector.nodeid.partition("::")[0]] += time.perf_counter() - started
+        return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.taken[report.nodeid.partition("::")[0]] += report.duration
+        self._run[report.nodeid.partition("::")[0]] += report.duration
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        self._collect |= getattr(node, "workeroutput", {}).get("collect", {})
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        session.config.cache.set("headfirst/seconds", {path: round(s, 1) for path, s in self.taken.items()})
+        if hasattr(self._config, "workerinput"):
+            self._config.workeroutput["collect"] = dict(self._collect)
+            return
+        if session.shouldfail or session.shouldstop:  # not all tests have run
+            return
+        taken = {
+            path: (round(self._collect[path], 2), round(seconds, 1)) for path, seconds in self._run.items()
+        }
+        known = self._config.cache.get("headfirst/seconds", {})
+        self._config.cache.set("headfirst/seconds", known | taken)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A run of all unit tests records how long each file takes; a worker of xdist records nothing."""
-    whole = config.args == ["tests/unit"] and not config.option.keyword
-    if whole and not hasattr(config, "workerinput") and config.pluginmanager.hasplugin("cacheprovider"):
-        config.pluginmanager.register(_Seconds(), "seconds")
+    """A run of whole test files records how long each takes."""
+    options = ("keyword", "markexpr", "deselect", "lf")
+    part = any(getattr(config.option, name, None) for name in options)
+    if (
+        not part
+        and all(Path(word).exists() for word in config.args)
+        and config.pluginmanager.hasplugin("cacheprovider")
+    ):
+        config.pluginmanager.register(_Seconds(config), "seconds")

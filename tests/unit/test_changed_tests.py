@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from pathlib import Path
 
 import pytest
-from changed_tests import changed, chosen, distances
+from changed_tests import RECORD, ROOT, changed, chosen, distances, plan
 
 FILES = {
     "py/headfirst/decide/fit.py": "",
@@ -55,6 +56,38 @@ def test_the_nearest_run_until_the_time_is_full() -> None:
     away = {"far": 3, "slow": 1, "near": 1, "changed": 0}
     assert chosen(away, {"far": 9, "slow": 50, "near": 5, "changed": 100}, 20) == ["changed"]
     assert chosen(away, {"far": 9, "slow": 50, "near": 5, "changed": 2}, 20) == ["changed", "near", "far"]
+
+
+def test_what_it_takes_is_printed_before_it_starts() -> None:
+    away = {
+        f"tests/unit/test_{name}.py": distance for name, distance in (("near", 1), ("far", 2), ("slow", 1))
+    }
+    taken = {"tests/unit/test_near.py": 10.0, "tests/unit/test_far.py": 8.0, "tests/unit/test_slow.py": 90.0}
+    run, text = plan(away, taken, 2, 0.0)
+    assert [Path(path).stem for path in run] == ["test_near", "test_far"]
+    assert text.splitlines() == [
+        "Takes about 40 s: 2 test files 24 s, lint 16 s.",
+        "Left out, 1 test files, nearest first: test_slow",
+    ]
+    _, text = plan(away, taken, 2, 4.0)
+    assert "This machine is busy (load 4.0): about 120 s." in text
+    run, text = plan(away | {"tests/unit/test_slow.py": 0}, taken, 2, 0.0)
+    assert [Path(path).stem for path in run] == ["test_slow"]
+    assert "Takes about 112 s" in text
+    assert "Longer than a minute, since you changed: tests/unit/test_slow.py 90 s." in text
+    assert "Left out, 2 test files, nearest first: test_near test_far" in text
+
+
+def test_all_that_runs_fits_into_a_minute() -> None:
+    """With the recorded times, a module that every test is near to: slow files are left out."""
+    taken = {
+        path: collect_s + run_s / 2 for path, (collect_s, run_s) in json.loads(RECORD.read_text()).items()
+    }
+    away = {str(path.relative_to(ROOT)): 1 for path in (ROOT / "tests" / "unit").glob("test_*.py")}
+    assert taken.keys() <= away.keys(), "a file that is gone has a time"
+    run, text = plan(away, taken, 2, 0.0)
+    assert "Takes about 60 s" in text
+    assert 20 < len(run) < len(away) - 20
 
 
 def test_what_left_the_upstream_branch_has_changed(tree: Path) -> None:
