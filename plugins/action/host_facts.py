@@ -80,6 +80,7 @@ HOST: Spec = {
     "cut_ports": _list({"peer": "str", "port": "int", "rejected": "bool"}),
     "hcas": _list(_HCA),
     "hcas_on_pci": _NAMES,
+    "roce_on_pci": _NAMES,
     "rdma_devices": _NAMES,
     "gpus": _list(_GPU),
     "gpus_on_pci": _NAMES,

@@ -52,6 +52,7 @@ def _pci(source: Source) -> t.Dict[str, t.Any]:
         "nvswitches": len(host_pci.nvswitches(devices)),
         "acs_bridges": host_pci.acs_bridges(source, devices),
         "hcas_on_pci": [device.address for device in host_pci.hcas(devices)],
+        "roce_on_pci": host_pci.roce(source, devices),
         "hcas": host_rdma.hcas(source, devices),
         "rdma_devices": [name for name in source.names("/dev/infiniband") if name.startswith("uverbs")],
     }

@@ -12,6 +12,8 @@ NVIDIA = "0x10de"
 GPU_CLASSES = ("0x0300", "0x0302")  # VGA and 3D controllers
 MELLANOX = "0x15b3"
 ETHERNET_CLASS, INFINIBAND_CLASS = "0x0200", "0x0207"
+# Broadcom's and Intel's; bnxt_re and irdma make the RDMA devices (drivers/infiniband/hw of Linux).
+ROCE_DRIVERS = ("bnxt_en", "ice")
 NVSWITCH_CLASS = "0x0680"  # "bridge, other": lspci calls them Bridge: NVIDIA Corporation
 # NVLink 5's switches (HGX B200) are no PCI devices. ConnectX functions manage them, with this in their vital
 # product data; they carry no traffic between hosts. Source: NVIDIA/gpu-driver-container.
@@ -81,6 +83,13 @@ def hcas(devices: t.List[Device]) -> t.List[Device]:
         for device in devices
         if device.kind == INFINIBAND_CLASS or (device.vendor == MELLANOX and device.kind == ETHERNET_CLASS)
     ]
+
+
+def roce(source: Source, devices: t.List[Device]) -> t.List[str]:
+    """Addresses of Ethernet cards whose driver has a second one for RoCE."""
+    ethernet = [device.address for device in devices if device.kind == ETHERNET_CLASS]
+    drivers = {address: source.real(f"{DEVICES}/{address}/driver") for address in ethernet}
+    return [address for address, path in drivers.items() if path.rpartition("/")[2] in ROCE_DRIVERS]
 
 
 def distance(first: Device, second: Device) -> str:

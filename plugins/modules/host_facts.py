@@ -83,7 +83,7 @@ host:
     - Of the network nics (name, kind, addresses, mtu, state, mbit), routes (to each peer its nic and source),
       busy_ports, unreachable_peers, cut_ports (peer, port and rejected of what answers at other ports only).
     - Of RDMA hcas (name, firmware, pci, numa, gpu_distances, ports with their GIDs), hcas_on_pci,
-      rdma_devices.
+      roce_on_pci (Ethernet cards that an RDMA driver besides their own makes RoCE devices), rdma_devices.
     - Of the GPUs gpus (name, bus, memory_bytes, compute_capability, vbios, ecc_uncorrectable, remap_failure,
       fabric, persistence, processes),
       gpus_on_pci, nvswitches, acs_bridges, xids, smi_driver, smi_cuda, smi_error.

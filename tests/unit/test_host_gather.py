@@ -145,6 +145,20 @@ def test_the_acs_register_is_found(space: bytes, expected: int) -> None:
     assert host_pci.acs_control(space) == expected
 
 
+def test_ethernet_cards_with_a_driver_for_roce_are_listed(tmp_path: Path) -> None:
+    cards = {"0000:01:00.0": "ice", "0000:02:00.0": "bnxt_en", "0000:03:00.0": "tg3", "0000:04:00.0": "igb"}
+    for address, driver in cards.items():
+        card, module = (
+            tmp_path / f"sys/bus/pci/{path}" for path in (f"devices/{address}", f"drivers/{driver}")
+        )
+        for folder in (card, module):
+            folder.mkdir(parents=True)
+        (card / "driver").symlink_to(module)
+        (card / "class").write_text("0x020000\n")
+    source = Source(str(tmp_path))
+    assert host_pci.roce(source, host_pci.devices(source)) == ["0000:01:00.0", "0000:02:00.0"]
+
+
 def test_bridges_above_gpus_that_redirect_are_listed(tmp_path: Path) -> None:
     switch = "/sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0"
     files = {

@@ -174,3 +174,13 @@ def test_code_of_a_model_is_allowed_by_the_user_alone(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
     assert path.read_text().count("\ntrust_remote_code=true\n") == 1
     assert planned(path)[0].trust_remote_code
+
+
+def test_a_file_that_is_overwritten_stays_a_link_with_its_mode(tmp_path: Path) -> None:
+    path, file = tmp_path / "mine.ini", tmp_path / "real.ini"
+    file.write_text("before")
+    file.chmod(0o640)
+    path.symlink_to("real.ini")
+    assert CliRunner().invoke(app, ["init", str(path), *FLAGS, "--force"]).exit_code == 0
+    assert (path.is_symlink(), file.stat().st_mode & 0o777) == (True, 0o640)
+    assert "before" not in file.read_text()

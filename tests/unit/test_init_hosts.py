@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from headfirst.common.errors import InputError, NotReadyError
@@ -15,6 +17,7 @@ from headfirst.control.deployment.verbs.init import describe
 from headfirst.control.inventory.inventory import load
 from headfirst.control.inventory.template import Answers, HostAddress, render_inventory
 from headfirst.decide.cluster.types import Cluster
+from headfirst.decide.plan.host import network
 from recorded_hosts import facts
 from typer.testing import CliRunner
 
@@ -22,11 +25,15 @@ from typer.testing import CliRunner
 RECORDED = "192.168.5.4"
 
 
-def probed(cluster: Cluster, shapes: list[str], folder: Path) -> Cluster:
+def probed(
+    cluster: Cluster, shapes: list[str], folder: Path, changed: Mapping[str, dict[str, Any]] | None = None
+) -> Cluster:
+    """The hosts as these shapes; `changed` has facts of some in place of the recorded ones."""
     by_name = {}
     for host, shape in zip(cluster.ranks, shapes, strict=True):
         peers = tuple(peer.address for peer in cluster.ranks if peer != host)
-        reported = json.dumps(facts(shape, folder / host.name, peers=peers))
+        recorded = facts(shape, folder / host.name, peers=peers)
+        reported = json.dumps(recorded | (changed or {}).get(host.name, {}))
         by_name[host.name] = json.loads(reported.replace(RECORDED, host.address))
     return cluster.replaced(lambda host: with_facts(host, by_name[host.name]))
 
@@ -135,3 +142,44 @@ def test_an_unknown_gpu_keeps_its_name(tmp_path: Path) -> None:
     for reported, written in {"NVIDIA Foo 9000 XL": '"Foo 9000 XL"', "Foo'; x": None}.items():
         named = cluster.replaced(lambda known, gpu=reported: replace(known, gpu=gpu))  # type: ignore[misc]
         assert describe(named, [host]).common.get("gpu") == written
+
+
+GID = {"index": 3, "gid": "::", "type": "RoCE v2", "address": RECORDED, "nic": "eth1"}
+DOWN = {"number": 1, "state": "DOWN", "physical": "Disabled", "gbit": 40.0, "link": "Ethernet", "gids": [GID]}
+CARD = {"name": "mlx5_0", "firmware": "", "pci": "", "numa": -1, "gpu_distances": [], "ports": [DOWN]}
+NO_CARD: dict[str, Any] = {"hcas": [], "hcas_on_pci": []}
+NO_DRIVER = {"hcas": [], "hcas_on_pci": ["0000:07:00.0", "0000:0a:00.0"]}
+ROCE = NO_CARD | {"roce_on_pci": ["0000:07:00.0"]}
+UNPLUGGED = {"hcas": [CARD], "hcas_on_pci": ["0000:07:00.0"]}
+
+
+@pytest.mark.parametrize(
+    ("n1", "n2", "expected", "seen"),
+    [
+        (NO_CARD, NO_CARD, ("none", "none"), None),
+        (NO_DRIVER, NO_DRIVER, (None, None), "RDMA cards without a driver"),
+        (UNPLUGGED, UNPLUGGED, (None, None), "RDMA mlx5_0 DOWN"),
+        (ROCE, ROCE, (None, None), "Ethernet cards for RoCE without an RDMA driver"),
+        ({}, NO_DRIVER, (None, None), "RDMA cards without a driver"),
+        ({}, UNPLUGGED, (None, None), "RDMA mlx5_0 DOWN"),
+        ({}, NO_CARD, (None, "none"), None),
+        (NO_CARD, NO_DRIVER, ("none", None), "RDMA cards without a driver"),
+    ],
+)
+def test_rdma_is_kept_out_only_of_hosts_without_its_hardware(
+    n1: dict[str, Any], n2: dict[str, Any], expected: tuple[str | None, ...], seen: str | None, tmp_path: Path
+) -> None:
+    path = tmp_path / "hosts.ini"
+    hosts = [HostAddress("n1", RECORDED), HostAddress("n2", "192.168.5.5")]
+    path.write_text(render_inventory(answers(*hosts), path))
+    cluster = load([path], ["model=/any"])
+    found = describe(probed(cluster, ["hgx-a100-roce"] * 2, tmp_path, {"n1": n1, "n2": n2}), hosts)
+    written = replace(answers(*found.hosts), common=found.common)
+    path.write_text(text := render_inventory(written, path))
+    cluster = load([path], ["model=/any"])
+    assert tuple(host.hca for host in cluster.ranks) == expected
+    comments = [line for line in text.splitlines() if line.startswith("# ") and "NVIDIA" in line]
+    assert seen is None or seen in comments[1], comments
+    # What up finds later decides: nothing that is written keeps RDMA out.
+    later = probed(cluster, ["hgx-a100-roce"] * 2, tmp_path / "later")
+    assert all(chosen.hca for chosen in network.choose(later.ranks, gpus=True)) is ("none" not in expected)

@@ -147,6 +147,7 @@ class HostFacts(NetworkFacts):
     gpus: Annotated[tuple[GpuFacts, ...], Field(max_length=1024)]
     gpus_on_pci: Annotated[list[Any], Field(max_length=1024)]
     hcas_on_pci: Annotated[list[Any], Field(max_length=1024)]
+    roce_on_pci: Annotated[list[Any], Field(max_length=1024)] = []  # Ethernet cards of other vendors
     cores: Annotated[int, _bounded("the number of cores", 2**20)]
     memory_bytes: Bytes
     disk_shared: bool = False  # the file system of weights_dir

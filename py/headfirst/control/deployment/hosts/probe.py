@@ -115,4 +115,5 @@ def _folders(cluster: Cluster, host: Host) -> dict[str, Any]:
 def _lacks(facts: HostFacts) -> frozenset[str]:
     """What is on PCI and known to no driver."""
     driver = {"nvidia_driver"} if facts.gpus_on_pci and not facts.gpus else set()
-    return frozenset(driver | ({"rdma"} if facts.hcas_on_pci and not facts.hcas else set()))
+    cards = {"rdma": facts.hcas_on_pci, "roce": facts.roce_on_pci}
+    return frozenset(driver | {name for name, found in cards.items() if found and not facts.hcas})

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from headfirst.collection import data_dir
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.common.state_files import rewrite_file
 from headfirst.control.checkpoints import user_catalogue
 from headfirst.control.checkpoints.describe import describe as describe_model
 from headfirst.control.deployment.hosts.probe import probe_hosts
@@ -22,7 +23,7 @@ from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.plan import trust
-from headfirst.decide.plan.host import network
+from headfirst.decide.plan.host import devices, network
 from headfirst.decide.plan.sizing.alternatives import unfit_hint
 from headfirst.decide.plan.sizing.models import lines, survey
 from headfirst.decide.plan.sizing.shares import shares
@@ -155,7 +156,10 @@ def _refused(candidate: Path, path: Path) -> str | None:
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        if path.exists():
+            rewrite_file(path, text)
+        else:
+            path.write_text(text, encoding="utf-8")
     except OSError as error:
         hint = f"Create the folder: mkdir -p {path.parent}" if not path.parent.is_dir() else None
         raise InputError(f"{path} cannot be written: {error.strerror}", hint=hint) from None
@@ -204,11 +208,11 @@ def describe(cluster: Cluster, addresses: Sequence[HostAddress]) -> ProbedHosts:
         for name, value in first.items()
         if all(variables.get(name) == value for variables in values.values())
     }
-    known = {host.name: host for host in ranks}
+    known = {host.name: (host, chosen) for host, chosen in zip(ranks, networks, strict=True)}
     hosts = [
         replace(
             address,
-            found=_comment(known[address.name]),
+            found=_comment(*known[address.name]),
             variables={name: value for name, value in values[address.name].items() if name not in common},
         )
         for address in addresses
@@ -224,8 +228,8 @@ def _values(host: Host, chosen: NodeNetwork, *, cuda: bool, connected: bool) -> 
             values["gpu"] = name
     if connected and chosen.nic:
         values["nic"] = chosen.nic
-    if connected and cuda:
-        values["hca"] = chosen.hca or "none"
+    if connected and cuda and (chosen.hca or not devices.may_do_rdma(host)):
+        values["hca"] = chosen.hca or "none"  # of hardware without a driver or a link `up` may find more
     if chosen.ib_gid_index is not None:
         values["ib_gid_index"] = str(chosen.ib_gid_index)
     return values
@@ -241,8 +245,8 @@ def _gpu_name(reported: str) -> str | None:
     return f'"{name}"' if " " in name else name
 
 
-def _comment(host: Host) -> str:
-    """The devices, cores and memory of a host, for a comment above its line."""
+def _comment(host: Host, chosen: NodeNetwork) -> str:
+    """The devices, cores and memory of a host, for a comment above its line; and why it has no `hca`."""
     parts = []
     if host.gpus and host.gpu and _PRODUCT.fullmatch(host.gpu):
         memory = f", {host.gpu_memory_bytes // MIB} MiB each" if host.gpu_memory_bytes else ""
@@ -257,4 +261,11 @@ def _comment(host: Host) -> str:
         parts.append(f"{host.memory_bytes // GIB} GiB of memory")
     if "nvidia_driver" in host.lacks:
         parts.append("GPUs without a driver: `deploy up` installs it")
+    if "rdma" in host.lacks:
+        parts.append("RDMA cards without a driver: `deploy up` sets it up")
+    elif "roce" in host.lacks:
+        parts.append("Ethernet cards for RoCE without an RDMA driver (bnxt_re, irdma)")
+    elif host.network and host.network.hcas and not chosen.hca:
+        ports = [f"{hca.name} {port.state}" for hca in host.network.hcas for port in hca.ports]
+        parts.append(f"RDMA {', '.join(ports)}; {'; '.join(chosen.reasons[1:])}")
     return "; ".join(parts)

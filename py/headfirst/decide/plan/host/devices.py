@@ -30,6 +30,11 @@ def may_have_rdma(cluster: Cluster) -> bool:
     return any(_meets(cluster, host) and host.hca != "none" for host in hosts_with_driver(cluster))
 
 
+def may_do_rdma(host: Host) -> bool:
+    """Whether a probed host has RDMA hardware, with a driver and a link or without."""
+    return "roce" in host.lacks or _has_hca(host)
+
+
 def comes_first(cluster: Cluster) -> bool:
     """Whether the plan waits for what only a driver will report."""
     return any(
