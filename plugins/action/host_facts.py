@@ -1,10 +1,12 @@
-"""Action: module host_facts, with a clock that is compared whatever the way to the host takes."""
+"""Action: module host_facts, and the host's clock against the controller's."""
 
 from __future__ import annotations
 
+import re
 import time
 from typing import Any, ClassVar
 
+from ansible.errors import AnsibleActionFail
 from ansible_collections.headfirst.serving.plugins.module_utils.host_cgroups import OBSTACLES
 from ansible_collections.headfirst.serving.plugins.plugin_utils.gated_action import GatedAction
 from ansible_collections.headfirst.serving.plugins.plugin_utils.node_answer import Spec
@@ -71,7 +73,6 @@ HOST: Spec = {
     **_counts("shm_bytes", "shm_free_bytes", "image_store_free_bytes"),
     "disk_read_rate": "float",
     "disk_shared": "bool",
-    "clock_skew_s": "float",
     "model_folder": {"type": "dict", "nullable": True, "options": _MODEL_FOLDER},
     "nics": _list(_NIC),
     "routes": {"type": "dict", "elements": {"type": "dict", "options": _texts("nic", "source")}},
@@ -95,10 +96,13 @@ HOST: Spec = {
 
 
 MODULE = "headfirst.serving.host_facts"
+_SAMPLES = 3
+_SURE_S = 0.5  # another reading is made where the one before is less sure
+_TIME = re.compile(r"[0-9]{1,11}\.[0-9]{1,9}")
 
 
 class ActionModule(GatedAction):
-    """Runs the module on the host and corrects `clock_skew_s` of its result."""
+    """Runs the module on the host, and adds `clock_offset_s` and `clock_error_s` to its result."""
 
     _supports_check_mode = True
     ANSWERS: ClassVar[dict[str, Any]] = {
@@ -108,18 +112,29 @@ class ActionModule(GatedAction):
 
     def act(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the module's result."""
-        sent = time.time()
-        result = self.ask_module(MODULE, {**arguments, "controller_time": sent})
+        result = self.ask_module(MODULE, arguments)
         if "host" in result:
-            host = result["host"]
-            host["clock_skew_s"] = skew(host["clock_skew_s"], time.time() - sent)
+            result["host"] |= self._clock()
         return result
 
+    def _clock(self) -> dict[str, float]:
+        """The surest of a few readings, each between two of the controller's clock."""
+        # The module's own Python: another one might need to be searched for.
+        python = str(self._used_interpreter).lstrip("#!")
+        readings: list[dict[str, float]] = []
+        while not readings or (len(readings) < _SAMPLES and readings[-1]["clock_error_s"] > _SURE_S):
+            before = time.time()
+            answer = self.ask_shell(f"{python} -c 'import time; print(format(time.time(), \".6f\"))'")
+            after, text = time.time(), answer["stdout"].strip()
+            if not _TIME.fullmatch(text):
+                raise AnsibleActionFail(f"{self._host} reports no time: {(answer['stderr'] or text)[:60]}")
+            readings.append(offset(before, float(text), after))
+        return min(readings, key=lambda reading: reading["clock_error_s"])
 
-def skew(ahead: float, round_trip: float) -> float:
-    """Return by how much a clock differs at least, in seconds.
 
-    `ahead` is its time less that of the controller when the task began. A host among a hundred may be asked
-    half a minute later: any time within the round trip is right.
+def offset(before: float, read: float, after: float) -> dict[str, float]:
+    """Return by how many seconds a clock is ahead of the controller's, and how far that may be wrong.
+
+    It was `read` at some moment between `before` and `after` of the controller's clock, as in NTP.
     """
-    return max(0.0, ahead - round_trip) + min(0.0, ahead)
+    return {"clock_offset_s": read - (before + after) / 2, "clock_error_s": abs(after - before) / 2}

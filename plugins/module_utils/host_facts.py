@@ -1,4 +1,4 @@
-"""A host's identity, resources and clock, read with the standard library alone (Python 3.8 or newer)."""
+"""A host's identity and resources, read with the standard library alone (Python 3.8 or newer)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import itertools
 import os
 import platform
 import shutil
-import time
 import typing as t
 
 if t.TYPE_CHECKING:
@@ -15,11 +14,6 @@ if t.TYPE_CHECKING:
 # A folder of model shards holds hundreds of files; a walk that meets this many is in the wrong place.
 MAX_FILES = 20000
 CPUS = "/sys/devices/system/cpu"
-
-
-def clock(controller_time: float) -> t.Dict[str, float]:
-    """Seconds that this clock is ahead of the controller's, the time the task travelled included."""
-    return {"clock_skew_s": time.time() - controller_time}
 
 
 def system(source: Source) -> t.Dict[str, t.Any]:

@@ -55,12 +55,6 @@ options:
     type: list
     elements: str
     default: []
-  controller_time:
-    description:
-      - The controller's clock when the task was sent, in seconds since 1970. The action plugin of this module
-        sets it, and takes the time of the round trip out of the result.
-    type: float
-    required: true
 """
 
 EXAMPLES = r"""
@@ -76,8 +70,9 @@ host:
   description:
     - Of the system hostname, os (like debian-12), os_name, kernel, cmdline, python, architecture, uid, cores,
       memory_bytes, disk_free_bytes, disk_used_bytes, disk_type, disk_read_rate (bytes a second; 0 where it
-      was not requested or no large file is there), shm_bytes, shm_free_bytes, clock_skew_s,
-      image_store_free_bytes.
+      was not requested or no large file is there), shm_bytes, shm_free_bytes, image_store_free_bytes.
+    - Of the action clock_offset_s, by how many seconds the clock is ahead of the controller's, and
+      clock_error_s, how far that may be wrong.
     - Of O(model_folder) model_folder, as module shared_folder_facts returns it; disk_shared, whether
       disk_path is on a file system that hosts share.
     - Of the network nics (name, kind, addresses, mtu, state, mbit), routes (to each peer its nic and source),
@@ -120,17 +115,14 @@ def main() -> None:
             "model_folder": {"type": "str", "default": ""},
             "read_speed": {"type": "bool", "default": False},
             "images": {"type": "list", "elements": "str", "default": []},
-            "controller_time": {"type": "float", "required": True},
         },
         supports_check_mode=True,
     )
     params = module.params
-    clock = host_facts.clock(params["controller_time"])  # first: gathering the rest takes time
     module.get_bin_path("ip", required=True)
     silent = host_network.unreachable(params["peers"], [22, *params["ports"]])
     open_peers = [peer for peer in params["open_peers"] if peer not in silent]
     host = dict(
-        clock,
         **host_gather.gather(Source(), params["disk_path"], params["peers"], params["images"]),
         **host_facts.disk(params["disk_path"]),
         **host_facts.shared_memory(),

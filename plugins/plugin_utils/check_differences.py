@@ -14,6 +14,7 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.check_rules impo
     Facts,
     Finding,
     Limits,
+    clock_is_wrong,
     finding,
     some,
 )
@@ -74,29 +75,27 @@ def _odd(difference: Difference, values: Mapping[str, str]) -> list[Finding]:
 
 
 def _clocks(facts: Mapping[str, Facts], limits: Mapping[str, Limits]) -> list[Finding]:
-    """Clocks that are near the controller's, each on its side, and far from each other.
+    """Clocks that are near the controller's and certainly far from each other.
 
     One that is far from the controller's is a finding already, and would make its peers appear wrong.
     """
-    skews = {
-        host: known["clock_skew_s"]
-        for host, known in facts.items()
-        if abs(known["clock_skew_s"]) <= limits[host]["max_clock_skew_s"]
-    }
-    if len(skews) < 2:
+    clocks = {host: known for host, known in facts.items() if not clock_is_wrong(known, limits[host])}
+    if len(clocks) < 2:
         return []
-    middle = statistics.median(skews.values())
+    middle = statistics.median(clock["clock_offset_s"] for clock in clocks.values())
+    unsure = statistics.median(clock["clock_error_s"] for clock in clocks.values())
+    apart = {host: clock["clock_offset_s"] - middle for host, clock in clocks.items()}
     return [
         finding(
             "clock-differs",
             "error",
             host,
-            f"its clock is {abs(skew - middle):.0f} s {'ahead of' if skew > middle else 'behind'} its peers'",
+            f"its clock is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} its peers'",
             "Logs of the hosts are compared by time, and the first failure decides.",
             "apt-get install systemd-timesyncd && timedatectl set-ntp true, or use your own time server.",
         )
-        for host, skew in skews.items()
-        if abs(skew - middle) > limits[host]["max_clock_skew_s"]
+        for host, seconds in apart.items()
+        if abs(seconds) - clocks[host]["clock_error_s"] - unsure > limits[host]["max_clock_difference_s"]
     ]
 
 

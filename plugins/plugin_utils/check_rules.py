@@ -175,9 +175,15 @@ def _port(facts: Facts, limits: Limits) -> Iterator[str]:
     fix="apt-get install systemd-timesyncd && timedatectl set-ntp true, or use your own time server.",
 )
 def _clock(facts: Facts, limits: Limits) -> Iterator[str]:
-    skew = facts["clock_skew_s"]
-    if abs(skew) > limits["max_clock_skew_s"]:
-        yield f"the clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's"
+    if clock_is_wrong(facts, limits):
+        offset, error = facts["clock_offset_s"], facts["clock_error_s"]
+        way = "ahead of" if offset > 0 else "behind"
+        yield f"the clock is {abs(offset):.0f} s {way} the controller's, give or take {error:.1f} s"
+
+
+def clock_is_wrong(facts: Facts, limits: Limits) -> bool:
+    """Whether a clock is certainly further from the controller's than the limit."""
+    return abs(facts["clock_offset_s"]) - facts["clock_error_s"] > limits["max_clock_skew_s"]
 
 
 @rule(

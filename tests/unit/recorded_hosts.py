@@ -57,8 +57,14 @@ def facts(
     found = host_gather.gather(source, "/var/lib/headfirst", list(peers), ["engine:1"])
     for process in (process for gpu in found["gpus"] for process in gpu["processes"]):
         process["container"] = ""
-    live = {"clock_skew_s": 0.4, "disk_free_bytes": 4 * 10**12, "disk_used_bytes": 0, "busy_ports": []}
-    live["image_store_free_bytes"] = 4 * 10**12
+    live = {
+        "clock_offset_s": 0.4,
+        "clock_error_s": 0.1,
+        "disk_free_bytes": 4 * 10**12,
+        "disk_used_bytes": 0,
+        "image_store_free_bytes": 4 * 10**12,
+        "busy_ports": [],
+    }
     own = {"uid": 0, "python": "3.10.12", "architecture": "x86_64"}
     return (
         found

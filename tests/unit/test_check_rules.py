@@ -51,6 +51,7 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
         "min_disk_gb": 100.0,
         "min_memory_gb": 64.0,
         "max_clock_skew_s": 30.0,
+        "max_clock_difference_s": 30.0,
         "address": ADDRESSES[shape],
         "is_rank": True,
         "services": [],
@@ -116,7 +117,7 @@ DIFFERENT = {
         "files": {f"{HCA}/fw_ver": "20.31.1014"},
     },
     "rdma-differs": {"files": {f"{HCA}/ports/1/state": "1: DOWN"}},
-    "clock-differs": {"live": {"clock_skew_s": -59.8}},
+    "clock-differs": {"live": {"clock_offset_s": -59.8}},
 }
 
 
@@ -156,7 +157,7 @@ def test_what_a_role_is_about_to_mend_is_a_warning(
 
 def test_a_clock_that_is_wrong_makes_no_other_wrong(tmp_path: Path) -> None:
     known = {name: facts("cpu-only", tmp_path / name) for name in ("a", "b")}
-    known["b"]["clock_skew_s"] = -90.0
+    known["b"]["clock_offset_s"] = -90.0
     asked = limits("cpu-only", known["a"])
     found = check_findings.findings(
         {name: {"host": one} for name, one in known.items()},
@@ -214,7 +215,7 @@ def test_ubuntu_is_fit(fit: dict[str, Any], system: str) -> None:
         ({"uid": 1000}, "sudo"),
         ({"memory_bytes": 63 * 10**9}, "memory"),
         ({"disk_free_bytes": 99 * 10**9}, "disk"),
-        ({"clock_skew_s": -31.0}, "clock"),
+        ({"clock_offset_s": -31.0}, "clock"),
         ({"nics": []}, "address"),
         ({"busy_ports": [{"port": 30000, "process": "nginx (7)", "container": ""}]}, "port"),
         ({"unreachable_peers": ["10.0.0.2"]}, "peer"),
