@@ -5,6 +5,9 @@ Exit codes: 1 failed, 2 wrong input, 3 not ready.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class HeadfirstError(Exception):
     """A failure with one clear paragraph.
@@ -23,6 +26,16 @@ class HeadfirstError(Exception):
     def __str__(self) -> str:
         text = f"{self.where}: {self.what}" if self.where else self.what
         return f"{text}\n{self.hint}" if self.hint else text
+
+
+@contextmanager
+def located(where: str | None = None, hint: str | None = None) -> Iterator[None]:
+    """Errors raised inside have this place and this next step where they have none of their own."""
+    try:
+        yield
+    except HeadfirstError as error:
+        error.where, error.hint = error.where or where, error.hint or hint
+        raise
 
 
 class InputError(HeadfirstError):

@@ -9,7 +9,7 @@ from typing import Any
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:ib)?)?", re.IGNORECASE)
 _DECIMAL = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt])b\s*", re.IGNORECASE)
 _UNIT = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-_LEAST = 2**20
+_LEAST, _MOST = 2**20, 2**50
 
 # Folders of the system: what is below them is not for data either.
 _SYSTEM_TREES = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr")
@@ -45,13 +45,14 @@ def memory(text: str) -> str:
     return f"{number * 1024:g}g" if unit == "t" else f"{number:.12g}{unit}"
 
 
-def memory_bytes(text: str) -> int:
+def memory_bytes(text: Any) -> int:
     """An amount of memory in bytes: 94g, 95830m."""
     number, unit = _amount(text)
     return int(number * _UNIT[unit])
 
 
-def _amount(text: str) -> tuple[float, str]:
+def _amount(text: Any) -> tuple[float, str]:
+    text = text if isinstance(text, str) else ""
     match = _MEMORY.fullmatch(text.strip())
     if match is None:
         form = "a number and k, m or g, such as 32g"
@@ -61,6 +62,8 @@ def _amount(text: str) -> tuple[float, str]:
     number, unit = float(match[1]), (match[2] or "").lower()
     if number * _UNIT[unit] < _LEAST:
         raise ValueError("this is less than 1m; write a number and k, m or g, such as 32g")
+    if number * _UNIT[unit] > _MOST:
+        raise ValueError("this is more than any host has; write a number and k, m or g, such as 32g")
     return number, unit
 
 

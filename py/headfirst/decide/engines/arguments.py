@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
@@ -25,6 +26,7 @@ from headfirst.common.errors import InputError
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)(Ki|Mi|Gi|Ti|k|M|G|T)?")
+_LARGEST, _MOST_RANKS = 2**63 - 1, 4096
 _UNITS = {"k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 _UNITS |= {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40}
 # Flags of one purpose in different engines; values and defaults may differ.
@@ -79,6 +81,49 @@ class Refused:
 
     why: str
     harmless: Callable[[Any], bool] = operator.not_
+    what: str = "cannot be used here"
+
+
+def within(low: float, high: float = 2**40) -> Refused:
+    """A number, or each of a list, that the engine accepts or with which the plan's sizes have a meaning."""
+
+    def harmless(value: Any) -> bool:
+        numbers = value if isinstance(value, list) else [value]
+        return all(number is None or low <= number <= high for number in numbers)
+
+    return Refused(f"Write a number from {low} to {high}.", harmless, what="is out of range")
+
+
+def object_of(texts: Sequence[str], counts: Sequence[str]) -> Refused:
+    """A JSON object in which these keys are texts, and these whole numbers from 1, where they are set."""
+
+    def harmless(value: Any) -> bool:
+        return value is None or (
+            isinstance(value, dict)
+            and all(isinstance(value.get(key), str | None) for key in texts)
+            and all(value.get(key) is None or _is_count(value[key]) for key in counts)
+        )
+
+    listed = f"{', '.join(texts)} as texts and {', '.join(counts)} from 1 to {_MOST_RANKS}"
+    return Refused(f"Write a JSON object with {listed}.", harmless, what="has a value of another type")
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 1 <= value <= _MOST_RANKS
+
+
+def whole(settings: Mapping[str, Any], key: str, default: int) -> int:
+    """A number inside a JSON object of the arguments, as int() reads it. InputError for what is none."""
+    try:
+        number = int(settings.get(key, default))
+    except (TypeError, ValueError, OverflowError):
+        number = -1
+    if not 0 <= number <= _LARGEST:
+        raise InputError(
+            f"{key} in engine_args is not a whole number: {settings[key]!r}",
+            hint="Write a number, without quotes, in the JSON object.",
+        )
+    return number
 
 
 @dataclass(frozen=True)
@@ -94,7 +139,8 @@ class Arguments:
             raise InputError(
                 " ".join(problem.what for problem in self.problems),
                 where=where,
-                hint=" ".join(dict.fromkeys(each.hint for each in self.problems if each.hint)) or None,
+                hint=" ".join(dict.fromkeys(each.hint for each in self.problems if each.hint))
+                or "Leave it out.",
             )
         return self.values
 
@@ -104,7 +150,8 @@ class Specification:
     """The options of one engine version.
 
     `removed` maps a flag of an older version to what to write instead; `owned` maps a destination to the
-    sentence that states where the plan takes it from, `refused` to why its value is refused.
+    sentence that states where the plan takes it from, `refused` to why its value is refused, and `bounds` to
+    the numbers that it takes.
     """
 
     engine: str
@@ -112,6 +159,7 @@ class Specification:
     removed: Mapping[str, str]
     owned: Mapping[str, str]
     refused: Mapping[str, Refused] = field(default_factory=dict)
+    bounds: Mapping[str, Refused] = field(default_factory=dict)
 
 
 def load(
@@ -120,6 +168,7 @@ def load(
     version: str,
     owned: Mapping[str, str],
     refused: Mapping[str, Refused] | None = None,
+    bounds: Mapping[str, Refused] | None = None,
 ) -> Specification:
     """The specification of `version` of the engine in `package`; `title` is its name in messages."""
     options = read(package, f"arguments-{version}.json")["options"]
@@ -130,6 +179,7 @@ def load(
         removed={flag: _advice(entry) for flag, entry in removed.items()},
         owned=owned,
         refused=refused or {},
+        bounds=bounds or {},
     )
 
 
@@ -249,10 +299,10 @@ def _owned(
 def _refused(
     spec: Specification, option: Mapping[str, Any], flag: str, values: Mapping[str, Any]
 ) -> Problem | None:
-    refused = spec.refused.get(option["dest"])
+    refused = spec.refused.get(option["dest"]) or spec.bounds.get(option["dest"])
     if refused is None or refused.harmless(values[option["dest"]]):
         return None
-    return Problem(flag, f"{flag} cannot be used here.", refused.why)
+    return Problem(flag, f"{flag} {refused.what}.", refused.why)
 
 
 def _store(
@@ -320,10 +370,35 @@ def size(text: str) -> int:
     """A number with a suffix: 8k is 8000, 8K is 8192; ValueError otherwise."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        return int(text)
+        return _whole(text)
     number, unit = match.groups()
     power = "kmgt".index(unit.lower()) + 1
-    return int(float(number) * 1000**power) if unit.islower() else int(number) * 1024**power
+    return _bounded(int(float(number) * 1000**power) if unit.islower() else int(number) * 1024**power)
+
+
+def _whole(text: str) -> int:
+    return _bounded(int(text))
+
+
+def _bounded(number: int) -> int:
+    """What the engines keep in 64 bits."""
+    if abs(number) > _LARGEST:
+        raise ValueError("too large")
+    return number
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("not a number to compute with")
+    return number
+
+
+def _refuse_constant(text: str) -> Any:
+    raise ValueError(f"{text} is no JSON")
+
+
+_json = partial(json.loads, parse_constant=_refuse_constant)
 
 
 def _size_or_auto(text: str) -> int:
@@ -336,35 +411,35 @@ def _config(text: str) -> dict[str, Any]:
     parts[::2] = [
         re.sub(r"\b\d+(?:\.\d+)?[kKmMgGtT]\b", lambda m: str(size(m[0])), part) for part in parts[::2]
     ]
-    value = json.loads("".join(parts))
+    value = _json("".join(parts))
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value
 
 
 def _json_or_str(text: str) -> Any:
-    return json.loads(text) if re.fullmatch(r"\s*{.*}\s*", text, re.DOTALL) else text
+    return _json(text) if re.fullmatch(r"\s*{.*}\s*", text, re.DOTALL) else text
 
 
 def _human_int(text: str) -> int:
     match = _HUMAN.fullmatch(text.strip())
     if match is None:
-        return int(text)
+        return _whole(text)
     number, unit = match.groups()
     if unit is None or unit.endswith("i"):
-        return int(number) * _UNITS.get(unit or "", 1)
-    return int(float(number) * _UNITS[unit])
+        return _bounded(int(number) * _UNITS.get(unit or "", 1))
+    return _bounded(int(float(number) * _UNITS[unit]))
 
 
 _CONVERTERS: Mapping[str, Callable[[str], Any]] = {
     "str": str,
-    "int": int,
-    "float": float,
+    "int": _whole,
+    "float": _finite,
     "human_int": _human_int,
     "size": size,
     "size_or_auto": _size_or_auto,
     "snake": lambda text: text.lower().replace("-", "_"),
-    "json": json.loads,
+    "json": _json,
     "json_or_str": _json_or_str,
     "config": _config,
 }

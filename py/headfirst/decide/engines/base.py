@@ -486,6 +486,7 @@ class Engine:
     publishes: Callable[[Values], bool] = _always  # whether rank 0 publishes the metrics
     # Options with which the service would not answer clients, checks or monitoring, by destination.
     refused: Mapping[str, Refused] = field(default_factory=dict)
+    bounds: Mapping[str, Refused] = field(default_factory=dict)  # of numbers, by destination
     parse: Callable[[Specification, Sequence[str]], Arguments] = arguments.check
     key_name: str = "api-key"  # of the API key in the file named by LaunchRequest.config_file
     diagnostics: Diagnostics = Diagnostics()
@@ -507,7 +508,7 @@ class Engine:
     @cached_property
     def specification(self) -> Specification:
         """The options of this version."""
-        return arguments.load(self.package, self.title, self.version, self.owned, self.refused)
+        return arguments.load(self.package, self.title, self.version, self.owned, self.refused, self.bounds)
 
     def default_image(self, device: str) -> str:
         """The image, with its tag, that serves this version on `device`; InputError where it has none."""

@@ -147,10 +147,14 @@ def lmcache(request: HostRequest) -> HostMemory:
                 "in the plan.",
             )
         )
+    names = ("LMCACHE_MAX_LOCAL_CPU_SIZE", "LMCACHE_MAX_LOCAL_DISK_SIZE")
     try:
-        size = float(environment.get("LMCACHE_MAX_LOCAL_CPU_SIZE", _LMCACHE_GIB))
-        disk = float(environment.get("LMCACHE_MAX_LOCAL_DISK_SIZE", 0))
+        size, disk = (
+            float(environment.get(name, usual)) for name, usual in zip(names, (_LMCACHE_GIB, 0), strict=True)
+        )
     except ValueError:
+        size = disk = -1.0
+    if not (0 <= size < GIB and 0 <= disk < GIB):
         return HostMemory(problems=("LMCACHE_MAX_LOCAL_CPU_SIZE and LMCACHE_MAX_LOCAL_DISK_SIZE are GiB",))
     folder = environment.get("LMCACHE_LOCAL_DISK", "").strip().strip("'\"").removeprefix("file://")
     unset = folder.lower() in ("", "none", "true", *_FALSE)

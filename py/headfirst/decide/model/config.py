@@ -11,7 +11,7 @@ from typing import Any
 
 from headfirst.common import quantization as schemes
 from headfirst.common.convertible import quantization_of
-from headfirst.common.errors import InputError
+from headfirst.common.errors import InputError, located
 from headfirst.common.safetensors_file import SMALL_FLOATS, StoredTensor
 from headfirst.common.untrusted import device_name
 from headfirst.decide.model import caches, drafting, quantization, vision
@@ -41,6 +41,7 @@ class Weights:
     measured: Measured | None = None
 
 
+@located(hint="Its publisher has to correct it: take another revision (model_revision), or another model.")
 def from_config(
     config: Mapping[str, Any],
     *,

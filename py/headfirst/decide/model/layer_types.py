@@ -58,7 +58,7 @@ def _listed(config: Mapping[str, Any], layers: int) -> list[LayerType]:
 
 
 def _by_rule(config: Mapping[str, Any], layers: int) -> list[LayerType]:
-    kind = config.get("model_type")
+    kind = str(config.get("model_type"))
     window = config.get("sliding_window")
     for key in ("full_attention_interval", "layer_group_size"):  # Qwen3-Next; Ling-2.5
         if isinstance(interval := config.get(key), int) and interval > 0:

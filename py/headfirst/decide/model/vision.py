@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+_LARGEST, _LARGEST_LIST = 2**20, 64
+
 
 def parameters(config: Mapping[str, Any], text_hidden: int) -> int:
     """Elements of the tower with its projector; 0 for a kind that is not known, or without dimensions.
@@ -19,9 +21,16 @@ def parameters(config: Mapping[str, Any], text_hidden: int) -> int:
     if count is None or not isinstance(vision, dict):
         return 0
     try:
-        return int(count(vision, text_hidden))
-    except (KeyError, TypeError):
+        return int(count({key: value for key, value in vision.items() if _is_size(value)}, text_hidden))
+    except (KeyError, TypeError, ValueError):
         return 0
+
+
+def _is_size(value: Any) -> bool:
+    """A dimension, or a short list of such."""
+    if isinstance(value, list):
+        return len(value) <= _LARGEST_LIST and all(item == 0 or _is_size(item) for item in value)
+    return type(value) is int and 0 < value <= _LARGEST
 
 
 def _block(hidden: int, intermediate: int) -> int:

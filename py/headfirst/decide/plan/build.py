@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from headfirst.common.errors import located
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers import blanks
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -21,6 +22,11 @@ def build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Pla
 
     Raises InputError for what cannot work.
     """
+    with located(str(cluster.inventories[0])):
+        return _build(cluster, checkpoints)
+
+
+def _build(cluster: Cluster, checkpoints: Mapping[str | None, Checkpoint]) -> Plan:
     services = [
         advised(
             service.plan(cluster, its, checkpoint),

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
-from headfirst.decide.engines.arguments import Refused
+from headfirst.decide.engines.arguments import Refused, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
     PATTERN,
@@ -50,6 +50,13 @@ _REFUSED = {
     "ssl": TLS,
     # serve/core/async_engine.py: it begins asleep and answers no request.
     "empty_init": Refused(f"{WAITING} the weights: leave it out."),
+}
+_BOUNDS = {
+    **dict.fromkeys(("dp", "ep", "cp"), within(1, 4096)),
+    **dict.fromkeys(("session_len", "max_batch_size", "cache_block_seq_len"), within(1)),
+    "max_prefill_token_num": within(1),
+    "num_gpu_blocks": within(0),
+    "cache_max_entry_count": within(1e-6),
 }
 # metrics/loggers.py; serve/utils/server_utils.py lets only the health paths pass without the key.
 _GENERATED = Series("lmdeploy:generation_tokens_total")
@@ -133,6 +140,7 @@ def _engine(version: str) -> Engine:
         no_device=launch.NO_CPU,
         owned=_OWNED,
         refused=_REFUSED,
+        bounds=_BOUNDS,
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headfirst.common.metrics import Metrics, Series
 from headfirst.decide.cluster.settings import HIGHEST_PORT
-from headfirst.decide.engines.arguments import Refused
+from headfirst.decide.engines.arguments import Refused, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
     PATTERN,
@@ -105,6 +105,20 @@ _REFUSED = {
         harmless=lambda role: role == "null",
     ),
     "ep_join_mode": Refused("A rank that joins answers through another server: leave it out."),
+}
+_BOUNDS = {
+    **dict.fromkeys(("dp_size", "ep_size", "attn_dp_size", "attn_cp_size"), within(1, 4096)),
+    **dict.fromkeys(("moe_dp_size", "moe_dense_tp_size", "speculative_num_draft_tokens"), within(1, 4096)),
+    **dict.fromkeys(("cuda_graph_max_bs_decode", "cuda_graph_bs_decode"), within(1, 65_536)),
+    **dict.fromkeys(("cuda_graph_max_bs_prefill", "cuda_graph_bs_prefill"), within(1, 1_048_576)),
+    **dict.fromkeys(("max_running_requests", "max_total_tokens", "max_prefill_tokens"), within(1)),
+    **dict.fromkeys(
+        ("context_length", "page_size", "max_mamba_cache_size", "max_loras_per_batch"), within(1)
+    ),
+    "chunked_prefill_size": within(-1, 2**24),
+    "swa_full_tokens_ratio": within(1e-6, 1),
+    **dict.fromkeys(("mem_fraction_static", "mamba_full_memory_ratio"), within(1e-6, 100)),
+    **dict.fromkeys(("cpu_offload_gb", "hicache_size"), within(0, 2**20)),
 }
 # observability/metrics_collector.py. realtime_tokens_total rises with every step of the scheduler,
 # generation_tokens_total only when a request ends. The first token of a request belongs to its prefill. Only
@@ -219,6 +233,7 @@ def _engine(version: str) -> Engine:
         package_variables=frozenset({"SGLANG_EXTERNAL_MODEL_PACKAGE", "SGLANG_PLUGINS"}),
         owned=_OWNED,
         refused=_REFUSED,
+        bounds=_BOUNDS,
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from headfirst.common.metrics import Metrics, Series
-from headfirst.decide.engines.arguments import Refused
+from headfirst.decide.engines.arguments import Refused, object_of, within
 from headfirst.decide.engines.base import (
     OWN_KEY,
     PATTERN,
@@ -86,6 +86,22 @@ _REFUSED = {
     ),
     "mm_encoder_only": Refused(
         "The service would encode images for another server and answer no request: leave it out."
+    ),
+}
+# vllm/config: Field(ge=…, gt=…, le=…).
+_BOUNDS = {
+    **dict.fromkeys(("data_parallel_size", "decode_context_parallel_size"), within(1, 4096)),
+    **dict.fromkeys(("prefill_context_parallel_size", "spec_tokens", "max_loras"), within(1, 4096)),
+    **dict.fromkeys(("max_num_seqs", "max_num_batched_tokens", "block_size"), within(1)),
+    **dict.fromkeys(("max_cudagraph_capture_size", "cudagraph_capture_sizes"), within(0, 1_048_576)),
+    **dict.fromkeys(("offload_group_size", "offload_prefetch_step"), within(0)),
+    **dict.fromkeys(("kv_cache_memory_bytes", "num_gpu_blocks_override"), within(0, 2**50)),
+    **dict.fromkeys(("cpu_offload_gb", "kv_offloading_size"), within(0, 2**20)),
+    "offload_num_in_group": within(1),
+    "gpu_memory_utilization": within(1e-6, 1),
+    "max_model_len": within(-1),
+    "speculative_config": object_of(
+        ("method", "model", "kv_cache_dtype"), ("num_speculative_tokens", "draft_tensor_parallel_size")
     ),
 }
 
@@ -178,6 +194,7 @@ def _engine(version: str) -> Engine:
         older="With engine_runtime=ray an image that has Ray needs none of them.",
         owned=_OWNED,
         refused=_REFUSED,
+        bounds=_BOUNDS,
         metrics=_METRICS,
         probes=_PROBES,
         diagnostics=_DIAGNOSTICS,

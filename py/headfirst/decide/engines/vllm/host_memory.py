@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from headfirst.decide.engines.arguments import whole
 from headfirst.decide.engines.host_memory import (
     GIB,
     LMCACHE_SERVER,
@@ -75,17 +76,17 @@ def _of_connector(request: HostRequest, name: str, extra: Mapping[str, Any]) -> 
     if name == "LMCacheMPConnector":
         return HostMemory(notes=(LMCACHE_SERVER,))
     if name == "SimpleCPUOffloadConnector":
-        size = int(extra.get(_BYTES, _SIMPLE_BYTES)) // _group(request)
-        its = _private(request, int(extra.get(f"{_BYTES}_per_rank", size)), Lever(_BYTES, _CACHE, 0))
+        size = whole(extra, _BYTES, _SIMPLE_BYTES) // _group(request)
+        its = _private(request, whole(extra, f"{_BYTES}_per_rank", size), Lever(_BYTES, _CACHE, 0))
         if extra.get("kv_offload_backend") != "disk":
             return its
         if not extra.get("disk_path"):
             return HostMemory(problems=('kv_offload_backend "disk" does not work without disk_path',))
-        most = int(extra.get("disk_capacity_bytes", _SIMPLE_DISK_BYTES)) * request.ranks
+        most = whole(extra, "disk_capacity_bytes", _SIMPLE_DISK_BYTES) * request.ranks
         return HostMemory(folders=(CacheFolder(str(extra["disk_path"]), "disk_path", f"{most / GIB:g} GiB"),))
     if name != "OffloadingConnector":
         return None
-    used = extra.get(_BYTES)
+    used = whole(extra, _BYTES, 0)
     if not used:
         return HostMemory(problems=(f"OffloadingConnector does not work without {_BYTES}",))
     tiers = extra.get("secondary_tiers")
@@ -94,7 +95,7 @@ def _of_connector(request: HostRequest, name: str, extra: Mapping[str, Any]) -> 
         for tier in (tiers if isinstance(tiers, list) else [])
         if isinstance(tier, Mapping) and tier.get("type") == "fs" and tier.get("root_dir")
     )
-    return replace(_region(request, int(used), Lever(_BYTES, _CACHE, 1)), folders=folders)
+    return replace(_region(request, used, Lever(_BYTES, _CACHE, 1)), folders=folders)
 
 
 def _group(request: HostRequest) -> int:

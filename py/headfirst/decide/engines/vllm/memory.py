@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from headfirst.decide.engines.arguments import whole
 from headfirst.decide.engines.base import MemoryUse
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.engines.vllm import kv_cache, lora
@@ -41,6 +42,7 @@ _BLACKWELL = 10  # of data centres: compute capability 10.x
 _SHARED_GRAPHS = 256 * MIB
 _GRAPH = 8 * MIB
 _GRAPH_OF_RANKS = 16 * MIB
+_MOST_CAPTURED = 1 << 20  # tokens
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def memory_use(
     cache = kv_cache.blocks(version, checkpoint, gpu, layout, values, in_flight=flying, drafts=draft)
     cap = _cap(values, cache.bytes)
     outside = _OUTSIDE_ONE_GPU if layout.world == 1 else _OUTSIDE_SEVERAL_GPUS
-    inside = gpu.memory_bytes - outside
+    inside = max(1, gpu.memory_bytes - outside)
     return MemoryUse(
         terms=terms,
         static_fraction=max(0.0, (inside - sum(terms.values())) / inside),
@@ -168,10 +170,11 @@ def _graphs(gpu: Gpu, layout: Layout, step: Batch, values: Mapping[str, Any]) ->
     if values.get("enforce_eager") or str(compilation.get("cudagraph_mode", "")).upper() == "NONE":
         return 0
     sizes = values.get("cudagraph_capture_sizes") or compilation.get("cudagraph_capture_sizes")
-    largest = values.get("max_cudagraph_capture_size") or compilation.get("max_cudagraph_capture_size")
-    if largest is None:
+    name = "max_cudagraph_capture_size"
+    largest = values.get(name) or whole(compilation, name, 0)
+    if not largest:
         largest = min(2 * step.requests, 1024 if _blackwell(gpu) else 512, step.tokens)
-    captured = len(sizes) if sizes else _captured(largest)
+    captured = len(sizes) if isinstance(sizes, list) and sizes else _captured(min(largest, _MOST_CAPTURED))
     return _SHARED_GRAPHS + captured * (_GRAPH if layout.tensor == 1 else _GRAPH_OF_RANKS)
 
 

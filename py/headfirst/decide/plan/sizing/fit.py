@@ -99,7 +99,7 @@ def memory(
     use = engine.memory_use(checkpoint, gpu, layout, arguments)
     weights = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=use)
     draft = draft_bytes_per_rank(checkpoint.draft, use.draft_tensor) if checkpoint.draft else 0
-    static = int(use.static_fraction * (gpu.memory_bytes - use.outside))
+    static = int(use.static_fraction * max(0, gpu.memory_bytes - use.outside))
     whole = weight_bytes_per_rank(checkpoint, layout, dtype=dtype, use=replace(use, host_weights=_none))
     return Memory(checkpoint, use, weights + draft, static, draft, offloaded=whole - weights)
 
