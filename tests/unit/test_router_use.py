@@ -75,14 +75,14 @@ def listed(url: str, status: str, load: int) -> dict[str, Any]:
     [
         ([listed("http://192.0.2.2:30000", "ready", 3)], ("ready", 3), True),
         ([listed("http://192.0.2.2:30000", "draining", 1)], ("draining", 1), False),
-        ([], ("missing", 0), False),
+        ([], ("missing", None), False),
     ],
 )
 def test_a_router_is_ready_when_it_has_every_replica(
     cluster: Cluster,
     monkeypatch: pytest.MonkeyPatch,
     second: list[Any],
-    state: tuple[str, int],
+    state: tuple[str, int | None],
     is_ready: bool,
 ) -> None:
     workers = [listed("http://192.0.2.1:30000", "ready", 0), *second]
