@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import pytest
+from command import deploy
 from headfirst.control.cli.shown.models import print_models
 from headfirst.decide.hardware import gpus
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.sizing.models import Models, Offer, Refusal
 from headfirst.decide.plan.sizing.sizes import Fleet
 from trials import offered
+
+ROOT = Path(__file__).parents[2]
 
 
 def surveyed(gpu: str, ids: Iterable[str]) -> Models:
@@ -108,3 +112,32 @@ def test_the_lines_come_last_and_refusals_are_by_reason(
     below = lines[lines.index("3 models are not served, by reason:") + 1 :]
     assert below[:2] == [f"It needs 2 nodes: {ids[1]}", f"It needs 12 nodes: {ids[0]}, {ids[2]}"]
     assert lines[-1].startswith("The lines of another model")
+
+
+HOSTS = "[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\ngpus=8\ngpu=H100-80G\n"
+INVENTORIES = {
+    **{
+        name: (ROOT / f"inventories/{name}.ini").read_text()
+        for name in ("lab", "lab-vllm", "h100x2-services")
+    },
+    "no model": HOSTS,
+    "the demo on GPUs": HOSTS + "model_source=demo\n",
+    "another demo": HOSTS + "model_source=demo\nmodel=headfirst-demo-embedding\n",
+    "a folder": HOSTS + "model_source=path\nmodel=/data/a\nserved_model_name=mine\n",
+    "a hub": HOSTS + "model_source=huggingface\n",
+}
+
+
+@pytest.mark.parametrize("name", INVENTORIES)
+def test_every_inventory_is_listed_for_or_refused_by_what_it_states(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalogue, "ids", lambda: ["Qwen/Qwen3-8B"])
+    path = tmp_path / "mine.ini"
+    path.write_text(INVENTORIES[name])
+    done = deploy("models", str(path))
+    if "engine_device=cpu" in INVENTORIES[name]:
+        assert (done.returncode, "engine_device=cpu" in done.stderr) == (2, True), done
+    else:
+        assert (done.returncode, done.stderr) == (0, ""), done
+    assert "-e" not in done.stderr and "any" not in done.stderr

@@ -31,6 +31,7 @@ from headfirst.decide.cluster.types import Cluster, Host
 from headfirst.decide.hardware import gpus
 from headfirst.decide.scrub import url_credentials
 
+_ANY_MODEL = "/any"  # a folder, and no hub's name
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _EXAMPLE = (
     "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n"
@@ -39,8 +40,16 @@ _EXAMPLE = (
 )
 
 
-def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str | None = None) -> Cluster:
+def load(
+    inventories: Sequence[Path],
+    extra_vars: Sequence[str] = (),
+    limit: str | None = None,
+    *,
+    needs_model: bool = True,
+) -> Cluster:
     """Read and check an inventory. `extra_vars` are Ansible's `-e` values, `limit` its `--limit`.
+
+    Without `needs_model` one that names no model yet is read as if it did.
 
     Raises InputError with file and line for whatever cannot be carried out as written.
     """
@@ -61,7 +70,7 @@ def load(inventories: Sequence[Path], extra_vars: Sequence[str] = (), limit: str
     hosts = {name: _host(name, reading, paths) for name in names}
     _refuse_addresses([hosts[name] for name in names], reading, paths)
     routers = [hosts[name] for name in reading.groups["router"]]
-    services = with_routers(divide(_members(reading, hosts, paths)), routers)
+    services = with_routers(divide(_members(reading, hosts, paths, needs_model=needs_model)), routers)
     webui, monitoring = reading.groups["webui"], reading.groups["monitoring"]
     cluster = Cluster(
         name=settings.cluster_name or _name_of(paths[0]),
@@ -100,13 +109,18 @@ def _engine_names(reading: Reading) -> set[str]:
     return {str(value) for value in values if value} or {ServiceSettings.model_fields["engine"].default}
 
 
-def _members(reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...]) -> list[Members]:
+def _members(
+    reading: Reading, hosts: Mapping[str, Host], paths: tuple[Path, ...], *, needs_model: bool
+) -> list[Members]:
     """The services as the inventory lists them."""
     role_hosts = {role: frozenset(reading.groups[role]) for role in ROLES}
     if not reading.services:
         names = [*reading.groups["head"], *reading.groups["workers"]]
         places = reading.hosts[names[0]].where
-        settings = _service_settings(_common(names, reading, SERVICE_NAMES), places, paths)
+        values = _common(names, reading, SERVICE_NAMES)
+        if not needs_model and not values.get("model") and values.get("model_source") != "demo":
+            values["model"] = _ANY_MODEL
+        settings = _service_settings(values, places, paths)
         ranks = tuple(hosts[name] for name in names)
         place = places.get("replicas") or places.get("prefill_replicas") or str(paths[0])
         return [Members(None, settings, ranks, place, places, role_hosts)]

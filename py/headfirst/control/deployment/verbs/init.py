@@ -123,7 +123,7 @@ def _fleet(answers: Answers) -> tuple[Cluster, Fleet]:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "hosts.ini"
         path.write_text(render_inventory(replace(answers, model=None), path), encoding="utf-8")
-        cluster = load([path], [_ANY_MODEL])
+        cluster = load([path], needs_model=False)
     return cluster, fleet(cluster)
 
 
@@ -168,8 +168,6 @@ def _write(path: Path, text: str) -> None:
 MIB, GIB = 1 << 20, 1 << 30
 # A product's name as it may be in an inventory between quotes.
 _PRODUCT = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._/+-]*")
-# What the answers need while the hosts are asked: the inventory is not for a model yet.
-_ANY_MODEL = "model=/any"
 
 
 @dataclass(frozen=True)
@@ -188,7 +186,7 @@ def probed(answers: Answers) -> Answers:
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "hosts.ini"
         path.write_text(render_inventory(answers, path), encoding="utf-8")
-        cluster = probe_hosts(load([path], [_ANY_MODEL]), [_ANY_MODEL])
+        cluster = probe_hosts(load([path], needs_model=False), ())
     described = describe(cluster, answers.hosts)
     return replace(answers, hosts=described.hosts, common={**described.common, **answers.common})
 

@@ -30,9 +30,6 @@ from headfirst.decide.plan.sizing.sizes import Fleet
 from headfirst.decide.plan.trial import Trial
 from headfirst.decide.plan.weights.duration import Job, estimate, rates
 
-# The inventory of a user who searches for a model has none yet.
-_ANY_MODEL = "model=/any"
-
 
 def models(
     inventories: Sequence[Path],
@@ -48,9 +45,9 @@ def models(
     known or differ.
     """
     user_catalogue.load()
-    cluster = load(inventories, [*extra_vars, _ANY_MODEL])
+    cluster = load(inventories, extra_vars, needs_model=False)
     if probe and lacks_facts(cluster):
-        cluster = probe_hosts(cluster, [*extra_vars, _ANY_MODEL])
+        cluster = probe_hosts(cluster, extra_vars)
     settings = cluster.services[0].settings
     trial = Trial.on_all_hosts(cluster)
     base = dict(trial.other_model)
@@ -130,13 +127,19 @@ def hub_of(inventories: Sequence[Path], extra_vars: Sequence[str]) -> str:
     """The hub of an inventory; without one the default of model_source."""
     if not inventories:
         return str(ServiceSettings.model_fields["model_source"].default)
-    source = load(inventories, [*extra_vars, _ANY_MODEL]).services[0].settings.model_source
+    source = load(inventories, extra_vars, needs_model=False).services[0].settings.model_source
     return source if source in HUBS else str(ServiceSettings.model_fields["model_source"].default)
 
 
 def fleet(cluster: Cluster) -> Fleet:
     """The GPUs of all hosts with ranks; InputError where they are not known or differ."""
     where = str(cluster.inventories[0])
+    if cluster.services[0].settings.engine_device == "cpu":
+        raise InputError(
+            "models are listed for GPUs, and this inventory has engine_device=cpu",
+            where=cluster.given.get("engine_device") or where,
+            hint="Leave engine_device out and write gpus= and gpu=, or choose a small model yourself.",
+        )
     unknown = [host.name for host in cluster.ranks if not (host.gpu and host.gpus)]
     if unknown:
         raise InputError(
