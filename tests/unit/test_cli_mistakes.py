@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import pty
@@ -10,7 +11,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 from command import deploy
@@ -18,8 +21,11 @@ from headfirst.common.errors import InputError
 from headfirst.control.cli.app import app
 from headfirst.control.cli.up import print_summary
 from headfirst.control.deployment.verbs.up import Outcome
+from headfirst.control.inventory.inventory import load
 from headfirst.control.run.result import RunResult, StageTime
+from headfirst.decide.cluster.settings import ClusterSettings, HostSettings, ServiceSettings
 from headfirst.decide.plan.types import Plan
+from typer.main import get_command
 from typer.testing import CliRunner
 
 DEPLOY = Path(sys.executable).parent / "deploy"
@@ -198,3 +204,123 @@ def test_help_imports_no_verb() -> None:
     code = "import sys, headfirst.control.cli.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not {"paramiko", "docker", "ansible_runner", "httpx", "pydantic"} & set(loaded.split())
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("up x.ini --dry-run", "--check"),
+        ("down x.ini --dryrun", "--check"),
+        ("plan x.ini --dry-run", None),
+        ("down x.ini --force", "--yes"),
+        ("init x.ini --yes", "--force"),
+        ("plan x.ini --yes", None),
+        ("up x.ini --yes", None),
+        ("status x.ini --output json", "--json"),
+        ("status x.ini --format=json", "--json"),
+        ("chat x.ini --output json", None),
+        ("up x.ini --debug", "--verbose"),
+        ("plan x.ini --verbose", None),
+        ("keys list x.ini --verbose", None),
+        ("up x.ini --tag check", "--tags"),
+        ("up x.ini --chek", "--check"),
+        ("up x.ini --node n1", "--limit"),
+        ("up x.ini --quiet", None),
+        ("--verbose up x.ini", None),
+        ("--dry-run up x.ini", None),
+        ("lab --force", None),
+        ("--versoin", "--version"),
+    ],
+)
+def test_a_word_of_another_tool_leads_to_the_option_or_to_none(words: str, meant: str | None) -> None:
+    done = deploy(*words.split(), COLUMNS="200")
+    assert (done.returncode, "No such option" in done.stderr) == (2, True), done
+    assert re.findall(r"Did you mean (\S+)\?", done.stderr) == ([meant] if meant else []), done.stderr
+    assert "Possible" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["plan", "render", "report", "bundle", "bench", "test"])
+@pytest.mark.parametrize("words", ["--output json", "--output=yaml", "-o json"])
+def test_a_format_is_not_taken_for_a_file(verb: str, words: str, tmp_path: Path) -> None:
+    done = deploy(verb, "x.ini", *words.split(), cwd=tmp_path, COLUMNS="200")
+    assert (done.returncode, "--json" in done.stderr, [*tmp_path.iterdir()]) == (2, True, []), done
+
+
+def choices() -> list[tuple[str, str, list[str]]]:
+    """Verb, option and values of each option with a few values."""
+    return [
+        (" ".join(verb), param.opts[0], list(map(str, get_args(literal))))
+        for verb, command in commands(get_command(app))
+        for param in command.params
+        for annotation in [inspect.get_annotations(command.callback, eval_str=True).get(param.name)]
+        for literal in literals(annotation)
+    ]
+
+
+def literals(annotation: Any) -> list[Any]:
+    parts = get_args(annotation)
+    return (
+        [annotation]
+        if get_origin(annotation) is Literal
+        else [each for part in parts for each in literals(part)]
+    )
+
+
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for name, command in group.commands.items():
+        yield from (
+            commands(command, (*words, name)) if hasattr(command, "commands") else [((*words, name), command)]
+        )
+
+
+@pytest.mark.parametrize(("verb", "option", "values"), choices())
+def test_a_bad_value_of_an_option_is_answered_with_the_good_ones(
+    verb: str, option: str, values: list[str]
+) -> None:
+    done = deploy(*verb.split(), "x.ini", option, "helm", COLUMNS="300")
+    assert done.returncode == 2
+    assert [value for value in values if f"'{value}'" not in done.stderr] == []
+    assert "Value error" not in done.stderr
+
+
+SETTINGS = {
+    name: field
+    for kind in (ClusterSettings, ServiceSettings, HostSettings)
+    for name, field in kind.model_fields.items()
+}
+
+
+@pytest.mark.parametrize(
+    "name", [n for n, f in SETTINGS.items() if literals(f.annotation) or f.annotation is bool]
+)
+def test_a_bad_value_of_a_setting_is_answered_with_the_good_ones(name: str, tmp_path: Path) -> None:
+    values = [f"'{value}'" for literal in literals(SETTINGS[name].annotation) for value in get_args(literal)]
+    path = tmp_path / "mine.ini"
+    path.write_text(f"[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\nmodel=org/m\n{name}=helm\n")
+    with pytest.raises(InputError) as refused:
+        load([path])
+    assert [value for value in values or ["true or false"] if value not in refused.value.what] == []
+    assert "rror" not in refused.value.what
+    assert refused.value.where == f"{path}:5"
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [
+        ("/data/x", "model_source=path"),
+        ("./x", "model_source=path"),
+        ("~/x", "model_source=path"),
+        ("file:///data/x", "model_source=path"),
+        ("https://huggingface.co/Qwen/Qwen3-8B/", "model=Qwen/Qwen3-8B"),
+    ],
+)
+def test_a_folder_or_an_address_asks_no_hub(model: str, hint: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.ini"
+    path.write_text(
+        "[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\ngpus=8\ngpu=A100-80G\n" + f"model={model}\n"
+    )
+    done = deploy("plan", str(path), HF_HUB_OFFLINE="")
+    assert (done.returncode, f"{path}:6" in done.stderr, hint in done.stderr) == (2, True, True), done
+    flags = ["--host", "192.0.2.1", "--user", "u", "--gpus", "8", "--gpu", "A100-80G", "--model", model]
+    done = deploy("init", str(tmp_path / "new.ini"), *flags, HF_HUB_OFFLINE="")
+    assert (done.returncode, "hub" in done.stderr) == (2, True), done

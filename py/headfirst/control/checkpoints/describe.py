@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headfirst.common.errors import NotReadyError
+from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control.checkpoints.folder import describe_folder
 from headfirst.control.checkpoints.offline import OFFLINE, is_offline
 from headfirst.decide.model import catalogue
@@ -34,6 +34,7 @@ def describe(
     """
     if source == "path" or folder is not None:
         return describe_folder(folder or Path(model), id=model, revision=revision)
+    _refuse_place(model)
     # httpx takes 250 ms to import, which a folder does not need.
     from headfirst.control.checkpoints.hub import describe_hub, describe_stored
     from headfirst.control.checkpoints.hub_requests import Hub, HubUnreachableError
@@ -49,6 +50,21 @@ def describe(
             way_out = "Check network and proxy, or name a mirror in HF_ENDPOINT or MODELSCOPE_ENDPOINT"
     stored = describe_stored(hub, model, revision=revision, note=why)
     return stored or _from_catalogue(model, revision, f"{why}.{advice}", why, way_out)
+
+
+def _refuse_place(model: str) -> None:
+    """InputError for a folder or an address, which no hub has as an id."""
+    if "://" in model and not model.startswith("file:"):
+        id = "/".join(model.rstrip("/").split("/")[-2:])
+        raise InputError(
+            f"model={model} is an address, and a hub is asked by id",
+            hint=f"Write model={id}, and model_source=huggingface or modelscope.",
+        )
+    if model.startswith(("/", ".", "~", "file:")):
+        raise InputError(
+            f"model={model} is a folder, and model_source names a hub",
+            hint="Write model_source=path, and model= with the absolute path of the folder on the head.",
+        )
 
 
 def _from_catalogue(model: str, revision: str | None, note: str, why: str, way_out: str) -> Checkpoint:

@@ -10,6 +10,7 @@ import typer
 from rich.table import Table
 
 from headfirst.common.errors import InputError
+from headfirst.control.cli.mistakes import Verbs
 from headfirst.control.cli.verb import Output, app, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
@@ -17,7 +18,7 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from headfirst.decide.cluster.types import Cluster, Service
 
-keys = typer.Typer(no_args_is_help=True, help="API keys with names, for people and programs.")
+keys = typer.Typer(cls=Verbs, no_args_is_help=True, help="API keys with names, for people and programs.")
 app.add_typer(keys, name="keys")
 _Name = Annotated[str, typer.Argument(help="Name of the key, such as that of its user.")]
 

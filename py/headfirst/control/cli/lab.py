@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.table import Table
 
+from headfirst.control.cli.mistakes import Verbs
 from headfirst.control.cli.verb import Output, app, verb
 from headfirst.control.deployment.running.options import RunOptions
 from headfirst.control.terminal import Terminal
@@ -16,7 +17,9 @@ from headfirst.control.terminal import Terminal
 if TYPE_CHECKING:
     from headfirst.control.lab.types import Lab
 
-lab = typer.Typer(no_args_is_help=True, help="Nodes on this machine: containers with systemd and sshd.")
+lab = typer.Typer(
+    cls=Verbs, no_args_is_help=True, help="Nodes on this machine: containers with systemd and sshd."
+)
 app.add_typer(lab, name="lab")
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from headfirst.common.errors import InputError
-from headfirst.control.cli import passwords
+from headfirst.control.cli import mistakes, passwords
 from headfirst.control.deployment.running.options import BundleRequest, RunOptions
 from headfirst.control.deployment.running.stages import ALL_RANKS, GROUPS, NAMES, complete
 from headfirst.control.terminal import Terminal
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="deploy",
+    cls=mistakes.Verbs,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -180,7 +181,8 @@ def verb(
 
         command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        of.command(function.__name__.rstrip("_"), epilog=f"Example: {example}")(command)
+        name = function.__name__.rstrip("_")
+        of.command(name, cls=mistakes.Verb, epilog=f"Example: {example}")(command)
         return function
 
     return declare

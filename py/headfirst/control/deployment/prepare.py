@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headfirst.common.errors import NotReadyError
+from headfirst.common.errors import InputError, NotReadyError
 from headfirst.control import demo
 from headfirst.control.checkpoints import adapter as adapter_files
 from headfirst.control.checkpoints import user_catalogue
@@ -165,7 +165,11 @@ def _describe(cluster: Cluster, service: Service, *, probe: bool) -> Checkpoint:
             return describe(service.model_id, "path", folder=folder)
     if settings.model_source == "path":
         return _describe_path(cluster, service, Path(settings.model), probe=probe)
-    return describe(service.model_id, settings.model_source, revision=trust.revision(settings))
+    try:
+        return describe(service.model_id, settings.model_source, revision=trust.revision(settings))
+    except InputError as error:
+        error.where = error.where or service.given.get("model")
+        raise
 
 
 def _describe_path(cluster: Cluster, service: Service, folder: Path, *, probe: bool) -> Checkpoint:

@@ -33,6 +33,7 @@ from headfirst.decide.scrub import url_credentials
 
 _ANY_MODEL = "/any"  # a folder, and no hub's name
 _SERVICE_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_FORMS = dict.fromkeys(("bool_parsing", "bool_type"), "Input should be true or false")  # by pydantic's types
 _EXAMPLE = (
     "A smallest inventory is:\n  [head]\n  node1 ansible_host=192.0.2.11 gpus=8 gpu=A100-80G\n"
     "`deploy init` writes one. For hosts of a scheduler, which are not listed: "
@@ -440,7 +441,14 @@ def _refuse_empty_limit(cluster: Cluster, limit: str | None) -> None:
 def _invalid(error: ValidationError, where: Mapping[str, str | None]) -> InputError:
     first = error.errors()[0]
     name = str(first["loc"][0])
-    message = first["msg"].removeprefix("Value error, ")
+    # A value of several types has an error of each.
+    message = ", or ".join(
+        dict.fromkeys(
+            _FORMS.get(each["type"], each["msg"].removeprefix("Value error, "))
+            for each in error.errors()
+            if each["loc"][0] == name
+        )
+    )
     return InputError(
         f"{name}={_shown(first['input'])}: {message[0].lower()}{message[1:]}",
         where=where.get(name),
