@@ -133,12 +133,14 @@ def test_a_plan_without_ssh_for_any_gpu(tmp_path: Path, written: str, convert: b
     assert service.fit.gpu_memory_bytes == memory
 
 
-def test_what_the_host_reports_wins_over_the_inventory(tmp_path: Path) -> None:
-    made = cluster(tmp_path, None, "gpu_memory=94g\ngpu_capability=9.0\n")
-    # The recorded driver reports no capability: the inventory's stays.
-    assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (81920 << 20, (9, 0))
-    made = cluster(tmp_path, NO_GPU_DRIVER, "gpu_memory=94g\ngpu_capability=9.0\n")
-    assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (94 << 30, (9, 0))
+def test_the_inventory_wins_over_what_the_host_reports(tmp_path: Path) -> None:
+    for driver in (None, NO_GPU_DRIVER):
+        made = cluster(tmp_path, driver, "gpu_memory=64g\ngpu_capability=9.0\n")
+        assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (64 << 30, (9, 0))
+    made = cluster(tmp_path, None, "")
+    assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (81920 << 20, None)
+    made = cluster(tmp_path, NO_GPU_DRIVER, "")
+    assert (made.head.gpu_memory_bytes, made.head.gpu_capability) == (None, None)
 
 
 def _described() -> Any:

@@ -87,10 +87,10 @@ def with_facts(host: Host, facts: dict[str, Any]) -> Host:
         host,
         gpus=len(report.gpus or report.gpus_on_pci) if host.gpus is None else host.gpus,
         gpu=host.gpu or (report.gpus[0].name if report.gpus else None),
-        gpu_memory_bytes=min((gpu.memory_bytes for gpu in report.gpus), default=0) or host.gpu_memory_bytes,
-        gpu_capability=min(
-            (gpu.capability for gpu in report.gpus if gpu.capability), default=host.gpu_capability
-        ),
+        gpu_memory_bytes=host.gpu_memory_bytes
+        or min((gpu.memory_bytes for gpu in report.gpus), default=None),
+        gpu_capability=host.gpu_capability
+        or min((gpu.capability for gpu in report.gpus if gpu.capability), default=None),
         link_rate=holder.mbit * MBIT or None if holder else None,
         cores=report.cores,
         memory_bytes=report.memory_bytes,
