@@ -36,14 +36,16 @@ def sample(field: str) -> Any:
     return {bool: False, int: 65_537, str: "17g", list[str]: ["/dev/zz:/dev/zz"]}[kind]
 
 
-def with_container(plan: Plan, container: type[Container] = Container, **changes: Any) -> Plan:
-    """The plan with these options in the container of every rank."""
+def with_container(
+    plan: Plan, container: type[Container] = Container, *, ranks: range = range(99), **changes: Any
+) -> Plan:
+    """The plan with these options in the container of each of these ranks."""
     services = []
     for service in plan.services:
         replicas = []
         for replica in service.replicas:
-            nodes = []
-            for node in replica.nodes:
+            nodes = [node for node in replica.nodes if node.rank not in ranks]
+            for node in (node for node in replica.nodes if node.rank in ranks):
                 fields = {**dict(node.container), **changes}
                 nodes.append(node.model_copy(update={"container": container(**fields)}))
             replicas.append(replica.model_copy(update={"nodes": nodes}))
@@ -69,6 +71,43 @@ def test_no_option_is_dropped_without_a_word(field: str, target: Target) -> None
     assert text(changed, target) != text(plan, target), f"--to {target} drops the option {field}"
 
 
+def with_router(plan: Plan, **changes: Any) -> Plan:
+    """The plan with these options in the container of every router."""
+    services = []
+    for service in plan.services:
+        routers = []
+        for router in service.routers:
+            container = Container(**{**dict(router.container), **changes})
+            routers.append(router.model_copy(update={"container": container}))
+        services.append(service.model_copy(update={"routers": routers}))
+    return plan.model_copy(update={"services": services})
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("field", sorted(Container.model_fields))
+def test_no_option_of_the_router_is_dropped_either(field: str, target: Target) -> None:
+    if field in ("name", "command", "env_file") or (field in ELSEWHERE[target] & _SCHEDULED - {"gpus"}):
+        return
+    plan = planned("lab-disaggregated.ini")
+    changed = with_router(plan, **{field: sample(field)})
+    assert text(changed, target) != text(plan, target), f"--to {target} drops the option {field}"
+
+
+@pytest.mark.parametrize("target", ["slurm", "kubernetes"])
+@pytest.mark.parametrize("inventory", ["lab.ini", "a100x4.ini"])
+@pytest.mark.parametrize("limit", [*scheduled_options.FLAGS, "rttime", "nice"])
+def test_each_limit_is_set_or_stated(limit: str, inventory: str, target: Target) -> None:
+    """Also memlock beside the capability IPC_LOCK, which the ranks with RDMA have."""
+    made = text(with_container(planned(inventory), ulimits={limit: 1024 * 67}), target)
+    assert f"limit {limit} " in made or f"ulimits {limit}={1024 * 67}" in made
+
+
+@pytest.mark.parametrize("target", ["slurm", "kubernetes"])
+def test_options_of_one_host_are_stated(target: Target) -> None:
+    changed = with_container(planned("a100x4.ini"), ranks=range(1, 2), cgroup_parent="other.slice")
+    assert 'cgroup_parent "other.slice"' in text(changed, target)
+
+
 @pytest.mark.parametrize("target", ["slurm", "kubernetes"])
 def test_an_option_that_nobody_has_written_yet_is_stated(target: Target) -> None:
     class Newer(Container):
@@ -89,7 +128,7 @@ def test_limits_are_set_by_the_shell_of_the_ranks(target: Target) -> None:
 
 
 def test_a_pod_that_may_pin_memory_needs_no_limit() -> None:
-    assert "memlock" not in text(planned("a100x4.ini"), "kubernetes")
+    assert "limit memlock" not in text(planned("a100x4.ini"), "kubernetes")
     assert "RDMA may fail" in text(planned("a100x4.ini"), "slurm")
 
 

@@ -122,13 +122,13 @@ def _left_out(service: PlannedService) -> list[str]:
     """Options that the pods do not have; of replicas alike, once."""
     lines: list[str] = []
     for replica, scheduled in zip(service.replicas, service.scheduled, strict=True):
-        planned = replica.nodes[0].container
         # The device plugins bring these.
         brought = [CDI_GPU, *([INFINIBAND] if scheduled.rdma else [])]
-        devices = [device for device in planned.devices if not device.startswith(tuple(brought))]
-        user = None if numeric(planned.user) else planned.user
-        rest = planned.model_copy(update={"devices": devices, "user": user})
-        lines += scheduled_options.stated(rest, _CARRIED, _GIVEN, "Kubernetes")
+        for planned in (node.container for node in replica.nodes):
+            devices = [device for device in planned.devices if not device.startswith(tuple(brought))]
+            user = None if numeric(planned.user) else planned.user
+            rest = planned.model_copy(update={"devices": devices, "user": user})
+            lines += scheduled_options.stated(rest, _CARRIED, _GIVEN, "Kubernetes", limits=_carried(planned))
     return list(dict.fromkeys(lines))
 
 
@@ -173,10 +173,15 @@ def _scripts(service: PlannedService, replica: PlannedReplica, scheduled: Schedu
 
 
 def _limits(planned: Container) -> str:
-    """A pod has no field for them; who has IPC_LOCK may pin memory beyond every limit."""
-    unlocked = {name: value for name, value in planned.ulimits.items() if name != "memlock"}
-    lines = scheduled_options.limits(unlocked if "IPC_LOCK" in planned.cap_add else planned.ulimits, {})
+    """A pod has no field for them."""
+    lines = scheduled_options.limits(_carried(planned), {})
     return f"{scheduled_options.LIMIT}{lines}" if lines else ""
+
+
+def _carried(planned: Container) -> dict[str, int]:
+    """Who has IPC_LOCK may pin memory beyond every limit: memlock is stated alone."""
+    without = {"memlock"} if "IPC_LOCK" in planned.cap_add else set()
+    return {name: value for name, value in planned.ulimits.items() if name not in without}
 
 
 def _workers(

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from headfirst.decide.containers.spec import Container
 
 # Limits by Docker's names: the flag of bash's ulimit, and the bytes or pieces of its unit.
-_FLAGS = {
+FLAGS = {
     "core": ("-c", 1024),
     "cpu": ("-t", 1),
     "data": ("-d", 1024),
@@ -36,10 +36,17 @@ limit() { # NAME FLAG VALUE UNIT CONSEQUENCE
 """
 
 
-def stated(container: Container, carried: Collection[str], given: Mapping[str, object], by: str) -> list[str]:
+def stated(
+    container: Container,
+    carried: Collection[str],
+    given: Mapping[str, object],
+    by: str,
+    *,
+    limits: Collection[str] = FLAGS,
+) -> list[str]:
     """A line for each option that is set, not `carried` and not what `given` has: what `by` does in any case.
 
-    `carried` and the keys of `given` are fields of Container.
+    `carried` and the keys of `given` are fields of Container; `limits` are those of its ulimits that are set.
     """
     unset = type(container)(name=container.name, image=container.image)
     lines = []
@@ -50,7 +57,7 @@ def stated(container: Container, carried: Collection[str], given: Mapping[str, o
     lines += [
         f"Not carried out by {by}: ulimits {name}={value}"
         for name, value in container.ulimits.items()
-        if "ulimits" in carried and name not in _FLAGS
+        if "ulimits" in carried and (name not in FLAGS or name not in limits)
     ]
     return lines
 
@@ -62,8 +69,8 @@ def limits(ulimits: Mapping[str, int], consequences: Mapping[str, str]) -> str:
     """
     lines = []
     for name, value in ulimits.items():
-        if name in _FLAGS:
-            flag, unit = _FLAGS[name]
+        if name in FLAGS:
+            flag, unit = FLAGS[name]
             number = "unlimited" if value < 0 else str(value // unit)
             words = [name, flag, number, " KiB" if unit == 1024 else "", consequences.get(name, "")]
             lines.append(f"limit {shlex.join(words)}\n")

@@ -228,7 +228,13 @@ def _check(job: _Job) -> str:
 
 def _ports(job: _Job) -> list[tuple[int, list[int]]]:
     """By the number of a host, the ports that must be free there."""
-    ports = [(first, [replica.engine_port, *replica.rendezvous_ports]) for replica, _, first in job.parts]
+    ports = [
+        (first + node.rank, [*([] if node.rank else heads), *node.more_ports])
+        for replica, _, first in job.parts
+        for heads in [[replica.engine_port, *replica.rendezvous_ports]]
+        for node in replica.nodes
+        if not node.rank or node.more_ports
+    ]
     return ports + ([(0, [job.router.port, job.router.metrics_port])] if job.router else [])
 
 
@@ -286,15 +292,15 @@ def _limits(replica: PlannedReplica, scheduled: Scheduled) -> str:
 
 def _left_out(job: _Job) -> list[str]:
     lines: list[str] = []
-    for replica in job.replicas:
-        planned = replica.nodes[0].container
+    for planned in (node.container for replica in job.replicas for node in replica.nodes):
         # The size of the host's shared memory is the host's.
         carried = _CARRIED | ({"shm_size"} if planned.ipc_mode == "host" else set())
         lines += scheduled_options.stated(planned, carried, _GIVEN, "Slurm")
     if job.router:
-        carried = _CARRIED | {"env_file"}
         given = {**_GIVEN, "ipc_mode": None}
-        lines += scheduled_options.stated(job.router.container, carried, given, "Slurm for the router")
+        lines += scheduled_options.stated(
+            job.router.container, slurm_router.CARRIED, given, "Slurm for the router"
+        )
     return list(dict.fromkeys(lines))
 
 

@@ -11,6 +11,8 @@ from headfirst.decide.render import secret_files
 from headfirst.decide.render.shell import command_line
 from headfirst.decide.render.slurm_steps import ContainerOf, activated, environment, from_input
 
+CARRIED = {"name", "image", "entrypoint", "command", "env_file"}  # fields of Container
+
 ABOUT = {
     "pyxis": "HEADFIRST_ROUTER_IMAGE names another image of the router, or a .sqsh file.",
     "apptainer": "HEADFIRST_ROUTER_IMAGE names another image of the router, or a .sif file.",
