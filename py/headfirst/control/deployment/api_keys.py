@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headfirst.common.errors import InputError
 from headfirst.control.credentials import secrets as stored
 from headfirst.control.credentials.secrets import Secrets
-from headfirst.control.inventory.local_files import local_file
+from headfirst.control.inventory.local_files import local_file, private_file
 from headfirst.decide.cluster.types import Cluster, Service
 
 SETTING = "api_key_file"
@@ -110,43 +108,12 @@ def _starts(name: str | None, brought: Service | None, tags: Sequence[str]) -> b
 
 
 def _key(path: Path, where: str | None) -> str:
-    try:
-        content = _content(path)
-    except (FileNotFoundError, NotADirectoryError):
-        # The value is not printed: a person may have written the key itself.
-        raise InputError(
-            f"{SETTING} names no file of this machine",
-            where=where,
-            hint=f"Write the key into a file, then: chmod 600 PATH, and {SETTING}=PATH, absolute or relative "
-            "to the folder of the inventory.",
-        ) from None
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it has a NUL"
-        raise InputError(
-            f"the file of {SETTING} cannot be read: {reason}",
-            where=where,
-            hint=f"{SETTING}=PATH names a file that you can read.",
-        ) from None
+    # A longer key, or the end of the line.
+    content = private_file(path, SETTING, where, _MOST + 3, "the key")
     line = content.removesuffix(b"\n").removesuffix(b"\r").decode("latin-1")
     if problem := _problem(line):
         raise InputError(f"the API key in {path} {problem}", where=where, hint=_WRITE)
     return line
-
-
-def _content(path: Path) -> bytes:
-    # Without O_NONBLOCK a pipe would be waited for.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise InputError(
-                "this is no regular file", where=str(path), hint=f"{SETTING} names a file with the key."
-            )
-        if status.st_mode & 0o077:
-            raise InputError("others can read or change this file", where=str(path), hint=f"chmod 600 {path}")
-        return os.read(descriptor, _MOST + 3)  # a longer key, or the end of the line
-    finally:
-        os.close(descriptor)
 
 
 def _problem(line: str) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import stat
 from pathlib import Path
 
+from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster
 
 
@@ -15,3 +18,39 @@ def local_file(cluster: Cluster, named: str) -> Path:
     with contextlib.suppress(RuntimeError):  # no user of this name: there is no such file
         path = path.expanduser()
     return (inventory if inventory.is_dir() else inventory.parent) / path
+
+
+def private_file(path: Path, setting: str, where: str | None, most: int, what: str) -> bytes:
+    """The first `most` bytes of a file that only its owner reads. InputError where it cannot be used.
+
+    `what` is what a person writes into it.
+    """
+    try:
+        # Without O_NONBLOCK a pipe would be waited for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except (FileNotFoundError, NotADirectoryError):
+        # The value is not printed: a person may have written the secret itself.
+        raise InputError(
+            f"{setting} names no file of this machine",
+            where=where,
+            hint=f"Write {what} into a file, then: chmod 600 PATH, and {setting}=PATH, absolute or relative "
+            "to the folder of the inventory.",
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it has a NUL"
+        raise InputError(
+            f"the file of {setting} cannot be read: {reason}",
+            where=where,
+            hint=f"{setting}=PATH names a file that you can read.",
+        ) from None
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(
+                "this is no regular file", where=str(path), hint=f"{setting} names a file with {what}."
+            )
+        if status.st_mode & 0o077:
+            raise InputError("others can read or change this file", where=str(path), hint=f"chmod 600 {path}")
+        return os.read(descriptor, most)
+    finally:
+        os.close(descriptor)
