@@ -21,7 +21,7 @@ options:
     description:
       - Inventory name to its limits, keys supported_os, architectures, python_min, disk_path, min_disk_gb,
         min_memory_gb, max_clock_skew_s, max_clock_difference_s, address, is_rank, services, gpus, min_cuda,
-        min_shm_gb, min_kv_shm_gb, nic, hca, ib_gid_index, firewall, closed_ports, exposed_ports,
+        min_shm_gb, min_kv_shm_gb, nic, hca, ib_gid_index, closed_ports, exposed_ports,
         slow_start_args, model_folder, model_folder_required, roles_to_come and may_reboot.
     type: dict
     required: true

@@ -69,9 +69,8 @@ def _rank_ports(facts: Facts, limits: Limits) -> Iterator[str]:
     obstacle, exposed = facts["cgroup_obstacle"], limits["exposed_ports"]
     if obstacle == "no-rules":
         exposed = [*limits["closed_ports"], "those that the kernel chooses"]
-    if limits["is_rank"] and exposed and (obstacle or not limits["firewall"]):
-        why = OBSTACLES[obstacle] if limits["firewall"] else "host_tuning_firewall is false"
-        yield f"ports of ranks that stay open to everybody: {', '.join(exposed)}, since {why}"
+    if limits["is_rank"] and exposed and obstacle:
+        yield f"ports of ranks that stay open to everybody: {', '.join(exposed)}: {OBSTACLES[obstacle]}"
 
 
 @rule(

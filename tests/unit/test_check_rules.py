@@ -62,7 +62,6 @@ def limits(shape: str, facts: dict[str, Any]) -> dict[str, Any]:
         "hca": "=" + ",".join(ports) if ports else "",
         "ib_gid_index": 3 if roce else -1,
         "nic": "",
-        "firewall": True,
         "closed_ports": [],
         "exposed_ports": ["32768-60999"],
         "slow_start_args": [],

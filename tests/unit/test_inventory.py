@@ -187,7 +187,7 @@ def test_passwords_in_urls_of_any_variable_are_known(tmp_path: Path) -> None:
         "node_tools_index_url=https://user:index-token@host/simple\n"
         "docker_engine_https_proxy=http://me:{{ proxy_word }}@proxy:3128\nproxy_word=proxy-secret\n"
     )
-    assert load([path]).url_credentials == {"index-token", "proxy-secret"}
+    assert load([path]).hidden == {"index-token", "proxy-secret"}
 
 
 def test_memory_of_an_unlisted_gpu(tmp_path: Path) -> None:

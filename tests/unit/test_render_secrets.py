@@ -77,6 +77,7 @@ def test_the_pages_file_is_that_of_the_role(tmp_path: Path) -> None:
         "open_webui_admin_email": "admin@headfirst.local",
         "open_webui_admin_password": made["webui-admin-password"].strip(),
         "open_webui_secret_key": made["webui-secret-key"].strip(),
+        "open_webui_secret_env": {},
     }
     assert values(made["webui.env"]) == role_file("open_webui", "webui.env.j2", variables)
 

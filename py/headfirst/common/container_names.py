@@ -24,6 +24,11 @@ def router_env(container: str) -> str:
     return f"/etc/headfirst/{container.removeprefix('headfirst-')}.env"
 
 
+def engine_env(container: str) -> str:
+    """The file with the secret environment of the rank in this container."""
+    return router_env(container)
+
+
 def engine_config(container: str) -> str:
     """The file with the API key that rank 0 in this container reads."""
     return f"/etc/headfirst/{container.removeprefix('headfirst-')}.yaml"

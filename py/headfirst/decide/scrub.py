@@ -18,7 +18,25 @@ _USER_INFORMATION = re.compile(r"(?P<scheme>\b[a-zA-Z][a-zA-Z0-9+.-]*)://(?P<use
 # A user name without a password is a secret to these only: a token. Elsewhere (ssh) it is a name.
 _TOKEN_SCHEMES = {"http", "https"}
 # Shorter ones are masked within their URL alone: they are part of too many other words.
-_SHORTEST = 4
+SHORTEST = 4
+
+
+# Parts of a variable's name. The others are in names of numbers and switches, too.
+_SECRET = re.compile(r"[A-Z]*(?:SECRET|PASSWORD|PASSPHRASE|APIKEY|CREDENTIAL)S?|PASSWD|KEY|AUTHORIZATION")
+_OFTEN = re.compile(r"TOKENS?|KEYS|PWD|HEADERS")
+_SWITCH = re.compile(r"(?:true|false|yes|no|on|off|none|auto|default|[-+.,\s\deE]*)", re.IGNORECASE)
+# As hubs, clouds and APIs begin their tokens, and how private keys begin.
+_TOKEN = re.compile(r"sk-|hf_|gh[opsur]_|github_pat_|glpat-|xox[a-z]-|AKIA|eyJ[\w-]+\.|Bearer |-----BEGIN ")
+
+
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable of a container is a secret, by its name or its value."""
+    *parts, last = [part.rstrip("0123456789") for part in re.split(r"[^A-Z0-9]+", name.upper())]
+    named = last == "PASS" or any(_SECRET.fullmatch(part) for part in (*parts, last))
+    if _SWITCH.fullmatch(value):
+        return named and value.isdecimal() and len(value) >= SHORTEST
+    often = name != "PWD" and any(_OFTEN.fullmatch(part) for part in (*parts, last))
+    return named or often or bool(_TOKEN.match(value) or url_credentials(value))
 
 
 class Scrubber:
@@ -55,7 +73,7 @@ def url_credentials(value: Any) -> frozenset[str]:
         for match in _USER_INFORMATION.finditer(text)
         for secret in _secrets(match)
         for form in (secret, unquote(secret))
-        if len(form) >= _SHORTEST
+        if len(form) >= SHORTEST
     )
 
 

@@ -168,6 +168,11 @@ class Secrets(BaseModel):
         return self.model_copy(update={"webui_admin_password_before": None})
 
 
+def hidden(cluster: Cluster, credentials: Secrets | None) -> list[str]:
+    """The texts that nothing of a cluster shows: its generated secrets, and those of its inventory."""
+    return [*(credentials.values() if credentials else ()), *cluster.hidden]
+
+
 def credentials_file(cluster: Cluster) -> Path:
     """Where this controller keeps the secrets of a cluster."""
     return cluster_folder(cluster) / "credentials.json"

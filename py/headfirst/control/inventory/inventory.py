@@ -11,6 +11,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.host_firewall im
 from pydantic import ValidationError
 
 from headfirst.common.errors import InputError
+from headfirst.control.inventory import secret_environment
 from headfirst.control.inventory.address import address_of, is_reachable
 from headfirst.control.inventory.login import login_of
 from headfirst.control.inventory.names import refuse_unknown
@@ -82,7 +83,7 @@ def load(
         monitoring=hosts[monitoring[0]] if monitoring else None,
         spares=tuple(hosts[name] for name in reading.groups["spares"]),
         notes=notes,
-        url_credentials=url_credentials([reading.hosts[name].urls for name in names]),
+        hidden=url_credentials([reading.hosts[name].urls for name in names]),
         given=given,
         limit=None if reading.limited is None else frozenset(reading.limited),
     )
@@ -92,7 +93,7 @@ def load(
     _refuse_same_names(cluster, paths)
     ports.refuse(cluster)
     _refuse_empty_limit(cluster, limit)
-    return cluster
+    return secret_environment.apart(cluster)
 
 
 def _names(reading: Reading) -> list[str]:
@@ -243,8 +244,8 @@ def _common(names: list[str], reading: Reading, keys: frozenset[str]) -> dict[st
             value = other.values[key]
             if key not in first or first[key] != value:
                 raise InputError(
-                    f"{key} is a setting of the whole cluster, but {name} has {value!r} "
-                    f"and {names[0]} has {first.get(key)!r}",
+                    f"{key} is a setting of the whole cluster, but {name} has {_shown(key, value)[1:]!r} "
+                    f"and {names[0]} has {_shown(key, first.get(key))[1:]!r}",
                     where=other.where[key],
                     hint="Write it once, under [all:vars].",
                 )
@@ -450,15 +451,15 @@ def _invalid(error: ValidationError, where: Mapping[str, str | None]) -> InputEr
         )
     )
     return InputError(
-        f"{name}={_shown(first['input'])}: {message[0].lower()}{message[1:]}",
+        f"{name}{_shown(name, first['input'])}: {message[0].lower()}{message[1:]}",
         where=where.get(name),
         hint=f"Its description: deploy variables {name}",
     )
 
 
-def _shown(value: Any) -> str:
-    """The value, or only its beginning where it is long."""
-    text = str(value)
+def _shown(name: str, value: Any) -> str:
+    """The value, or only its beginning where it is long; nothing where it may hold a secret."""
+    text = "" if name.endswith("_env") else f"={value}"
     return text if len(text) <= 100 else f"{text[:100]}…"
 
 

@@ -35,7 +35,9 @@ def _pairs(value: Any) -> Any:
         else:
             words = shlex.split(value)
             if bad := [word for word in words if "=" not in word]:
-                raise ValueError(f"{bad[0]!r} is not of the form NAME=VALUE")
+                # What is no name may be a part of a secret.
+                word = repr(bad[0]) if re.fullmatch("[A-Z_]+", bad[0]) else f"word {words.index(bad[0]) + 1}"
+                raise ValueError(f"{word} is not of the form NAME=VALUE")
             value = dict(word.split("=", 1) for word in words)
     return {str(key): str(item) for key, item in value.items()} if isinstance(value, dict) else value
 
@@ -150,6 +152,11 @@ class ClusterSettings(BaseModel):
     webui_image_source: Literal["registry", "build"] = "registry"
     webui_env: Pairs = Field(
         default_factory=dict, description="More environment for the chat page: `A=1 B=2`."
+    )
+    webui_env_file: Text | None = Field(
+        None,
+        description="File on this machine with secret environment for the chat page: lines NAME=VALUE, mode "
+        "0600.",
     )
     webui_origins: Listed = Field(
         default_factory=list,
@@ -363,6 +370,11 @@ class ServiceSettings(BaseModel):
     engine_args: Words = Field(default_factory=list, description="More engine flags, as on a command line.")
     engine_env: EngineEnvironment = Field(
         default_factory=dict, description="More environment for every rank: `A=1 B=2`."
+    )
+    engine_env_file: Text | None = Field(
+        None,
+        description="File on this machine with secret environment for every rank: lines NAME=VALUE, mode "
+        "0600. See docs/engines.md.",
     )
     prefill_engine_args: Words = Field(
         default_factory=list, description="Engine flags of the prefill replicas, after engine_args."

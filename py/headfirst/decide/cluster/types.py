@@ -152,6 +152,10 @@ class Service:
     # LoRA adapters by name, of those that were read.
     adapters: Mapping[str, AdapterConfig] = field(default_factory=dict, hash=False)
     draft: Checkpoint | None = field(default=None, hash=False)  # draft_model, where it was read
+    # Environment of the ranks that is in no plan: engine_env_file, and secrets of engine_env. By role, what
+    # the replicas of that role have beside it.
+    secret_env: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    role_secret_env: Mapping[Role, Mapping[str, str]] = field(default_factory=dict, hash=False, repr=False)
 
     @property
     def urls(self) -> tuple[str, ...]:
@@ -178,6 +182,7 @@ class Service:
         return replace(
             self,
             settings=self.settings.of_role(role),
+            secret_env={**self.secret_env, **self.role_secret_env.get(role, {})},
             replicas=tuple(replica for replica in self.replicas if replica.role == role),
             given=given,
         )
@@ -219,8 +224,9 @@ class Cluster:
     monitoring: Host | None = None
     spares: tuple[Host, ...] = ()  # have weights and image, and run no rank
     notes: tuple[str, ...] = ()  # what the inventory states that nothing here uses
-    # Passwords in URLs of settings, of the roles' too; they are kept out of logs and messages.
-    url_credentials: frozenset[str] = frozenset()
+    webui_secret_env: Mapping[str, str] = field(default_factory=dict, hash=False, repr=False)
+    # Passwords in URLs of settings, of the roles' too, and secret environment: kept out of logs and messages.
+    hidden: frozenset[str] = field(default=frozenset(), repr=False)
     # Names of all variables in the inventory, with their places.
     given: Mapping[str, str | None] = field(default_factory=dict, hash=False)
     limit: frozenset[str] | None = None  # names of the hosts that a run acts on; None: all

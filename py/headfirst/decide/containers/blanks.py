@@ -7,7 +7,7 @@ so no other text is taken for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import BaseModel, ConfigDict
 
@@ -47,6 +47,14 @@ def head_address_of(replica: int) -> str:
 def api_key(service: str | None) -> str:
     """The mark of the key of a service's API."""
     return mark(secret(f"api-key-{service}" if service else "api-key"))
+
+
+ENVIRONMENT = "env-"  # begins the names of secrets that no script can make
+
+
+def environment(owner: str, names: Iterable[str]) -> dict[str, Text]:
+    """The variables with the blanks of their values; `owner`: whose containers have them."""
+    return {name: parse(mark(secret(f"{ENVIRONMENT}{owner}-{name}"))) for name in names}
 
 
 def secret_of(name: str) -> str | None:

@@ -99,6 +99,7 @@ class Launching:
             ],
             engine_url=replica.url,
             nodes=[self._node(replica, rank) for rank in ranks],
+            secret_env=dict(self._service.secret_env),
         )
 
     @property
@@ -132,7 +133,7 @@ class Launching:
             gpus=self._layout.world // len(ranks) if cuda else 0,
             nic=nic,
             rdma=any(rank.request.hca for rank in ranks),
-            ranks=[_scheduled(self._engine.launch(request)) for request in requests],
+            ranks=[_scheduled(self._launch(request)) for request in requests],
             notes=[note for note in (nic_note, hca_note, index_note) if note],
         )
 
@@ -144,8 +145,14 @@ class Launching:
         for rank, place in enumerate(replica.places):
             chosen = networks[place.host.name]
             request = self._request(replica, rank, place, chosen)
-            ranks.append(_Rank(request, self._engine.launch(request), place, chosen))
+            ranks.append(_Rank(request, self._launch(request), place, chosen))
         return ranks
+
+    def _launch(self, request: LaunchRequest) -> Launch:
+        """A secret takes the place of what the engine's adapter would write."""
+        launch, secret = self._engine.launch(request), self._service.secret_env
+        plain = {name: text for name, text in launch.environment.items() if name not in secret}
+        return replace(launch, environment=plain)
 
     def _transfer_ports(self, replica: Replica) -> Sequence[int]:
         """One for each data-parallel group, as vLLM has them."""
@@ -228,6 +235,7 @@ class Launching:
             entrypoint=launch.entrypoint,
             command=launch.command,
             environment=launch.environment,
+            env_file=names.engine_env(self._service.container(replica)) if self._service.secret_env else None,
             ipc_mode="host",
             cgroup_parent=rank_ports.slice_of(place.host),
             shm_size=_shm_size(settings.shm_size, self._shared_bytes),

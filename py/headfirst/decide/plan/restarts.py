@@ -13,6 +13,7 @@ from headfirst.common.errors import InputError
 from headfirst.common.untrusted import for_terminal
 from headfirst.decide.cluster.settings import Role, ServiceSettings
 from headfirst.decide.engines import arguments
+from headfirst.decide.scrub import is_secret
 
 CONFIG_LABEL = "headfirst.config"  # of a container: the SHA-256 of its configuration file
 _TITLES = {"image_id": "the image of the same name", "env_file_sha256": "the file with the environment"}
@@ -86,7 +87,7 @@ def _kept(settings: ServiceSettings, prefix: str, difference: Difference) -> dic
     if difference.field == "command":
         name = f"{prefix}engine_args"
         return {name: [*getattr(settings, name), difference.name, *shlex.split(difference.before)]}
-    if difference.field == "environment":
+    if difference.field == "environment" and not is_secret(difference.name, difference.before):
         name = f"{prefix}engine_env"
         return {name: {**getattr(settings, name), difference.name: difference.before}}
     setting = {"shm_size": "shm_size", "image": "engine_image"}.get(difference.field)

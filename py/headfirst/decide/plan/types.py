@@ -6,9 +6,9 @@ Bytes are plain integers; addresses are IPv4 strings; `command` and `docker_run`
 from __future__ import annotations
 
 import operator
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer
 
 from headfirst.decide.cluster.settings import FetchMode, KvCarrier, Role, WeightsCarrier
 from headfirst.decide.containers.blanks import Text
@@ -252,6 +252,14 @@ class DraftModel(Companion):
         return self.source_bytes or 0
 
 
+# Environment of which no output of a plan has the values.
+SecretEnv = Annotated[
+    dict[str, str],
+    PlainSerializer(lambda variables: dict.fromkeys(variables, "…"), return_type=dict[str, str]),
+    Field(default_factory=dict, exclude_if=operator.not_, repr=False),
+]
+
+
 class PlannedReplica(_Frozen):
     """One copy of a service; `role`: it computes prompts or answers only."""
 
@@ -265,6 +273,7 @@ class PlannedReplica(_Frozen):
     rendezvous_ports: list[int]  # of the head; every rank connects to them, and a message may run code there
     engine_url: str
     nodes: list[Node]
+    secret_env: SecretEnv  # what container.env_file of its ranks holds
 
 
 class Readiness(_Frozen):
@@ -482,7 +491,8 @@ class Webui(_Frozen):
     url: str
     container: Container
     docker_run: list[str]
-    env_file: dict[str, Text]  # what container.env_file holds
+    env_file: dict[str, Text]  # what container.env_file holds, beside secret_env
+    secret_env: SecretEnv
 
 
 class MonitoringContainer(_Frozen):

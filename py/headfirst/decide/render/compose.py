@@ -69,7 +69,11 @@ def _service(part: Part, parts: Sequence[Part], *, alone: bool) -> dict[str, Any
     service |= {"labels": dict(container.labels)} if container.labels else {}
     service |= {"deploy": _gpus(container.gpus)} if container.gpus else {}
     service["restart"] = container.restart_policy
-    service |= {"env_file": [container.env_file]} if container.env_file else {}
+    if container.env_file:
+        beside = [
+            f"./{secret_files.FOLDER}/{file.name}" for file in part.files if file.path == container.env_file
+        ]
+        service["env_file"] = beside or [container.env_file]
     service |= _files(part)
     if part.rank and part.rank.number == 0 and part.secret:
         service["healthcheck"] = _healthcheck(part.rank, part.secret.path)
@@ -87,11 +91,8 @@ def _service(part: Part, parts: Sequence[Part], *, alone: bool) -> dict[str, Any
 def _files(part: Part) -> dict[str, Any]:
     """Volumes, and the secrets, which come from files beside the Compose file."""
     volumes = list(part.container.volumes)
-    if part.secret is None:
+    if part.secret is None or part.rank is None:
         return {"volumes": volumes} if volumes else {}
-    if part.rank is None:
-        fields: dict[str, Any] = {"env_file": [f"./{secret_files.FOLDER}/{part.secret.name}"]}
-        return fields | ({"volumes": volumes} if volumes else {})
     volumes = [volume for volume in volumes if not volume.startswith(f"{part.secret.path}:")]
     return {"volumes": volumes, "secrets": [{"source": part.secret.name, "target": part.secret.path}]}
 

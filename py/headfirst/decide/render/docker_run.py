@@ -37,7 +37,7 @@ def _host(header: Sequence[str], host: HostParts, container_program: str) -> str
         *(f"- {part.what}, image {part.container.image}" for part in host.parts),
         "Run it as root on this host, in the order of the files' numbers; `down` removes the containers.",
     ]
-    if needed := [part.secret.name for part in host.parts if part.secret]:
+    if needed := list(dict.fromkeys(file.name for part in host.parts for file in part.files)):
         about.append(
             f"It needs, from {secret_files.SCRIPT}: {', '.join(f'secrets/{name}' for name in needed)}"
         )
@@ -87,14 +87,14 @@ def _checks(parts: Sequence[Part], container_program: str) -> str:
         if service.cache_dir:
             lines.append(f"check_cache {shlex.quote(service.cache_dir)}\n")
     for part in parts:
-        if part.secret:
-            source = shlex.quote(f"{secret_files.FOLDER}/{part.secret.name}")
-            missing = f"{part.secret.name} is not in secrets/. Make it: ./{secret_files.SCRIPT}"
+        for file in part.files:
+            source = shlex.quote(f"{secret_files.FOLDER}/{file.name}")
+            missing = f"{file.name} is not in secrets/. Make it: ./{secret_files.SCRIPT}"
             lines.append(f"[ -s {source} ] || fail {shlex.quote(missing)}\n")
     for part in parts:
-        if part.secret:
-            source = shlex.quote(f"{secret_files.FOLDER}/{part.secret.name}")
-            lines.append(f"install -D -m 0600 {source} {shlex.quote(part.secret.path)}\n")
+        for file in part.files:
+            source = shlex.quote(f"{secret_files.FOLDER}/{file.name}")
+            lines.append(f"install -D -m 0600 {source} {shlex.quote(file.path)}\n")
         # What people write in the page is not for other users of the host.
         folders = [volume.split(":")[0] for volume in part.container.volumes if not part.rank]
         lines += [f"install -d -m 0700 {shlex.quote(folder)}\n" for folder in folders]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedService
-from headfirst.decide.render.secret_files import SecretFile, key_file, of_env_file, of_replica
+from headfirst.decide.render.secret_files import SecretFile, key_file, of_env_file, of_environment, of_replica
 from headfirst.decide.render.shell import ASK, FAIL, program
 
 
@@ -24,12 +24,18 @@ class Rank:
 
 @dataclass(frozen=True)
 class Part:
-    """One container on a host, what it is, and the file with secrets that it reads."""
+    """One container on a host, what it is, and the files with secrets that it reads."""
 
     container: Container
     what: str
     secret: SecretFile | None
     rank: Rank | None = None
+    environment: tuple[SecretFile, ...] = ()  # of a rank
+
+    @property
+    def files(self) -> list[SecretFile]:
+        """All files with secrets that it reads."""
+        return [*([self.secret] if self.secret else []), *self.environment]
 
 
 @dataclass(frozen=True)
@@ -55,7 +61,9 @@ def hosts(plan: Plan) -> list[HostParts]:
                 what = f"rank {node.rank} of {len(replica.nodes)} of {service.served_model_name}"
                 reads = any(volume.startswith(f"{secret.path}:") for volume in node.container.volumes)
                 rank = Rank(service, replica, node.rank)
-                add(node.host, node.address, Part(node.container, what, secret if reads else None, rank))
+                environment = tuple(of_environment(service, replica))
+                part = Part(node.container, what, secret if reads else None, rank, environment)
+                add(node.host, node.address, part)
     for service in plan.services:
         for router in service.routers:
             # No supervisor registers the replicas here.
@@ -70,7 +78,7 @@ def hosts(plan: Plan) -> list[HostParts]:
 
 def secrets(on: list[HostParts]) -> list[SecretFile]:
     """The files with secrets of these hosts."""
-    return [part.secret for host in on for part in host.parts if part.secret]
+    return [file for host in on for part in host.parts for file in part.files]
 
 
 ASK_SCRIPT = "ask.sh"

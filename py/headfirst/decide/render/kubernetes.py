@@ -102,6 +102,12 @@ def _service(header: Sequence[str], service: PlannedService, options: Options) -
         " and a device plugin for RDMA.",
         f"No Secret is in this file. Make it with {secret_files.SCRIPT}, then:",
         f"  kubectl create secret generic {api_name(service)} {sources}",
+        *(
+            f"  kubectl create secret generic {_environment_name(replica)} --from-env-file={path}"
+            for replica in service.replicas
+            for file in secret_files.of_environment(service, replica)
+            for path in [f"{secret_files.FOLDER}/{file.name}"]
+        ),
         *kubernetes_router.about(service),
         *(note for scheduled in service.scheduled for note in scheduled.notes),
         *_left_out(service),
@@ -118,6 +124,11 @@ def _service(header: Sequence[str], service: PlannedService, options: Options) -
     return documents(about, *manifests, endpoint(service, selector))
 
 
+def _environment_name(replica: PlannedReplica) -> str:
+    """The name of the Secret with a replica's environment."""
+    return f"{replica_name(replica)}-environment"
+
+
 def _left_out(service: PlannedService) -> list[str]:
     """Options that the pods do not have; of replicas alike, once."""
     lines: list[str] = []
@@ -128,7 +139,8 @@ def _left_out(service: PlannedService) -> list[str]:
             devices = [device for device in planned.devices if not device.startswith(tuple(brought))]
             user = None if numeric(planned.user) else planned.user
             rest = planned.model_copy(update={"devices": devices, "user": user})
-            lines += scheduled_options.stated(rest, _CARRIED, _GIVEN, "Kubernetes", limits=_carried(planned))
+            carried = _CARRIED | ({"env_file"} if replica.secret_env else set())
+            lines += scheduled_options.stated(rest, carried, _GIVEN, "Kubernetes", limits=_carried(planned))
     return list(dict.fromkeys(lines))
 
 
@@ -231,6 +243,7 @@ def _container(
         "image": planned.image,
         "command": ["bash", f"{_FOLDER}/{_LAUNCH}"],
         "env": [{"name": VARIABLES[ADDRESS], "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}],
+        **({"envFrom": [{"secretRef": {"name": _environment_name(replica)}}]} if replica.secret_env else {}),
         "securityContext": security(planned),
         "volumeMounts": _mounts(service, replica, scheduled, options, leader=leader),
     }

@@ -9,7 +9,8 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from headfirst.common import container_names as names
-from headfirst.decide.containers.blanks import Text, blanks, joined, secret_of
+from headfirst.decide.containers.blanks import ENVIRONMENT, Text, blanks, environment, joined, secret_of
+from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedRouter, PlannedService, Webui
 from headfirst.decide.render.shell import FAIL, program
 
@@ -26,6 +27,10 @@ secret() { # NAME PREFIX: makes the secret where it is not there yet
 given() { # NAME SETTING: one that people have
   [ -s "secrets/$1" ] || fail "secrets/$1 is not there: copy the file of $2 to it."
   check "secrets/$1"
+}
+
+value() { # NAME VARIABLE: one that it cannot make
+  [ -e "secrets/$1" ] || fail "secrets/$1 is not there: write the value of $2 to it, on one line."
 }
 
 check() {
@@ -57,13 +62,30 @@ def of_replica(service: PlannedService, replica: PlannedReplica) -> SecretFile:
 
 def of_env_file(part: PlannedRouter | Webui) -> SecretFile:
     """The env file of a container."""
-    path = part.container.env_file or ""
-    return SecretFile(path, tuple(_line(f"{name}=", text) for name, text in part.env_file.items()))
+    variables = environment("webui", part.secret_env) if isinstance(part, Webui) else {}
+    return _env_file(part.container, variables | part.env_file)
+
+
+def of_environment(service: PlannedService, replica: PlannedReplica) -> list[SecretFile]:
+    """The env file of the ranks; none where they have no secret environment."""
+    owner = "-".join(filter(None, (service.name or "engine", replica.role)))
+    variables = environment(owner, replica.secret_env)
+    return [_env_file(replica.nodes[0].container, variables)] if variables else []
+
+
+def _env_file(container: Container, variables: Mapping[str, Text]) -> SecretFile:
+    lines = tuple(_line(f"{name}=", text) for name, text in variables.items())
+    return SecretFile(container.env_file or "", lines)
 
 
 def scheduled(plan: Plan) -> list[SecretFile]:
     """Those of all replicas, and of the routers that divided services require."""
-    replicas = [of_replica(service, replica) for service in plan.services for replica in service.replicas]
+    replicas = [
+        file
+        for service in plan.services
+        for replica in service.replicas
+        for file in (of_replica(service, replica), *of_environment(service, replica))
+    ]
     return replicas + [of_env_file(router) for each in plan.services for router in each.required_routers]
 
 
@@ -91,12 +113,7 @@ def make_script(
         "(one line in its file). Hosts need the files of secrets/ that their own file here names.",
     ]
     named = sorted(_secrets(line for file in files for line in file.lines))
-    made = "".join(
-        f"given {shlex.quote(name)} {shlex.quote(given[name])}\n"
-        if name in given
-        else f"secret {shlex.quote(name)} {'sk-' if name.startswith('api-key') else chr(39) * 2}\n"
-        for name in named
-    )
+    made = "".join(_made(name, given) for name in named)
     return program(
         [*header, "", *about],
         FAIL,
@@ -104,6 +121,16 @@ def make_script(
         f'umask 077\ncd "$(dirname "$0")"\nmkdir -p {FOLDER}\nchmod 700 {FOLDER}\n{made}',
         "".join(_write(file) for file in {file.name: file for file in files}.values()),
     )
+
+
+def _made(name: str, given: Mapping[str, str]) -> str:
+    if name in given:
+        words = ["given", name, given[name]]
+    elif name.startswith(ENVIRONMENT):
+        words = ["value", name, name.rpartition("-")[2]]
+    else:
+        words = ["secret", name, "sk-" if name.startswith("api-key") else ""]
+    return f"{shlex.join(words)}\n"
 
 
 def _line(before: str, text: Text, after: str = "") -> Text:

@@ -24,7 +24,7 @@ from headfirst.decide.render.shell import (
     VARIABLES,
     ranks,
 )
-from headfirst.decide.render.slurm_steps import ContainerOf, activated, environment, from_input
+from headfirst.decide.render.slurm_steps import ContainerOf, activated, environment, exported, from_input
 
 _ABOUT = {
     "pyxis": "Containers by pyxis and enroot; HEADFIRST_IMAGE names another image, or a .sqsh file.",
@@ -99,6 +99,15 @@ class _Job:
     def secret(self) -> secret_files.SecretFile:
         """The file with the engines' key: those of all replicas have the same lines."""
         return secret_files.of_replica(self.service, self.replicas[0])
+
+    @property
+    def environments(self) -> dict[str, secret_files.SecretFile]:
+        """The files with secret environment, by variables of the script."""
+        return {
+            f"engine_env_{replica.index}": file
+            for replica in self.replicas
+            for file in secret_files.of_environment(self.service, replica)
+        }
 
 
 def files(plan: Plan, header: Sequence[str], container: ContainerOf) -> Files:
@@ -182,7 +191,7 @@ def _options(job: _Job) -> str:
 
 def _secrets(job: _Job) -> str:
     key = shlex.quote(secret_files.key_file(job.service).rpartition("/")[2])
-    files = {"config": job.secret}
+    files = {"config": job.secret, **job.environments}
     if job.router:
         files["router_env"] = secret_files.of_env_file(job.router)
     lines = [
@@ -242,6 +251,7 @@ def _start(job: _Job) -> str:
     planned = job.replicas[0].nodes[0].container
     volumes = [volume for volume in planned.volumes if not volume.startswith(f"{job.secret.path}:")]
     mounts = [*(shlex.quote(volume) for volume in volumes), f'"$config:{job.secret.path}:ro"']
+    mounts += [f'"${name}:{file.path}:ro"' for name, file in job.environments.items()]
     gpus = any(scheduled.gpus for scheduled in job.scheduled)
     before, inside = environment(job.container, "", planned.image, mounts, gpus=gpus)
     if job.container == "none":
@@ -264,6 +274,9 @@ def _replica(job: _Job, replica: PlannedReplica, scheduled: Scheduled, first: in
         f'{VARIABLES[CONFIG_FILE]}="{"$config" if job.container == "none" else job.secret.path}"\n',
         _limits(replica, scheduled),
         activated("HEADFIRST_VENV") if job.container == "none" else "",
+        exported(f"${name}" if job.container == "none" else job.environments[name].path)
+        if (name := f"engine_env_{replica.index}") in job.environments
+        else "",
         ranks(scheduled),
     ]
     text = "\n".join(piece for piece in body if piece)
@@ -295,6 +308,7 @@ def _left_out(job: _Job) -> list[str]:
     for planned in (node.container for replica in job.replicas for node in replica.nodes):
         # The size of the host's shared memory is the host's.
         carried = _CARRIED | ({"shm_size"} if planned.ipc_mode == "host" else set())
+        carried |= {"env_file"} if job.environments else set()
         lines += scheduled_options.stated(planned, carried, _GIVEN, "Slurm")
     if job.router:
         given = {**_GIVEN, "ipc_mode": None}

@@ -9,7 +9,7 @@ from headfirst.decide.plan.front.router import scheduled_command
 from headfirst.decide.plan.types import PlannedReplica, PlannedRouter
 from headfirst.decide.render import secret_files
 from headfirst.decide.render.shell import command_line
-from headfirst.decide.render.slurm_steps import ContainerOf, activated, environment, from_input
+from headfirst.decide.render.slurm_steps import ContainerOf, activated, environment, exported, from_input
 
 CARRIED = {"name", "image", "entrypoint", "command", "env_file"}  # fields of Container
 
@@ -39,7 +39,7 @@ def step(
         activate = activated("HEADFIRST_ROUTER_VENV")
     text = (
         'read -ra addresses <<<"$HEADFIRST_ADDRESSES"\n'
-        f'{activate}while IFS= read -r line; do export "${{line?}}"; done <"{path}"\n'
+        f"{activate}{exported(path)}"
         f"exec {command_line(words, '', variables)} </dev/null\n"
     )
     return (

@@ -40,6 +40,11 @@ def activated(variable: str) -> str:
     return f'set +u\n. "${variable}/bin/activate"\nset -u\n'
 
 
+def exported(path: str) -> str:
+    """Puts the lines NAME=VALUE of a file into the environment, as they are."""
+    return f'while IFS= read -r line; do export "${{line?}}"; done <"{path}"\n'
+
+
 def from_input(text: str, end: str, after: str = "") -> str:
     """A shell on every host that reads `text`: srun hands its input to all tasks."""
     while end in text:

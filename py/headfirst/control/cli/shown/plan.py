@@ -63,7 +63,8 @@ def print_plan(plan: Plan, limit: Collection[str] | None = None, *, commands: bo
         if shows(spare):
             table.add_row("–", spare, "", "spare")
     if page:
-        table.add_row("–", page.host, page.address, f"{page.port} chat page")
+        secret = "".join(f", {name}=…" for name in page.secret_env)
+        table.add_row("–", page.host, page.address, f"{page.port} chat page{secret}")
     if plan.monitoring:
         for monitor in (each for each in plan.monitoring.containers if shows(each.host)):
             name = monitor.container.name.removeprefix("headfirst-")
@@ -128,6 +129,8 @@ def _print_service(console: Terminal, service: PlannedService) -> None:
     console.paragraph(f"Remote code: {'on' if service.trust_remote_code else 'off'}. {service.trust_reason}")
     if service.api_key_file:
         console.paragraph(f"API key: that of api_key_file={service.api_key_file}")
+    if names := dict.fromkeys(name for replica in service.replicas for name in replica.secret_env):
+        console.paragraph(f"Secret environment: {', '.join(f'{name}=…' for name in names)}")
     _print_choices(console, service)
     _print_carrier(console, weights.carrier)
     _print_time(console, weights.time)

@@ -75,7 +75,7 @@ def try_stages(
             secrets=[
                 *secrets,
                 *login_secrets(cluster),
-                *cluster.url_credentials,
+                *cluster.hidden,
                 *url_credentials(variables),
             ],
         )

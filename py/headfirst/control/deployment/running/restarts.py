@@ -130,17 +130,19 @@ def _rank(
         text = json.dumps(variables["engine_config"], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()
         spec = {**spec, "labels": {**spec["labels"], CONFIG_LABEL: digest}}
-    return _canonical(spec, present)
+    return _canonical(spec, present, replica.secret_env)
 
 
-def _canonical(spec: Mapping[str, Any], present: Present) -> dict[str, Any]:
+def _canonical(
+    spec: Mapping[str, Any], present: Present, secret_env: dict[str, str] | None = None
+) -> dict[str, Any]:
     """The planned specification as a label has it, with what is known on the host alone as it runs.
 
-    That is the content of a file with secrets, and the ID of an image that is not there yet, whose name
-    differs.
+    That is the content of a file with secrets, without `secret_env`, and the ID of an image that is not there
+    yet, whose name differs.
     """
     known = present.planned_image_id or str(present.spec.get("image_id", ""))
-    planned = dict(container_spec.canonical(dict(spec), known, {}))
-    if "env_file" in planned and "env_file_sha256" in present.spec:
+    planned = dict(container_spec.canonical(dict(spec), known, secret_env or {}))
+    if not secret_env and "env_file" in planned and "env_file_sha256" in present.spec:
         planned["env_file_sha256"] = present.spec["env_file_sha256"]
     return planned

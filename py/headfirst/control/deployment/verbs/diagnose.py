@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headfirst.common.errors import NotReadyError
+from headfirst.control.credentials.secrets import hidden
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.running.claim import known_credentials
 from headfirst.control.deployment.verbs.service import engine_of, known_key, readiness_of
@@ -51,5 +52,5 @@ def nodes_of(cluster: Cluster, service: Service, replica: Replica) -> tuple[list
     key = known_key(secrets, service) or ""
     engine = subject(engine_of(service), readiness_of(service), service.served_model_name, key)
     targets = [Target(access[host.name], host.address) for host in replica.hosts]
-    values = secrets.values() if secrets else ()
+    values = hidden(cluster, secrets)
     return collect(targets, replica.url, engine, values, container=service.container(replica)), engine

@@ -48,11 +48,9 @@ def report(options: RunOptions, *, probe: bool) -> ClusterReport:
 
 def without_secrets(document: ClusterReport, cluster: Cluster, plan: Plan) -> ClusterReport:
     """The report to hand over: a second fence, since the plan and the history have no secret of ours."""
-    known = secrets.existing(cluster)
     hidden = [
-        *(known.values() if known else ()),
+        *secrets.hidden(cluster, secrets.existing(cluster)),
         *login_secrets(cluster),
-        *cluster.url_credentials,
         *url_credentials(plan.model_dump(mode="json")),
         *hub_tokens(plan),
     ]

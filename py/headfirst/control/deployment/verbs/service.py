@@ -10,7 +10,7 @@ import httpx
 
 from headfirst.common import container_names as names
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
-from headfirst.control.credentials.secrets import Secrets
+from headfirst.control.credentials.secrets import Secrets, hidden
 from headfirst.control.deployment.hosts.access import host_access
 from headfirst.control.deployment.hosts.router_status import router_status
 from headfirst.control.deployment.running.claim import current_credentials, known_credentials
@@ -160,9 +160,8 @@ def _routers(cluster: Cluster, services: Sequence[Service]) -> list[Rank]:
 
 
 def without_secrets(cluster: Cluster, lines: Iterable[LogLine]) -> Iterator[LogLine]:
-    """The lines with the API key masked: an engine may log all its arguments when it starts."""
-    secrets = known_credentials(cluster)
-    scrubber = Scrubber(secrets.values() if secrets else ())
+    """The lines with secrets masked: an engine may log its arguments and environment when it starts."""
+    scrubber = Scrubber(hidden(cluster, known_credentials(cluster)))
     for line in lines:
         yield line._replace(text=scrubber.text(line.text))
 

@@ -164,7 +164,7 @@ def _carry_out(
         if closed
         else artifacts.collect(_built_for(cluster, service), built)
     )
-    hidden = [*secrets.values(), *hub_tokens(prepared.plan)]
+    hidden = [*secrets.values(), *hub_tokens(prepared.plan)]  # run_phases adds those of the inventory
     phases = of_up(cluster, prepared.plan, secrets, files, service)
     result = run_phases(phases, options, cluster, reporter, secrets=hidden, sources=sources, held=held)
     seconds = time.monotonic() - start + sum(stage.seconds for stage in (here[1] if here else []))

@@ -70,6 +70,7 @@ _OWNED = {
     "config": "The plan mounts its own file there, with the API key: write its lines as flags in "
     "engine_args.",
     "api_key": OWN_KEY,
+    "hf_token": "Everyone who lists processes could read it: set engine_env_file, a file with HF_TOKEN=…",
 }
 # entrypoints/launchers/launcher.py, entrypoints/common/cli_args.py, entrypoints/scale_out/factories.py,
 # config/vllm.py. --root-path changes no answer: FastAPI finds its routes with the prefix and without.

@@ -27,6 +27,15 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
     settings, host = cluster.settings, cluster.webui
     built = settings.webui_image_source == "build"
     base = service_containers.BASES["open_webui"]
+    variables = {
+        "HOST": host.address,
+        "PORT": str(settings.webui_port),
+        "OPENAI_API_BASE_URLS": ";".join(f"{url}/v1" for url in engine_urls),
+        "CORS_ALLOW_ORIGIN": ";".join(_origins(cluster)),
+        **base["environment"],
+        **_behind_proxy(cluster),
+        **settings.webui_env,
+    }
     container = Container.model_validate(
         {
             **base,
@@ -36,13 +45,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
             if built
             else [],
             "environment": {
-                "HOST": host.address,
-                "PORT": str(settings.webui_port),
-                "OPENAI_API_BASE_URLS": ";".join(f"{url}/v1" for url in engine_urls),
-                "CORS_ALLOW_ORIGIN": ";".join(_origins(cluster)),
-                **base["environment"],
-                **_behind_proxy(cluster),
-                **settings.webui_env,
+                name: text for name, text in variables.items() if name not in cluster.webui_secret_env
             },
             "volumes": [f"{settings.webui_data_dir}:{base['environment']['DATA_DIR']}"],
         }
@@ -55,6 +58,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
         container=container,
         docker_run=docker_run(container, settings.container_runtime),
         env_file=parsed(_secrets(engine_keys)),
+        secret_env=dict(cluster.webui_secret_env),
     )
 
 

@@ -105,6 +105,7 @@ def service_version(service: PlannedService, secrets: Secrets) -> str:
     """The name of a version of the service: a digest of the containers of all its replicas."""
     ranks = [
         [replica.index, rank["engine_rank"], rank["engine_container"], rank["engine_config"]]
+        + ([rank["engine_secret_env"]] if rank["engine_secret_env"] else [])
         for replica in service.replicas
         for rank in (engine_vars(service, replica, node, secrets) for node in replica.nodes)
     ]
@@ -130,7 +131,8 @@ def standby_generations(service: PlannedService, replica: PlannedReplica) -> dic
     generations = {}
     for standby in service.standbys:
         if standby.replica.index == replica.index:
-            digest = hashlib.sha256(standby.model_dump_json().encode()).hexdigest()
+            secret = json.dumps(replica.secret_env, sort_keys=True) if replica.secret_env else ""
+            digest = hashlib.sha256(f"{standby.model_dump_json()}{secret}".encode()).hexdigest()
             generations[f"standby-{digest[:12]}"] = standby
     return generations
 
@@ -149,6 +151,7 @@ def engine_vars(
         # Only the ranks that read the file get the key.
         "engine_config": engine.config_file(api_key=key) if path in node.container.command else {},
         "engine_config_path": path,
+        "engine_secret_env": replica.secret_env,
         "engine_url": replica.engine_url,
         "engine_warm_argv": _warm(service),
         "engine_model_name": service.served_model_name,
@@ -167,6 +170,8 @@ def standby_vars(
         host: {
             "engine_name": replica.nodes[0].container.name,
             "engine_is_spare": host in spares,
+            "engine_config_path": names.engine_config(replica.nodes[0].container.name),
+            "engine_secret_env": replica.secret_env,
             "engine_standbys": [],
         }
         for host in (*(node.host for node in replica.nodes), *spares)
@@ -183,7 +188,10 @@ def _waits(
 ) -> dict[str, Any]:
     """One host's part of a generation that waits."""
     rank = engine_vars(service, standby.replica, node, secrets)
-    config = rank["engine_config"]
+    config, secret = rank["engine_config"], rank["engine_secret_env"]
+    files = {rank["engine_config_path"]: yaml.safe_dump(config)} if config else {}
+    if secret:
+        files[node.container.env_file or ""] = "".join(f"{name}={secret[name]}\n" for name in sorted(secret))
     return {
         "rank": node.rank,
         "ranks": len(standby.replica.nodes),
@@ -193,7 +201,7 @@ def _waits(
             "model": rank["engine_model_name"],
             "api_key": rank["engine_api_key"],
             "readiness": rank["engine_readiness"],
-            "files": {rank["engine_config_path"]: yaml.safe_dump(config)} if config else {},
+            "files": files,
             "supervision": supervision(service, standby.replica, secrets)
             | {
                 "standby": {

@@ -85,6 +85,7 @@ def webui_vars(
             "open_webui_admin_password": secrets.webui_admin_password,
             "open_webui_admin_password_before": secrets.webui_admin_password_before or "",
             "open_webui_secret_key": secrets.webui_secret_key,
+            "open_webui_secret_env": plan.webui.secret_env,
         }
     }
 

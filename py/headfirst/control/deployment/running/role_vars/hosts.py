@@ -71,7 +71,6 @@ def _check_rank(cluster: Cluster, plan: Plan, host: Host, required: RankRequirem
         "check_open_ports": required.dist_ports,
         "check_closed_ports": ports.closed if ports else [],
         "check_exposed_ports": ports.exposed if ports else [],
-        "check_firewall": host.firewall,
         "check_slow_start_args": required.slow_start_args,
         "check_nic": required.network.nic or "",
         "check_hca": required.network.hca or "",
