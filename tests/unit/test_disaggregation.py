@@ -228,6 +228,16 @@ def test_each_side_captures_its_own_graphs_only(tmp_path: Path) -> None:
     assert "decode_graphs" in service.fit.terms
 
 
+@pytest.mark.parametrize(
+    ("devices", "rate"), [("mlx5_0", "100"), ("mlx5_0,mlx5_1,mlx5_2,mlx5_3", "400"), ("^mlx5_0", "100")]
+)
+def test_rdma_that_the_inventory_names_carries_the_kv_cache(tmp_path: Path, devices: str, rate: str) -> None:
+    """Its rate is assumed where nobody has read it: not that of TCP over 10 Gbit/s."""
+    (service,) = planned(cluster(tmp_path, f"{PAIR}hca={devices}\n")).services
+    assert service.transfer and service.transfer.rdma
+    assert f"passes RDMA at {rate} Gbit/s (assumed): " in service.transfer.reasons[0]
+
+
 def test_the_traffic_of_a_prompt_is_compared_with_the_link(tmp_path: Path) -> None:
     (service,) = planned(cluster(tmp_path, PAIR + "network_rate=100gbit")).services
     assert service.transfer

@@ -483,3 +483,17 @@ def test_small_states_are_stated_in_mib(tmp_path: Path) -> None:
     """They were printed as 0.0 GiB."""
     its = case("Qwen/Qwen3-Next-80B-A3B-Instruct", "", _KV, _8.format("H100-80G"))
     assert re.search(r"a request keeps up to \d+ MiB of states", plan(its, tmp_path).services[0].fit.reason)
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+@pytest.mark.parametrize("preset", ["throughput", "latency"])
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_shorter_requests_lose_no_layout(tmp_path: Path, engine: str, preset: str, hosts: int) -> None:
+    """A limit of the user's below 32,768 tokens is no lack of KV cache."""
+    flag = {"sglang": "--context-length", "vllm": "--max-model-len"}[engine]
+    sizes = set()
+    for length in ("32768", "8192", "1024"):
+        variables = f"engine={engine}\npreset={preset}\nengine_args='{flag} {length}'"
+        service = plan(case(R1, variables, _VLLM, *[_8.format("H200-141G")] * hosts), tmp_path).services[0]
+        sizes.add((service.tensor_parallel, service.data_parallel, service.expert_parallel))
+    assert len(sizes) == 1

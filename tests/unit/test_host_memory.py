@@ -233,6 +233,31 @@ def test_what_exceeds_the_hosts_memory_is_refused_with_the_largest_value(cluster
     assert "runs out of memory" not in service.host_memory.reason
 
 
+@pytest.mark.parametrize(
+    ("engine", "arguments", "refused", "noted"),
+    [
+        ("sglang", f"{HICACHE} --hicache-ratio 200", "38.* GiB of KV cache", ""),
+        ("sglang", f"{HICACHE} --hicache-ratio 8", "", ""),
+        ("sglang", f"{HICACHE} --hicache-ratio 16", "", "Most servers with GPUs have 2048.0 GiB or less."),
+        ("sglang", f"{HICACHE} --hicache-size 1000", "", "Most servers"),
+        ("sglang", f"{HICACHE} --hicache-size 5000", "need 18636", ""),
+        ("vllm", "--kv-offloading-size 90000", "need 90000", ""),
+    ],
+)
+def test_no_host_has_more_memory_than_servers_have(
+    cluster: Cluster, engine: str, arguments: str, refused: str, noted: str
+) -> None:
+    if refused:
+        with pytest.raises(InputError, match=f"n0 has 8192.0 GiB of memory at most.*{refused}") as caught:
+            plan(cluster, None, engine=engine, engine_args=arguments)
+        assert "--probe reads the memory" in str(caught.value.hint)
+        return
+    service = plan(cluster, None, engine=engine, engine_args=arguments).services[0]
+    assert service.host_memory is not None
+    assert ("Most servers" in service.host_memory.reason) == bool(noted)
+    assert noted in service.host_memory.reason
+
+
 def test_replicas_share_the_memory_of_their_host(cluster: Cluster) -> None:
     arguments = f"{HICACHE} --hicache-size 150"
     with pytest.raises(InputError, match=r"need 1127\.6 GiB: 1117\.6 GiB of KV cache") as refused:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Host, Service
+from headfirst.decide.engines import nccl
 from headfirst.decide.engines.base import Engine, Side
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import GENERATING
@@ -17,6 +18,7 @@ from headfirst.decide.plan.weights.duration import link
 
 # Prompts whose transfer the plan prints, in tokens.
 _PROMPTS = (1_000, 8_000)
+_ASSUMED_GBIT = 100.0  # of an RDMA device that the inventory names and nobody has read
 _PAYS = (
     "Dividing prefill and decode pays where prompts are long, requests arrive while others are answered, and "
     "the time between two tokens matters: a prompt then interrupts no answer. Short prompts, or few requests "
@@ -124,8 +126,13 @@ def _rounded(value: float) -> str:
 def _link(hosts: Sequence[Host]) -> tuple[float, str]:
     """The slowest host's link in bytes a second: its RDMA ports together, or its interface."""
     networks = network.choose(hosts, gpus=True)
-    rates = [rdma.gbit(host.network, its.hca) for host, its in zip(hosts, networks, strict=True)]
+    pairs = [(host.network, its.hca) for host, its in zip(hosts, networks, strict=True)]
+    rates = [
+        rdma.gbit(facts, hca) if facts or not hca else _ASSUMED_GBIT * max(1, len(nccl.rdma_devices(hca)))
+        for facts, hca in pairs
+    ]
     if slowest := min(rates):
-        return slowest * 10**9 / 8, f"RDMA at {slowest:.3g} Gbit/s"
+        known = pairs[rates.index(slowest)][0]
+        return slowest * 10**9 / 8, f"RDMA at {slowest:.3g} Gbit/s{'' if known else ' (assumed)'}"
     its = link(hosts)
     return its.bytes_per_second, f"the network at {its.text}{' (assumed)' if its.known == 'assumed' else ''}"

@@ -22,6 +22,8 @@ from headfirst.decide.plan import types
 from headfirst.decide.plan.sizing.fit import memory_text
 from headfirst.decide.plan.weights.placement import RANK_BYTES
 
+# Of a GPU server whose memory is not known: what most have, and what none has more of.
+_USUAL, _MOST = 2 << 40, 8 << 40
 _ARGUMENTS = ("engine_args", "prefill_engine_args", "decode_engine_args", "engine_env")
 
 
@@ -143,6 +145,8 @@ def _reason(service: Service, engine: Engine, its: HostMemory, ranks: int) -> st
             else "The hosts' memory is not known; --probe reads it."
         )
     need = sum(its.terms.values()) + its.keeps_free + ranks * RANK_BYTES
+    if not memories and not its.lowered and need > _USUAL:
+        sentences.append(f"Most servers with GPUs have {memory_text(_USUAL)} or less.")
     if memories and not its.lowered and need > min(memories):
         sentences.append("By this estimate a host runs out of memory.")
     sentences += [_about(folder) for folder in its.folders]
@@ -186,11 +190,11 @@ def required_bytes(ranks: Sequence[types.HostMemory]) -> int:
 
 
 def refuse(cluster: Cluster, services: Sequence[types.PlannedService]) -> None:
-    """Raise for a host that does not have the memory which its ranks keep."""
+    """Raise for a host that does not have the memory which its ranks keep, or that no host has."""
     for host in cluster.ranks:
         ranks = on_host(services, host.name)
         need = required_bytes([its for _, its in ranks])
-        if host.memory_bytes and ranks and need > host.memory_bytes:
+        if ranks and need > (host.memory_bytes or _MOST):
             raise _too_much(cluster, host, ranks, need)
 
 
@@ -202,7 +206,7 @@ def _too_much(
     its = cluster.service(service.name)
     same = sum(kept.lever == largest.lever and of is service for of, kept in ranks)
     gpus = sum(_ranks(of) for of, _ in ranks)
-    room = (host.memory_bytes or 0) - need + same * largest.required_bytes
+    room = (host.memory_bytes or _MOST) - need + same * largest.required_bytes
     room -= gpus * RANK_BYTES + len(ranks) * memory_bytes(its.settings.shm_size)
     value = largest.largest(room // same - largest.bytes + largest.terms.get(largest.lever_term, 0))
     terms: dict[str, int] = {}
@@ -211,13 +215,14 @@ def _too_much(
             terms[what] = terms.get(what, 0) + size
     title = engines.get(service.engine, service.engine_version).title
     free = largest.keeps_free_bytes
+    memory, known = memory_text(host.memory_bytes or _MOST), bool(host.memory_bytes)
     return InputError(
-        f"{host.name} has {memory_text(host.memory_bytes or 0)} of memory, and its ranks need "
-        f"{memory_text(need)}: "
+        f"{host.name} has {memory} of memory{'' if known else ' at most, as every server'}"
+        + f", and its ranks need {memory_text(need)}: "
         + " and ".join(f"{memory_text(size)} of {what}" for what, size in terms.items())
         + (f", and {title} leaves {memory_text(free)} free" if free else ""),
         where=next((its.given[name] for name in _ARGUMENTS if its.given.get(name)), None),
-        hint=f"Set {largest.lever} to {value} or less."
+        hint=f"Set {largest.lever} to {value} or less{'' if known else '; --probe reads the memory'}."
         if value
         else f"Leave out {largest.lever or 'what keeps it there'}, or take hosts with more memory.",
     )

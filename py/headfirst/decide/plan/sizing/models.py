@@ -133,7 +133,7 @@ def survey(
                 gpus_per_node=copy.machines.ranks_per_node or 1,
                 replicas=copy.count(fleet),
                 kv_tokens=tokens,
-                long_request=tokens >= parallel.enough(checkpoint.max_context),
+                long_request=tokens >= parallel.enough(fit.context),
                 max_context=checkpoint.max_context,
                 weight_bytes=checkpoint.bf16_bytes if served.convert_to_bf16 else checkpoint.total_bytes,
                 weights_seconds=seconds(checkpoint, served.convert_to_bf16),

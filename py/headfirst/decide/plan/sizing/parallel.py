@@ -77,8 +77,7 @@ class Spread(Ways):
         or not known."""
         for nodes in range(1, self.machines.nodes // 2 + 1) if self.memory else ():
             part = replace(self, machines=Machines(nodes, self.machines.ranks_per_node))
-            least = enough(self.checkpoint.max_context)
-            if any(candidate.longest >= least for candidate in part._sized(None)):
+            if any(candidate.longest >= enough(candidate.context) for candidate in part._sized(None)):
                 return nodes
         return None
 
@@ -104,7 +103,7 @@ class Spread(Ways):
             return ""
         longest, certainty = candidate.longest, candidate.certainty
         # Within a node the fewest stages win, if the model fits at all.
-        least = enough(self.checkpoint.max_context) if self.machines.nodes > 1 or candidate.rule else 1
+        least = enough(candidate.context) if self.machines.nodes > 1 or candidate.rule else 1
         if longest < least:
             return (
                 f"its KV cache holds a request of {longest:,} tokens, fewer than {least:,}"

@@ -56,6 +56,7 @@ class Copy:
     layout: Layout
     kv_tokens: int  # of all groups of its ranks
     longest: int  # tokens of a request
+    context: int  # tokens of a request that the arguments allow, or the model
 
     def settings(self, replicas: int | None) -> dict[str, object]:
         """What the inventory sets for so many of it; `replicas` None: one on all GPUs."""
@@ -99,7 +100,7 @@ class Copies:
     def best(self) -> Copy | None:
         """The copy that is large enough and of which the fleet holds the most, else the one with the largest
         KV cache; None where the fleet holds no copy."""
-        fleet, enough = self.fleet, parallel.enough(self.checkpoint.max_context)
+        fleet = self.fleet
         node = self.on(Machines(1, fleet.gpus_per_node))
         least = parallel.COPIES_SHARE * (node.tokens(fleet) if node else 0)
         largest: Copy | None = None
@@ -110,7 +111,7 @@ class Copies:
             copy = node if node and machines == node.machines else self.on(machines)
             if copy is None:
                 continue
-            if copy.longest >= enough and copy.tokens(fleet) >= least:
+            if copy.longest >= parallel.enough(copy.context) and copy.tokens(fleet) >= least:
                 chosen = copy
             if largest is None or copy.kv_tokens > largest.kv_tokens:
                 largest = copy
@@ -134,7 +135,7 @@ class Copies:
             return None
         if not candidate.longest:
             return None
-        return Copy(machines, candidate.layout, candidate.tokens, candidate.longest)
+        return Copy(machines, candidate.layout, candidate.tokens, candidate.longest, candidate.context)
 
     def on_more_gpus(self, of_host: int) -> Iterator[Copy]:
         """In the one node of the fleet with more GPUs, then on more nodes with the GPUs of a host."""

@@ -39,6 +39,11 @@ class Candidate:
         return self.memory.room.longest if self.memory else 0
 
     @property
+    def context(self) -> int:
+        """Tokens of a request that the arguments allow, or the model."""
+        return self.memory.context if self.memory else 0
+
+    @property
     def tokens(self) -> int:
         """Tokens of all KV caches that keep requests of their own."""
         return self.memory.room.tokens * self.layout.groups if self.memory else 0
