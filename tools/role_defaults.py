@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 ROLES = ROOT / "roles"
 MODULES = ROOT / "plugins" / "modules"
 SETTINGS = ServiceSettings().model_dump() | ClusterSettings().model_dump()
+SETTINGS["proxy_metrics_port"] = PROXY_METRICS_PORT
 # Variables of roles and options of modules (MODULE.OPTION) whose default is made of a setting's.
 FOLLOWING = {
     "await_ranks.timeout": "{ready_timeout}",
@@ -38,7 +39,6 @@ FOLLOWING = {
     "engine_url": "http://127.0.0.1:{engine_port}",
     "nvidia_driver_allow_reboot": "{allow_reboot}",
     "open_webui_url": "http://127.0.0.1:{webui_port}",
-    "proxy_metrics_port": f"{PROXY_METRICS_PORT}",
     "router_url": "http://127.0.0.1:{router_port}",
     "weights_keep_fp8": "{keep_fp8}",
 }
