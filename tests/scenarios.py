@@ -28,8 +28,10 @@ LONG = (
 
 def molecule(scenario: str, *options: str) -> None:
     """From create to destroy; fails with the end of its output."""
-    command = [str(Path(sys.executable).parent / "molecule"), "test", "-s", scenario, *options]
+    programs = Path(sys.executable).parent  # molecule calls ansible-config by its name
+    command = [str(programs / "molecule"), "test", "-s", scenario, *options]
     env = os.environ | {"MOLECULE_GLOB": "molecule/*/molecule.yml", "ANSIBLE_NOCOLOR": "1"}
+    env["PATH"] = f"{programs}{os.pathsep}{env['PATH']}"
     done = subprocess.run(
         command, cwd=ROOT, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
     )

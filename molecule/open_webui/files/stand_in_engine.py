@@ -42,4 +42,4 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    ThreadingHTTPServer(("127.0.0.1", 30000), Handler).serve_forever()
+    ThreadingHTTPServer(("127.0.0.1", 20000), Handler).serve_forever()

@@ -1,4 +1,4 @@
-"""Stands in for engines (ports 30000 and 30002) and a chat page (port 8080): answers with what it was sent.
+"""Stands in for engines (ports 20000 and 20002) and a chat page (port 20080): answers with what it was sent.
 
 A path that ends in /stream gets an event every 0.2 s, for 8 s.
 """
@@ -43,6 +43,6 @@ class Handler(BaseHTTPRequestHandler):
 
 
 if __name__ == "__main__":
-    for port in (8080, 30000, 30002):
+    for port in (20080, 20000, 20002):
         server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
         threading.Thread(target=server.serve_forever).start()
