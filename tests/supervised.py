@@ -18,12 +18,13 @@ from typing import Any
 
 from bare_nodes import BareNodes, bare_nodes
 from headfirst.control.run.node_wheel import build_node_wheel
+from headfirst.decide.cluster.settings import ServiceSettings
 from stand_in_image import write_image
 
 BIN = Path(sys.executable).parent
 NAME = "headfirst-engine"
 ADDRESSES = ["10.213.96.11", "10.213.96.12"]
-PORT = 30000
+PORT = ServiceSettings().engine_port
 HANG_S = 12
 """Seconds after which the engine counts as hanging here."""
 LIMIT_S = 120

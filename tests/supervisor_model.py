@@ -190,7 +190,7 @@ def record(ranks: int) -> Record:
         name="headfirst-engine",
         generation=GENERATION,
         ranks=tuple(f"10.0.0.{rank + 1}" for rank in range(ranks)),
-        url="http://10.0.0.1:30000",
+        url="http://10.0.0.1:20000",
         model="demo",
         api_key="",
         readiness={},

@@ -21,6 +21,7 @@ from ansible_collections.headfirst.serving.plugins.module_utils.container_spec i
     RANK_LABEL,
 )
 from described_container import described, moment, states
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.plan import standby as plan
 from headfirst.node.supervisor import host_state, messages, node, records, takeover
 from headfirst.node.supervisor.containers import Containers
@@ -38,7 +39,7 @@ HANG_S, START_S, LOAD_S = 10.0, 20.0, 3.0
 TICK_S = TURN_S / 2  # between two steps of each keeper, which are a second apart on a host
 # As planned: an engine that lost a rank was found hanging before.
 AFTER_S = HANG_S + 20
-PORT = 30000
+PORT = ServiceSettings().engine_port
 
 
 class PowerLostError(BaseException):

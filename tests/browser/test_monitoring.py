@@ -16,10 +16,12 @@ from headfirst.control.deployment.verbs.service import watch
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live.ssh_access.tunnel import tunnel
 from headfirst.decide import engines
+from headfirst.decide.cluster.settings import ClusterSettings
 from playwright.sync_api import Page, expect
 from readme_lab import INVENTORY, Service, deploy, on_node
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_fixed
 
+PORT = ClusterSettings().prometheus_port
 pytestmark = pytest.mark.browser
 
 ENGINE = engines.get("sglang").metrics
@@ -52,7 +54,7 @@ def more(service: Service, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def prometheus(more: Path) -> Iterator[str]:
     """Its address on this machine."""
     cluster = load([INVENTORY, more])
-    with tunnel(host_access(cluster)["node1"], "http://127.0.0.1:9090") as url:
+    with tunnel(host_access(cluster)["node1"], f"http://127.0.0.1:{PORT}") as url:
         yield url
 
 
@@ -155,7 +157,7 @@ def test_rules_give_the_figures_of_the_replica(prometheus: str, busy: None) -> N
 
 def test_prometheus_listens_on_loopback_alone(prometheus: str) -> None:
     with pytest.raises(httpx.ConnectError):
-        httpx.get("http://10.213.0.11:9090", timeout=5)
+        httpx.get(f"http://10.213.0.11:{PORT}", timeout=5)
 
 
 def test_its_page_shows_the_replica(prometheus: str, busy: None, page: Page) -> None:

@@ -11,8 +11,10 @@ from pathlib import Path
 
 import pytest
 from bare_nodes import BareNodes, bare_nodes
+from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import deploy
 
+SETTINGS = ServiceSettings()
 pytestmark = pytest.mark.lab
 
 INVENTORY = """\
@@ -101,7 +103,7 @@ def test_a_firewall_between_two_nodes(nodes: BareNodes, tmp_path: Path) -> None:
     with firewall("node2", f"--protocol tcp --syn --source {head} ! --dport 22 --jump DROP"):
         code, found, said = check(write(nodes, tmp_path))
     assert (code, found) == (3, {("node1", "firewall")})
-    assert f"{worker} answers, but not at port 5000" in said
+    assert f"{worker} answers, but not at port {SETTINGS.dist_port}" in said
 
 
 def test_a_node_that_is_cut_off_from_the_other(nodes: BareNodes, tmp_path: Path) -> None:
@@ -154,15 +156,16 @@ def test_what_is_wrong_with_a_node_alone(nodes: BareNodes, tmp_path: Path) -> No
     with (
         broken(
             "node1",
-            "mkdir -p /small && systemd-run --unit squatter python3 -m http.server 30000"
-            " && timeout 60 bash -c 'until (: </dev/tcp/127.0.0.1/30000); do sleep 0.2; done'",
+            f"mkdir -p /small && systemd-run --unit squatter python3 -m http.server {SETTINGS.engine_port}"
+            " && timeout 60 bash -c"
+            f" 'until (: </dev/tcp/127.0.0.1/{SETTINGS.engine_port}); do sleep 0.2; done'",
             "systemctl stop squatter",
         ),
         broken("node2", "mkdir -p /small && mount -t tmpfs -o size=1m tmpfs /small", "umount /small"),
     ):
         code, found, said = check(write(nodes, tmp_path, "weights_dir=/small", worker_more=ANSIBLE_PYTHON))
     assert (code, found) == (3, {("node1", "port"), ("node2", "clock"), ("node2", "disk")}), said
-    assert "port 30000 is in use by python3" in said
+    assert f"port {SETTINGS.engine_port} is in use by python3" in said
     assert re.search(r"\b(?:8\d|90) s behind", said), said
     assert "free for /small" in said
 

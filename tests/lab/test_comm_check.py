@@ -14,14 +14,16 @@ from typing import Any
 import pytest
 from headfirst.control.deployment.lab_nodes import lab_access, required_lab
 from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import INVENTORY, ROOT, Service, deploy, on_node, running, started
 
 pytestmark = pytest.mark.lab
 NODES = ("node1", "node2")
 HEAD, WORKER = "10.213.0.11", "10.213.0.12"
+PORT = ServiceSettings().dist_port
 # New connections from the head to high ports of the worker, but not the answers to the worker's own.
 SWALLOWED = f"INPUT --protocol tcp --source {HEAD} --dport 32768:60999 --syn --jump DROP"
-REFUSED = f"INPUT --protocol tcp --source {WORKER} --dport 5000 --jump REJECT"
+REFUSED = f"INPUT --protocol tcp --source {WORKER} --dport {PORT} --jump REJECT"
 
 STANDALONE = """\
 - hosts: head:workers
@@ -111,7 +113,7 @@ def test_a_firewall_that_refuses_the_rendezvous(wall: None) -> None:
     done = deploy("check", options=["--comm", "--plain"])
     assert done.returncode == 3
     said = " ".join(done.stdout.split())
-    assert f"node2 ({WORKER}) does not reach node1 ({HEAD}) on port 5000 (rendezvous): refused" in said
+    assert f"node2 ({WORKER}) does not reach node1 ({HEAD}) on port {PORT} (rendezvous): refused" in said
 
 
 @pytest.mark.slow

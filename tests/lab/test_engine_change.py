@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from bare_nodes import BareNodes, bare_nodes
+from headfirst.decide.cluster.settings import ServiceSettings
 from stand_in_image import write_image
 
 pytestmark = pytest.mark.lab
@@ -21,7 +22,7 @@ BIN = Path(sys.executable).parent
 IMAGE = "headfirst/stand-in:1"
 NAME = "headfirst-engine"
 HEAD = "10.213.97.11"
-PORT = 30000
+PORT = ServiceSettings().engine_port
 
 SITE = """\
 - hosts: all

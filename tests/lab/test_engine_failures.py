@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import INVENTORY, Service, bring_up, deploy, on_node, running, started
 
 pytestmark = pytest.mark.lab
 NODES = ("node1", "node2")
 # The rendezvous of the ranks.
-DIST_PORT = 5000
+DIST_PORT = ServiceSettings().dist_port
 # Rank 1's container, recreated from an image with another label; without labels of its own it is not ours.
 OTHER_IMAGE = """
 import docker

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from bare_nodes import BareNodes, bare_nodes
 from headfirst.control import demo
+from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import deploy
 
+PORT = ServiceSettings().engine_port
 pytestmark = pytest.mark.lab
 
 INVENTORY = """\
@@ -95,13 +97,13 @@ def test_a_full_disk(nodes: BareNodes, tmp_path: Path) -> None:
 
 
 def test_a_port_in_use(nodes: BareNodes, tmp_path: Path) -> None:
-    on_node("node1", "systemd-run --unit squatter python3 -m http.server 30000")
+    on_node("node1", f"systemd-run --unit squatter python3 -m http.server {PORT}")
     try:
         said = refusal(nodes, tmp_path)
     finally:
         on_node("node1", "systemctl stop squatter")
     assert "node1" in said
-    assert "30000" in said
+    assert str(PORT) in said
 
 
 def put_demo_model(nodes: BareNodes, folder: str) -> None:

@@ -28,6 +28,7 @@ from headfirst.control.live.status import ReplicaTarget, cluster_status
 from headfirst.control.live.status_types import ReplicaStatus
 from headfirst.control.run.reporters.reporter import QuietReporter
 from headfirst.decide import engines
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.diagnose.subject import subject
 from hidden_host import HOST, JUMP, PASSWORD, USER
 
@@ -100,7 +101,9 @@ def test_ansible_and_paramiko_go_the_same_way(hidden: HiddenHost, tmp_path: Path
 
 
 def status_of(access: HostAccess) -> ReplicaStatus:
-    return cluster_status([ReplicaTarget("demo", 0, [access], f"http://{HOST}:30000", READINESS)]).replicas[0]
+    return cluster_status(
+        [ReplicaTarget("demo", 0, [access], f"http://{HOST}:{ServiceSettings().engine_port}", READINESS)]
+    ).replicas[0]
 
 
 def test_every_live_verb(hidden: HiddenHost, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ router_image_source=build
 
 
 ROUTER = f"http://10.213.0.11:{PORT}"
-ENGINES = ("http://10.213.0.11:30000", "http://10.213.0.12:30000")
+ENGINES = tuple(f"http://10.213.0.1{node}:{ServiceSettings().engine_port}" for node in (1, 2))
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,10 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from headfirst.decide.cluster.settings import ClusterSettings
 from supervised import ADDRESSES, HANG_S, LIMIT_S, NAME, Replica, comes_back, supervised_replica, wait
 
+PORT = ClusterSettings().supervisor_port
 pytestmark = pytest.mark.lab
 NODES = (pytest.param(1, marks=pytest.mark.slow), 2)
 
@@ -64,12 +66,12 @@ def test_it_comes_back_after_a_node_was_rebooted(replica: Replica, node: int) ->
 
 def test_supervisors_that_do_not_reach_each_other_end_nothing(replica: Replica) -> None:
     before = replica.starts()
-    replica.on(2, "iptables -I INPUT -p tcp --dport 5020 -j DROP")
+    replica.on(2, f"iptables -I INPUT -p tcp --dport {PORT} -j DROP")
     try:
         time.sleep(HANG_S + 5)
         assert replica.answers() and replica.starts() == before
     finally:
-        replica.on(2, "iptables -D INPUT -p tcp --dport 5020 -j DROP")
+        replica.on(2, f"iptables -D INPUT -p tcp --dport {PORT} -j DROP")
 
 
 def test_a_node_that_is_cut_off_comes_back(replica: Replica) -> None:

@@ -19,6 +19,7 @@ import pytest
 from bare_nodes import BareNodes, bare_nodes
 from headfirst.control.deployment.lab_nodes import share_dir
 from headfirst.control.images import build, recipes
+from headfirst.decide.cluster.settings import ClusterSettings
 from headfirst.decide.containers.image import ImageRecipe
 from readme_lab import ROOT
 
@@ -53,7 +54,8 @@ RESTORE = """\
     - ansible.builtin.include_role: {name: headfirst.serving.open_webui, tasks_from: restore}
       vars: {open_webui_backup: BACKUP}
 """
-SERVE = ["open-webui", "serve", "--host", "0.0.0.0", "--port", "8080"]
+PORT = ClusterSettings().webui_port
+SERVE = ["open-webui", "serve", "--host", "0.0.0.0", "--port", str(PORT)]
 # It migrates the database, and ends before it answers.
 BREAKS = ["sh", "-c", "timeout 40 open-webui serve --host 127.0.0.1 --port 8099; exit 1"]
 
@@ -99,7 +101,7 @@ class Node:
     @contextmanager
     def page(self) -> Iterator[httpx.Client]:
         """A session of the administrator."""
-        url = f"http://{self._address}:8080"
+        url = f"http://{self._address}:{PORT}"
         body = {"email": "admin@headfirst.local", "password": "molecule-password"}
         with httpx.Client(base_url=url, timeout=30, trust_env=False) as client:
             token = client.post("/api/v1/auths/signin", json=body).raise_for_status().json()["token"]

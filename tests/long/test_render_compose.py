@@ -9,8 +9,10 @@ from pathlib import Path
 import httpx
 import pytest
 from headfirst.control import demo
+from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 from readme_lab import INVENTORY, deploy, hello, on_node
 
+ENGINE_PORT, PAGE_PORT = ServiceSettings().engine_port, ClusterSettings().webui_port
 pytestmark = pytest.mark.lab
 SUBNET = "10.229.0."
 HEAD = f"{SUBNET}11"
@@ -53,7 +55,7 @@ def compose(node: str, words: str, inventory: Path) -> str:
 
 
 def answer(key: str) -> str:
-    return hello(f"http://{HEAD}:30000", key)
+    return hello(f"http://{HEAD}:{ENGINE_PORT}", key)
 
 
 def key_of(folder: Path) -> str:
@@ -68,7 +70,7 @@ def test_two_hosts_head_first(inventory: Path, tmp_path: Path) -> None:
     compose("node2", "-f 2-node2.yaml up -d", inventory)
     on_node("node1", f"{FOLDER}/ask.sh", inventory)  # waits
     assert answer(key_of(folder)) == demo.answers()["Hello!"]
-    assert httpx.get(f"http://{HEAD}:30000/v1/models", trust_env=False).status_code == 401
+    assert httpx.get(f"http://{HEAD}:{ENGINE_PORT}/v1/models", trust_env=False).status_code == 401
     # The key is in files alone.
     for node in ("node1", "node2"):
         assert key_of(folder) not in on_node(node, "docker inspect headfirst-engine", inventory)
@@ -97,9 +99,11 @@ def test_one_host_with_engine_and_page(inventory: Path, tmp_path: Path) -> None:
     state = "docker inspect --format '{{.State.Health.Status}}' headfirst-engine"
     assert on_node("node1", state, inventory) == "healthy"
     assert answer(key_of(folder)) == demo.answers()["Hello!"]
-    page = httpx.Client(base_url=f"http://{HEAD}:8080", timeout=60, trust_env=False)
+    page = httpx.Client(base_url=f"http://{HEAD}:{PAGE_PORT}", timeout=60, trust_env=False)
     on_node(
-        "node1", f"timeout 300 sh -c 'until curl -sf http://{HEAD}:8080/ready; do sleep 2; done'", inventory
+        "node1",
+        f"timeout 300 sh -c 'until curl -sf http://{HEAD}:{PAGE_PORT}/ready; do sleep 2; done'",
+        inventory,
     )
     password = (folder / "secrets" / "webui-admin-password").read_text().strip()
     login = {"email": "admin@headfirst.local", "password": password}

@@ -16,6 +16,7 @@ import pytest
 from headfirst.control import demo
 from headfirst.control.deployment.lab_nodes import share_dir
 from headfirst.control.images import build
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.containers.image import PREFIX
 from headfirst.decide.engines import get as engine_of
 from readme_lab import INVENTORY, ROOT, deploy
@@ -130,7 +131,7 @@ def test_a_job_on_two_nodes_answers_and_ends_as_one(
     submitted = Job(cluster, job, venv)
     api = submitted.until_ready()
     print(f"ready after {time.monotonic() - began:.0f} s")
-    assert api == f"http://{cluster.addresses[0]}:30000/v1"
+    assert api == f"http://{cluster.addresses[0]}:{ServiceSettings().engine_port}/v1"
     assert f"hosts: n1 n2; head: {cluster.addresses[0]}" in submitted.log
     key = (job / "secrets" / "api-key").read_text().strip()
     body = {

@@ -13,9 +13,11 @@ import time
 from pathlib import Path
 
 import pytest
+from headfirst.decide.cluster.settings import ServiceSettings
 from readme_lab import ROOT, deploy
 from slurm_cluster import SlurmCluster
 
+SETTINGS = ServiceSettings()
 pytestmark = pytest.mark.lab
 # Answers as an engine at the address, the port and with the key of its command line.
 VLLM = f"""\
@@ -69,14 +71,14 @@ def test_the_router_of_a_job_has_the_replicas_of_its_hosts(tmp_path: Path) -> No
                 path.name: path.read_text()[-2000:] for path in folder.glob("*.log")
             }
             time.sleep(0.5)
-        assert f"ready: http://{cluster.addresses[0]}:8000/v1" in log.read_text()
+        assert f"ready: http://{cluster.addresses[0]}:{SETTINGS.router_port}/v1" in log.read_text()
         key = (folder / "secrets" / "api-key").read_text().strip()
         body = {"model": "slow", "messages": [{"role": "user", "content": "Hello!"}]}
         body |= {"max_tokens": 1, "temperature": 0}
-        url = f"http://{cluster.addresses[0]}:8000/v1/chat/completions"
+        url = f"http://{cluster.addresses[0]}:{SETTINGS.router_port}/v1/chat/completions"
         words = ["curl", "--silent", "--noproxy", "*", url, "--json", json.dumps(body)]
         answer = cluster.run(*words, "--header", f"Authorization: Bearer {key}")
-        assert json.loads(answer.stdout)["choices"][0]["message"]["content"] == "30000"
+        assert json.loads(answer.stdout)["choices"][0]["message"]["content"] == str(SETTINGS.engine_port)
         logs = [
             log.with_name(f"headfirst-engine-{job}-{step}.log")
             for step in ("replica0-rank0", "replica1-rank0", "router")

@@ -15,9 +15,12 @@ import httpx
 import pytest
 from chat_page import ChatPage
 from headfirst.control import demo
+from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
+from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 from playwright.sync_api import Page, sync_playwright
 from readme_lab import Service, deploy, on_node
 
+PLAIN_PORTS = (ServiceSettings().engine_port, ClusterSettings().webui_port, PROXY_METRICS_PORT)
 pytestmark = [pytest.mark.lab, pytest.mark.browser]
 NAME, ADDRESS = "llm.test", "10.213.0.11"
 SETTINGS = ["tls=local-ca", f"tls_names={NAME}", "proxy_image_source=build"]
@@ -101,7 +104,7 @@ def test_only_keys_with_names_are_accepted(service: Service, secured: Secured) -
             assert client.get("/v1/models").status_code == 401
 
 
-@pytest.mark.parametrize("port", [30000, 8080, 9101])
+@pytest.mark.parametrize("port", PLAIN_PORTS)
 def test_the_plain_ports_are_closed_to_strangers(secured: Secured, port: int) -> None:
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"http://{ADDRESS}:{port}/", timeout=5, trust_env=False)

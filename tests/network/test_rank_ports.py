@@ -23,7 +23,7 @@ CGROUPS = MOUNT if (MOUNT / "cgroup.controllers").exists() else MOUNT / "unified
 SLICE = f"hf{os.getpid()}-ranks.slice"
 RANK = CGROUPS / f"hf{os.getpid()}.slice" / SLICE / "docker-0123.scope"
 PROGRAM = CGROUPS / f"hf{os.getpid()}.service"
-CHOSEN, SERVED, OTHER = 40001, 30000, 40002
+CHOSEN, SERVED, OTHER = 40001, 20000, 40002
 ADDRESSES = ("10.99.0.1", "fd99::1")
 LISTENED = [
     f"{protocol} {address} {port}"
@@ -76,7 +76,7 @@ class Caller:
         return process.stdin, process.stdout  # type: ignore[return-value]
 
     def reached(self, places: Sequence[str]) -> set[str]:
-        """Those of the places ("tcp 10.99.0.1 30000") that answer."""
+        """Those of the places ("tcp 10.99.0.1 20000") that answer."""
         found = set()
         for place in places:
             self._stdin.write(f"{place}\n")
@@ -97,7 +97,7 @@ def nft(lan: Lan, *arguments: str, text: str = "") -> str:
     return done.stdout
 
 
-def load(lan: Lan, ports: Sequence[str] = ("5000",), slice_name: str = SLICE) -> None:
+def load(lan: Lan, ports: Sequence[str] = ("20001",), slice_name: str = SLICE) -> None:
     """The role's rules, as its unit loads them."""
     text = rules(
         "firewall.nft.j2",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-ENGINE_PORT, WEBUI_PORT = 30000, 8080
+from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
+
+ENGINE_PORT, WEBUI_PORT = ServiceSettings().engine_port, ClusterSettings().webui_port
 MODEL = "stand-in"
 
 

@@ -9,12 +9,14 @@ import pytest
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
 from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.settings import ClusterSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.front import webui
 
 ROLE = Path(__file__).resolve().parents[2] / "roles" / "open_webui"
 ENGINE = "http://192.0.2.7:30000"
-OWN = ["http://192.0.2.7:8080", "http://localhost:8080", "http://127.0.0.1:8080"]
+PORT = ClusterSettings().webui_port
+OWN = [f"http://{host}:{PORT}" for host in ("192.0.2.7", "localhost", "127.0.0.1")]
 
 
 def cluster(folder: Path, *settings: str) -> Cluster:

@@ -20,11 +20,14 @@ from headfirst.control.deployment.prepare import prepare
 from headfirst.control.deployment.running.artifacts import Artifacts
 from headfirst.control.deployment.running.phases import up_variables
 from headfirst.control.inventory.inventory import load
+from headfirst.decide.cluster.ports import PROXY_METRICS_PORT
+from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.front.proxy import BUILT_IMAGE, OFFICIAL_IMAGE
 from headfirst.decide.plan.types import Plan
 
 ONE = "[head]\nn1 ansible_host=192.0.2.7 cpu_cores=0-3\n[all:vars]\nengine_device=cpu\nmodel_source=demo\n"
+PAGE_PORT = ClusterSettings().webui_port
 ELSEWHERE = ONE.replace("[all:vars]", "[webui]\nn9 ansible_host=192.0.2.9\n[all:vars]")
 SEVERAL = """\
 [chat]
@@ -99,14 +102,14 @@ def test_it_is_in_front_of_engine_and_page_and_closes_their_ports(tmp_path: Path
     cluster, plan = made(tmp_path, ELSEWHERE + "tls=local-ca")
     assert plan.proxy
     assert plan.proxy.host == "n9"
-    assert plan.proxy.page == "192.0.2.9:8080"
+    assert plan.proxy.page == f"192.0.2.9:{PAGE_PORT}"
     assert [(one.name, one.path, one.servers) for one in plan.proxy.services] == [
         ("api", "/v1", ["192.0.2.7:30000"])
     ]
     secrets = with_certificate(cluster, Secrets()).secrets
     found = variables(cluster, plan, secrets)
     assert found["n1"]["host_tuning_proxied_ports"] == ["30000"]
-    assert found["n9"]["host_tuning_proxied_ports"] == ["9101", "8080"]
+    assert found["n9"]["host_tuning_proxied_ports"] == [str(PROXY_METRICS_PORT), str(PAGE_PORT)]
     assert found["n9"]["host_tuning_peers"] == ["192.0.2.7"]
     assert found["n9"]["proxy_service_api_keys"] == {"api": secrets.engine_api_key}
 
@@ -143,7 +146,9 @@ def test_requests_of_a_reward_model_outside_v1_go_to_the_replicas(tmp_path: Path
     _, plan = made(tmp_path, REWARD + "proxy=true")
     assert plan.proxy
     [service] = plan.proxy.services
-    assert service.servers == ["192.0.2.7:8000"]  # the router's, which has no such paths
+    assert service.servers == [
+        f"192.0.2.7:{ServiceSettings().router_port}"
+    ]  # the router's, which has no such paths
     assert service.paths == plan.services[0].paths_outside_v1 == ["/classify", "/pooling"]
     assert service.engines == ["192.0.2.7:30000", "192.0.2.8:30000"]
 
@@ -166,7 +171,7 @@ def test_a_name_that_no_certificate_can_have_is_refused(tmp_path: Path, names: s
 
 def test_two_servers_at_one_port_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="proxy_port"):
-        made(tmp_path, ONE + "tls=local-ca\nproxy_port=8080")
+        made(tmp_path, ONE + f"tls=local-ca\nproxy_port={PAGE_PORT}")
 
 
 def test_the_certificate_is_kept_with_the_secrets(tmp_path: Path) -> None:

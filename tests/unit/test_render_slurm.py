@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from headfirst.common import container_names as names
+from headfirst.decide.cluster.settings import ServiceSettings
 from headfirst.decide.containers.blanks import ADDRESS, CONFIG_FILE, HEAD_ADDRESS, filled
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import slurm, slurm_steps
@@ -244,7 +245,7 @@ def test_a_divided_service_is_one_job_with_its_router(tmp_path: Path) -> None:
     job.programs.record("python3", "exec /bin/sleep 2 >/dev/null 2>&1\n")
     code, out, error = job.run(tasks=4)
     assert code == 0, error
-    assert "ready: http://192.0.2.21:8000/v1" in out
+    assert f"ready: http://192.0.2.21:{ServiceSettings().router_port}/v1" in out
     hosts = [f"192.0.2.2{number}" for number in range(1, 5)]
     sides = [hosts[:2], hosts[2:3], hosts[3:]]
     expected = []

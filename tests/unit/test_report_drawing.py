@@ -18,7 +18,7 @@ from headfirst.control.report.topology import (
     RANKS_OF_MANY,
     topology,
 )
-from headfirst.decide.cluster.settings import ServiceSettings
+from headfirst.decide.cluster.settings import ClusterSettings, ServiceSettings
 from headfirst.decide.model import catalogue
 from headfirst.decide.plan.build import build
 from headfirst.decide.plan.types import Plan
@@ -147,7 +147,7 @@ def test_proxy_page_routers_and_monitoring(tmp_path: Path) -> None:
     router = "router:chat:node01"
     assert {
         (PEOPLE, PROXY, "443"),
-        (PROXY, PAGE, "8080"),
+        (PROXY, PAGE, str(ClusterSettings().webui_port)),
         (PROXY, router, str(PORT)),
         (PROXY, "rank:embedding/0:0", "30001"),
         (PAGE, router, str(PORT)),

@@ -24,6 +24,7 @@ def role(folder: Path, defaults: str, options: str) -> Path:
     return path
 
 
+SETTINGS = role_defaults.SETTINGS
 VALUE = re.compile(r"\d+|false|true|/var/lib/headfirst/models|/data/models")
 SPECS = "argument_specs: {main: {short_description: Text, description: [Text.], options: {%s}}}"
 
@@ -82,7 +83,8 @@ def test_fix_writes_another_default_in_all_its_places(
     before = {path: path.read_text("utf-8") for path in checkout.rglob("*.*")}
     assert role_defaults.main() == 1
     printed = capsys.readouterr().out
-    assert f"{checkout}/roles/engine/defaults/main.yml:32: engine_ready_timeout defaults to 3600" in printed
+    before_s, after_s = (settings["ready_timeout"] for settings in (SETTINGS, role_defaults.SETTINGS))
+    assert f"/roles/engine/defaults/main.yml:32: engine_ready_timeout defaults to {before_s}" in printed
     monkeypatch.setattr(sys, "argv", ["role_defaults.py", "--fix"])
     assert role_defaults.main() == 0
     assert role_defaults.all_differences() == []
@@ -92,13 +94,14 @@ def test_fix_writes_another_default_in_all_its_places(
         for line, written in zip(text.splitlines(), path.read_text("utf-8").splitlines(), strict=True)
         if line != written
     }
+    router = f"http://127.0.0.1:{SETTINGS['router_port'] + 1}"
     # Only values changed; comments and layout are those of before.
     assert all(VALUE.sub("", line) == VALUE.sub("", written) for _, line, written in changed)
     assert {
-        ("roles/router/defaults/main.yml", "router_url: http://127.0.0.1:8001"),
-        ("roles/router/meta/argument_specs.yml", "        default: http://127.0.0.1:8001"),
+        ("roles/router/defaults/main.yml", f"router_url: {router}"),
+        ("roles/router/meta/argument_specs.yml", f"        default: {router}"),
         ("roles/weights/defaults/main.yml", "weights_keep_fp8: true"),
-        ("plugins/modules/await_ranks.py", "    default: 3601"),
+        ("plugins/modules/await_ranks.py", f"    default: {after_s}"),
         ("docs/monitoring.md", "| `prometheus_retention` | `20d` | how long figures are kept |"),
     } <= {(path, written) for path, _, written in changed}
 
