@@ -7,6 +7,9 @@ from pathlib import Path
 import offers
 import pytest
 from headfirst.control.checkpoints.offline import OFFLINE
+from headfirst.control.deployment.verbs.models import fleet
+from headfirst.control.inventory.inventory import load
+from headfirst.decide.plan.trial import Trial
 
 
 @pytest.mark.parametrize("fleet", ["2x4090", "8xH100", "1xA10"])
@@ -36,3 +39,16 @@ def test_advice_has_the_figures_of_the_plan_that_it_leads_to(
 ) -> None:
     monkeypatch.setenv(OFFLINE, "1")
     assert offers.check_advice(tmp_path / "cluster.ini", fleet, variables)
+
+
+def test_models_are_for_the_gpus_that_the_inventory_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With GPUs 0 and 1 of 8, every model was refused."""
+    monkeypatch.setenv(OFFLINE, "1")
+    path = tmp_path / "cluster.ini"
+    path.write_text("[head]\nn1 ansible_host=192.0.2.1\n[all:vars]\ngpus=8\ngpu=A100-80G\ngpu_devices=0,1\n")
+    cluster = load([path], [], needs_model=False)
+    assert fleet(cluster).gpus_per_node == 2
+    settings = Trial.on_all_hosts(cluster).settings
+    assert settings.gpu_devices == ["0", "1"]

@@ -42,8 +42,10 @@ class Trial:
     @classmethod
     def on_all_hosts(cls, cluster: Cluster) -> Trial:
         """The first service of the cluster, without the others."""
-        first = cluster.services[0]
-        return cls(cluster, (Members(None, first.settings, cluster.ranks, None, first.given),))
+        first, settings = cluster.services[0], cluster.services[0].settings
+        if len(cluster.services) > 1:  # the other GPUs are those of other services
+            settings = settings.model_copy(update={"gpu_devices": []})
+        return cls(cluster, (Members(None, settings, cluster.ranks, None, first.given),))
 
     @property
     def settings(self) -> ServiceSettings:

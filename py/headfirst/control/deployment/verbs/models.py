@@ -132,7 +132,8 @@ def hub_of(inventories: Sequence[Path], extra_vars: Sequence[str]) -> str:
 
 
 def fleet(cluster: Cluster) -> Fleet:
-    """The GPUs of all hosts with ranks; InputError where they are not known or differ."""
+    """The GPUs of all hosts with ranks, or those that the only service lists; InputError where they are not
+    known or differ."""
     where = str(cluster.inventories[0])
     if cluster.services[0].settings.engine_device == "cpu":
         raise InputError(
@@ -152,7 +153,8 @@ def fleet(cluster: Cluster) -> Fleet:
         for host in cluster.ranks
     ]
     hardware.require_nvidia(devices, where)
-    counts = {host.gpus or 0 for host in cluster.ranks}
+    listed_devices = cluster.services[0].settings.gpu_devices if len(cluster.services) == 1 else []
+    counts = {len(listed_devices) or host.gpus or 0 for host in cluster.ranks}
     kinds = sorted({gpu.name for gpu in devices})
     if len(kinds) > 1 or len(counts) > 1:
         listed = ", ".join(f"{host.name} {host.gpus} × {host.gpu}" for host in cluster.ranks)
