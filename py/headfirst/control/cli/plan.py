@@ -177,7 +177,7 @@ def render(
         rendered = render(
             inventories, run.extra_vars, to, chosen, command=_command(sys.argv[1:]), probe=probe
         )
-    for note in rendered.cluster.notes:
+    for note in rendered.notes:
         typer.echo(f"note: {note}", err=True)
     older = write(rendered.files, folder) if folder else []
     if output.as_json:

@@ -78,6 +78,8 @@ def of_image(
         return newest, None
     if tagged in versions(name):
         return get(name, tagged), None
+    if name not in repository_of(image):
+        tagged = None  # of another program, or of a name of one's own
     if tagged and (base := _base(tagged)) in versions(name):
         engine = get(name, base)
         return engine, f"engine_image={image} is of {tagged}: arguments are checked against {base}."
@@ -95,9 +97,9 @@ def refuse_other_programs(engine: Engine, image: str | None, *, where: str | Non
     """Raise InputError at `where` for an image of another engine, or of a program that has no engine."""
     if image is None:
         return
-    repository = _repository(image)
+    repository = repository_of(image)
     for other in map(get, names()):
-        own = _repository(other.images["cuda"])
+        own = repository_of(other.images["cuda"])
         if other.name != engine.name and (repository == own or repository.endswith(f"/{own}")):
             raise InputError(
                 f"engine_image={image} is {other.title}'s, and the engine is {engine.title}",
@@ -112,7 +114,7 @@ def refuse_other_programs(engine: Engine, image: str | None, *, where: str | Non
         )
 
 
-def _repository(image: str) -> str:
+def repository_of(image: str) -> str:
     """An image's name without tag and digest."""
     head, slash, last = image.partition("@")[0].rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}"

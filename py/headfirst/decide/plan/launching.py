@@ -16,11 +16,19 @@ from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import types
+from headfirst.decide.plan import overrides, types
 from headfirst.decide.plan.host import hardware, network, rank_ports
 from headfirst.decide.plan.types import NodeNetwork
 
 _T = TypeVar("_T")
+_KEY = "the API key of the file"
+# Other names that engines read for what the plan sets.
+_ALIASES = {
+    "HOST_IP": "SGLANG_HOST_IP",
+    "MASTER_ADDR": "LMDEPLOY_DIST_MASTER_ADDR",
+    "MASTER_PORT": "LMDEPLOY_DIST_MASTER_PORT",
+    "VLLM_API_KEY": _KEY,
+}
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,17 @@ class Launching:
         """The programs that the image must have beside the engine."""
         launches = [rank.launch for ranks in self._ranks.values() for rank in ranks]
         return sorted({program for launch in launches for program in launch.programs})
+
+    @property
+    def replaced(self) -> list[str]:
+        """Notes on variables of engine_env that the plan sets to something else, or under another name."""
+        given = {**self._service.settings.engine_env, **self._service.secret_env}
+        if not given:
+            return []
+        firsts = [replace(ranks[0].request, extra_env={}) for ranks in self._ranks.values()]
+        own = [self._engine.launch(request).environment for request in firsts]
+        differing = [name for name in given if any(env.get(name) != given[name] for env in own)]
+        return overrides.notes("engine_env", differing, {_KEY}.union(*own), _ALIASES)
 
     def scheduled(self, replica: Replica) -> types.Scheduled:
         """The same replica where a scheduler chooses the hosts; all hosts get the same network settings."""

@@ -157,6 +157,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
                     _unread(lora),
                     main.needs.note,
                     *main.drafts.notes,
+                    *(text for launching in dict(launched) for text in launching.replaced),
                     contents.packages_note(service, engine, checkpoint) if external else "",
                     contents.unmounted_note(settings.engine_args, replicas[0].nodes[0].container.volumes),
                     *(text for its in pools for text in its.host_notes),

@@ -10,7 +10,6 @@ from typing import Literal
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import replace_file
 from headfirst.control.deployment.prepare import prepare
-from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.plan.types import Plan
 from headfirst.decide.render import compose, docker_run, kubernetes, slurm, slurm_steps
 from headfirst.decide.render.files import Files, header, is_ours
@@ -31,9 +30,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Rendered:
-    """`left_out`: what the plan has and the target does not, a sentence each."""
+    """`left_out`: what the plan has and the target does not, a sentence each; `notes`: those of the plan."""
 
-    cluster: Cluster
+    notes: list[str]
     files: Files
     left_out: list[str]
 
@@ -51,7 +50,7 @@ def render(
     prepared = prepare(inventories, extra_vars, probe=probe, ports=probe)
     _refuse(prepared.plan, target)
     made = files_of(prepared.plan, target, options, command)
-    return Rendered(prepared.cluster, made, _left_out(prepared.plan, target))
+    return Rendered(prepared.plan.notes, made, _left_out(prepared.plan, target))
 
 
 def files_of(plan: Plan, target: Target, options: Options, command: str) -> Files:

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_containers
 
 from headfirst.common import container_names as names
+from headfirst.common.errors import InputError
 from headfirst.decide.cluster.types import Cluster
 from headfirst.decide.containers.blanks import mark, parsed, secret
 from headfirst.decide.containers.spec import Container, docker_run
+from headfirst.decide.plan import overrides
 from headfirst.decide.plan.types import PlannedService, Webui
 
 OFFICIAL_IMAGE = "ghcr.io/open-webui/open-webui:v0.12.4-slim"
@@ -17,6 +19,15 @@ OFFICIAL_IMAGE = "ghcr.io/open-webui/open-webui:v0.12.4-slim"
 BUILT_IMAGE = "headfirst/open-webui:0.12.4"
 BUILT_COMMAND = ["open-webui", "serve"]
 ADMIN_EMAIL = "admin@headfirst.local"
+# Variables that other parts of the plan follow, and the settings that have them.
+_SETTINGS = {
+    "HOST": "address on the line of the page's host",
+    "PORT": "webui_port",
+    "DATA_DIR": "webui_data_dir",
+}
+# Other names that Open WebUI reads (backend/open_webui/env.py and config.py).
+_ALIASES = {"WEBUI_JWT_SECRET_KEY": "WEBUI_SECRET_KEY", "OLLAMA_API_BASE_URL": "ENABLE_OLLAMA_API",
+            "OLLAMA_BASE_URL": "ENABLE_OLLAMA_API", "OLLAMA_BASE_URLS": "ENABLE_OLLAMA_API"}  # fmt: skip
 
 
 def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str]) -> Webui:
@@ -27,15 +38,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
     settings, host = cluster.settings, cluster.webui
     built = settings.webui_image_source == "build"
     base = service_containers.BASES["open_webui"]
-    variables = {
-        "HOST": host.address,
-        "PORT": str(settings.webui_port),
-        "OPENAI_API_BASE_URLS": ";".join(f"{url}/v1" for url in engine_urls),
-        "CORS_ALLOW_ORIGIN": ";".join(_origins(cluster)),
-        **base["environment"],
-        **_behind_proxy(cluster),
-        **settings.webui_env,
-    }
+    variables = _environment(cluster, engine_urls) | settings.webui_env
     container = Container.model_validate(
         {
             **base,
@@ -62,9 +65,32 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
     )
 
 
+def notes(cluster: Cluster) -> list[str]:
+    """What webui_env replaces of the plan's. InputError for what a setting of the inventory has."""
+    given, where = {**cluster.settings.webui_env, **cluster.webui_secret_env}, cluster.given.get("webui_env")
+    if name := next((name for name in given if name in _SETTINGS), None):
+        raise InputError(
+            f"webui_env: {name} is the plan's own", where=where, hint=f"Write {_SETTINGS[name]} instead."
+        )
+    own = _environment(cluster, ())
+    differing = [name for name, value in given.items() if own.get(name) != value]
+    return overrides.notes("webui_env", differing, own.keys() | _secrets(()).keys(), _ALIASES)
+
+
 def chats(services: Sequence[PlannedService]) -> list[PlannedService]:
     """The services that the chat page offers."""
     return [service for service in services if service.task in ("chat", "vision")]
+
+
+def _environment(cluster: Cluster, engine_urls: Sequence[str]) -> dict[str, str]:
+    return {
+        "HOST": cluster.webui.address,
+        "PORT": str(cluster.settings.webui_port),
+        "OPENAI_API_BASE_URLS": ";".join(f"{url}/v1" for url in engine_urls),
+        "CORS_ALLOW_ORIGIN": ";".join(_origins(cluster)),
+        **service_containers.BASES["open_webui"]["environment"],
+        **_behind_proxy(cluster),
+    }
 
 
 def _behind_proxy(cluster: Cluster) -> dict[str, str]:
