@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import tarfile
 import typing as t
 
+from ansible_collections.headfirst.serving.plugins.module_utils import tar_headers
+
 MAX_DOCUMENT = 16 << 20  # bytes of a manifest, an index or a configuration
-MAX_READ = 4 * MAX_DOCUMENT  # bytes of all headers and documents together
 MAX_MEMBERS = 10_000
 
 
@@ -24,15 +24,14 @@ def describe(path: str, name: str) -> t.Dict[str, t.Any]:
     containerd's image store, that of its manifest. `layers` are the digests of the unpacked layers.
     """
     try:
-        # "r:" seeks from header to header; a compressed archive could not.
-        with _BoundedFile(path) as file, tarfile.open(fileobj=file, mode="r:") as archive:
-            names = _names(archive)
-            images = _json(archive, "manifest.json")
+        with tar_headers.opened(path) as archive:
+            members = _members(archive)
+            images = _json(path, members["manifest.json"])
             image = next((image for image in images if name in (image["RepoTags"] or [])), images[0])
             if len(images) > 1 and name not in (image["RepoTags"] or []):
                 raise ArchiveError(f"{path} holds {len(images)} images, and none is named {name}.")
-            config = _read(archive, image["Config"])
-            index = _json(archive, "index.json") if "index.json" in names else {}
+            config = tar_headers.content(path, members[image["Config"]], MAX_DOCUMENT)
+            index = _json(path, members["index.json"]) if "index.json" in members else {}
             known = json.loads(config)
             manifests = [entry["digest"] for entry in index.get("manifests", []) if len(images) == 1]
             return {
@@ -42,47 +41,21 @@ def describe(path: str, name: str) -> t.Dict[str, t.Any]:
             }
     except FileNotFoundError:
         raise ArchiveError(f"There is no file {path}. Make it with: docker save -o {path} {name}") from None
-    except (tarfile.TarError, LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+    except (*tar_headers.ERRORS, LookupError, TypeError, AttributeError) as error:
         raise ArchiveError(
             f"{path} is not an uncompressed archive as docker save writes it ({error})."
             " Unpack it with gunzip, or make it again with docker save."
         ) from None
 
 
-class _BoundedFile(io.FileIO):
-    """A file of which no more than MAX_DOCUMENT bytes are read at a time, and MAX_READ in all."""
-
-    _left = MAX_READ
-
-    def read(self, size: t.Optional[int] = -1) -> bytes:
-        """The next bytes; ValueError for more than that."""
-        if size is None or not 0 <= size <= MAX_DOCUMENT:
-            raise ValueError("a header has more than {} bytes".format(MAX_DOCUMENT))
-        self._left -= size
-        if self._left < 0:
-            raise ValueError("its headers have more than {} bytes together".format(MAX_READ))
-        return super().read(size)
-
-
-def _names(archive: tarfile.TarFile) -> t.Set[str]:
-    names: t.Set[str] = set()
+def _members(archive: tarfile.TarFile) -> t.Dict[str, tarfile.TarInfo]:
+    members: t.Dict[str, tarfile.TarInfo] = {}
     for number, member in enumerate(archive):
         if number == MAX_MEMBERS:
             raise ValueError("it has more than {} files".format(MAX_MEMBERS))
-        names.add(member.name)
-    return names
+        members[member.name] = member
+    return members
 
 
-def _read(archive: tarfile.TarFile, member: str) -> bytes:
-    info = archive.getmember(member)
-    # A sparse file of a few bytes has the size that its header states; docker save writes none.
-    if not info.isreg() or info.issparse() or info.size > MAX_DOCUMENT:
-        raise ValueError("{} is no file of at most {} bytes".format(member, MAX_DOCUMENT))
-    file = archive.extractfile(info)
-    if file is None:
-        raise KeyError(member)
-    return file.read()
-
-
-def _json(archive: tarfile.TarFile, member: str) -> t.Any:
-    return json.loads(_read(archive, member))
+def _json(path: str, member: tarfile.TarInfo) -> t.Any:
+    return json.loads(tar_headers.content(path, member, MAX_DOCUMENT))

@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from bundles import items, manifest_of, quiet, write
 from headfirst.common.errors import HeadfirstError, NotReadyError
 from headfirst.common.untrusted import UntrustedError
-from headfirst.control.bundle import archive, manifest
+from headfirst.control.bundle import archive, images, manifest
 from headfirst.control.bundle.manifest import CONTENTS, SUMS, Manifest
 
 FILES = {"apt/debian-12/a.deb": b"package" * 1000, "models/m/x": b"", "wheels/3.11/w.whl": b"wheel"}
@@ -181,3 +182,35 @@ def test_a_manifest_of_another_version_is_refused_with_a_reason(tmp_path: Path) 
     with pytest.raises(UntrustedError, match=r"bundle\.json: since") as caught:
         manifest.read(sums, contents, where="b.tar")
     assert "Another version of Headfirst" in str(caught.value.hint)
+
+
+def headers(path: Path, kind: bytes, size: int) -> None:
+    """A small file that claims a header of `size` bytes before its first member; the rest is a hole."""
+    info = tarfile.TarInfo("long")
+    info.type, info.size = kind, size
+    with path.open("wb") as file:
+        for _ in range(100):
+            file.write(info.tobuf(tarfile.GNU_FORMAT))
+            file.seek(size, 1)
+        file.truncate(file.tell() + 1024)
+
+
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.GNUTYPE_LONGNAME])
+@pytest.mark.parametrize("size", [3 << 20, 1 << 20])
+def test_headers_without_bounds_are_refused_before_the_signature(
+    tmp_path: Path, kind: bytes, size: int
+) -> None:
+    headers(tmp_path / "b.tar", kind, size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(UntrustedError, match=r"cannot be read|not a bundle"):
+            archive.read_head(tmp_path / "b.tar")
+        assert tracemalloc.get_traced_memory()[1] < 100 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_image_with_such_headers_is_not_collected(tmp_path: Path) -> None:
+    headers(tmp_path / "engine.tar", tarfile.GNUTYPE_LONGNAME, 3 << 20)
+    with pytest.raises(UntrustedError, match="a header has more than 1048576 bytes"):
+        images.parts(tmp_path / "engine.tar", "engine:1")

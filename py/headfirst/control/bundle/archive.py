@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from ansible_collections.headfirst.serving.plugins.module_utils import tar_headers
+
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, shown
 from headfirst.control.bundle.items import CHUNK, Advance, Items
@@ -65,7 +67,7 @@ def write(target: Path, manifest: Manifest, signature: bytes, items: Items, adva
 def read_head(path: Path) -> tuple[Manifest, bytes]:
     """The manifest and its signature (empty: the bundle is not signed), without the files."""
     with _opened(path) as members:
-        return _head(members, str(path))
+        return _head(members, path)
 
 
 def unpack(path: Path, manifest: Manifest, keep: Keep, advance: Advance) -> None:
@@ -77,11 +79,11 @@ def unpack(path: Path, manifest: Manifest, keep: Keep, advance: Advance) -> None
     where, carried = str(path), manifest.carried
     total, done = sum(file.bytes for file in carried.values()), 0
     seen: set[str] = set()
-    with _opened(path) as members:
-        again, _ = _head(members, where)
+    with _opened(path) as members, path.open("rb") as source:
+        again, _ = _head(members, path)
         if again.sums != manifest.sums:
             raise UntrustedError("the bundle changed while it was read", where=where, hint=_AGAIN)
-        for info, stream in members:
+        for info in members:
             file = carried.get(info.name)
             if file is None or info.name in seen:
                 raise _changed(f"{shown(info.name)} is not in its manifest", where)
@@ -89,7 +91,13 @@ def unpack(path: Path, manifest: Manifest, keep: Keep, advance: Advance) -> None
             seen.add(info.name)
             digest, out = hashlib.sha256(), keep(info.name, file)
             try:
-                while chunk := stream.read(CHUNK):
+                source.seek(info.offset_data)
+                left = info.size
+                while left:
+                    chunk = source.read(min(CHUNK, left))
+                    if not chunk:
+                        raise EOFError("it is cut off")
+                    left -= len(chunk)
                     digest.update(chunk)
                     done += len(chunk)
                     if out is not None:
@@ -104,7 +112,7 @@ def unpack(path: Path, manifest: Manifest, keep: Keep, advance: Advance) -> None
         raise _changed(f"{shown(missing[0])} is missing: the bundle is cut off", where)
 
 
-Members = Iterator[tuple[tarfile.TarInfo, IO[bytes]]]
+Members = Iterator[tarfile.TarInfo]
 
 
 @contextmanager
@@ -114,38 +122,37 @@ def _opened(path: Path) -> Iterator[Members]:
         raise NotReadyError(f"no such bundle: {path}", hint="Make one: deploy bundle INVENTORY -o FILE")
     try:
         # Uncompressed alone: nothing here can grow while it is read.
-        with tarfile.open(path, "r|") as tar:
+        with tar_headers.opened(str(path)) as tar:
             yield _members(tar, str(path))
-    except (tarfile.TarError, EOFError) as error:
+    except tar_headers.ERRORS as error:
         raise _changed(f"it cannot be read: {shown(str(error))}", str(path)) from None
 
 
 def _members(tar: tarfile.TarFile, where: str) -> Members:
     for info in tar:
-        stream = tar.extractfile(info) if info.isreg() else None
-        if stream is None:
+        if not info.isreg():
             raise _changed(f"{shown(info.name)} is not a file", where)
-        yield info, stream
+        yield info
 
 
-def _head(members: Members, where: str) -> tuple[Manifest, bytes]:
+def _head(members: Members, path: Path) -> tuple[Manifest, bytes]:
     files: dict[str, bytes] = {}
     for name, limit in ((SUMS, MAX_SUMS), (SIGNATURE, MAX_SIGNATURE), (CONTENTS, MAX_CONTENTS)):
-        info, stream = next(members, (None, None))
-        if info is None or stream is None:
+        info = next(members, None)
+        if info is None:
             break
         if info.name == CONTENTS:  # not signed
             limit = MAX_CONTENTS
         elif info.name != name:
             break
         if info.size > limit:
-            raise UntrustedError(f"{info.name} is larger than {limit} bytes", where=where)
-        files[info.name] = stream.read()
+            raise UntrustedError(f"{info.name} is larger than {limit} bytes", where=str(path))
+        files[info.name] = tar_headers.content(str(path), info, limit)
         if info.name == CONTENTS:
             break
     if SUMS not in files or CONTENTS not in files:
-        raise UntrustedError("the file is not a bundle", where=where, hint="`deploy bundle` makes one.")
-    return read(files[SUMS], files[CONTENTS], where=where), files.get(SIGNATURE, b"")
+        raise UntrustedError("the file is not a bundle", where=str(path), hint="`deploy bundle` makes one.")
+    return read(files[SUMS], files[CONTENTS], where=str(path)), files.get(SIGNATURE, b"")
 
 
 def _refuse_odd(info: tarfile.TarInfo, size: int, where: str) -> None:

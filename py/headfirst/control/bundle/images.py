@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.headfirst.serving.plugins.module_utils import tar_headers
+
 from headfirst.common.errors import NotReadyError
 from headfirst.common.untrusted import UntrustedError, hex_digest, json_document, shown
 from headfirst.control.bundle.items import Advance, Item
@@ -25,8 +27,15 @@ def parts(archive: Path, name: str, digest: str = "") -> tuple[Image, dict[str, 
 
     `name` is what the plan calls the image. UntrustedError where the archive is not whole.
     """
+    try:
+        return _parts(archive, name, digest)
+    except tar_headers.ERRORS as error:
+        raise UntrustedError(shown(str(error)), where=str(archive), hint=_HINT) from None
+
+
+def _parts(archive: Path, name: str, digest: str) -> tuple[Image, dict[str, Item]]:
     where = str(archive)
-    with tarfile.open(archive, "r:") as tar:
+    with tar_headers.opened(where) as tar:
         members = {info.name: info for info in tar}
 
         def file(path: Any) -> tarfile.TarInfo:
@@ -40,8 +49,7 @@ def parts(archive: Path, name: str, digest: str = "") -> tuple[Image, dict[str, 
             return info
 
         def read(path: Any) -> bytes:
-            stream = tar.extractfile(file(path))
-            return stream.read(_MAX_DOCUMENT + 1) if stream else b""
+            return tar_headers.content(where, file(path), _MAX_DOCUMENT)
 
         def document(data: bytes, path: str) -> Any:
             return json_document(data, what=shown(path), where=where, limit=_MAX_DOCUMENT)
