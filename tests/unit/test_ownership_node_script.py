@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
+import stat
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from host_records import request
+from host_records import request, script_for
 
 LOCK: dict[str, Any] = {"token": "aa", "holder": "alice@ctl", "pid": 1}
 OTHER: dict[str, Any] = {"token": "bb", "holder": "bob@ctl", "pid": 2}
@@ -44,6 +47,27 @@ def test_one_of_many_gets_the_lock(tmp_path: Path) -> None:
     taken = [lock for lock, answer in zip(locks, answers, strict=True) if answer["taken"]]
     assert len(taken) == 1
     assert {json.loads(answer["lock"])["token"] for answer in answers} == {taken[0]["token"]}
+
+
+@pytest.mark.parametrize("earlier", [False, True])
+def test_no_login_but_root_can_hold_the_requests_up(tmp_path: Path, earlier: bool) -> None:
+    """The file of an earlier version, which a login of the host holds, is not waited for."""
+    mutex = tmp_path / "run" / "headfirst" / "mutex"
+    mutex.parent.mkdir(parents=True)
+    if earlier:
+        mutex.touch(0o644)
+    with (mutex if earlier else tmp_path / "other").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        answer = subprocess.run(
+            [sys.executable, "-c", script_for(tmp_path)],
+            input=json.dumps({"do": "look"}),
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+        )
+    assert answer.returncode == 0, answer.stderr
+    assert stat.S_IMODE(mutex.stat().st_mode) == 0o600
 
 
 def test_the_lock_names_its_holder_until_it_is_released(tmp_path: Path) -> None:

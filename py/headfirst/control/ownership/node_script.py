@@ -31,9 +31,17 @@ def main() -> None:
 def answer(request: dict[str, t.Any]) -> dict[str, t.Any]:
     """What the action answers; one request at a time."""
     RUN.mkdir(mode=0o755, exist_ok=True)
-    with (RUN / "mutex").open("a") as mutex:
-        fcntl.flock(mutex, fcntl.LOCK_EX)
+    with os.fdopen(mutex(), "a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
         return ACTIONS[request.pop("do")](**request)
+
+
+def mutex() -> int:
+    """The file that one request holds at a time: who may open it may stall all others."""
+    path = RUN / "mutex"
+    if path.exists() and path.stat().st_mode & 0o077:
+        remove(path)  # of an earlier version: a login may hold it already
+    return os.open(str(path), os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
 def look(credentials: bool = False) -> dict[str, t.Any]:
