@@ -52,8 +52,8 @@ EXAMPLES = r"""
 RETURN = r"""
 image:
   description:
-    - Keys present (bool), id ("" when there is none), reason (why it is not present) and missing (the
-      programs that it lacks).
+    - Keys present (bool), id ("" when there is none), reason (why it is not present), missing (the
+      programs that it lacks) and, of an image that is there, bytes.
   type: dict
   returned: always
 """
@@ -80,7 +80,13 @@ def look(client: docker.DockerClient, params: t.Dict[str, t.Any]) -> t.Dict[str,
         return {"present": False, "id": "", "reason": "it is not there", "missing": []}
     reason = mismatch(attributes, params)
     lacking = [] if reason else missing(client, attributes["Id"], params["programs"])
-    return {"present": not reason, "id": attributes["Id"], "reason": reason, "missing": lacking}
+    return {
+        "present": not reason,
+        "id": attributes["Id"],
+        "reason": reason,
+        "missing": lacking,
+        "bytes": attributes["Size"],
+    }
 
 
 _SEARCH = 'for program; do command -v "$program" >/dev/null && echo "$program"; done; :'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from typing import Any
 import pytest
 from collecting import Collector
 from headfirst.common.errors import NotReadyError
+from headfirst.control.run import runner
 from headfirst.control.run.events import (
     Event,
     HostFailed,
@@ -29,6 +31,8 @@ from headfirst.control.run.events import (
 from headfirst.control.run.failures import to_error
 from headfirst.control.run.result import RunResult
 from headfirst.control.run.runner import run_playbook
+from headfirst.control.run.translate import Translator
+from headfirst.decide.scrub import Scrubber
 
 SECRET = 'tok"en-5f2e'
 INVENTORY = """\
@@ -61,6 +65,14 @@ def play(tmp_path: Path, text: str, collector: Collector | None = None, **option
         log_file=tmp_path / "run.log",
         **options,
     )
+
+
+def test_an_event_of_a_host_cannot_fill_the_log() -> None:
+    run = object.__new__(runner._Run)
+    run._scrubber, run._log, run._translator = Scrubber([]), io.StringIO(), Translator()
+    run._complaints, run._published = [], {}
+    run._handle({"event": "verbose", "stdout": "x" * (3 << 20)})
+    assert len(run._log.getvalue()) <= (1 << 20) + 1
 
 
 def test_stages_changes_and_secrets(tmp_path: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:

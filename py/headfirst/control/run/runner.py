@@ -27,6 +27,7 @@ from headfirst.control.run.translate import Translator, published
 from headfirst.decide.scrub import Scrubber
 
 _TICK_S = 0.1
+_LOGGED = 1 << 20  # characters of an event: hosts must not fill the disk
 
 
 def run_playbook(
@@ -179,7 +180,7 @@ class _Run:
         if event["event"] in ("playbook_on_play_start", "playbook_on_task_start"):
             text = f"\n{event['created'][:19]} {text.strip()}"
         if text:
-            self._log.write(for_terminal(text) + "\n")
+            self._log.write(for_terminal(text[:_LOGGED]) + "\n")
         if event["event"] in ("verbose", "error") and "ERROR" in text[:12]:
             self._complaints.append(text)
         if event["event"] == "playbook_on_stats":
