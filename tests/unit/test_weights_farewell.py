@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from transfers import Members, ended
-from weights_checkpoints import two_shards, write_checkpoint
+import pytest
+from headfirst.node.weights.fetch.fetching import Request
+from headfirst.node.weights.fetch_origin import FetchOrigin
+from headfirst.node.weights.layers import Needs
+from headfirst.node.weights.pipeline import Outcome, Pipeline
+from headfirst.node.weights.transfer.chain import Chain
+from headfirst.node.weights.transfer.transport import Transfer
+from transfer_hosts import KEY, PORT, TOKEN, hosts
+from transfers import LIMIT_S, Members, ended
+from weights_checkpoints import SHARD_1, two_shards, write_checkpoint
+
+__all__ = ["hosts"]  # a fixture
 
 _LATE = """
 import time
@@ -40,3 +52,33 @@ def test_nobody_waits_for_a_member_that_has_ended(tmp_path: Path) -> None:
         for process in processes:
             _, errors = process.communicate(timeout=_LESS_THAN_A_SILENCE_S)
             assert process.returncode == 0, errors
+
+
+def test_a_member_that_starts_again_while_the_head_ends_gets_its_files(
+    hosts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_checkpoint(tmp_path / "source", two_shards())
+    request, real = Request("path", str(tmp_path / "source")), Chain.farewell
+    again_at: list[int] = []
+
+    def run(index: int) -> Outcome:
+        transfer = Transfer([[host] for host in hosts[:2]], index, PORT, TOKEN, KEY)
+        folder, needs = tmp_path / str(index), Needs(index, 2)
+        origin = FetchOrigin(request, folder, None, keep_source=True, needs=needs) if index == 0 else None
+        return Pipeline(transfer, folder, origin=origin, needs=needs).run()
+
+    def farewell(chain: Chain) -> None:
+        """That of the head takes until the member is back."""
+        while chain._board.index == 0 and (not again_at or chain._board.member(1).beat < again_at[0]):
+            time.sleep(0.01)
+        real(chain)
+
+    monkeypatch.setattr(Chain, "farewell", farewell)
+    with ThreadPoolExecutor(2) as pool:
+        head = pool.submit(run, 0)
+        assert pool.submit(run, 1).result(LIMIT_S).changed
+        (tmp_path / "1" / SHARD_1).unlink()
+        again_at.append(time.time_ns())
+        assert pool.submit(run, 1).result(LIMIT_S).changed
+        head.result(LIMIT_S)
+    assert (tmp_path / "1" / SHARD_1).is_file()

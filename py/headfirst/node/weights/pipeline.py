@@ -263,15 +263,21 @@ class Pipeline:
     def _stay_for_others(self) -> bool:
         """Offer the files until all members that still work are done; False: a newer overview came."""
         since = time.monotonic()
-        while any(self._may_need_us(index, time.monotonic() - since) for index in self._others):
-            if not self._is_current:
-                return False
-            self._intake.step(_TICK_S)
-            self._drop_spent()
-            self._report_progress()  # it is alive
-        if self._transport:
-            self._transport.farewell()
-        return True
+        while True:
+            while self._is_needed(since):
+                if not self._is_current:
+                    return False
+                self._intake.step(_TICK_S)
+                self._drop_spent()
+                self._report_progress()  # it is alive
+            if self._transport:
+                self._transport.farewell()
+            if not self._is_needed(since):  # by a member that was started again meanwhile
+                return True
+
+    def _is_needed(self, since: float) -> bool:
+        """Whether a member may need this one, which is done since then."""
+        return any(self._may_need_us(index, time.monotonic() - since) for index in self._others)
 
     @property
     def _others(self) -> list[int]:
