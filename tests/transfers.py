@@ -40,18 +40,31 @@ class Members:
         """One member; `@` in an argument is its own folder."""
         home = self.home(index)
         home.mkdir(parents=True, exist_ok=True)
-        argv = [sys.executable, "-c", MAIN, "pipeline"]
-        argv += [argument.replace("@", str(home)) for argument in arguments]
-        argv += ["--address", self.addresses[index], "--port", str(self.port)]
-        argv += [word for address in self.addresses for word in ("--member", address)]
-        argv += signing(self.folder, index)
         variables = {
-            "PYTHONPATH": str(Path(cli_file).parents[2]),
-            "HEADFIRST_TRANSFER_TOKEN": self.token,
             "HEADFIRST_RESULT_FILE": str(home / "result.json"),
             "HEADFIRST_PROGRESS_FILE": str(home / "progress.json"),
         }
-        return self.spawn(index, argv, os.environ | variables | environment)
+        return self.spawn(
+            index,
+            self.command(index, arguments),
+            os.environ | self.environment | variables | environment,
+        )
+
+    def command(self, index: int, arguments: Sequence[str]) -> list[str]:
+        """The command of a member, with `@` as for `start`."""
+        argv = [sys.executable, "-c", MAIN, "pipeline"]
+        argv += [argument.replace("@", str(self.home(index))) for argument in arguments]
+        argv += ["--address", self.addresses[index], "--port", str(self.port)]
+        argv += [word for address in self.addresses for word in ("--member", address)]
+        return argv + signing(self.folder, index)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What each command needs."""
+        return {
+            "PYTHONPATH": str(Path(cli_file).parents[2]),
+            "HEADFIRST_TRANSFER_TOKEN": self.token,
+        }
 
     def spawn(self, index: int, argv: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
         """Run `argv` on one member; its errors are kept."""

@@ -56,11 +56,13 @@ class ActionModule(GatedAction):
         )
         if arguments["state"] == "stopped":
             return {"changed": self._ask(job_script.stop(job)).stopped}
-        return self._follow(job, until_started=arguments["state"] == "started")
+        return self._follow(job, arguments["state"])
 
-    def _follow(self, job: Job, *, until_started: bool) -> dict[str, Any]:
+    def _follow(self, job: Job, state: str) -> dict[str, Any]:
         wait = FIRST_WAIT_S
-        seen = self._ask(job_script.start(job, wait))
+        # What is awaited may have ended: started again, it would look for others that have ended too.
+        begin = job_script.poll if state == "awaited" else job_script.start
+        seen = self._ask(begin(job, wait))
         joined, told = seen.attached, {}
         last, moved_at = seen, time.monotonic()
         while True:
@@ -69,7 +71,7 @@ class ActionModule(GatedAction):
                 report(self._host, self._what, **told)
             if seen.state != "running":
                 break
-            if until_started and seen.progress:
+            if state == "started" and seen.progress:
                 return {"changed": not joined}
             if (seen.progress, seen.log) != (last.progress, last.log):
                 last, moved_at = seen, time.monotonic()

@@ -31,7 +31,7 @@ options:
     description: What the job does, for people. The name, if not given.
     type: str
   argv:
-    description: Program and arguments. Needed unless O(state=stopped).
+    description: Program and arguments. Needed where O(state) starts it.
     type: list
     elements: str
     default: []
@@ -49,9 +49,10 @@ options:
     description:
       - V(finished) waits for the end of the program.
       - V(started) waits for its first progress and leaves it running.
+      - V(awaited) waits for the end of the program that V(started) left running, and never starts it.
       - V(stopped) ends it.
     type: str
-    choices: [finished, started, stopped]
+    choices: [finished, started, awaited, stopped]
     default: finished
   reconnect_timeout:
     description: Seconds to try to connect again after the connection was lost.

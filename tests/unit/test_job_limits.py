@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from ansible_collections.headfirst.serving.plugins.action import job as job_action
 from ansible_collections.headfirst.serving.plugins.action.job import ActionModule
-from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report, stop
+from ansible_collections.headfirst.serving.plugins.plugin_utils.job_script import Job, Report, poll, stop
 from headfirst.node.weights.outlook import Stages
 from headfirst.node.weights.transfer.board import Board, Member, Overview
 from transfer_hosts import KEY
@@ -18,7 +18,7 @@ ENDED = Report("ended", exit="success exited 0")
 
 
 def follow(
-    reports: list[Report], monkeypatch: pytest.MonkeyPatch, silence_s: int = 10
+    reports: list[Report], monkeypatch: pytest.MonkeyPatch, silence_s: int = 10, state: str = "finished"
 ) -> tuple[Any, list[str]]:
     """The result of a job that reports these, one a second, and the scripts that the node got."""
     coming: Iterator[Report] = iter(reports)
@@ -33,7 +33,7 @@ def follow(
     action = object.__new__(ActionModule)
     action._host, action._what, action._silence_s, action._ask = "node1", "pull image", silence_s, ask
     action._returns = {}
-    return action._follow(JOB, until_started=False), scripts
+    return action._follow(JOB, state), scripts
 
 
 def running(**progress: object) -> Report:
@@ -82,3 +82,9 @@ def test_who_waits_for_others_is_alive_as_long_as_these_move() -> None:
         stages.update({"a": 10}, 0, 0, received)
         seen.append(stages.alive)
     assert seen == [1, 2, 2]
+
+
+def test_what_is_awaited_is_not_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, scripts = follow([ENDED], monkeypatch, state="awaited")
+    assert result == {"changed": True}
+    assert scripts == [poll(JOB, job_action.FIRST_WAIT_S)]
