@@ -17,6 +17,7 @@ _STATUS = {
     **dict.fromkeys(("answers", "is_whole", "in_place", "occupied", "leftover"), "bool"),
     **{name: {"type": "str", "required": False} for name in ("asked", "error")},
     "changed": {"type": "list", "elements": "str"},
+    "repaired": {"type": "list", "elements": "str", "required": False},
     "files": {"type": "dict", "elements": "str"},
 }
 

@@ -22,6 +22,7 @@ from headfirst.control.cli.app import app
 from headfirst.control.cli.up import print_summary
 from headfirst.control.deployment.verbs.up import Outcome
 from headfirst.control.inventory.inventory import load
+from headfirst.control.run.events import Finding
 from headfirst.control.run.result import RunResult, StageTime
 from headfirst.decide.cluster.settings import ClusterSettings, HostSettings, ServiceSettings
 from headfirst.decide.plan.types import Plan
@@ -47,10 +48,13 @@ def test_the_service_is_called_up_only_after_the_engine_stage(
     stage: str, up: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan = deploy("plan", str(ROOT / "inventories" / "a100x4.ini"), "--json")
-    result = RunResult(True, False, {}, [], [], [], [StageTime(stage, 1.0)], 1.0, tmp_path / "log")
+    repaired = Finding("weights-repaired", "warning", "node02", "1 file is repaired", fix="Stop engine.")
+    result = RunResult(True, False, {}, [], [], [repaired], [StageTime(stage, 1.0)], 1.0, tmp_path / "log")
     outcome = Outcome(Plan.model_validate_json(plan.stdout), result, tmp_path, tmp_path, check=False)
     print_summary(outcome, as_json=False)
-    assert ("The service is up" in capsys.readouterr().out) is up
+    said = capsys.readouterr().out
+    assert ("The service is up" in said) is up
+    assert "Repaired     node02: 1 file is repaired. Stop engine.\n" in said
     print_summary(outcome, as_json=True)
     assert json.loads(capsys.readouterr().out)["served"] is up
 

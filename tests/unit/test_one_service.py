@@ -185,7 +185,7 @@ def test_the_summary_of_up_is_about_the_service(tmp_path: Path, capsys: pytest.C
     cluster, plan = prepared(tmp_path, "code")
     planned = [service for service in plan.services if service.name == "code"]
     result = SimpleNamespace(
-        changed_total=3, stages=[SimpleNamespace(stage="engine", seconds=1.0)], seconds=1
+        changed_total=3, findings=[], stages=[SimpleNamespace(stage="engine", seconds=1.0)], seconds=1
     )
     outcome: Any = Outcome(
         plan.model_copy(update={"services": planned}),

@@ -152,10 +152,12 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     if not served:
         made = f"{changed} changes made" if changed else "nothing changed"
         console.print(f"[bold green]Done[/], {made}. These stages do not start or check the service.")
+        _print_repairs(outcome.result, console)
         return
     made = f"{changed} changes made." if changed else "Nothing to change: the service runs as planned."
     subject = f"Service {escape(str(outcome.service))}" if outcome.service else "The service"
     console.print(f"[bold green]{subject} is up.[/] {made}")
+    _print_repairs(outcome.result, console)
     if page:
         console.print(f"  Chat page    {page}")
     if plan.monitoring:
@@ -172,6 +174,13 @@ def print_summary(outcome: Outcome, *, as_json: bool) -> None:
     scope = f" --service {escape(str(outcome.service))}" if outcome.service else ""
     console.print(f"  Ask it       deploy chat {outcome.inventory}{scope} 'Hello'")
     console.print(f"  Stop it      deploy down {outcome.inventory}{scope}")
+
+
+def _print_repairs(result: RunResult, console: Terminal) -> None:
+    """The files that the run repaired, and what has read them before."""
+    for finding in result.findings:
+        if finding.id == "weights-repaired":
+            console.print(escape(f"  Repaired     {finding.host}: {finding.what}. {finding.fix}".rstrip()))
 
 
 def print_rollback(outcome: Rollback, inventory: Path, *, as_json: bool) -> None:

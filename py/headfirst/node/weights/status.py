@@ -11,7 +11,7 @@ from headfirst.node.weights.layers import read_layers
 from headfirst.node.weights.proof import manifest as manifests
 from headfirst.node.weights.proof.checkpoint_check import INDEX
 from headfirst.node.weights.proof.manifest import LAYERS
-from headfirst.node.weights.proof.verify import changed_files
+from headfirst.node.weights.proof.verify import changed_files, repaired_files
 
 Status = dict[str, object]
 
@@ -19,13 +19,14 @@ Status = dict[str, object]
 def look(request: Request, served: Path, source: Path | None, layers: range | None = None) -> Status:
     """What is in `served`; `source` is the folder of the FP8 copy where `served` is to be made of one.
 
-    `digest` is "" where files of it are missing, `whole` that of the whole checkpoint that it is a part of,
-    and `changed` names the files that are not as they were proven. `answers`: it is what `request` asks for,
-    as of `pinned`, with these `layers`; `is_whole`: with all. `leftover`: something of ours is in `source`.
-    `in_place`: `served` is a link of ours to somebody's folder; `occupied`: it is a folder.
+    `digest` is "" where files of it are missing, `whole` that of the whole checkpoint that it is a part of.
+    `changed` names the files that are not as they were proven, `repaired` those that were wrong and are right
+    now. `answers`: it is what `request` asks for, as of `pinned`, with these `layers`; `is_whole`: with all.
+    `leftover`: something of ours is in `source`. `in_place`: `served` is a link of ours to somebody's folder;
+    `occupied`: it is a folder.
     """
     status: Status = {"digest": "", "whole": "", "answers": False, "is_whole": False, "pinned": ""}
-    status |= {"changed": [], "files": {}, "in_place": is_in_place(served)}
+    status |= {"changed": [], "repaired": [], "files": {}, "in_place": is_in_place(served)}
     status["occupied"] = served.is_dir() and not served.is_symlink()
     # A folder that is to be used in place has notes of ours, and is not ours.
     status["leftover"] = bool(source and (source / STATE_FOLDER).is_dir() and not request.is_for(source))
@@ -46,6 +47,7 @@ def look(request: Request, served: Path, source: Path | None, layers: range | No
         "is_whole": part is None,
         "pinned": manifest.origin.get("pinned", ""),
         "changed": wrong,
+        "repaired": repaired_files(served, manifest),
         # 16 digits are enough to name the files in which two nodes differ.
         "files": {name: manifest.files[name].xxh3[:16] for name in sorted(files)},
     }

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from headfirst.common.errors import NotReadyError
-from headfirst.node.weights.files import contained
+from headfirst.common.untrusted import UntrustedError, json_document, json_object
+from headfirst.node.weights.files import contained, is_in_place, notes_folder, write_whole
 from headfirst.node.weights.progress import Progress
 from headfirst.node.weights.proof.deep_check import check_samples
 from headfirst.node.weights.proof.hash_cache import FileRecord, HashCache
 from headfirst.node.weights.proof.hashing import fingerprint
 from headfirst.node.weights.proof.manifest import HASH_THREADS, Manifest, load
+
+_WRONG = "wrong.json"
+"""In our notes: files that `verify` found wrong, with the xxh3 to come, until their repair is reported."""
 
 
 def changed_files(folder: Path, manifest: Manifest) -> list[str]:
@@ -59,6 +64,24 @@ def _same(known: FileRecord | None, record: FileRecord) -> bool:
     return known is not None and (known.size, known.xxh3) == (record.size, record.xxh3)
 
 
+def repaired_files(folder: Path, manifest: Manifest) -> list[str]:
+    """The files that `verify` found wrong and that are the manifest's now."""
+    still = changed_files(folder, manifest)
+    return [
+        name
+        for name, xxh3 in _found_wrong(folder).items()
+        if name in manifest.files and manifest.files[name].xxh3 == xxh3 and name not in still
+    ]
+
+
+def _found_wrong(folder: Path) -> dict[str, object]:
+    path = notes_folder(folder) / _WRONG
+    try:
+        return json_object(json_document(path.read_bytes(), what=_WRONG), what=_WRONG)
+    except (FileNotFoundError, UntrustedError):
+        return {}
+
+
 def verify(folder: Path, *, deep: bool = False) -> Manifest:
     """Raise NotReadyError, naming files, unless `folder` is complete and every file is its manifest's.
 
@@ -72,6 +95,9 @@ def verify(folder: Path, *, deep: bool = False) -> Manifest:
     if deep:
         wrong |= check_samples(folder)
     if wrong:
+        if not is_in_place(folder):  # else it is somebody's to repair
+            noted = _found_wrong(folder) | {name: manifest.files[name].xxh3 for name in wrong}
+            write_whole(notes_folder(folder) / _WRONG, json.dumps(noted).encode())
         listed = "; ".join(f"{name}: {why}" for name, why in list(wrong.items())[:3])
         raise NotReadyError(
             f"{len(wrong)} file(s) differ from the manifest: {listed}",

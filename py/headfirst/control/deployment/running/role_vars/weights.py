@@ -109,6 +109,13 @@ def _weights(
         "weights_token": secrets.weights_token,
         "weights_hub_token": hub_token(service.weights.source) if member.fetches else "",
         "weights_environment": hub_environment(),
+        # The supervisor starts all ranks of the replica again.
+        "weights_readers": {
+            node.container.name: f"sudo {cluster.settings.container_runtime} stop {node.container.name}"
+            for replica in service.replicas
+            for node in replica.nodes
+            if node.host == member.host
+        },
     }
 
 
