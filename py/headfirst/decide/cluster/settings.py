@@ -76,10 +76,10 @@ Rate = Annotated[int, BeforeValidator(_rate)]  # bytes a second
 Bytes = Annotated[str, BeforeValidator(_text), AfterValidator(values.memory)]
 ByteCount = Annotated[int, BeforeValidator(lambda value: values.memory_bytes(_text(value)))]
 Addresses = Annotated[list[IPv4Address], BeforeValidator(values.words)]
+# Values of model_source, and of an adapter's source, that name a hub.
 HUBS = ("modelscope", "huggingface")
 # What model_source=demo has: a chat model, the default, and an embedding model (control/demo).
 DEMO_MODELS = ("headfirst-demo", "headfirst-demo-embedding")
-"""Values of model_source, and of an adapter's source, that name a hub."""
 
 FetchMode = Literal["auto", "head", "all"]
 Role = Literal["prefill", "decode"]
