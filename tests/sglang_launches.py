@@ -18,6 +18,7 @@ ONE = LaunchRequest(
     head_address="192.0.2.1",
     dist_port=5000,
     address="192.0.2.1",
+    port=30000,
     nic="eth0",
 )
 TWO = replace(ONE, layout=Layout(16), nodes=2, config_file=None, hca="=mlx5_0:1,mlx5_1:1", ib_gid_index=3)

@@ -63,6 +63,7 @@ def request(lan: Lan, rank: int, config: Path) -> LaunchRequest:
         head_address=lan.addresses[0],
         dist_port=5000,
         address=lan.addresses[rank],
+        port=30000,
         config_file=str(config),
         runtime="ray",
     )

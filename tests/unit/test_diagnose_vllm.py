@@ -37,6 +37,7 @@ def started(rank: int, runtime: str | None = None) -> tuple[str, ...]:
         head_address="10.0.0.1",
         dist_port=5000,
         address=f"10.0.0.{rank + 1}",
+        port=30000,
         config_file="/etc/headfirst/engine.yaml",
         runtime=runtime,
     )

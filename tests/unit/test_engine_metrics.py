@@ -104,6 +104,7 @@ def test_sglang_publishes_its_figures_by_default(rank: int, given: tuple[str, ..
         head_address="10.0.0.1",
         dist_port=5000,
         address=f"10.0.0.{rank + 1}",
+        port=30000,
         extra_args=given,
     )
     assert engines.get("sglang").launch(request).command.count("--enable-metrics") == 1

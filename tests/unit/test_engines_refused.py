@@ -155,6 +155,7 @@ def test_headless_ranks_of_vllm_have_no_number_of_servers(words: str) -> None:
         head_address="192.0.2.1",
         dist_port=29500,
         address="192.0.2.1",
+        port=30000,
         extra_args=extra,
     )
     engine = engines.get("vllm")

@@ -27,6 +27,7 @@ A100X4 = LaunchRequest(
     head_address="192.168.5.4",
     dist_port=5000,
     address="192.168.5.4",
+    port=30000,
     trust_remote_code=True,
     config_file="/etc/headfirst/engine.yaml",
     nic="eth0",

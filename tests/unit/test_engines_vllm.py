@@ -25,6 +25,7 @@ LLAMA = LaunchRequest(
     head_address="10.0.0.1",
     dist_port=5000,
     address="10.0.0.1",
+    port=30000,
     config_file="/etc/headfirst/engine.yaml",
     nic="eth0",
     hca="mlx5_0,mlx5_1",

@@ -59,7 +59,7 @@ class LaunchRequest:
     head_address: str
     dist_port: int
     address: str  # this rank's own address on the data plane
-    port: int = 30000
+    port: int
     shares_host: bool = False  # a replica of the service before it has the first ports of the host
     listen_address: str = "0.0.0.0"  # noqa: S104 - the chat page and clients come from other hosts
     device: str = "cuda"  # cuda | cpu
