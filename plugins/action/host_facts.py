@@ -125,7 +125,8 @@ class ActionModule(GatedAction):
         while not readings or (len(readings) < _SAMPLES and readings[-1]["clock_error_s"] > _SURE_S):
             before = time.time()
             answer = self.ask_shell(f"{python} -c 'import time; print(format(time.time(), \".6f\"))'")
-            after, text = time.time(), answer["stdout"].strip()
+            # Before it may be what sudo prints on a terminal.
+            after, text = time.time(), answer["stdout"].strip().rpartition("\n")[2]
             if not _TIME.fullmatch(text):
                 raise AnsibleActionFail(f"{self._host} reports no time: {(answer['stderr'] or text)[:60]}")
             readings.append(offset(before, float(text), after))

@@ -32,7 +32,9 @@ def host(folder: Path, ahead_s: float, slow_s: float) -> str:
     (folder / "sitecustomize.py").write_text(late)
     program = folder / "python"
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in *AnsiballZ*) sleep {slow_s};; esac\nPYTHONPATH={folder} exec python3 "$@"\n'
+        # What sudo prints on a terminal, where a host does not resolve its own name, is in the output.
+        f'#!/bin/sh\ncase "$*" in *AnsiballZ*) sleep {slow_s};; *) echo "sudo: unknown host";; esac\n'
+        f'PYTHONPATH={folder} exec python3 "$@"\n'
     )
     program.chmod(0o755)
     return f"{folder.name} ansible_connection=local ansible_python_interpreter={program}\n"
