@@ -128,13 +128,18 @@ def test_an_inventory_that_was_changed_meanwhile_stays(
     assert inventory.read_text() == mine
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="the file belongs to this user")
-def test_another_users_inventory_is_refused_before_a_rank_is_stopped(
+def test_a_file_that_cannot_stay_its_owners_is_not_written(
     inventory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(membership.os, "geteuid", lambda: 4242)
-    with pytest.raises(InputError, match="cannot replace the inventory"):
-        membership.removal(RunOptions([inventory]), "node3")
+    def refused(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    Verbs(monkeypatch)
+    monkeypatch.setattr(os, "chown", refused)
+    with pytest.raises(InputError, match="not as its owner's") as caught:
+        carry_out(inventory)
+    assert "The inventory was not changed" in str(caught.value.hint)
+    assert ([*inventory.parent.iterdir()], inventory.read_text()) == ([inventory], INVENTORY)
 
 
 @pytest.mark.parametrize(

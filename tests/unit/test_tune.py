@@ -296,11 +296,13 @@ def test_the_best_is_written_into_an_ini_file(tmp_path: Path) -> None:
     file.write_text("[head]\na\n[all:vars]\nlab=true\n")
     write_arguments([file], ["--new"])
     assert file.read_text() == "[head]\na\n[all:vars]\nengine_args=--new\nlab=true\n"
-    file.write_text("all: {vars: {engine_args: --old}}\n")
+    file = tmp_path / "cluster.yml"
+    file.write_text("all: {vars: {engine_args: --old}, children: {head: {hosts: {a: }}}}\n")
+    before = file.read_text()
     with pytest.raises(InputError) as caught:
         write_arguments([file], ["--new"])
     assert "engine_args=--new" in (caught.value.hint or "")
-    assert file.read_text() == "all: {vars: {engine_args: --old}}\n"
+    assert file.read_text() == before
 
 
 CHAT_SECTION = "[chat]\na engine_env=x\n[chat:vars]\nmodel=m\n[other]\nb\n[other:vars]\nmodel=n\n"
@@ -328,6 +330,10 @@ def test_the_best_of_a_service_is_written_for_its_group(tmp_path: Path, before: 
     [
         ("[head]\na\n[all:vars]", "[head]\na\n[all:vars]\nengine_args=--new\n"),
         ("[head]\na\n[all:vars]\nengine_args=--old", "[head]\na\n[all:vars]\nengine_args=--new\n"),
+        (
+            "[head]\na\n[all:vars]\nengine_args=1\nengine_args=2\n",
+            "[head]\na\n[all:vars]\nengine_args=1\nengine_args=--new\n",
+        ),
         ("[head]\r\na\r\n[all:vars]\r\nx=1\r\n", "[head]\r\na\r\n[all:vars]\r\nengine_args=--new\r\nx=1\r\n"),
     ],
 )
@@ -343,7 +349,6 @@ def test_other_lines_and_their_ends_stay(before: str, after: str, tmp_path: Path
     ("text", "extra_vars"),
     [
         ("[head]\na engine_args=--mine\n[all:vars]\nx=1\n", []),  # the host's own wins
-        ("[head]\na\n[all:vars]\nengine_args=--old\nengine_args=--older\n", []),
         ("[head]\na\n[all:vars]\nx=1\n", ["engine_args=--extra"]),
     ],
 )

@@ -31,6 +31,16 @@ class HostLine:
     host: str
     where: str
 
+    @property
+    def file(self) -> Path:
+        """The file that has it."""
+        return Path(self.where.rpartition(":")[0])
+
+    @property
+    def index(self) -> int:
+        """Its number there, from 0."""
+        return int(self.where.rpartition(":")[2]) - 1
+
 
 @dataclass(frozen=True)
 class HostReading:

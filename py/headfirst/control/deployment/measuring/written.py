@@ -11,10 +11,9 @@ from pathlib import Path
 from headfirst.common.errors import InputError
 from headfirst.common.state_files import rewrite_file, text_of
 from headfirst.control.inventory.edit import reread
-from headfirst.control.inventory.reading import read
+from headfirst.control.inventory.reading import HostReading, Reading, ServiceReading, read
 
 _NAME = "engine_args"
-_MENTION = re.compile(rf"(?:^|[\s{{{{,])[\"']?{_NAME}[\"']?\s*[=:]")
 _ASSIGNMENT = re.compile(rf"\s*{_NAME}\s*=")
 _HEADER = re.compile(r"\s*\[([^\]]+)\]\s*(?:[#;].*)?$")
 
@@ -35,80 +34,49 @@ def write_arguments(
     For a service with a name both are in [SERVICE:vars]. InputError, with the line to write, where this is no
     INI file with such a place, or Ansible would not read these arguments, or would read another change too.
     """
-    section = f"{service or 'all'}:vars"
-    mentions = [mention for mention in _mentions(inventories) if _counts(mention, service)]
-    file, number, of = mentions[0] if mentions else (inventories[0], None, section)
-    lines = text_of(file).splitlines(keepends=True) if file.is_file() else []
-    place = None
-    if number is None:
-        place = next((index for index, line in enumerate(lines) if _section(line) == section), None)
-    elif _ASSIGNMENT.match(lines[number]) and not lines[number].rstrip().endswith("\\"):
-        place = number if service is None or of == section else None
-    if place is not None:
-        body = lines[place].rstrip("\r\n")
-        end = lines[place].removeprefix(body) or "\n"
-        lines[place] = ("" if mentions else body + end) + line_of(arguments) + end
-        if _is_read(inventories, file, "".join(lines), of or section, arguments, service, extra_vars):
+    before, value = read(inventories, extra_vars, None), shlex.join(arguments)
+    for file, at, replaces in _places(before, inventories[0], service):
+        lines = text_of(file).splitlines(keepends=True)
+        body, new = lines[at].rstrip("\r\n"), line_of(arguments)
+        end = lines[at].removeprefix(body) or "\n"
+        meant, group = copy.deepcopy(before.stated), _section(lines, at).partition(":")[0]
+        meant["groups"].setdefault(group, {"vars": {}})["vars"][_NAME] = repr(value)
+        lines[at] = (new if replaces else body + end + new) + end
+        after = reread(inventories, file, "".join(lines), meant, extra_vars)
+        if after and all(each.values.get(_NAME) == value for each in _readers(after, service)):
             rewrite_file(file, "".join(lines))
             return file
     raise InputError(
-        f"{_NAME} cannot be written into this file",
-        where=str(file),
+        f"{_NAME} cannot be written into this inventory",
+        where=_readers(before, service)[0].where.get(_NAME) or str(inventories[0]),
         hint=f"Write: {line_of(arguments)}" + (f" for the group {service}" if service else ""),
     )
 
 
-def _is_read(
-    inventories: Sequence[Path],
-    file: Path,
-    text: str,
-    section: str,
-    arguments: Sequence[str],
-    service: str | None,
-    extra_vars: Sequence[str],
-) -> bool:
-    """Whether Ansible reads these arguments, and nothing else that is new, where `file` has this text."""
-    value, (group, _, _) = shlex.join(arguments), section.partition(":")
-    meant = copy.deepcopy(read(inventories, extra_vars, None).stated)
-    meant["groups"][group]["vars"][_NAME] = repr(value)
-    reading = reread(inventories, file, text, meant, extra_vars)
-    if reading is None:
-        return False
-    ranks = (reading.hosts[host] for name in ("head", "workers") for host in reading.groups[name])
-    readers = [reading.services[service]] if service else ranks
-    return all(reader.values.get(_NAME) == value for reader in readers)
+def _places(reading: Reading, inventory: Path, service: str | None) -> Iterator[tuple[Path, int, bool]]:
+    """File, line from 0, and whether the new line replaces that one or follows it."""
+    section = f"{service or 'all'}:vars"
+    name, _, number = (_readers(reading, service)[0].where.get(_NAME) or "").rpartition(":")
+    if number.isdigit():
+        lines, at = text_of(Path(name)).splitlines(), int(number) - 1
+        if _ASSIGNMENT.match(lines[at]) and (service is None or _section(lines, at) == section):
+            yield Path(name), at, True
+    if inventory.is_file():
+        lines = text_of(inventory).splitlines()
+        yield from ((inventory, at, False) for at in range(len(lines)) if _header(lines[at]) == section)
 
 
-def _counts(mention: tuple[Path, int, str | None], service: str | None) -> bool:
-    """Whether a line decides what the service has: that of another section of an INI file does not."""
-    _, _, section = mention
-    return service is None or section is None or section == f"{service}:vars" or ":" not in section
+def _readers(reading: Reading, service: str | None) -> Sequence[HostReading | ServiceReading]:
+    """Who has the variable: the service, or the hosts of the only one."""
+    if service:
+        return [reading.services[service]]
+    return [reading.hosts[host] for name in ("head", "workers") for host in reading.groups[name]]
 
 
-def _mentions(inventories: Sequence[Path]) -> Iterator[tuple[Path, int, str | None]]:
-    """File and index of each line that sets engine_args, and the section of an INI file that it is in."""
-    for file in (file for inventory in inventories for file in _files_of(inventory)):
-        try:
-            lines = file.read_text().splitlines()
-        except UnicodeDecodeError:  # an executable or vaulted inventory
-            continue
-        section = None
-        for number, line in enumerate(lines):
-            section = _section(line) or section
-            if _MENTION.search(line) and not line.lstrip().startswith(("#", ";")):
-                yield file, number, section
+def _section(lines: Sequence[str], at: int) -> str:
+    return next(filter(None, map(_header, lines[at::-1])), "")
 
 
-def _section(line: str) -> str | None:
-    header = _HEADER.match(line)
-    return header[1].strip() if header else None
-
-
-def _files_of(inventory: Path) -> Iterator[Path]:
-    """The inventory's own files, then group_vars and host_vars beside it."""
-    folder = inventory if inventory.is_dir() else inventory.parent
-    yield from (
-        sorted(file for file in folder.iterdir() if file.is_file()) if inventory.is_dir() else [inventory]
-    )
-    for kind in ("group_vars", "host_vars"):
-        yield from sorted(file for file in (folder / kind).rglob("*") if file.is_file())
+def _header(line: str) -> str:
+    match = _HEADER.match(line)
+    return match[1].strip() if match else ""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +21,7 @@ from headfirst.control.deployment.running.recorded import recorded
 from headfirst.control.deployment.verbs.down import down, target_of
 from headfirst.control.deployment.verbs.up import Outcome, refuse_unfit, up
 from headfirst.control.inventory.edit import with_spare, without
-from headfirst.control.inventory.inventory import load, refuse_missing
-from headfirst.control.inventory.reading import read
+from headfirst.control.inventory.inventory import load
 from headfirst.control.run.events import Finding, FindingsReported
 from headfirst.control.run.reporters.reporter import Reporter
 from headfirst.decide.cluster.types import Cluster
@@ -48,13 +46,13 @@ class Change:
 
 def replacement(options: RunOptions, old: str, new: str, *, keep: bool) -> Change:
     """`old` leaves, or with `keep` becomes a spare, and the spare `new` has its place."""
-    path = _path(options, old)
+    path = options.inventories[0].absolute()
     return _checked(path, options, old, with_spare(path, old, new, options.extra_vars, keep=keep), "replace")
 
 
 def removal(options: RunOptions, host: str) -> Change:
     """`host` leaves the cluster."""
-    path = _path(options, host)
+    path = options.inventories[0].absolute()
     return _checked(path, options, host, without(path, host, options.extra_vars), "remove")
 
 
@@ -71,42 +69,15 @@ def carry_out(change: Change, options: RunOptions, reporter: Reporter) -> Outcom
         return up(options, shown)
 
 
-def _path(options: RunOptions, host: str) -> Path:
-    """The inventory. InputError, with the lines of the host, where it is no single file."""
-    paths = [path.absolute() for path in options.inventories]
-    refuse_missing(paths)
-    if len(paths) != 1 or not paths[0].is_file():
-        lines = [line.where for line in read(paths, options.extra_vars, None).lines if line.host == host]
-        raise InputError(
-            "only an inventory of one file can be changed",
-            where=lines[0] if lines else str(paths[0]),
-            hint=f"Edit {', '.join(lines) or 'it'} by hand, then: deploy up {paths[0]}",
-        )
-    return paths[0]
-
-
 def _checked(
     path: Path, options: RunOptions, leaving: str, after: str, verb: Literal["replace", "remove"]
 ) -> Change:
     """The change. InputError where the hosts that stay cannot carry the services."""
-    _refuse_unwritable(path)
     change = Change(path, text_of(path), after, leaving, verb)
     with _beside(change) as draft:
         prepared = prepare([draft], options.extra_vars, probe=True)
     refuse_unfit(prepared.plan)
     return change
-
-
-def _refuse_unwritable(path: Path) -> None:
-    """InputError where the inventory cannot be written, or not as its owner's: before a rank is stopped."""
-    file = path.resolve()
-    folders = (path.parent, file.parent)
-    if os.geteuid() not in (0, file.stat().st_uid) or not all(os.access(each, os.W_OK) for each in folders):
-        raise InputError(
-            "this user cannot replace the inventory, or its owner would change",
-            where=str(file),
-            hint=f"Run this as the owner of the file, who can write in {file.parent}.",
-        )
 
 
 @contextlib.contextmanager
@@ -144,7 +115,11 @@ def _unchanged_on_error() -> Iterator[None]:
 def _write(change: Change) -> None:
     if text_of(change.path) != change.before:
         raise InputError("the inventory was changed meanwhile", where=str(change.path), hint="Run it again.")
-    rewrite_file(change.path, change.after)
+    try:
+        rewrite_file(change.path, change.after)
+    except OSError as error:
+        what = f"the inventory cannot be written, or not as its owner's: {error.strerror}"
+        raise InputError(what, where=str(change.path), hint="Run this as the owner of the file.") from None
 
 
 def _warn(reporter: Reporter, finding: Finding) -> None:
