@@ -43,7 +43,7 @@ OWN = {"engine_image": ("SGLang", engines.get("sglang").images["cuda"]), **PROGR
 @pytest.mark.parametrize("setting", OWN)
 @pytest.mark.parametrize("form", ["{}", "registry.example.org:5000/mirror/{}"])
 def test_an_image_of_another_known_program_is_refused(setting: str, form: str, tmp_path: Path) -> None:
-    for other, (title, image) in OWN.items():
+    for other, (title, image, *_) in OWN.items():
         name = image.partition("/")[2] if form != "{}" and "." in image.partition("/")[0] else image
         lines = [f"{setting}={form.format(name)}", *([f"{other}={image}"] if other != setting else [])]
         if other == setting:

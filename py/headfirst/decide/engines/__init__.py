@@ -14,14 +14,6 @@ from importlib import import_module
 from headfirst.common.errors import InputError
 from headfirst.decide.engines.base import Engine
 
-# Images of guides that have neither SGLang nor vLLM nor LMDeploy, unless their tag names one.
-_WITHOUT_ENGINES = {
-    "ghcr.io/huggingface/text-generation-inference",
-    "nvcr.io/nvidia/pytorch",
-    "nvcr.io/nvidia/tritonserver",
-    "ollama/ollama",
-}
-
 
 @cache
 def names() -> tuple[str, ...]:
@@ -91,27 +83,6 @@ def of_image(
         newest,
         f"engine_image={image} {what}: arguments are checked against {newest.version}.{advice}",
     )
-
-
-def refuse_other_programs(engine: Engine, image: str | None, *, where: str | None = None) -> None:
-    """Raise InputError at `where` for an image of another engine, or of a program that has no engine."""
-    if image is None:
-        return
-    repository = repository_of(image)
-    for other in map(get, names()):
-        own = repository_of(other.images["cuda"])
-        if other.name != engine.name and (repository == own or repository.endswith(f"/{own}")):
-            raise InputError(
-                f"engine_image={image} is {other.title}'s, and the engine is {engine.title}",
-                where=where,
-                hint=f"Write engine={other.name}, or take an image of {engine.title}.",
-            )
-    if repository in _WITHOUT_ENGINES and engine.name not in image:
-        raise InputError(
-            f"engine_image={image} has no {engine.title}",
-            where=where,
-            hint=f"Leave it out ({engine.images['cuda']}), or take an image that has {engine.title}.",
-        )
 
 
 def repository_of(image: str) -> str:

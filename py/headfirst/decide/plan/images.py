@@ -1,6 +1,8 @@
-"""Whether images that an inventory names are of the programs that run in them, by their names. Pure."""
+"""Which program an image is of, by its name: another known one is refused, an unknown one noted. Pure."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 from headfirst.common.errors import InputError
 from headfirst.decide import engines
@@ -9,54 +11,78 @@ from headfirst.decide.engines.base import Engine
 from headfirst.decide.plan import monitoring
 from headfirst.decide.plan.front import proxy, router, webui
 
-# By the setting: the program, and the image that the plan takes without it.
+
+class Program(NamedTuple):
+    """A program, the image that the plan takes for it, and the word that names of its images have."""
+
+    title: str
+    image: str
+    word: str
+
+
 PROGRAMS = {
-    "webui_image": ("Open WebUI", webui.OFFICIAL_IMAGE),
-    "router_image": ("smg", router.OFFICIAL_IMAGE),
-    "proxy_image": ("HAProxy", proxy.OFFICIAL_IMAGE),
-    "prometheus_image": ("Prometheus", monitoring.PROMETHEUS_IMAGE),
-    "grafana_image": ("Grafana", monitoring.GRAFANA_IMAGE),
-    "node_exporter_image": ("node_exporter", monitoring.NODE_EXPORTER_IMAGE),
-    "dcgm_exporter_image": ("DCGM exporter", monitoring.DCGM_EXPORTER_IMAGE),
+    "webui_image": Program("Open WebUI", webui.OFFICIAL_IMAGE, "open-webui"),
+    "router_image": Program("smg", router.OFFICIAL_IMAGE, "smg"),
+    "proxy_image": Program("HAProxy", proxy.OFFICIAL_IMAGE, "haproxy"),
+    "prometheus_image": Program("Prometheus", monitoring.PROMETHEUS_IMAGE, "prometheus"),
+    "grafana_image": Program("Grafana", monitoring.GRAFANA_IMAGE, "grafana"),
+    "node_exporter_image": Program("node_exporter", monitoring.NODE_EXPORTER_IMAGE, "node-exporter"),
+    "dcgm_exporter_image": Program("DCGM exporter", monitoring.DCGM_EXPORTER_IMAGE, "dcgm-exporter"),
+}
+# Images of guides that have none of these and no engine, unless their tag names one.
+_OTHERS = {
+    "ghcr.io/huggingface/text-generation-inference",
+    "nvcr.io/nvidia/pytorch",
+    "nvcr.io/nvidia/tritonserver",
+    "ollama/ollama",
 }
 
 
 def notes(cluster: Cluster) -> list[str]:
     """A note for each image that is not named like its program's. InputError for that of another program."""
-    for service in cluster.services:
-        title = engines.get(service.settings.engine).title
-        where = service.given.get("engine_image")
-        _refuse_other("engine_image", service.settings.engine_image, title, where)
-    found = []
-    for setting, (title, official) in PROGRAMS.items():
-        image = getattr(cluster.settings, setting)
-        if image is None or _last(official) in _last(image):
-            continue
-        _refuse_other(setting, image, title, cluster.given.get(setting))
-        found.append(f"{setting}={image} is not named like an image of {title}; the plan is for {official}")
-    return found
+    return [
+        f"{setting}={image} is not named like an image of {program.title}; the plan is for {program.image}"
+        for setting, program in PROGRAMS.items()
+        if (image := getattr(cluster.settings, setting))
+        and not _is_named(image, program, setting, cluster.given.get(setting))
+    ]
 
 
-def _refuse_other(setting: str, image: str | None, title: str, where: str | None) -> None:
-    known = [*PROGRAMS.values(), *((engine.title, engine.images["cuda"]) for engine in _engines())]
-    for other, official in known if image else ():
-        if other != title and f"/{engines.repository_of(image or '')}".endswith(f"/{_path(official)}"):
+def refuse_other_engine(engine: Engine, image: str | None, where: str | None) -> None:
+    """InputError for an image of another engine, or of a program that has no engine."""
+    if image:
+        _is_named(image, _of_engine(engine), "engine_image", where)
+
+
+def _is_named(image: str, program: Program, setting: str, where: str | None) -> bool:
+    """Whether the name has the program's. InputError for that of another program."""
+    repository = engines.repository_of(image)
+    if program.word in repository.rpartition("/")[2]:
+        return True
+    known = PROGRAMS | {name: _of_engine(engines.get(name)) for name in engines.names()}
+    for name, other in known.items():
+        if other != program and f"/{repository}".endswith(f"/{_path(other.image)}"):
+            engine = setting == "engine_image" and name in engines.names()
             raise InputError(
-                f"{setting}={image} is {other}'s, and {title} runs there",
+                f"{setting}={image} is {other.title}'s, and {program.title} runs there",
                 where=where,
-                hint=f"Leave {setting} out, or take an image of {title}.",
+                hint=f"{f'Write engine={name}' if engine else 'Leave it out'}, or take an image of "
+                f"{program.title}.",
             )
+    if repository in _OTHERS and program.word not in image:
+        raise InputError(
+            f"{setting}={image} has no {program.title}",
+            where=where,
+            hint=f"Leave it out ({program.image}), or take an image that has {program.title}.",
+        )
+    return False
 
 
-def _engines() -> list[Engine]:
-    return [engines.get(name) for name in engines.names()]
+def _of_engine(engine: Engine) -> Program:
+    return Program(engine.title, engine.images["cuda"], engine.name)
 
 
 def _path(image: str) -> str:
     """The name of a repository without its registry, which a mirror replaces."""
     first, _, rest = engines.repository_of(image).partition("/")
     return rest.removeprefix("library/") if "." in first else f"{first}/{rest}"
-
-
-def _last(image: str) -> str:
-    return engines.repository_of(image).rpartition("/")[2]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -117,12 +117,10 @@ class Launching:
         return sorted({program for launch in launches for program in launch.programs})
 
     @property
-    def replaced(self) -> list[str]:
+    def replaced(self) -> Iterator[str]:
         """Notes on variables of engine_env that the plan sets to something else, or under another name."""
         given = {**self._service.settings.engine_env, **self._service.secret_env}
-        if not given:
-            return []
-        firsts = [replace(ranks[0].request, extra_env={}) for ranks in self._ranks.values()]
+        firsts = [replace(ranks[0].request, extra_env={}) for ranks in self._ranks.values() if given]
         own = [self._engine.launch(request).environment for request in firsts]
         differing = [name for name in given if any(env.get(name) != given[name] for env in own)]
         return overrides.notes("engine_env", differing, {_KEY}.union(*own), _ALIASES)

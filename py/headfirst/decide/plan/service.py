@@ -12,7 +12,7 @@ from headfirst.decide.containers import blanks
 from headfirst.decide.engines.base import Computing, Engine
 from headfirst.decide.model.checkpoint import Checkpoint
 from headfirst.decide.model.task import Task
-from headfirst.decide.plan import contents, drafting, pool, standby, transfer, trust, types
+from headfirst.decide.plan import contents, drafting, images, pool, standby, transfer, trust, types
 from headfirst.decide.plan.front import router
 from headfirst.decide.plan.host import memory
 from headfirst.decide.plan.launching import Launching
@@ -49,7 +49,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         settings.engine_version,
         where=service.given.get("engine_version" if settings.engine_version else "engine"),
     )
-    engines.refuse_other_programs(engine, settings.engine_image, where=service.given.get("engine_image"))
+    images.refuse_other_engine(engine, settings.engine_image, service.given.get("engine_image"))
     version = engines.without_tables(engine, settings.engine_image)
     if version:
         _refuse_presets(service, engine, version)

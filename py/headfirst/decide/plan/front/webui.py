@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils import service_containers
 
@@ -20,14 +20,12 @@ BUILT_IMAGE = "headfirst/open-webui:0.12.4"
 BUILT_COMMAND = ["open-webui", "serve"]
 ADMIN_EMAIL = "admin@headfirst.local"
 # Variables that other parts of the plan follow, and the settings that have them.
-_SETTINGS = {
-    "HOST": "address on the line of the page's host",
-    "PORT": "webui_port",
-    "DATA_DIR": "webui_data_dir",
-}
+_SETTINGS = {"HOST": "address for the host", "PORT": "webui_port", "DATA_DIR": "webui_data_dir"}
 # Other names that Open WebUI reads (backend/open_webui/env.py and config.py).
-_ALIASES = {"WEBUI_JWT_SECRET_KEY": "WEBUI_SECRET_KEY", "OLLAMA_API_BASE_URL": "ENABLE_OLLAMA_API",
-            "OLLAMA_BASE_URL": "ENABLE_OLLAMA_API", "OLLAMA_BASE_URLS": "ENABLE_OLLAMA_API"}  # fmt: skip
+_ALIASES = {
+    "WEBUI_JWT_SECRET_KEY": "WEBUI_SECRET_KEY",
+    **dict.fromkeys(("OLLAMA_API_BASE_URL", "OLLAMA_BASE_URL", "OLLAMA_BASE_URLS"), "ENABLE_OLLAMA_API"),
+}
 
 
 def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str]) -> Webui:
@@ -65,7 +63,7 @@ def plan(cluster: Cluster, engine_urls: Sequence[str], engine_keys: Sequence[str
     )
 
 
-def notes(cluster: Cluster) -> list[str]:
+def notes(cluster: Cluster) -> Iterator[str]:
     """What webui_env replaces of the plan's. InputError for what a setting of the inventory has."""
     given, where = {**cluster.settings.webui_env, **cluster.webui_secret_env}, cluster.given.get("webui_env")
     if name := next((name for name in given if name in _SETTINGS), None):
