@@ -54,16 +54,11 @@ def describe(
 
 def _refuse_place(model: str) -> None:
     """InputError for a folder or an address, which no hub has as an id."""
-    if "://" in model and not model.startswith("file:"):
-        id = "/".join(model.rstrip("/").split("/")[-2:])
+    if "://" in model or model.startswith(("/", ".", "~")):
         raise InputError(
-            f"model={model} is an address, and a hub is asked by id",
-            hint=f"Write model={id}, and model_source=huggingface or modelscope.",
-        )
-    if model.startswith(("/", ".", "~", "file:")):
-        raise InputError(
-            f"model={model} is a folder, and model_source names a hub",
-            hint="Write model_source=path, and model= with the absolute path of the folder on the head.",
+            f"model={model} is a folder or an address, and model_source names a hub, which is asked by id",
+            hint="For a folder of the head write model_source=path and model=/its/path; for a hub "
+            f"model={'/'.join(model.rstrip('/').split('/')[-2:])}.",
         )
 
 

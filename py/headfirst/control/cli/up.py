@@ -66,10 +66,7 @@ def replace(
         bool, typer.Option("--keep", help="HOST becomes a spare; without it HOST is removed.")
     ] = False,
 ) -> None:
-    """Replace a host by a spare: stop its rank, change the inventory, start the replica again.
-
-    With --check it only shows the change of the inventory.
-    """
+    """Replace a host by a spare: stop its rank, change the inventory, start the replica again."""
     from headfirst.control.deployment.verbs.membership import replacement
 
     _carry_out(replacement(run, host, spare, keep=keep), run, output)
@@ -81,10 +78,7 @@ def replace(
     inventory="alone",
 )
 def remove(run: RunOptions, output: Output, host: _Host) -> None:
-    """Remove a host: stop its rank, change the inventory, divide the services among the others.
-
-    With --check it only shows the change of the inventory.
-    """
+    """Remove a host: stop its rank, change the inventory, divide the services among the others."""
     from headfirst.control.deployment.verbs.membership import removal
 
     _carry_out(removal(run, host), run, output)

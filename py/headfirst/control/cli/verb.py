@@ -218,18 +218,17 @@ def _signature(function: Verb) -> dict[str, inspect.Parameter]:
 def _refuse_lost(example: str, function: Verb, shared: Sequence[str], *, takes_run: bool) -> None:
     """TypeError where a shared option would swallow one of the verb, or does not arrive in the function."""
     kinds = inspect.get_annotations(function, eval_str=True)
-    own = {text for name in kinds.keys() - {"run", "output", "return"} for text in _spelt(name, kinds[name])}
-    offered = {name: _SHARED[name] for name in (*_BEFORE, *_AFTER) if takes_run or name in _OF_OUTPUT}
-    texts = [text for name in shared if name in offered for text in _spelt(name, offered[name])]
-    receivers = {"run": takes_run, "output": bool({*shared} & {*_OF_OUTPUT})}
-    reasons = {
-        "has the name of a shared option: name that one in @verb": own
-        & {text for name, kind in _SHARED.items() for text in _spelt(name, kind)},
-        "is no shared option of such a verb": {*shared} - offered.keys(),
-        "is there twice": {text for text in texts if texts.count(text) > 1},
-        "is no parameter, and options set it": {name for name in receivers if receivers[name]} - kinds.keys(),
-    }
-    for reason, names in reasons.items():
+    own = [text for name in kinds.keys() - {"run", "output", "return"} for text in _spelt(name, kinds[name])]
+    taken = {text for name, kind in _SHARED.items() for text in _spelt(name, kind)}
+    offered = {name for name in (*_BEFORE, *_AFTER) if takes_run or name in _OF_OUTPUT}
+    texts = [text for name in {*shared} & offered for text in _spelt(name, _SHARED[name])]
+    set_ = {name for name, is_set in (("run", takes_run), ("output", {*shared} & {*_OF_OUTPUT})) if is_set}
+    for names, reason in (
+        ({*own} & taken, "has the name of a shared option: name that one in @verb"),
+        ({*shared} - offered, "is no shared option of such a verb"),
+        ({text for text in texts if texts.count(text) > 1}, "is there twice"),
+        (set_ - kinds.keys(), "is no parameter, and options set it"),
+    ):
         if names:
             raise TypeError(f"{example}: {', '.join(sorted(names))} {reason}")
 

@@ -443,13 +443,9 @@ def _invalid(error: ValidationError, where: Mapping[str, str | None]) -> InputEr
     first = error.errors()[0]
     name = str(first["loc"][0])
     # A value of several types has an error of each.
-    message = ", or ".join(
-        dict.fromkeys(
-            _FORMS.get(each["type"], each["msg"].removeprefix("Value error, "))
-            for each in error.errors()
-            if each["loc"][0] == name
-        )
-    )
+    errors = [each for each in error.errors() if each["loc"][0] == name]
+    texts = [_FORMS.get(each["type"], each["msg"].removeprefix("Value error, ")) for each in errors]
+    message = ", or ".join(dict.fromkeys(texts))
     return InputError(
         f"{name}{_shown(name, first['input'])}: {message[0].lower()}{message[1:]}",
         where=where.get(name),
