@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import profile
+from headfirst.control.credentials.secrets import load_or_create
 from headfirst.control.deployment.verbs import events as verb
 from headfirst.control.inventory.inventory import load
 from headfirst.control.live import supervision
@@ -88,3 +89,23 @@ def test_damaged_lines_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verb, "host_access", lambda cluster: dict.fromkeys(answers))
     monkeypatch.setattr(verb, "try_each", lambda hosts, ask: answers)
     assert verb.events(cluster).damaged == {"node1": 3}
+
+
+def test_events_show_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an engine logged of its arguments and environment before it ended."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = tmp_path / "cluster.ini"
+    path.write_text(
+        "[head]\nnode1 ansible_host=192.0.2.1\n[all:vars]\nmodel_source=demo\nengine_device=cpu\n"
+        "engine_env=HF_TOKEN=hf_marked-token\n"
+    )
+    cluster = load([path])
+    key = load_or_create(cluster).engine_api_key
+    log = [f"ServerArgs(api_key='{key}')", "environ HF_TOKEN=hf_marked-token"]
+    Events(tmp_path / "events.jsonl").add("headfirst-engine", "ended", log[0], rank=0, logs={0: log})
+    found = supervision._event((tmp_path / "events.jsonl").read_text(), CLOCK, "node1")
+    history = supervision.HostHistory(events=[found], damaged=0, clock=CLOCK)
+    monkeypatch.setattr(verb, "try_each", lambda hosts, ask: {"node1": history})
+    (event,) = verb.events(cluster).events
+    assert event.log == ["ServerArgs(api_key='********')", "environ HF_TOKEN=********"]
+    assert key not in event.text

@@ -11,12 +11,15 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes i
 from pydantic import BaseModel, ConfigDict
 
 from headfirst.common.errors import HeadfirstError, InputError, NotReadyError
+from headfirst.control.credentials.secrets import hidden
 from headfirst.control.deployment.hosts.access import host_access
+from headfirst.control.deployment.running.claim import known_credentials
 from headfirst.control.deployment.verbs.service import engine_of
 from headfirst.control.live.clock import Clock
 from headfirst.control.live.ssh_access.ssh import try_each
 from headfirst.control.live.supervision import HostEvent, history
 from headfirst.decide.cluster.types import Cluster, Replica, Service
+from headfirst.decide.scrub import Scrubber
 
 
 class Event(BaseModel):
@@ -71,7 +74,13 @@ def events(cluster: Cluster, chosen: str | None = None, *, since: datetime | Non
         for event in its.events
         if event.name in replicas
     ]
-    kept = [event for event in all_events if since is None or event.at >= since]
+    # An engine may log its arguments and environment when it ends.
+    scrubber = Scrubber(hidden(cluster, known_credentials(cluster)))
+    kept = [
+        event.model_copy(update=scrubber.value(event.model_dump(include={"text", "cause", "fix", "log"})))
+        for event in all_events
+        if since is None or event.at >= since
+    ]
     damaged = {host: its.damaged for host, its in histories.items() if its.damaged}
     return History(events=sorted(kept, key=lambda event: event.at), silent=silent, damaged=damaged)
 
