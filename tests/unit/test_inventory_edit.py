@@ -271,3 +271,14 @@ def test_a_link_to_the_inventory_its_mode_and_owner_stay(tmp_path: Path) -> None
     status = file.stat()
     assert (status.st_mode & 0o7777, (status.st_uid, status.st_gid)) == (0o664, owner)
     assert [path.name for path in file.parent.iterdir()] == ["real.ini"]
+
+
+def test_a_refusal_of_the_changed_text_names_the_inventory(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.ini"
+    path.write_text(
+        "[chat]\nn1\nn2\n[small]\nn2\n[chat:vars]\nmodel=/a\ngpus_per_replica=4\n[small:vars]\nmodel=/b\n"
+        "[all:vars]\nansible_host=192.0.2.{{ inventory_hostname[1:] }}\ngpus=8\nmodel_source=path\n"
+    )
+    with pytest.raises(InputError, match="leave no GPU of n2") as refused:
+        removal(RunOptions([path]), "n1")
+    assert refused.value.where == str(path)

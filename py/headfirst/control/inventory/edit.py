@@ -85,11 +85,13 @@ def _lines(path: Path, reading: Reading, host: str) -> list[HostLine]:
     """The lines that name a host. InputError where none does, with those that do in another form."""
     if lines := [line for line in reading.lines if line.host == host]:
         return lines
+    if host not in (known := reading.stated["hosts"]):
+        what = f"no line of the inventory names {host}"
+        raise InputError(what, where=str(path), hint=f"Its hosts are {', '.join(known)}.")
     word = re.compile(rf"[^#]*(?<![\w.-]){re.escape(host)}(?![\w.-])")
-    known = path.is_file() and host in reading.stated["hosts"]
-    numbered = enumerate(text_of(path).splitlines(), 1) if known else ()
+    numbered = enumerate(text_of(path).splitlines(), 1) if path.is_file() else ()
     places = [f"{path}:{number}" for number, line in numbered if word.match(line)]
-    raise _by_hand(f"no line of the inventory names {host}", path, places)
+    raise _by_hand(f"no line of an INI inventory names {host}", path, places)
 
 
 def _place(path: Path, reading: Reading, host: str, roots: Sequence[str], role: str) -> HostLine:

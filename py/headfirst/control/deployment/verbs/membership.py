@@ -87,6 +87,10 @@ def _beside(change: Change) -> Iterator[Path]:
     replace_file(draft, change.after.encode(errors="surrogateescape"))
     try:
         yield draft
+    except HeadfirstError as error:
+        if (error.where or "").startswith(str(draft)):  # it is gone, and its lines are others
+            error.where = str(change.path)
+        raise
     finally:
         draft.unlink()
 
