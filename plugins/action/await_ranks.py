@@ -59,7 +59,7 @@ class ActionModule(GatedAction):
             **dict.fromkeys(("exists", "running", "ready", "oom_killed"), "bool"),
             "probe": "str",
             "exit_code": "int",
-            "finished_at": "str",
+            **dict.fromkeys(("finished_at", "driver", "cuda"), "str"),
             "now": "float",
             "log": {"type": "list", "elements": "str"},
         }
@@ -79,7 +79,8 @@ class ActionModule(GatedAction):
         board = RankBoard(Path(constants.DEFAULT_LOCAL_TMP) / f"ranks-{self._task._uuid}")
         host = self._host
         if arguments["start_error"]:
-            verdict = _not_started(host, arguments["rank"], arguments["start_error"])
+            log = profile(arguments["engine_log"])
+            verdict = _not_started(host, arguments["rank"], arguments["start_error"], log)
             board.post(verdict)
         else:
             verdict = self._wait(arguments, host, board)
@@ -94,6 +95,7 @@ class ActionModule(GatedAction):
         watch_s = 0  # an engine that serves already is seen at once
         while True:
             seen = self._look(args, host, watch_s, board)
+            log = replace(log, facts={"driver": seen["driver"], "cuda": seen["cuda"]})
             now = time.monotonic()
             # What the module took to come back is in the offset: a second, which is less than SLACK_S.
             ahead_s = seen["now"] - time.time()
@@ -197,9 +199,13 @@ def _settled(kinds: Collection[int], ranks: int) -> bool:
     return worst in (DIED, UNREACHABLE, LATE) or (worst == READY and len(kinds) == ranks)
 
 
-def _not_started(host: str, rank: int, error: str) -> Verdict:
-    hint = "Correct that, then run the same command again."
-    return _failed(host, rank, DIED, f"its container did not start: {error.rstrip('.')}", hint)
+def _not_started(host: str, rank: int, error: str, log: Profile) -> Verdict:
+    rule = log.match(error)
+    means, fix = (
+        rule.words(error, log.facts) if rule else ("", "Correct that, then run the same command again.")
+    )
+    what = f"its container did not start: {error.rstrip('.')}" + (f" ({means})" if means else "")
+    return _failed(host, rank, DIED, what, fix)
 
 
 def _failed(host: str, rank: int, kind: int, reason: str, hint: str) -> Verdict:

@@ -81,6 +81,8 @@ finished_at:
   type: str
   returned: always
 oom_killed: {description: The kernel ended it for memory., type: bool, returned: always}
+driver: {description: Version of the host's NVIDIA driver., type: str, returned: always}
+cuda: {description: Version of CUDA in its image., type: str, returned: always}
 log:
   description: Its last log lines since the start that was seen first.
   type: list
@@ -95,7 +97,12 @@ import time
 import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible_collections.headfirst.serving.plugins.module_utils import docker_api, http_probe
+from ansible_collections.headfirst.serving.plugins.module_utils import (
+    docker_api,
+    host_driver,
+    host_source,
+    http_probe,
+)
 from ansible_collections.headfirst.serving.plugins.module_utils.docker_client import DockerException, connect
 
 # Without the SDK connect() ends the module, or check mode goes on without an engine.
@@ -114,6 +121,8 @@ ABSENT = {
     "exit_code": 0,
     "finished_at": "",
     "oom_killed": False,
+    "driver": "",
+    "cuda": "",
     "log": [],
 }
 INTERVAL_S = 1.0
@@ -160,6 +169,7 @@ def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Di
     if container is None:
         return dict(ABSENT)
     first = container.attrs
+    environment = dict(pair.partition("=")[::2] for pair in first["Config"].get("Env") or ())
     while True:
         ready, words = _probe(params)
         container.reload()
@@ -175,6 +185,8 @@ def _watch(params: t.Dict[str, t.Any], client: t.Optional[DockerClient]) -> t.Di
                 "exit_code": state["ExitCode"],
                 "finished_at": "" if running else state["FinishedAt"],
                 "oom_killed": state["OOMKilled"],
+                "driver": host_driver.version(host_source.Source().read("/proc/driver/nvidia/version")),
+                "cuda": environment.get("CUDA_VERSION", ""),
                 "log": _log(container, first["State"]["StartedAt"], params["lines"], params["timestamps"]),
             }
         time.sleep(INTERVAL_S)

@@ -9,6 +9,7 @@ A log profile is an engine's own data with the generic data of failure_rules/*.y
   capturing, captured    patterns of the lines around the capture of CUDA graphs
   stages     pairs of a pattern and what a rank does after such a line; {0}, {1} are the groups of the pattern
   rules      failures. A rule with the id of a generic one replaces the keys that it has
+  producers  of the rules that name none, and replace none
 
 A rule has these keys:
   id, failures   its name, and the numbers of the known failures in docs/diagnose.md
@@ -17,9 +18,13 @@ A rule has these keys:
                  same crash) | consequence (how the death of another rank appears here) | note (worth a check,
                  kills nothing)
   standing       true: it holds since the host was booted, so its time means nothing
-  means, fix     after "rank 1 on node2:" and to be typed or changed by a person
-  sample, source a real line, and where it is from; it is the rule's test
-  counter        lines that the rule must not match
+  means, fix     after "rank 1 on node2:" and to be typed or changed by a person. {name} is a named group of
+                 the pattern or a fact of the rank (FACTS); a part in [brackets] is left out without its value
+  producers      programs that write the line, and their versions (2.10–2.27, 0.8–); tests/engines finds the
+                 pattern's words in their packages
+  source         a public report of the line, where no package has its words
+
+Lines that a rule must match, or must not, are its tests: tests/unit/data/failure_lines.yml.
 
 conditions.yml has the rules about states of the ranks, which no line of a log shows: id, failures, weight
 (also mismatch or hang), means and fix. {words} in the last two are filled in.
@@ -39,9 +44,14 @@ import yaml
 _FOLDER = Path(__file__).parent / "failure_rules"
 FAMILIES = ("driver", "rdma", "rendezvous", "weights", "running")
 _LINE_LIMIT = 300
+FACTS = ("driver", "cuda")  # versions of the host's driver and of the image's CUDA
 LINE_CHARS = 2000  # searched of a line: the time of some patterns grows with the cube of its length
 _PATTERNS = ("any_error", "dying", "arguments", "ready", "joining", "joined", "capturing", "captured")
 _NEVER = "(?!)"
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
+_VALUE = re.compile(r"[\w .,:/@%+=~()-]{1,100}", re.ASCII)  # nothing that a shell reads
+_OPTIONAL = re.compile(r"\[([^\[\]]*\{[^\[\]]*)\]")
+_NAME = re.compile(r"\{(\w+)\}")
 Weight = Literal["cause", "general", "mismatch", "hang", "consequence", "note"]
 
 
@@ -54,11 +64,17 @@ class Rule:
     pattern: re.Pattern[str]
     means: str
     fix: str
-    sample: str = ""
+    producers: Mapping[str, str] = field(default_factory=dict)
     source: str = ""
     weight: Weight = "cause"
     standing: bool = False
-    counter: list[str] = field(default_factory=list)
+
+    def words(self, line: str, facts: Mapping[str, str]) -> tuple[str, str]:
+        """Return `means` and `fix` with the values of a line; what is not of _VALUE counts as missing."""
+        match = self.pattern.search(line)
+        found = {**facts, **(match.groupdict() if match else {})}
+        values = {name: value for name, value in found.items() if value and _VALUE.fullmatch(value)}
+        return _filled(self.means, values), _filled(self.fix, values)
 
 
 @dataclass(frozen=True)
@@ -74,7 +90,10 @@ class ConditionRule:
 
 @dataclass(frozen=True)
 class Profile:
-    """A log profile, its patterns compiled. The engine's stages and rules come first, general rules last."""
+    """A log profile, its patterns compiled. The engine's stages and rules come first, general rules last.
+
+    `facts` are those that are known of the rank whose log is read.
+    """
 
     any_error: re.Pattern[str]
     dying: re.Pattern[str]
@@ -86,10 +105,12 @@ class Profile:
     captured: re.Pattern[str]
     stages: tuple[tuple[re.Pattern[str], str], ...]
     rules: tuple[Rule, ...]
+    facts: Mapping[str, str] = field(default_factory=dict)
 
     def match(self, line: str) -> Rule | None:
         """Return the rule for a line; a general one only where no other matches."""
-        return next((rule for rule in self.rules if rule.pattern.search(line[:LINE_CHARS])), None)
+        text = self.plain(line)
+        return next((rule for rule in self.rules if rule.pattern.search(text)), None)
 
     def doing(self, log: Sequence[str]) -> str:
         """Return in a few words what a rank does, "" where its log does not show it."""
@@ -100,9 +121,13 @@ class Profile:
                     return words.format(*match.groups())
         return ""
 
+    def plain(self, line: str) -> str:
+        """Return what is searched of a line: no colours, and no dump of arguments."""
+        return self.arguments.sub("...", _COLOUR.sub("", line[:LINE_CHARS]))
+
     def shown(self, line: str) -> str:
-        """Return a log line as it may be shown: short, and without the dump of arguments."""
-        return self.arguments.sub("...", line).strip()[:_LINE_LIMIT]
+        """Return a log line as it may be shown: plain and short."""
+        return self.plain(line).strip()[:_LINE_LIMIT]
 
 
 def profile(specific: Mapping[str, Any]) -> Profile:
@@ -114,13 +139,20 @@ def profile(specific: Mapping[str, Any]) -> Profile:
     return Profile(
         **patterns,
         stages=tuple((re.compile(pattern), words) for pattern, words in stages),
-        rules=_rules(specific.get("rules", ())),
+        rules=_rules(specific.get("rules", ()), specific.get("producers", {})),
     )
 
 
-def _rules(specific: Iterable[Mapping[str, Any]]) -> tuple[Rule, ...]:
+def _filled(text: str, values: Mapping[str, str]) -> str:
+    text = _OPTIONAL.sub(lambda part: part[1] if {*_NAME.findall(part[1])} <= values.keys() else "", text)
+    return _NAME.sub(lambda name: values.get(name[1], name[1].upper()), text)
+
+
+def _rules(specific: Iterable[Mapping[str, Any]], producers: Mapping[str, str]) -> tuple[Rule, ...]:
     generic = {entry["id"]: entry for family in FAMILIES for entry in _read(family)}
-    first = {entry["id"]: {**generic.get(entry["id"], {}), **entry} for entry in specific}
+    first = {
+        entry["id"]: {**generic.get(entry["id"], {"producers": producers}), **entry} for entry in specific
+    }
     entries = [*first.values(), *(entry for id, entry in generic.items() if id not in first)]
     rules = [Rule(**{**entry, "pattern": re.compile(entry["pattern"])}) for entry in entries]
     return tuple(sorted(rules, key=lambda rule: rule.weight == "general"))

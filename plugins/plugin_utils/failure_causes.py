@@ -108,8 +108,8 @@ def stamped(log: Iterable[str], ahead_s: float, unstamped_at: float) -> list[Lin
 
 def of_rule(log: Profile, rule: Rule, line: Line) -> Symptom:
     """Return the symptom of a line that the rule matches."""
-    shown = [log.shown(line.text)]
-    return Symptom(line.at, rule.id, rule.failures, rule.weight, rule.means, rule.fix, shown)
+    means, fix = rule.words(log.plain(line.text), log.facts)
+    return Symptom(line.at, rule.id, rule.failures, rule.weight, means, fix, [log.shown(line.text)])
 
 
 def in_log(log: Profile, lines: Iterable[Line]) -> list[Symptom]:

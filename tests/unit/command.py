@@ -1,4 +1,4 @@
-"""`deploy` from its entry point on, in this process: arguments to exit code, outputs and messages."""
+"""`deploy` in this process: from its entry point to exit code, outputs and messages, and its parser alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,15 @@ import os
 import sys
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
+import typer
+import typer.main
+from headfirst.control.cli.app import app
 from headfirst.control.cli.main import main
+
+_DEPLOY: Any = typer.main.get_command(app)
 
 
 class Ended(NamedTuple):
@@ -38,3 +43,18 @@ def deploy(*words: str, cwd: Path | None = None, **environment: str) -> Ended:
         except SystemExit as end:
             code = end.code if isinstance(end.code, int) else int(end.code is not None)
     return Ended(code, *(stream.buffer.getvalue().decode() for stream in (out, error)))  # type: ignore[attr-defined]
+
+
+def parsed(words: list[str], *, complete: bool = True) -> None:
+    """Raises what the command line raises for these words; without `complete` arguments may be missing."""
+    command = _DEPLOY
+    while hasattr(command, "commands"):
+        name, *words = words
+        if name not in command.commands:
+            raise typer.BadParameter(f"no such verb: {name}")
+        command = command.commands[name]
+    try:
+        command.make_context(command.name, words)
+    except typer.TyperException as error:
+        if complete or type(error).__name__ != "MissingParameter":
+            raise

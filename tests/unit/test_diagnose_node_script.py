@@ -26,7 +26,7 @@ INSPECTED = {
     "Path": "python3",
     "Args": ["-m", "sglang.launch_server"],
     "RestartCount": 1,
-    "Config": {"Image": "engine:1", "Env": ["API_KEY=sesame"]},
+    "Config": {"Image": "engine:1", "Env": ["API_KEY=sesame", "CUDA_VERSION=12.8.1"]},
     "State": {
         "Status": "running",
         "Running": True,
@@ -91,6 +91,7 @@ def test_the_container_and_both_ends_of_a_long_log(gather: Gather, tmp_path: Pat
     assert state.argv == ("python3", "-m", "sglang.launch_server")
     assert state.restarts == 1 and state.image == "engine:1"
     assert "sesame" not in str(told), "an environment has secrets"
+    assert told["cuda"] == "12.8.1"
     assert told["earlier"] == ["2026-01-01T09:59:58.0Z RuntimeError: before"]
     assert told["log"][0].endswith("x")
     assert len(told["log"]) == len(set(told["log"]))

@@ -1,17 +1,18 @@
-"""Every rule matches its real line, and no rule matches another's: all engines' and the generic ones."""
+"""Every rule matches its real lines, and no rule matches another's: all engines' and the generic ones."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 from ansible_collections.headfirst.serving.plugins.plugin_utils import engine_log_rules
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, Rule, profile
+from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Rule, profile
+from failure_lines import BY_PROFILE, PROFILES, matched, unmatched
 from headfirst.decide import engines
 
-PROFILES = {"generic": profile({}), **{name: profile(engines.get(name).log()) for name in engines.names()}}
 # (name of the profile, rule) of the generic rules, and of what an engine adds to them or replaces.
 EACH_RULE = [
     (name, rule)
@@ -27,47 +28,68 @@ SERVING = {
 }
 
 
-def none_has(check: Callable[[Rule], object]) -> None:
+def none_has(check: Callable[[str, Rule], object]) -> None:
     """Fails with `profile: rule: problem` for each rule for which `check` returns one."""
-    found = [f"{name}: {rule.id}: {problem}" for name, rule in EACH_RULE if (problem := check(rule))]
+    found = [f"{name}: {rule.id}: {problem}" for name, rule in EACH_RULE if (problem := check(name, rule))]
     assert not found, "\n".join(found)
 
 
-def test_a_rule_matches_its_line() -> None:
-    def wrong(rule: Rule) -> list[str]:
-        lines = [] if rule.pattern.search(rule.sample) else [rule.sample]
-        return lines + [line for line in rule.counter if rule.pattern.search(line)]
-
-    none_has(wrong)
-
-
-@pytest.mark.parametrize("log", PROFILES.values(), ids=PROFILES)
-def test_the_line_of_a_rule_is_named_by_it_alone(log: Profile) -> None:
-    matched = {rule.id: log.match(rule.sample) for rule in log.rules}
-    assert {id: rule and rule.id for id, rule in matched.items()} == {id: id for id in matched}
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_lines_of_a_rule_are_named_by_it_alone(name: str) -> None:
+    log = PROFILES[name]
+    of_rule = {rule.id: matched(name, rule.id) for rule in log.rules}
+    for id, lines in of_rule.items():
+        assert {(found := log.match(line)) and found.id for line in lines} == {id}
     # A general rule speaks only where no other does, so it may match what they match.
     assert [
-        f"{rule.id} matches the line of {other.id}"
+        f"{rule.id} matches a line of {other}: {line}"
         for rule in log.rules
-        for other in log.rules
-        if rule is not other and rule.weight != "general" and rule.pattern.search(other.sample)
+        for other, lines in of_rule.items()
+        for line in lines
+        if rule.id != other and rule.weight != "general" and rule.pattern.search(line)
     ] == []
+
+
+def test_a_rule_leaves_other_lines_alone() -> None:
+    none_has(lambda name, rule: [line for line in unmatched(name, rule.id) if rule.pattern.search(line)])
 
 
 def test_an_engine_that_serves_matches_no_rule() -> None:
     lines = [line for its in SERVING.values() for line in its]
-    none_has(lambda rule: [line for line in lines if rule.pattern.search(line)])
+    none_has(lambda _, rule: [line for line in lines if rule.pattern.search(line)])
 
 
-def test_a_rule_has_its_words() -> None:
-    none_has(lambda rule: not (rule.source and rule.weight in WEIGHTS))
+VERSIONS = re.compile(r"(\d+(\.\d+)*)?–(\d+(\.\d+)*)?")
+
+
+def test_a_rule_names_who_writes_its_line_and_states_what_to_do() -> None:
+    none_has(lambda _, rule: rule.weight not in WEIGHTS or not (rule.source or rule.producers))
+    none_has(lambda _, rule: [text for text in rule.producers.values() if not VERSIONS.fullmatch(str(text))])
     every = [*(rule for _, rule in EACH_RULE), *engine_log_rules.conditions().values()]
     assert [rule.id for rule in every if not rule.fix.endswith(".") or rule.means.endswith(".")] == []
 
 
-@pytest.mark.parametrize("log", PROFILES.values(), ids=PROFILES)
-def test_ids_are_unique(log: Profile) -> None:
-    names = [rule.id for rule in log.rules]
+def test_a_sentence_has_every_value_or_leaves_its_part_out() -> None:
+    """A name in braces is a group or a fact; outside brackets each line of the rule must have it."""
+
+    def wrong(name: str, rule: Rule) -> list[str]:
+        texts = [rule.means, rule.fix]
+        names = {found for text in texts for found in re.findall(r"\{(\w+)\}", text)}
+        unknown = names - {*rule.pattern.groupindex, *engine_log_rules.FACTS}
+        bare = [re.sub(r"\[[^\[\]]*\{[^\[\]]*\]", "", text) for text in texts]
+        always = {found for text in bare for found in re.findall(r"\{(\w+)\}", text)}
+        unused = rule.pattern.groupindex.keys() - names
+        shown = [words for line in matched(name, rule.id) for words in rule.words(line, {})]
+        left = [text for text in shown if re.search(r"[{}]|\[.*\{", text)]
+        holes = [text for text in shown for found in always if found.upper() in text.split()]
+        return [*unknown, *unused, *left, *holes, *(always & {*engine_log_rules.FACTS})]
+
+    none_has(wrong)
+
+
+@pytest.mark.parametrize("name", PROFILES)
+def test_ids_are_unique(name: str) -> None:
+    names = [rule.id for rule in PROFILES[name].rules]
     assert len({*names, *engine_log_rules.conditions()}) == len(names) + len(engine_log_rules.conditions())
 
 
@@ -91,3 +113,18 @@ def test_every_engine_says_when_it_is_ready_and_when_it_dies(name: str) -> None:
 def test_no_line_shows_the_arguments_with_the_api_key(name: str) -> None:
     assert any("sesame" in line for line in SERVING[name])
     assert all("sesame" not in PROFILES[name].shown(line) for line in SERVING[name])
+
+
+def test_every_line_is_of_a_rule() -> None:
+    assert {
+        name: its.keys() - {rule.id for rule in PROFILES[name].rules} for name, its in BY_PROFILE.items()
+    } == {name: set() for name in PROFILES}
+
+
+def test_a_value_that_a_shell_or_a_terminal_would_read_is_left_out() -> None:
+    rule = {"id": "own", "failures": [], "pattern": r"at (?P<place>.+)$", "means": "it fails[ at {place}]",
+            "fix": "Type `ssh {place}`."}  # fmt: skip
+    (own, *_) = profile({"rules": [rule]}).rules
+    assert own.words("at 10.0.0.4", {}) == ("it fails at 10.0.0.4", "Type `ssh 10.0.0.4`.")
+    for bad in ("$(reboot)", "a;b", "a`b`", "\x1b[31m", "{cuda}", "\u202eb", "x" * 101, "a|b", "'a'"):
+        assert own.words(f"at {bad}", {}) == ("it fails", "Type `ssh PLACE`.")

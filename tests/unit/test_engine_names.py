@@ -1,8 +1,8 @@
 """Nothing outside py/headfirst/decide/engines names an engine in code.
 
-Comments, docstrings, examples of modules, pages (*.md) and the keys `source`, `sample` and `counter` of the
-failure rules may: they state where something was seen. LEAKS is what remains; remove the line of a file that
-names none any more.
+Comments, docstrings, examples of modules, pages (*.md) and the keys `source` and `producers` of the failure
+rules may: they state where something was seen. LEAKS is what remains; remove the line of a file that names
+none any more.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headfirst.decide import engines
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ("py/headfirst", "plugins", "roles", "playbooks", "templates")
-SOURCES = {"source", "sample", "counter"}
+SOURCES = {"source", "producers"}
 EXAMPLES = "EXAMPLES"
 # Text of people, and what is generated or drawn.
 NOT_CODE = {".md", ".json", ".lock", ".in", ".safetensors", ".png", ".svg", ".pyc"}
@@ -109,7 +109,7 @@ def test_enough_is_examined() -> None:
         ("a.py", '"""As SGLang does."""\nx = 1  # sglang 0.5\n', []),
         ("b.py", 'def f():\n    """Of vLLM."""\n    return "vllm serve"\n', ['"vllm serve"']),
         ("c.py", "from headfirst.decide.engines.lmdeploy import engine\n", ["lmdeploy"]),
-        ("d.yml", "# vllm\n- fix: Lower it.\n  sample: sglang died\n  source: 'sglang #1'\n", []),
+        ("d.yml", "# vllm\n- fix: Lower it.\n  producers: {sglang: 0.4–}\n  source: 'sglang #1'\n", []),
         ("e.yml", "- fix: Restart SGLang.\n", ["Restart SGLang."]),
         ("f.j2", "# sglang\nExecStart=vllm serve\n", ["ExecStart=vllm serve"]),
     ],

@@ -532,9 +532,6 @@ def test_what_diagnose_reads() -> None:
         ("INFO:     Uvicorn running on http://10.0.0.1:8000 (Press CTRL+C to quit)", "ready"),
     ):
         assert found.doing([line]) == stage
-    for rule in found.rules:
-        assert rule.pattern.search(rule.sample)
-        assert found.match(rule.sample) is rule
     assert "sekrit" not in found.shown("Namespace(tp=4, api_keys=['sekrit'])")
     assert ENGINE.metrics.running.name == "lmdeploy:num_requests_running"
 

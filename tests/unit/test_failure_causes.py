@@ -12,10 +12,10 @@ import pytest
 import yaml
 from ansible_collections.headfirst.serving.plugins.action import await_ranks
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes, rank_board
-from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Profile, profile
 from ansible_collections.headfirst.serving.plugins.plugin_utils.failure_causes import Line
 from diagnosing import START, container, node
 from diagnosing import ended as ended_container
+from failure_lines import PROFILES, matched
 from headfirst.control.deployment.verbs import events as verb
 from headfirst.control.live import supervision
 from headfirst.control.live.clock import Clock
@@ -25,14 +25,13 @@ from headfirst.decide.diagnose.subject import subject
 from headfirst.node.supervisor.events import Events
 
 CRASHES = yaml.safe_load((Path(__file__).parent / "data/crashes.yml").read_text())
-PROFILES = {"generic": profile({}), **{name: profile(engines.get(name).log()) for name in engines.names()}}
 AHEAD_S = (0.0, 100.0)
 """How far the clocks of the ranks' hosts are ahead."""
 
 
 def crash(case: dict[str, Any]) -> list[dict[str, Any]]:
-    """The ranks of a case, samples in the place of rules."""
-    samples = {rule.id: rule.sample for rule in PROFILES[case["engine"]].rules}
+    """The ranks of a case, lines in the place of rules."""
+    samples = {rule.id: matched(case["engine"], rule.id)[0] for rule in PROFILES[case["engine"]].rules}
     return [
         {**rank, "log": {at: samples.get(text, text) for at, text in rank["log"].items()}}
         for rank in case["ranks"]
@@ -103,8 +102,10 @@ def by_events(case: dict[str, Any], folder: Path) -> tuple[int, str]:
     shown = verb._event("node1", event, "demo", replica, log, clocks)  # type: ignore[arg-type]
     begun, _, means = shown.cause.rpartition("): ")
     rank = int(begun.removeprefix("It began on rank ").split()[0]) if begun else first
-    rules = {rule.means: rule.id for rule in log.rules}
-    return rank, rules.get(means, "unknown-error" if "no rule matches" in means else means)
+    rules = {
+        rule.words(line, {})[0]: rule.id for rule in log.rules for line in matched(case["engine"], rule.id)
+    }
+    return rank, rules.get(means, "unknown-error" if "no rule matches" in shown.cause else means)
 
 
 @pytest.mark.parametrize("case", CRASHES, ids=lambda case: case["name"])
@@ -115,15 +116,17 @@ def test_all_name_the_same_cause(case: dict[str, Any], tmp_path: Path) -> None:
     assert by_events(case, tmp_path) == expected
 
 
-@pytest.mark.parametrize("log", PROFILES.values(), ids=PROFILES)
-def test_a_known_cause_wins_against_every_line_that_is_none(log: Profile) -> None:
+@pytest.mark.parametrize("name", PROFILES)
+def test_a_known_cause_wins_against_every_line_that_is_none(name: str) -> None:
+    log = PROFILES[name]
     others = [rule for rule in log.rules if rule.weight != "cause"]
     assert {"general", "consequence"} <= {rule.weight for rule in others}
-    before = [Line(0.0, rule.sample) for rule in others]
-    after = [Line(2.0, "RuntimeError: and what came of it"), *(Line(2.0, rule.sample) for rule in others)]
+    texts = [matched(name, rule.id)[0] for rule in others]
+    before = [Line(0.0, text) for text in texts]
+    after = [Line(2.0, "RuntimeError: and what came of it"), *(Line(2.0, text) for text in texts)]
     for rule in log.rules:
         if rule.weight == "cause":
-            lines = [*before, Line(1.0, rule.sample), *after]
+            lines = [*before, Line(1.0, matched(name, rule.id)[0]), *after]
             decisive = failure_causes.decisive(failure_causes.in_log(log, lines))
             assert decisive and decisive.rule == rule.id
 
@@ -140,8 +143,7 @@ def test_lines_without_a_time_have_that_of_the_line_before() -> None:
 
 
 def test_events_of_a_supervisor_that_recorded_no_times_are_read(tmp_path: Path) -> None:
-    samples = {rule.id: rule.sample for rule in PROFILES["sglang"].rules}
-    log = [samples["nccl-failed"], samples["memlock"]]
+    log = [matched("sglang", rule)[0] for rule in ("nccl-failed", "memlock")]
     lines = {0: failure_causes.stamped(log, 0.0, 9.0)}
     event: Any = SimpleNamespace(at=9.0, rank=0, kind="ended")
     rank, cause = verb._cause(event, PROFILES["sglang"], lines)

@@ -159,6 +159,7 @@ def _container(engine: Engine, clock: Clock, secret_flags: Collection[str]) -> C
         created_at=when(state.created_at),
         started_at=when(state.started_at),
         finished_at=when(state.finished_at),
+        cuda=engine.cuda,
         log=_lines(engine.log, clock),
         earlier=_lines(engine.earlier, clock),
     )

@@ -33,9 +33,13 @@ class _Strict(BaseModel):
 
 
 class Engine(_Strict):
-    """The rank's container, with the fields of `docker inspect` that common/container_state.py reads."""
+    """The rank's container, with the fields of `docker inspect` that common/container_state.py reads.
+
+    `cuda` is the version of its image, "" where that names none.
+    """
 
     inspected: dict[str, Any]
+    cuda: _Name = ""
     log: Annotated[list[_LogLine], Field(max_length=_MAX_LINES)]
     earlier: Annotated[list[_LogLine], Field(max_length=EARLIER_LINES)]
 

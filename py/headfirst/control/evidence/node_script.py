@@ -81,8 +81,10 @@ def engine(container: str) -> dict[str, t.Any] | None:
     earlier = logs(container, "--until", started, "--tail", str(EARLIER_LINES)) if since else []
     # The environment has secrets: it stays here.
     described = {key: inspected[key] for key in INSPECTED}
+    environment = dict(pair.partition("=")[::2] for pair in inspected["Config"].get("Env") or ())
     return {
         "inspected": {**described, "Config": {"Image": inspected["Config"]["Image"]}},
+        "cuda": environment.get("CUDA_VERSION", ""),
         "log": first + [line for line in rest if line.split(" ", 1)[0] > last_time],
         "earlier": earlier,
     }

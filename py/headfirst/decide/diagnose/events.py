@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ansible_collections.headfirst.serving.plugins.plugin_utils import failure_causes as causes
 from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules import Rule
@@ -26,6 +27,7 @@ LOG, KERNEL, DRIVER, PACKAGES, START, STATE = (
 def of_node(node: Node, subject: Subject) -> list[Event]:
     """All events of a node's present run, one a rule, the earliest; by time."""
     container = node.container
+    subject = replace(subject, log=replace(subject.log, facts=_facts(node)))
     begin = (container.started_at or container.created_at) if container else node.now
     events = [*_matched(node, subject, node.kernel, KERNEL, begin)]
     events += _matched(node, subject, _at(begin, node.driver), DRIVER, begin)
@@ -36,6 +38,11 @@ def of_node(node: Node, subject: Subject) -> list[Event]:
         events += _end(node, subject, container, events)
         events += _tcp_instead_of_rdma(node, subject, container)
     return _first_of_each(events)
+
+
+def _facts(node: Node) -> dict[str, str]:
+    driver = next((gpu.get("driver_version", "") for gpu in node.gpus), "")
+    return {"driver": driver, "cuda": node.container.cuda if node.container else ""}
 
 
 def of_earlier_run(node: Node, subject: Subject) -> list[Event]:

@@ -19,7 +19,10 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Container:
-    """A rank's container. Times are seconds since 1970 by the controller's clock; 0.0: never."""
+    """A rank's container. Times are seconds since 1970 by the controller's clock; 0.0: never.
+
+    `cuda` is the version of CUDA in its image, "" where the image names none.
+    """
 
     id: str
     image: str
@@ -36,6 +39,7 @@ class Container:
     finished_at: float
     log: tuple[Line, ...] = ()
     earlier: tuple[Line, ...] = ()  # the end of the runs before this one
+    cuda: str = ""
 
 
 @dataclass(frozen=True)
