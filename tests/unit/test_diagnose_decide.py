@@ -143,3 +143,12 @@ def test_what_the_run_before_a_restart_died_of() -> None:
     found = diagnose([node(0, container(0, restarts=2, earlier=before), health=SERVES)])
     assert [(note.rule, note.at) for note in found.notes] == [("restarted", START - 50)]
     assert OUT_OF_MEMORY in found.notes[0].lines
+
+
+def test_the_driver_and_the_images_cuda_are_in_the_sentence() -> None:
+    line = "RuntimeError: The NVIDIA driver on your system is too old (found version 12020)."
+    gpus = ({"driver_version": "535.161.08", "utilization.gpu": "0", "utilization.memory": "0"},)
+    known = first(node(0, ended(0, {5: line}, at=6, cuda="13.0.1"), gpus=gpus))
+    assert known.means == "this host's driver 535.161.08 is too old for the CUDA 13.0.1 of the image"
+    hostile = first(node(0, ended(0, {5: line}, at=6, cuda="$(id)")))
+    assert hostile.means == "this host's driver is too old for the CUDA of the image"

@@ -128,3 +128,10 @@ def test_a_value_that_a_shell_or_a_terminal_would_read_is_left_out() -> None:
     assert own.words("at 10.0.0.4", {}) == ("it fails at 10.0.0.4", "Type `ssh 10.0.0.4`.")
     for bad in ("$(reboot)", "a;b", "a`b`", "\x1b[31m", "{cuda}", "\u202eb", "x" * 101, "a|b", "'a'"):
         assert own.words(f"at {bad}", {}) == ("it fails", "Type `ssh PLACE`.")
+
+
+def test_facts_of_the_rank_are_in_the_sentence() -> None:
+    facts = {"driver": "570.86.15", "cuda": ""}
+    rule = next(rule for rule in PROFILES["generic"].rules if rule.id == "driver-too-old")
+    means, _ = rule.words(matched("generic", rule.id)[0], facts)
+    assert means == "this host's driver 570.86.15 is too old for the CUDA of the image"
