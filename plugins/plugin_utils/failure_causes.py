@@ -19,12 +19,18 @@ from ansible_collections.headfirst.serving.plugins.plugin_utils.engine_log_rules
     conditions,
 )
 
-# Lines of one crash, and clocks of hosts, are no closer than this; a known cause within it goes first.
+# Clocks of hosts are no closer than this.
 SLACK_S = 5.0
-# An error that no rule matches counts when it came this long before the end.
+# The lines of one crash: a known cause among them goes first, and only an error among them is its reason.
 CRASH_S = 120.0
+_QUOTED_CHARS = 160
+_UNDERLINE = re.compile(r" [~^]+$")
 _FIRM = ("cause", "general")
-_SIGNALS = {137: ", killed (signal 9)", 139: ", a segmentation fault", 143: ", stopped by a signal (15)"}
+_SIGNALS = {
+    137: ", killed (signal 9), mostly for lack of memory",
+    139: ", a segmentation fault",
+    143: ", stopped by a signal (15)",
+}
 _STAMP = re.compile(docker_api.TIME.pattern + " ?")
 
 
@@ -66,7 +72,7 @@ AnySymptom = TypeVar("AnySymptom", bound=Weighed)
 def decisive(symptoms: Collection[AnySymptom]) -> AnySymptom | None:
     """Return the symptom of any rank that the others follow from; None where there are only notes.
 
-    Of the causes and general errors within SLACK_S of the first one, the earliest cause counts; else a
+    Of the causes and general errors within CRASH_S of the first one, the earliest cause counts; else a
     mismatch. Without either, it is the first general error, unless ranks had been lost long before it; then a
     later cause, or the loss. Last come the loss of ranks and a hang.
     """
@@ -74,7 +80,7 @@ def decisive(symptoms: Collection[AnySymptom]) -> AnySymptom | None:
     lost = _earliest(symptoms, "consequence")
     differs = _earliest(symptoms, "mismatch")
     began = min((symptom.at for symptom in firm), default=0.0)
-    near = [symptom for symptom in firm if symptom.at <= began + SLACK_S]
+    near = [symptom for symptom in firm if symptom.at <= began + CRASH_S]
     first = min(near, key=lambda symptom: (symptom.weight != "cause", symptom.at), default=None)
     if first and first.weight == "cause":
         return first
@@ -130,16 +136,30 @@ def state(condition: str, at: float, lines: Sequence[str] = (), **words: object)
 
 
 def unknown_error(log: Profile, lines: Sequence[Line], end: float, rank: int) -> Symptom | None:
-    """Return the first error lines of the crash that ended at `end`, with the line of code above them."""
-    errors = [number for number, line in enumerate(lines) if log.any_error.search(line.text)]
+    """Return the first error lines of the crash that ended at `end`, with the line of code above them.
+
+    None where a rank was lost before them, or there are none that no rule matches.
+    """
+    errors = [
+        number
+        for number, line in enumerate(lines)
+        if log.any_error.search(log.plain(line.text)) and not log.match(line.text)
+    ]
     crash = [number for number in errors if lines[number].at >= end - CRASH_S] or errors
     if not crash:
         return None
     first = crash[0]
-    # The line of code that a traceback ends with is right above its exception.
-    code = [lines[number].text for number in range(max(0, first - 2), first)]
+    for line in lines[:first]:
+        rule = log.match(line.text) if line.at >= lines[first].at - CRASH_S else None
+        if rule and rule.weight == "consequence":
+            return None
+    # The line of code that a traceback ends with is right above its exception, and may be underlined.
+    code = [line.text for line in lines[max(0, first - 3) : first] if not _UNDERLINE.search(line.text)][-2:]
     texts = dict.fromkeys(log.shown(text) for text in [*code, *(lines[number].text for number in crash[:3])])
-    return state("unknown-error", lines[first].at, list(texts), rank=rank)
+    text = log.plain(lines[first].text)
+    match = log.any_error.search(text)
+    error = text[match.start() if match else 0 :].strip()[:_QUOTED_CHARS]
+    return state("unknown-error", lines[first].at, list(texts), rank=rank, error=error)
 
 
 def died_at(log: Profile, lines: Iterable[Line], finished_at: float | None = None) -> float | None:
@@ -170,10 +190,7 @@ def end_of(
     if ended is None or any(symptom.weight in _FIRM for symptom in symptoms):
         return None
     unknown = unknown_error(log, lines, ended, rank)
-    lost = [symptom.at for symptom in symptoms if symptom.weight == "consequence"]
-    if unknown and not (lost and min(lost) <= unknown.at):
+    if unknown or exit_code is None or any(symptom.weight == "consequence" for symptom in symptoms):
         return unknown
-    if lost or exit_code is None:
-        return None
     last = [log.shown(line.text) for line in lines[-3:]]
     return state("rank-ended", ended, last, code=exit_code, signal=_SIGNALS.get(exit_code, ""))
