@@ -58,6 +58,13 @@ def test_the_line_that_decides(line: str, reason: str, echo: bool) -> None:
     assert found.fix
 
 
+def test_a_line_of_every_start_is_no_error() -> None:
+    warning = "ERROR 03-05 [moe.py:28] Failed to import it. Error: No module named 'triton_kernels'"
+    found = cause([*STARTING, warning, *CRASH])
+    assert found is not None
+    assert found.means.endswith(": RuntimeError: something else fell over later")
+
+
 def test_no_reason_is_no_reason() -> None:
     found = cause(STARTING)
     assert found and found.rule == "rank-ended"
