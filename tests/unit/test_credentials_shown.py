@@ -49,6 +49,8 @@ def test_a_key_that_nothing_accepts_is_not_shown(
         key for key in (kept.engine_api_key, kept.service_api_keys["chat"]) if key in first
     ]
     assert as_json or f"API key    none yet, until: deploy up {path}" in first
+    assert kept.engine_admin_key == json.loads(first)["engine_admin_key"] if as_json else "Admin key" in first
+    assert kept.engine_admin_key in first
 
 
 @pytest.mark.parametrize("as_json", [False, True])

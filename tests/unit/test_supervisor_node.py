@@ -32,6 +32,7 @@ RECORD = {
     "api_key": "sk-secret",
     "readiness": {"path": "/health", "probe_path": "/v1/completions", "probe_body": {}, "answer": ["usage"]},
     "worked_at": 1.0,
+    "files": {"/etc/headfirst/engine.yaml": "admin-api-key: of-the-admin\napi-key: sk-secret\n"},
     "supervision": {"ranks": [HEAD, WORKER], "hang_seconds": 60, "start_seconds": 300},
 }
 
@@ -58,7 +59,7 @@ class OneRank(Containers):
         self.found = replace(self.found, running=False, ended="it ended with exit code 143")
 
     def log(self, name: str) -> list[str]:
-        return ["Loading with api_key=sk-secret", "\x1b[31mred"]
+        return ["Loading with api_key=sk-secret admin_api_key=of-the-admin", "\x1b[31mred"]
 
 
 class Worker:
@@ -158,7 +159,7 @@ def test_docker_that_does_not_answer_is_a_problem_and_no_end(worker: Worker) -> 
 
 
 def test_a_log_has_no_key_and_no_colours(worker: Worker) -> None:
-    assert worker.asked("log").log == ("Loading with api_key=***", "red")
+    assert worker.asked("log").log == ("Loading with api_key=*** admin_api_key=***", "red")
 
 
 def test_who_has_another_key_is_refused(worker: Worker) -> None:

@@ -66,8 +66,8 @@ OUTPUTS = (
     Output("deploy tune", "`folder`, `engine_args` and {}", Tuned),
     Output(
         "deploy credentials",
-        "{}, without `named_keys`, `local_ca` and what is not set; with `api_key_file` also "
-        "`api_key_files`, their paths by service",
+        "{}, without `named_keys`, `local_ca` and what is not set, and `engine_admin_key`; with "
+        "`api_key_file` also `api_key_files`, their paths by service",
         Secrets,
     ),
     Output(

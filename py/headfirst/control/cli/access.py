@@ -31,8 +31,9 @@ def credentials(
         bool, typer.Option("--rotate", help="Create new ones and apply them: the service restarts once.")
     ] = False,
 ) -> None:
-    """Show the API key and the administrator's password, as every controller of the cluster has them.
+    """Show the API key, the engines' admin key and the administrator's password.
 
+    Every controller of the cluster has the same.
     With --service only the key and the address of a service.
     """
     from headfirst.control.deployment import api_keys
@@ -75,6 +76,7 @@ def credentials(
         document = secrets.applied().model_dump(
             mode="json", exclude_none=True, exclude={"named_keys", "local_ca"}
         )
+        document["engine_admin_key"] = secrets.engine_admin_key
         typer.echo(json.dumps(document | ({"api_key_files": files} if files else {})))
         return
     console = Terminal(highlight=False, soft_wrap=True, markup=False)
@@ -87,6 +89,7 @@ def credentials(
         )
     for service in cluster.services:
         _print_key(console, cluster, service, known_key(secrets, service))
+    console.print(f"Admin key  {secrets.engine_admin_key}   of the engines' own administration")
     if ca := keep_ca(cluster, secrets):
         console.print(f"Trust      {ca}")
     console.print(f"Chat page  {cluster.proxy_url if cluster.has_proxy else cluster.webui_url}")

@@ -89,7 +89,7 @@ class Secrets(BaseModel):
         """The texts that must not appear in a log."""
         texts = [self.engine_api_key, self.webui_admin_password, self.webui_secret_key, self.weights_token]
         texts += self.service_api_keys.values()
-        texts += [self.supervisor_secret, self.supervisor_token, self.router_key]
+        texts += [self.supervisor_secret, self.supervisor_token, self.router_key, self.engine_admin_key]
         texts += filter(None, (self.webui_admin_password_before, self.grafana_admin_password))
         return [*texts, *([self.local_ca.key] if self.local_ca else [])]
 
@@ -110,6 +110,11 @@ class Secrets(BaseModel):
     def router_key(self) -> str:
         """What opens the routers' lists of replicas; it changes with weights_token."""
         return self._derived("router")
+
+    @property
+    def engine_admin_key(self) -> str:
+        """What administers the engines; made of what no API user and no member has."""
+        return hmac.new(self.supervisor_secret.encode(), b"engine-admin", "sha256").hexdigest()
 
     def _derived(self, purpose: str) -> str:
         return hmac.new(self.weights_token.encode(), purpose.encode(), "sha256").hexdigest()

@@ -7,7 +7,9 @@ so no other text is taken for one.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
@@ -46,9 +48,15 @@ def head_address_of(replica: int) -> str:
 
 def api_key(service: str | None) -> str:
     """The mark of the key of a service's API."""
-    return mark(secret(f"api-key-{service}" if service else "api-key"))
+    return mark(api_key_blank(service))
 
 
+def api_key_blank(service: str | None) -> str:
+    """The name of the blank of that key."""
+    return secret(f"api-key-{service}" if service else "api-key")
+
+
+ADMIN_KEY = secret("engine-admin-key")
 ENVIRONMENT = "env-"  # begins the names of secrets that no script can make
 
 
@@ -70,6 +78,11 @@ def parse(text: str) -> Text:
         return text
     parts = [Blank(blank=piece) if index % 2 else piece for index, piece in enumerate(pieces)]
     return [piece for piece in parts if piece != ""]
+
+
+def parse_json(value: Any) -> Text:
+    """`parse` of a value as JSON, which escapes NUL."""
+    return parse(json.dumps(value, separators=(",", ":")).replace("\\u0000", _END))
 
 
 def parsed(texts: Mapping[str, str]) -> dict[str, Text]:

@@ -489,6 +489,8 @@ class Engine:
     bounds: Mapping[str, Refused] = field(default_factory=dict)  # of numbers, by destination
     parse: Callable[[Specification, Sequence[str]], Arguments] = arguments.check
     key_name: str = "api-key"  # of the API key in the file named by LaunchRequest.config_file
+    # Of the admin key there; the same name: it is a list of both. None: the engine has none.
+    admin_key_name: str | None = None
     diagnostics: Diagnostics = Diagnostics()
     recipes: Sequence[ImageRecipe] = ()  # of images that are built here instead of pulled
     # Variables of the environment that name packages with model classes of the user.
@@ -573,9 +575,13 @@ class Engine:
         """How to find out that a replica serves `task`."""
         return self.probes.get(task, self.probes["chat"])
 
-    def config_file(self, *, api_key: str) -> dict[str, str]:
-        """What the file named by LaunchRequest.config_file must hold."""
-        return {self.key_name: api_key}
+    def config_file(self, *, api_key: str, admin_key: str | None = None) -> dict[str, Any]:
+        """What the file named by LaunchRequest.config_file must hold; its options are the engine's own."""
+        if admin_key is None or self.admin_key_name is None:
+            return {self.key_name: api_key}
+        if self.admin_key_name == self.key_name:
+            return {self.key_name: [api_key, admin_key]}
+        return {self.key_name: api_key, self.admin_key_name: admin_key}
 
     def log(self) -> Mapping[str, Any]:
         """The data of the engine's log.yml: what its log reports. Keys: plugin_utils/engine_log_rules.py."""

@@ -130,7 +130,7 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
         cache_dir=settings.engine_cache_dir,
         readiness=_readiness(service, engine, main.task),
         drain_seconds=settings.drain_timeout,
-        config_file=blanks.parsed(engine.config_file(api_key=blanks.api_key(service.name))),
+        config_file=_config_file(service, engine, version),
         api_key_file=settings.api_key_file,
         replicas=replicas,
         scheduled=[launching.scheduled(replica) for launching, replica in launched],
@@ -170,6 +170,15 @@ def plan(cluster: Cluster, service: Service, checkpoint: Checkpoint) -> types.Pl
             )
         ),
     )
+
+
+def _config_file(service: Service, engine: Engine, version: str | None) -> dict[str, blanks.Text]:
+    """The file with the keys, each value as JSON. `version`: of an image without tables."""
+    old = bool(version and engine.lacking(version, [f"--{engine.admin_key_name}"]))
+    keys = engine.config_file(
+        api_key=blanks.api_key(service.name), admin_key=None if old else blanks.mark(blanks.ADMIN_KEY)
+    )
+    return {name: blanks.parse_json(value) for name, value in keys.items()}
 
 
 def _hardware_notes(its: Pool) -> list[str]:

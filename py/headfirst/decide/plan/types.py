@@ -410,7 +410,7 @@ class PlannedService(Sized):
     cache_dir: str | None  # for code that the engine compiles; on every host
     readiness: Readiness
     drain_seconds: int  # for the requests that a replica behind a router has, before its ranks stop
-    config_file: dict[str, Text]  # what the file with the API key holds, YAML
+    config_file: dict[str, Text]  # what the file with the keys holds: values in JSON, which is YAML
     # Where the inventory states that the key is, on the controller; None: it is generated.
     api_key_file: str | None = Field(default=None, exclude_if=operator.not_)
     replicas: list[PlannedReplica]

@@ -9,7 +9,15 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 
 from headfirst.common import container_names as names
-from headfirst.decide.containers.blanks import ENVIRONMENT, Text, blanks, environment, joined, secret_of
+from headfirst.decide.containers.blanks import (
+    ENVIRONMENT,
+    Text,
+    api_key_blank,
+    blanks,
+    environment,
+    joined,
+    secret_of,
+)
 from headfirst.decide.containers.spec import Container
 from headfirst.decide.plan.types import Plan, PlannedReplica, PlannedRouter, PlannedService, Webui
 from headfirst.decide.render.shell import FAIL, program
@@ -56,8 +64,7 @@ class SecretFile:
 def of_replica(service: PlannedService, replica: PlannedReplica) -> SecretFile:
     """The file with the engine's API key."""
     path = names.engine_config(replica.nodes[0].container.name)
-    # In quotes: YAML reads a key of digits as a number.
-    return SecretFile(path, tuple(_line(f'{key}: "', text, '"') for key, text in service.config_file.items()))
+    return SecretFile(path, tuple(_line(f"{key}: ", text) for key, text in service.config_file.items()))
 
 
 def of_env_file(part: PlannedRouter | Webui) -> SecretFile:
@@ -91,8 +98,7 @@ def scheduled(plan: Plan) -> list[SecretFile]:
 
 def key_file(service: PlannedService) -> str:
     """Where the script keeps the API key of a service."""
-    (key,) = _secrets(line for line in of_replica(service, service.replicas[0]).lines)
-    return f"{FOLDER}/{key}"
+    return f"{FOLDER}/{secret_of(api_key_blank(service.name))}"
 
 
 def given(plan: Plan) -> dict[str, str]:

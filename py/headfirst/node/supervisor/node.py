@@ -96,7 +96,9 @@ class Node:
     def _log(self, rank: Rank) -> list[str]:
         record = records.read(rank.name, rank.generation)
         lines = self._containers.log(rank.name)
-        return [line.replace(record.api_key, "***") for line in lines] if record and record.api_key else lines
+        for secret in record.secrets if record else ():
+            lines = [line.replace(secret, "***") for line in lines]
+        return lines
 
 
 def weights_come() -> bool:

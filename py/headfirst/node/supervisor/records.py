@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +28,8 @@ _SERIES = tuple(field.name for field in fields(Metrics) if field.type == "Series
 _WORKER: dict[str, type] = {"worker_type": str, "bootstrap_port": int, "kv_connector": str, "kv_role": str}
 _T = TypeVar("_T")
 _reported: dict[Path, str] = {}  # what is wrong with a record, so that the journal has it once
+# In a line of YAML or of an env file.
+_VALUE = re.compile(r"[:=-] ?['\"]?([^\s'\"]{8,})['\"]?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Record:
     hang_s: float
     start_s: float  # the longest start
     worker: dict[str, str | int] = field(default_factory=dict)
+    secrets: frozenset[str] = field(default=frozenset(), repr=False)  # of which a log may have one
 
 
 @dataclass(frozen=True)
@@ -174,7 +178,15 @@ def _record(name: str, generation: str, document: dict[str, Any]) -> Record | No
         hang_s=_seconds(supervision, "hang_seconds"),
         start_s=_seconds(supervision, "start_seconds"),
         worker=_worker(supervision.get("worker") or {}),
+        secrets=_secrets(document),
     )
+
+
+def _secrets(document: dict[str, Any]) -> frozenset[str]:
+    """The API key, and each value in the files of the generation."""
+    files = json_object(document.get("files") or {}, what="files")
+    values = (value for name in files for value in _VALUE.findall(_text(files, name)))
+    return frozenset(filter(None, (_text(document, "api_key"), *values)))
 
 
 def _standby(record: Record, document: dict[str, Any]) -> Standby | None:

@@ -155,6 +155,7 @@ def _engine(version: str) -> Engine:
         memory_use=memory.memory_use,
         host_memory=host_memory.host_memory,
         launch=partial(launch.launch, version),
+        admin_key_name="api-key",
         rendezvous_ports=_rendezvous_ports,
         more_ports=_more_ports,
         publishes=_publishes,

@@ -20,20 +20,23 @@ NO_CPU = "Remove engine_device=cpu, or take an engine that has one: engine=sglan
 
 # LMDeploy takes the API key from --api-keys alone, where everybody who lists processes could read it. This
 # program reads it from the file and hands it to the command in memory. The PyTorch engine starts Ray for
-# several GPUs of one node, too: it gets the token of engines/ray.py. The API servers of --dp listen on
-# --server-name: they would take the address of the route to 8.8.8.8, which not every node has.
+# several GPUs of one node, too: it gets the token of engines/ray.py. The API servers of --dp register at the
+# proxy with the admin key, and listen on --server-name: they would take the address of the route to 8.8.8.8,
+# which not every node has.
 PROGRAM = """\
 import functools, hashlib, os, sys, yaml
 with open(sys.argv.pop(1), "rb") as file:
     text = file.read()
-key = yaml.safe_load(text)["api-key"]
+keys = yaml.safe_load(text)["api-key"]
+keys = keys if isinstance(keys, list) else [keys]
 os.environ.update(RAY_AUTH_MODE="token", RAY_AUTH_TOKEN=hashlib.sha256(text).hexdigest())
 from lmdeploy.cli import entrypoint, serve
 def with_key(start):
     @functools.wraps(start)
     def run(args):
-        args.api_keys = [key]
+        args.api_keys = keys
         if getattr(args, "dp", 1) > 1:
+            args.proxy_url = args.proxy_url.replace("://", "://admin:%s@" % keys[-1])
             from lmdeploy.serve.openai import launch_server
             launch_server.get_host_ip = lambda: args.server_name
         start(args)

@@ -67,7 +67,7 @@ _OWNED = {
     "disaggregation_bootstrap_port": "Set kv_transfer_port in the inventory.",
     "disaggregation_ib_device": "Set hca in the inventory.",
     "api_key": OWN_KEY,
-    "admin_api_key": "Everyone who lists processes could read it; leave it out.",
+    "admin_api_key": "The plan makes one and passes it in a file; `deploy credentials` prints it.",
 }
 _GRPC = "Clients, the checks and the router use HTTP: leave it out."
 _ONE_TOKENIZER = Refused(
@@ -252,6 +252,7 @@ def _engine(version: str) -> Engine:
         host_memory=host_memory.host_memory,
         launch=launch.launch,
         disaggregation=disaggregation.DISAGGREGATION,
+        admin_key_name="admin-api-key",
         rendezvous_ports=_rendezvous_ports,
         more_ports=_more_ports,
         ports_alone=range(22000, 30000),  # srt/utils/network.py, get_free_port_below_ephemeral

@@ -215,6 +215,7 @@ def _engine(version: str) -> Engine:
         host_memory=host_memory.host_memory,
         launch=launch.launch,
         disaggregation=disaggregation.DISAGGREGATION,
+        admin_key_name="api-key",
         rendezvous_ports=launch.rendezvous_ports,
         publishes=_publishes,
         request_dialect=_dialect,

@@ -15,6 +15,7 @@ from headfirst.control.credentials.secrets import Secrets
 from headfirst.control.deployment.running.role_vars import HostVars
 from headfirst.decide import engines
 from headfirst.decide.cluster.types import Cluster, Host, Replica, Service
+from headfirst.decide.containers import blanks
 from headfirst.decide.plan.types import Node, PlannedReplica, PlannedService, Readiness, Standby
 
 SUPERVISOR = "/opt/headfirst/venv/bin/headfirst-supervisor"
@@ -149,7 +150,7 @@ def engine_vars(
         "engine_name": node.container.name,
         "engine_container": node.container.module_spec(),
         # Only the ranks that read the file get the key.
-        "engine_config": engine.config_file(api_key=key) if path in node.container.command else {},
+        "engine_config": _config(service, secrets) if path in node.container.command else {},
         "engine_config_path": path,
         "engine_secret_env": replica.secret_env,
         "engine_url": replica.engine_url,
@@ -159,6 +160,15 @@ def engine_vars(
         "engine_readiness": _readiness(service.readiness),
         "engine_log": engine.log(),
     }
+
+
+def _config(service: PlannedService, secrets: Secrets) -> dict[str, Any]:
+    """The content of the file with the keys."""
+    keys = {
+        blanks.api_key_blank(service.name): secrets.api_key(service.name),
+        blanks.ADMIN_KEY: secrets.engine_admin_key,
+    }
+    return {name: json.loads(blanks.filled(text, keys)) for name, text in service.config_file.items()}
 
 
 def standby_vars(
