@@ -20,7 +20,7 @@ import yaml
 from headfirst.common.errors import InputError
 from headfirst.control.inventory.inventory import load
 from headfirst.decide import engines
-from headfirst.decide.engines import arguments
+from headfirst.decide.engines import access, arguments
 from headfirst.decide.engines.base import Engine
 from headfirst.decide.model import catalogue
 from headfirst.decide.model.checkpoint import Checkpoint
@@ -86,6 +86,8 @@ def _container(rest: list[str]) -> tuple[dict[str, Any], dict[str, str], list[st
 
 def _arguments(rest: list[str]) -> list[str]:
     """The words after the program; the model that vLLM and LMDeploy take without a flag gets one."""
+    if access.CHECK in rest:
+        rest = rest[rest.index(access.CHECK) + 2 :]  # and the file with the keys
     if rest[:2] in (["python3", "-m"], ["python", "-m"]):
         return rest[3:]
     if "api_server" in rest:  # of lmdeploy, or of the program that hands the key to it

@@ -11,6 +11,7 @@ from headfirst.decide.cluster.types import Host, Place, Replica, Service
 from headfirst.decide.cluster.values import memory_bytes
 from headfirst.decide.containers import blanks
 from headfirst.decide.containers.spec import Container, Runtime, docker_run, gpu_options
+from headfirst.decide.engines import access
 from headfirst.decide.engines.base import Engine, KvTransfer, Launch, LaunchRequest
 from headfirst.decide.engines.layout import Layout
 from headfirst.decide.hardware.gpus import MIB
@@ -169,7 +170,10 @@ class Launching:
         """A secret takes the place of what the engine's adapter would write."""
         launch, secret = self._engine.launch(request), self._service.secret_env
         plain = {name: text for name, text in launch.environment.items() if name not in secret}
-        return replace(launch, environment=plain)
+        launch = replace(launch, environment=plain)
+        if self._engine.admin_key_name is None:
+            return launch
+        return access.checked(launch, request.config_file, {**request.extra_env, **secret})
 
     def _transfer_ports(self, replica: Replica) -> Sequence[int]:
         """One for each data-parallel group, as vLLM has them."""
